@@ -1,0 +1,165 @@
+"""The codec contract: plain synchronous functions between arrays and bytes (v3 core specification, "Codecs")."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer, Self
+
+from aiozarr.model import ByteRange
+
+JSON: TypeAlias = Any
+AnyArray: TypeAlias = NDArray[Any]
+Region: TypeAlias = tuple[slice, ...]
+ReadBytes: TypeAlias = Callable[[ByteRange | None], Buffer]
+"""How `partial_decode` asks for a part of the encoded representation; None asks for all of it."""
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """A decoded representation: shape and numpy data type of an array, with the fill value (a 0-d array) behind it."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fill_value: AnyArray
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        size = 1
+        for length in self.shape:
+            size *= length
+        return size
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes of the elements; arithmetic is exact at any size."""
+        return self.size * self.dtype.itemsize
+
+
+class Codec(ABC):
+    """What the three kinds of codec share. A codec is immutable, compares by value, and is used by many threads at once.
+
+    Third parties subclass one of the three kinds below and register the class with `aiozarr.codecs.register`.
+    """
+
+    name: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        """Build the codec from its `configuration` member.
+
+        Raises:
+            InvalidMetadataError: with `member` naming the place below `configuration`.
+        """
+
+    @abstractmethod
+    def to_json(self) -> dict[str, JSON]:
+        """Return the `configuration` member; empty where the codec has none."""
+
+
+class ArrayArrayCodec(Codec):
+    """An array -> array codec."""
+
+    @abstractmethod
+    def resolve(self, spec: ArraySpec) -> ArraySpec:
+        """Return the encoded representation (`compute_encoded_representation_type`).
+
+        Raises:
+            InvalidMetadataError: the codec does not take such arrays.
+        """
+
+    @abstractmethod
+    def encode(self, array: AnyArray, spec: ArraySpec) -> AnyArray:
+        """Return the encoded array; `spec` is the decoded representation."""
+
+    @abstractmethod
+    def decode(self, array: AnyArray, spec: ArraySpec) -> AnyArray:
+        """Return the decoded array, which may be a view; `spec` is the decoded representation."""
+
+    def encode_region(self, region: Region, spec: ArraySpec) -> Region | None:
+        """Return the region of the encoded array that holds `region` of the decoded one; None where there is none.
+
+        A codec that returns regions must decode each of them by `decode` alone, given a spec of that region's shape.
+        """
+        return None
+
+
+class ArrayBytesCodec(Codec):
+    """The array -> bytes codec of a chain."""
+
+    def resolve(self, spec: ArraySpec) -> None:
+        """Check that the codec takes such arrays.
+
+        Raises:
+            InvalidMetadataError: it does not.
+        """
+
+    @abstractmethod
+    def encode(self, array: AnyArray, spec: ArraySpec) -> Buffer:
+        """Return the encoded bytes."""
+
+    @abstractmethod
+    def decode(self, data: Buffer, spec: ArraySpec, *, out: AnyArray | None = None) -> AnyArray:
+        """Return an array of `spec.shape` and `spec.dtype`.
+
+        `out`, a C-contiguous array of that shape and type, may be used for the result; the result may also be a view of
+        `data`, so it is valid only as long as `data` is not changed.
+
+        Raises:
+            CodecError: `data` is not such an array's encoding.
+        """
+
+    @abstractmethod
+    def compute_encoded_size(self, spec: ArraySpec) -> int | None:
+        """Return the number of bytes that every such array encodes to; None where it varies."""
+
+    def max_encoded_size(self, spec: ArraySpec) -> int:
+        """Return a bound on the number of bytes that such an array encodes to; a decoder of the next stage stops there."""
+        size = self.compute_encoded_size(spec)
+        return 2 * spec.nbytes + 65536 if size is None else size
+
+    def partial_decode(self, read: ReadBytes, spec: ArraySpec, regions: Sequence[Region]) -> list[AnyArray]:
+        """Return the elements of each region, reading as little as the encoding allows (here: all of it)."""
+        array = self.decode(read(None), spec)
+        return [array[region] for region in regions]
+
+
+class BytesBytesCodec(Codec):
+    """A bytes -> bytes codec."""
+
+    @abstractmethod
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the encoded bytes."""
+
+    @abstractmethod
+    def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
+        """Return the decoded bytes, of which there are at most `max_size`; no more than that is ever allocated.
+
+        `out`, a writable contiguous block of bytes, may be used for the result where the result fills it exactly.
+
+        Raises:
+            CodecError: `data` is no valid encoding, or decodes to more than `max_size` bytes.
+        """
+
+    @abstractmethod
+    def compute_encoded_size(self, size: int) -> int | None:
+        """Return the number of bytes that every input of `size` bytes encodes to; None where it varies."""
+
+    def max_encoded_size(self, size: int) -> int:
+        """Return a bound on the number of bytes that an input of `size` bytes encodes to."""
+        exact = self.compute_encoded_size(size)
+        return size + size // 4 + 65536 if exact is None else exact
+
+    def partial_decode(self, read: ReadBytes, size: int, ranges: Sequence[ByteRange]) -> list[Buffer] | None:
+        """Return decoded byte ranges, reading as little as the encoding allows; None where it allows nothing less than all.
+
+        `size` is the number of decoded bytes.
+        """
+        return None

@@ -1,0 +1,100 @@
+"""The options of a reader or writer, as one frozen record that is passed explicitly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from aiozarr.schedule.events import Event
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How reads and writes behave. A value is passed to `open*` and `create_*` and holds for the node opened there.
+
+    Limits of requests and bytes in flight belong to one budget per (origin, credentials) of the process: where callers
+    ask for different limits of the same origin, the smallest of those at work holds.
+
+    Attributes:
+        max_requests: requests in flight per origin; "auto" starts at 64 and adapts, up to 512.
+        max_bytes_in_flight: bytes per origin that are on their way, or have landed and wait for their decoder.
+        decode_threads: threads that run codecs, for the process; None: as many as there are cores.
+        timeout: seconds for one operation such as `view.read()`; None: no limit.
+        idle_timeout: seconds without progress after which a request counts as failed.
+        retries: how often a failed request is repeated; no request is repeated after `retry_seconds`.
+        retry_seconds: seconds from the first try after which a request is given up.
+        gap: bytes between two wanted ranges of one object that are fetched rather than skipped; "auto" learns it.
+        max_over_read: bytes fetched / bytes wanted that merging may reach.
+        max_request_bytes: size limit of a merged request.
+        index_cache_bytes: bytes of decoded shard indexes kept, for the process; 0: none.
+        chunk_cache_bytes: bytes of decoded chunks kept; 0: none.
+        max_chunk_bytes: decoded bytes of a chunk above which `LimitError` is raised before anything is allocated.
+        max_index_bytes: bytes of a shard index above which `LimitError` is raised before it is fetched.
+        max_metadata_bytes: size limit of a metadata document.
+        missing: "fill" reads missing chunks as the fill value, "raise" raises `MissingChunkError`.
+        missing_status: the HTTP statuses that mean "missing".
+        strict: refuse what the formats do not allow and real stores hold.
+        durable: local writes are flushed to the device before they count as done.
+        on_event: called with each event record, on the I/O thread; it must not block. None costs nothing.
+    """
+
+    max_requests: int | Literal["auto"] = "auto"
+    max_bytes_in_flight: int = 256 * MIB
+    decode_threads: int | None = None
+    timeout: float | None = None
+    idle_timeout: float = 20.0
+    retries: int = 5
+    retry_seconds: float = 20.0
+    gap: int | Literal["auto"] = "auto"
+    max_over_read: float = 1.5
+    max_request_bytes: int = 16 * MIB
+    index_cache_bytes: int = 64 * MIB
+    chunk_cache_bytes: int = 0
+    max_chunk_bytes: int = GIB
+    max_index_bytes: int = 64 * MIB
+    max_metadata_bytes: int = 64 * MIB
+    missing: Literal["fill", "raise"] = "fill"
+    missing_status: tuple[int, ...] = (404,)
+    strict: bool = False
+    durable: bool = False
+    on_event: Callable[[Event], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_requests != "auto":
+            _at_least("max_requests", self.max_requests, 1)
+        if self.gap != "auto":
+            _at_least("gap", self.gap, 0)
+        if self.decode_threads is not None:
+            _at_least("decode_threads", self.decode_threads, 1)
+        for name in ("max_bytes_in_flight", "max_request_bytes", "max_chunk_bytes", "max_index_bytes", "max_metadata_bytes"):
+            _at_least(name, getattr(self, name), 1)
+        for name in ("retries", "index_cache_bytes", "chunk_cache_bytes"):
+            _at_least(name, getattr(self, name), 0)
+        for name in ("idle_timeout", "retry_seconds"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"Settings.{name} must be more than 0 seconds, not {getattr(self, name)!r}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ValueError(f"Settings.timeout must be more than 0 seconds or None, not {self.timeout!r}")
+        if not self.max_over_read >= 1:
+            raise ValueError(f"Settings.max_over_read must be at least 1, not {self.max_over_read!r}")
+        if self.missing not in ("fill", "raise"):
+            raise ValueError(f"Settings.missing must be 'fill' or 'raise', not {self.missing!r}")
+
+    def __repr__(self) -> str:
+        changed = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) != f.default]
+        return f"Settings({', '.join(changed)})"
+
+
+def _at_least(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"Settings.{name} must be an int, not {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"Settings.{name} must be at least {least}, not {value}")
+
+
+DEFAULT_SETTINGS = Settings()

@@ -1,0 +1,176 @@
+"""The store contract: bytes under keys, each operation a coroutine (v3 core specification, "Abstract store interface")."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Hashable, Iterable
+from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
+
+from aiozarr.errors import UnsupportedOperationError
+from aiozarr.model import (
+    ByteRange,
+    Entry,
+    Precondition,
+    Range,
+    Supports,
+    Value,
+    Version,
+    check_key,
+    check_prefix,
+    resolve_range,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+
+class Store(ABC):
+    """A mapping from keys to bytes.
+
+    A subclass implements `fetch`, and of `set`, `erase` and `scan` what its `supports` claims; everything else follows
+    from those and may be overridden where the backend has something better. Keys are checked at the edge
+    (`aiozarr.model.check_key`). A store may be used from any number of tasks, threads and event loops: what belongs to a
+    loop, such as connections, is kept per loop.
+    """
+
+    supports: Supports
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """The canonical URL of the store's root, without secrets."""
+
+    @property
+    def origin(self) -> Hashable:
+        """Whom requests go to and as whom, (origin, credentials): stores with equal origins share one budget."""
+        return self.identity
+
+    @property
+    def identity(self) -> Hashable:
+        """Equal for stores that hold the same values under the same keys; caches and single flight go by it."""
+        return (type(self), id(self))
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def fetch(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None
+    ) -> Value | None:
+        """Return the bytes of `key` in `range` (None: all), or None where nothing is stored.
+
+        Raises:
+            ChangedError: the stored value does not have the version `if_match`.
+            StoreError: the bytes could not be had.
+        """
+
+    async def get(self, key: str) -> Buffer | None:
+        """Return the whole value of `key`, or None where nothing is stored."""
+        value = await self.fetch(key)
+        return None if value is None else value.data
+
+    async def get_partial_values(
+        self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]
+    ) -> list[Buffer | None]:
+        """Return the bytes of each `(key, (start, length | None))`, in order; None where nothing is stored."""
+        values = [await self.fetch(key, Range(start, length)) for key, (start, length) in key_ranges]
+        return [None if value is None else value.data for value in values]
+
+    async def exists(self, key: str) -> bool:
+        """Return whether a value is stored under `key`."""
+        return await self.stat(key) is not None
+
+    async def stat(self, key: str) -> Entry | None:
+        """Return size and version of `key`, or None where nothing is stored."""
+        value = await self.fetch(key)
+        return None if value is None else Entry(key, value.size, value.version)
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version | None:
+        """Store `value` under `key`, whole or not at all, and return its version (None: the store tells none).
+
+        Raises:
+            PreconditionFailedError: `precondition` does not hold; nothing was written.
+        """
+        raise self._unsupported("set")
+
+    async def set_partial_values(self, key_start_values: Iterable[tuple[str, int, Buffer]]) -> None:
+        """Store each value at its `start` inside the value of its key; bytes before it that do not exist become zero.
+
+        Raises:
+            ValueError: ranges of one key overlap; nothing was written.
+        """
+        for key, parts in _parts_by_key(key_start_values, self.url).items():
+            current = await self.get(key)
+            merged = bytearray() if current is None else bytearray(current)
+            for start, part in parts:
+                view = memoryview(part).cast("B")
+                merged.extend(bytes(max(0, start + len(view) - len(merged))))
+                merged[start : start + len(view)] = view
+            await self.set(key, merged)
+
+    async def erase(self, key: str) -> None:
+        """Remove `key`; a key that is not stored is no error."""
+        raise self._unsupported("erase")
+
+    async def erase_values(self, keys: Iterable[str]) -> None:
+        """Remove all of `keys`."""
+        for key in keys:
+            await self.erase(key)
+
+    async def erase_prefix(self, prefix: str) -> None:
+        """Remove every key that starts with `prefix` (`""`, or ending with `/`)."""
+        await self.erase_values([entry.key async for entry in self.scan(prefix)])
+
+    # --- listing -------------------------------------------------------------------------------------------------
+
+    def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        """Iterate over all objects whose keys start with `prefix`, in no promised order, as the listing streams in."""
+        raise self._unsupported("scan")
+
+    async def list(self) -> list[str]:
+        """Return all keys."""
+        return await self.list_prefix("")
+
+    async def list_prefix(self, prefix: str) -> list[str]:  # type: ignore[valid-type]  # `list` is a method here
+        """Return all keys that start with `prefix`."""
+        return [entry.key async for entry in self.scan(prefix)]
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:  # type: ignore[valid-type]
+        """Return the keys directly below `prefix`, and the prefixes (ending with `/`) one level below it."""
+        check_prefix(prefix, store=self.url)
+        keys: set[str] = set()  # type: ignore[valid-type]
+        prefixes: set[str] = set()  # type: ignore[valid-type]
+        async for entry in self.scan(prefix):
+            name, slash, _ = entry.key[len(prefix) :].partition("/")
+            (prefixes if slash else keys).add(prefix + name + slash)
+        return sorted(keys), sorted(prefixes)
+
+    # --- life ----------------------------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Close what the store holds open. Closing twice is no error; a closed store may refuse further work."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Store) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def _unsupported(self, operation: str) -> UnsupportedOperationError:
+        return UnsupportedOperationError(f"{type(self).__name__} cannot {operation}", store=self.url)
