@@ -1,0 +1,110 @@
+"""A chunk key encoding turns chunk coordinates into the key, below its array, that the chunk is stored under."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.grid._configuration import NamedConfiguration, check_members
+
+_POINT = "chunk_key_encoding"
+
+
+class ChunkKeyEncoding(ABC):
+    """A one-to-one mapping from chunk coordinates to keys (v3 core specification, `chunk_key_encoding`)."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, configuration: Mapping[str, Any], ndim: int) -> Self:
+        """Build the encoding of an array of `ndim` dimensions from the `configuration` member.
+
+        Raises:
+            InvalidMetadataError: with `member` counted from the document.
+        """
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return the `configuration` member."""
+
+    @abstractmethod
+    def encode(self, coords: Iterable[int]) -> str:
+        """Return the key of the chunk at `coords`, relative to the array."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SeparatedEncoding(ChunkKeyEncoding):
+    separator_by_default: ClassVar[str]
+    separator: str
+
+    def __post_init__(self) -> None:
+        if self.separator not in ("/", "."):
+            raise ValueError(f"the separator of chunk keys is '/' or '.', not {self.separator!r}")
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, Any], ndim: int) -> Self:
+        """Build the encoding from `{"separator": "/" or "."}`; the member is optional.
+
+        Raises:
+            InvalidMetadataError: any other separator: one such as `/../` would lead out of the array.
+        """
+        check_members(configuration, ("separator",), point=_POINT, name=cls.name)
+        separator = configuration.get("separator", cls.separator_by_default)
+        if not isinstance(separator, str) or separator not in ("/", "."):
+            raise InvalidMetadataError("the separator is '/' or '.'", member=f"{_POINT}.configuration.separator")
+        return cls(separator)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return `{"separator": ...}`, written out even where it is the default: readers need not know defaults."""
+        return {"separator": self.separator}
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultKeyEncoding(_SeparatedEncoding):
+    """`c/1/23/45`, and `c` where there are no dimensions: chunks never share a key with a metadata document."""
+
+    name: ClassVar[str] = "default"
+    separator_by_default: ClassVar[str] = "/"
+    separator: str = "/"
+
+    def encode(self, coords: Iterable[int]) -> str:
+        """Return the key of the chunk at `coords`, relative to the array."""
+        return self.separator.join(("c", *map(str, coords)))
+
+
+@dataclass(frozen=True, slots=True)
+class V2KeyEncoding(_SeparatedEncoding):
+    """`1.23.45`, and `0` where there are no dimensions: the keys of Zarr v2."""
+
+    name: ClassVar[str] = "v2"
+    separator_by_default: ClassVar[str] = "."
+    separator: str = "."
+
+    def encode(self, coords: Iterable[int]) -> str:
+        """Return the key of the chunk at `coords`, relative to the array."""
+        return self.separator.join(map(str, coords)) or "0"
+
+
+_ENCODINGS: dict[str, type[ChunkKeyEncoding]] = {each.name: each for each in (DefaultKeyEncoding, V2KeyEncoding)}
+
+
+def resolve_key_encoding(config: NamedConfiguration, ndim: int) -> ChunkKeyEncoding:
+    """Return the encoding that the `chunk_key_encoding` member `config` describes for an array of `ndim` dimensions.
+
+    Raises:
+        InvalidMetadataError: the configuration does not fit; `member` is counted from the document.
+        UnsupportedMetadataError: there is no encoding of that name here.
+    """
+    encoding = _ENCODINGS.get(config.name)
+    if encoding is None:
+        raise UnsupportedMetadataError(
+            f"the chunk key encoding {config.name!r} is not known; known are {', '.join(_ENCODINGS)}",
+            member=f"{_POINT}.name",
+            point=_POINT,
+            name=config.name,
+        )
+    return encoding.from_json(config.configuration, ndim)
