@@ -1,0 +1,99 @@
+# Two commands do everything: `make demo` shows aiozarr at work, `make test` runs all tests. `make help` lists the rest.
+# Nothing has to be installed before but make and a Python from 3.11 to 3.14: every target builds the environment it needs.
+
+# The daily environment is the oldest supported Python, where nothing newer can slip in; `make PYTHON=... ` chooses another.
+PYTHON ?= $(shell scripts/find_python.sh oldest)
+# The newest one runs the tests too: newer releases of the oracles need it.
+PYTHON_NEWEST ?= $(shell scripts/find_python.sh newest)
+# Test processes: as many as the smallest machine that runs this has cores.
+JOBS ?= 2
+
+VENV := .venv
+NEWEST := .venv-newest
+BIN := $(VENV)/bin
+PYTEST := -m pytest -n $(JOBS) --dist loadfile -q
+READY := .ready-1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check check-format lint types contract docs docs-serve tests tests-newest test-servers bench dist format clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS="$$(printf '\t')" read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
+
+# --- environments ---------------------------------------------------------------------------------------------------
+
+# $(1): the folder, $(2): the interpreter. pip is renewed first: `--group` needs 25.1, and new machines may bring an older one.
+define environment
+	@test -n "$(2)" || { echo "aiozarr needs Python 3.11 to 3.14: none was found on PATH or below ~/.pyenv. Name one: make PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "Building $(1) with $(2) ..."
+	@rm -rf $(1)
+	@$(2) -m venv $(1)
+	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[all]" --group dev
+	@touch $(1)/$(READY)
+endef
+
+$(VENV)/$(READY): pyproject.toml
+	$(call environment,$(VENV),$(PYTHON))
+
+$(NEWEST)/$(READY): pyproject.toml
+	$(call environment,$(NEWEST),$(PYTHON_NEWEST))
+
+# --- the two commands ---------------------------------------------------------------------------------------------------
+
+demo: $(VENV)/$(READY) ## read and copy a few hundred MiB from an embedded S3 server, and check every value
+	@$(BIN)/python scripts/demo.py $(DEMO)
+
+test: tests tests-newest lint types contract docs ## everything: all tests on the oldest and the newest Python, and all static checks
+
+# --- the daily loop ------------------------------------------------------------------------------------------------------
+
+check: check-format lint types contract tests docs ## format, lint, types, import contract, tests (with the documentation's snippets), documentation
+
+check-format: $(VENV)/$(READY)
+	@$(BIN)/ruff format --check --quiet . || { echo "make format mends this" >&2; exit 1; }
+
+format: $(VENV)/$(READY) ## rewrite the code in the project's format, and mend what the linter can mend
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format .
+
+lint: $(VENV)/$(READY) ## ruff
+	@$(BIN)/ruff check .
+
+types: $(VENV)/$(READY) ## mypy and pyright
+	@$(BIN)/mypy
+	@$(BIN)/pyright --pythonpath $(BIN)/python
+
+contract: $(VENV)/$(READY) ## the import contract between the layers
+	@$(BIN)/lint-imports --no-logo
+
+tests: $(VENV)/$(READY) ## all tests on the oldest Python; ARGS is handed to pytest
+	@$(BIN)/python $(PYTEST) $(ARGS)
+
+# Where only one interpreter is installed there is nothing left to run, and that is said.
+tests-newest: $(VENV)/$(READY)
+	@if [ "$$($(BIN)/python -c 'import sys; print(sys.version_info[:2])')" = "$$($(PYTHON_NEWEST) -c 'import sys; print(sys.version_info[:2])')" ]; then \
+	    echo "Only one suitable Python is installed ($(PYTHON_NEWEST)): the second run is left out."; \
+	else \
+	    $(MAKE) --no-print-directory $(NEWEST)/$(READY) && $(NEWEST)/bin/python $(PYTEST) $(ARGS); \
+	fi
+
+test-servers: $(VENV)/$(READY) ## tests against real servers from system packages; it says what it needs
+	@scripts/servers_needed.sh
+	@$(BIN)/python -m pytest -q --servers -m servers $(ARGS)
+
+docs: $(VENV)/$(READY) ## build the documentation into site/
+	@$(BIN)/mkdocs build --strict --quiet
+
+docs-serve: $(VENV)/$(READY) ## the documentation on http://127.0.0.1:8000, rebuilt as it is written
+	@$(BIN)/mkdocs serve
+
+bench: $(VENV)/$(READY) ## measure reads against a local server; BENCH is handed to the script
+	@$(BIN)/python benchmarks/read.py $(BENCH)
+
+dist: $(VENV)/$(READY) ## sdist and wheel into dist/
+	@$(BIN)/python -m build --quiet
+
+clean: ## remove environments, caches and everything built
+	rm -rf .venv .venv-newest .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build site
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
