@@ -1,9 +1,11 @@
-"""The store contract: bytes under keys, each operation a coroutine (v3 core specification, "Abstract store interface")."""
+"""The store contract: bytes under keys, each operation a coroutine (v3 specification, "Abstract store interface")."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Hashable, Iterable
+from itertools import pairwise
+from pickle import PickleBuffer
 from typing import TYPE_CHECKING
 
 from typing_extensions import Buffer
@@ -19,13 +21,11 @@ from aiozarr.model import (
     Version,
     check_key,
     check_prefix,
-    resolve_range,
 )
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from typing_extensions import Self
+    from typing import Self
 
 
 class Store(ABC):
@@ -33,8 +33,8 @@ class Store(ABC):
 
     A subclass implements `fetch`, and of `set`, `erase` and `scan` what its `supports` claims; everything else follows
     from those and may be overridden where the backend has something better. Keys are checked at the edge
-    (`aiozarr.model.check_key`). A store may be used from any number of tasks, threads and event loops: what belongs to a
-    loop, such as connections, is kept per loop.
+    (`aiozarr.model.check_key`). A store may be used from any number of tasks, threads and event loops: what belongs to
+    a loop, such as connections, is kept per loop.
     """
 
     supports: Supports
@@ -108,9 +108,8 @@ class Store(ABC):
             current = await self.get(key)
             merged = bytearray() if current is None else bytearray(current)
             for start, part in parts:
-                view = memoryview(part).cast("B")
-                merged.extend(bytes(max(0, start + len(view) - len(merged))))
-                merged[start : start + len(view)] = view
+                merged.extend(bytes(max(0, start + len(part) - len(merged))))
+                merged[start : start + len(part)] = part
             await self.set(key, merged)
 
     async def erase(self, key: str) -> None:
@@ -143,8 +142,8 @@ class Store(ABC):
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:  # type: ignore[valid-type]
         """Return the keys directly below `prefix`, and the prefixes (ending with `/`) one level below it."""
         check_prefix(prefix, store=self.url)
-        keys: set[str] = set()  # type: ignore[valid-type]
-        prefixes: set[str] = set()  # type: ignore[valid-type]
+        keys: set[str] = set()
+        prefixes: set[str] = set()
         async for entry in self.scan(prefix):
             name, slash, _ = entry.key[len(prefix) :].partition("/")
             (prefixes if slash else keys).add(prefix + name + slash)
@@ -152,7 +151,7 @@ class Store(ABC):
 
     # --- life ----------------------------------------------------------------------------------------------------
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: B027  # closing nothing is the right default
         """Close what the store holds open. Closing twice is no error; a closed store may refuse further work."""
 
     async def __aenter__(self) -> Self:
@@ -174,3 +173,33 @@ class Store(ABC):
 
     def _unsupported(self, operation: str) -> UnsupportedOperationError:
         return UnsupportedOperationError(f"{type(self).__name__} cannot {operation}", store=self.url)
+
+
+def byte_view(value: Buffer) -> memoryview:
+    """Return the bytes of `value` as a flat memoryview, without a copy; arrays of any item type give their memory.
+
+    Raises:
+        TypeError: `value` has no buffer, or its bytes do not lie together in C order.
+    """
+    view = memoryview(value)
+    if not view.c_contiguous:
+        raise TypeError("a value must be a C-contiguous buffer; copy it first")
+    # `memoryview.cast` refuses big-endian, complex and zero-length formats; `raw` takes them all.
+    return PickleBuffer(view).raw()
+
+
+def _parts_by_key(
+    key_start_values: Iterable[tuple[str, int, Buffer]], store: str
+) -> dict[str, list[tuple[int, memoryview]]]:
+    """Group the values by key, in order of their starts, once all of them are known to be valid."""
+    parts: dict[str, list[tuple[int, memoryview]]] = {}
+    for key, start, value in key_start_values:
+        if start < 0:
+            raise ValueError(f"a partial value needs a start of at least 0, not {start}")
+        parts.setdefault(check_key(key, store=store), []).append((start, byte_view(value)))
+    for key, of_key in parts.items():
+        of_key.sort(key=lambda part: (part[0], len(part[1])))
+        for (start, view), (following, _) in pairwise(of_key):
+            if start + len(view) > following:
+                raise ValueError(f"partial values of key {key!r} overlap at byte {following}")
+    return parts

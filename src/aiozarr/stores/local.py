@@ -1,0 +1,248 @@
+"""A store in a directory of a local (POSIX) file system: one file per key."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+from typing_extensions import Buffer
+
+from aiozarr.errors import (
+    ChangedError,
+    InvalidKeyError,
+    PreconditionFailedError,
+    ShortReadError,
+    StoreError,
+    UnsupportedOperationError,
+)
+from aiozarr.model import (
+    ByteRange,
+    Entry,
+    Precondition,
+    Supports,
+    Value,
+    Version,
+    check_key,
+    check_prefix,
+    resolve_range,
+)
+from aiozarr.stores import local_walk
+from aiozarr.stores.blocking import BlockingStore, in_thread, stepwise
+from aiozarr.stores.contract import byte_view
+from aiozarr.stores.local_errors import IMPOSSIBLE_NAME, MISSING, store_error
+from aiozarr.stores.local_write import (
+    TEMPORARY,
+    NotTheExpectedVersion,
+    prune,
+    remove_file,
+    replace_file,
+    version_of,
+)
+
+# Without O_NONBLOCK, opening a pipe that lies among the files would wait for its writer; files do not mind it.
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+
+
+class LocalStore(BlockingStore):
+    """The files below `root`, which is created by the first write.
+
+    `root` is taken as it is (`~` stands for nothing here) and made absolute at once. A write replaces the file, whole
+    or not at all; preconditions hold between all processes of the host, also against plain writes. Reading follows
+    symbolic links, a write replaces a link, erasing removes it. `durable=True` flushes file and directory before a
+    write counts as done.
+
+    A directory is no value: its key reads as missing, and no value can be written where keys lie below it, or below a
+    value. Names that begin with `.aiozarr-write~` are temporary files, and no keys; a killed process may leave some
+    behind, which `sweep` removes. Directories without any file show up as prefixes of `list_dir`.
+    """
+
+    supports = Supports(writeable=True, listable=True, conditional_reads=True, conditional_writes=True)
+
+    def __init__(self, root: str | os.PathLike[str], *, durable: bool = False) -> None:
+        if os.name != "posix":
+            raise UnsupportedOperationError("LocalStore needs a POSIX file system")
+        if not os.fspath(root):
+            raise ValueError("a local store needs a root that is not empty")
+        self._root = os.path.abspath(os.fsencode(root))
+        self._base = self._root.rstrip(b"/") + b"/"
+        self._durable = durable
+        self._url = "file://" + quote(self._root)
+        self._identity = (LocalStore, os.path.realpath(self._root))
+
+    @property
+    def root(self) -> str:
+        """The absolute path of the root."""
+        return os.fsdecode(self._root)
+
+    @property
+    def durable(self) -> bool:
+        """True where a write is flushed to the device before it counts as done."""
+        return self._durable
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @property
+    def identity(self) -> Hashable:
+        return self._identity
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_restore, (self.root, self._durable))
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self.root!r}{', durable=True' if self._durable else ''})"
+
+    # --- synchronous ---------------------------------------------------------------------------------------------
+
+    def fetch_now(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None
+    ) -> Value | None:
+        path = self._base + check_key(key, store=self._url).encode()
+        if TEMPORARY in path and _is_reserved(key):
+            return None
+        try:
+            descriptor = os.open(path, _READ)
+            try:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode):
+                    return None
+                version = version_of(status)
+                if if_match is not None and version != if_match:
+                    raise ChangedError("the value was replaced", store=self._url, key=key, range=range)
+                size = status.st_size
+                start, stop = resolve_range(size, range)
+                head = os.pread(descriptor, stop - start, start)
+                data = head if len(head) == stop - start else _read_on(descriptor, head, start, stop - start)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            if error.errno in MISSING:
+                return None
+            raise store_error(error, "reading", store=self._url, key=key, range=range) from error
+        except _CutOff as error:
+            raise ShortReadError(str(error), store=self._url, key=key, range=range) from None
+        return Value(data, version, size)
+
+    def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
+        path = self._path(key)
+        data = byte_view(value)
+        with self._translated("writing", key):
+            try:
+                return replace_file(path, data, precondition, self._durable)
+            except NotTheExpectedVersion:
+                raise PreconditionFailedError(
+                    f"{precondition} does not hold", store=self._url, key=key
+                ) from None
+
+    def erase_now(self, key: str) -> None:
+        path = self._base + check_key(key, store=self._url).encode()
+        if TEMPORARY in path and _is_reserved(key):
+            return
+        with self._translated("erasing", key, missing_ok=True):
+            remove_file(path, self._durable)
+        prune(os.path.dirname(path), self._root)
+
+    def stat_now(self, key: str) -> Entry | None:
+        """As `stat`, in the calling thread."""
+        path = self._base + check_key(key, store=self._url).encode()
+        if TEMPORARY in path and _is_reserved(key):
+            return None
+        with self._translated("looking up", key, missing_ok=True):
+            status = os.stat(path)
+            if stat.S_ISREG(status.st_mode):
+                return Entry(key, status.st_size, version_of(status))
+        return None
+
+    # --- coroutines ----------------------------------------------------------------------------------------------
+
+    async def stat(self, key: str) -> Entry | None:
+        return await in_thread(lambda: self.stat_now(key))
+
+    async def erase_prefix(self, prefix: str) -> None:
+        start = self._directory(prefix)
+        with self._translated("erasing", prefix, missing_ok=True):
+            async for _ in stepwise(local_walk.remove_tree(self._root, start)):
+                pass
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        start = self._directory(prefix)
+        with self._translated("listing", prefix, missing_ok=True):
+            async for batch in stepwise(local_walk.walk(self._root, start)):
+                for entry in batch:
+                    yield entry
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        start = self._directory(prefix)
+        with self._translated("listing", prefix):
+            keys, directories = await in_thread(lambda: local_walk.list_one(start))
+        return [prefix + name for name in keys], [f"{prefix}{name}/" for name in directories]
+
+    async def sweep(self, older_than: float = 86400.0) -> int:
+        """Remove temporary files that nobody has written to for `older_than` seconds; return their number."""
+        with self._translated("sweeping", None):
+            return sum([count async for count in stepwise(local_walk.sweep(self._root, older_than))])
+
+    # --- keys and errors -----------------------------------------------------------------------------------------
+
+    def _path(self, key: str) -> bytes:
+        """The path to write `key` to."""
+        encoded = check_key(key, store=self._url).encode()
+        if TEMPORARY in encoded and _is_reserved(key):
+            raise InvalidKeyError("names of temporary files are no keys of a local store", key=key, store=self._url)
+        return self._base + encoded
+
+    def _directory(self, prefix: str) -> bytes:
+        encoded = check_prefix(prefix, store=self._url).encode()
+        return self._base + encoded[:-1] if encoded else self._root
+
+    @contextmanager
+    def _translated(self, doing: str, key: str | None, *, missing_ok: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, StoreError):
+                raise
+            if missing_ok and error.errno in MISSING:
+                return
+            raise self._typed(error, doing, key) from error
+
+    def _typed(self, error: OSError, doing: str, key: str | None) -> StoreError:
+        if error.errno in IMPOSSIBLE_NAME:
+            return InvalidKeyError("the file system does not take this name", key=key, store=self._url)
+        if error.errno == errno.EISDIR:
+            return StoreError(f"{doing} failed: other keys lie below this one", key=key, store=self._url)
+        if error.errno == errno.ENOTDIR:
+            return StoreError(f"{doing} failed: a value lies where a directory is needed", key=key, store=self._url)
+        return store_error(error, doing, store=self._url, key=key)
+
+
+class _CutOff(Exception):
+    """The file became shorter while it was read."""
+
+
+def _read_on(descriptor: int, head: bytes, start: int, length: int) -> Buffer:
+    """Read what the first call left: the kernel gives at most 2 GiB at once, and a signal may cut a call short."""
+    data = bytearray(length)
+    data[: len(head)] = head
+    view = memoryview(data)
+    done = len(head)
+    while done < length:
+        count = os.preadv(descriptor, [view[done:]], start + done)
+        if count == 0:
+            raise _CutOff(f"the file ended {length - done} bytes early")
+        done += count
+    return view.toreadonly()
+
+
+def _is_reserved(key: str) -> bool:
+    return any(segment.startswith(".aiozarr-write~") for segment in key.split("/"))
+
+
+def _restore(root: str, durable: bool) -> LocalStore:
+    return LocalStore(root, durable=durable)

@@ -1,0 +1,175 @@
+"""Which files below a local root are keys, listed and removed in batches, without ever holding a whole tree.
+
+A key is a regular file, or a link to one, whose path is valid UTF-8. Temporary files, directories, devices and names
+that are not UTF-8 are no keys. Links to directories are followed when listing, but for those that lead back to where
+the walk came from; removing takes the link and leaves what it points to.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+from aiozarr.model import Entry
+from aiozarr.stores.local_errors import MISSING
+from aiozarr.stores.local_write import TEMPORARY, prune, remove_files, version_of
+
+BATCH = 512
+
+# A directory that is still to be walked: its path, and the real paths of the directories whose links led here.
+_Pending = tuple[bytes, tuple[bytes, ...]]
+
+
+def walk(root: bytes, start: bytes) -> Iterator[list[Entry]]:
+    """Iterate over the keys below `start`, a path at or below `root`, in batches; what vanishes meanwhile is skipped.
+
+    Raises:
+        OSError: a directory could not be read.
+    """
+    batch: list[Entry] = []
+    pending: list[_Pending] = [(start, ())]
+    while pending:
+        directory, trail = pending.pop()
+        for found in _scandir(directory):
+            if _name(found) is None:
+                continue
+            if _is_directory(found):
+                below = _follow(found, directory, trail)
+                if below is not None:
+                    pending.append(below)
+                continue
+            entry = _entry(root, found)
+            if entry is None:
+                continue
+            batch.append(entry)
+            if len(batch) == BATCH:
+                yield batch
+                batch = []
+    if batch:
+        yield batch
+
+
+def list_one(directory: bytes) -> tuple[list[str], list[str]]:
+    """Return the names of the keys, and those of the directories, directly in `directory`, sorted."""
+    keys: list[str] = []
+    directories: list[str] = []
+    for found in _scandir(directory):
+        name = _name(found)
+        if name is None:
+            continue
+        if _is_directory(found):
+            directories.append(name)
+        elif _is_file(found):
+            keys.append(name)
+    return sorted(keys), sorted(directories)
+
+
+def remove_tree(root: bytes, start: bytes) -> Iterator[int]:
+    """Remove the keys below `start`, then the directories this leaves empty; gives the count of files of each step.
+
+    Raises:
+        OSError: a directory could not be read, or a file not be removed.
+    """
+    if start != root and os.path.islink(start):
+        remove_files(os.path.dirname(start), [os.path.basename(start)])
+        prune(os.path.dirname(start), root)
+        return
+    seen: list[bytes] = []
+    pending = [start]
+    while pending:
+        directory = pending.pop()
+        seen.append(directory)
+        names: list[bytes] = []
+        for found in _scandir(directory):
+            if _name(found) is None:
+                continue
+            if found.is_dir(follow_symlinks=False):
+                pending.append(found.path)
+            elif found.is_file(follow_symlinks=False) or found.is_symlink():
+                names.append(found.name)
+        for first in range(0, len(names), BATCH):
+            remove_files(directory, names[first : first + BATCH])
+            yield len(names[first : first + BATCH])
+    for directory in reversed(seen):
+        if directory != root:
+            with suppress(OSError):  # something that is no key is still in it
+                os.rmdir(directory)
+    if start != root:
+        prune(os.path.dirname(start), root)
+
+
+def sweep(root: bytes, older_than: float) -> Iterator[int]:
+    """Remove the temporary files below `root` that nobody has written to for `older_than` seconds."""
+    latest = time.time() - older_than
+    pending = [root]
+    while pending:
+        directory = pending.pop()
+        old: list[bytes] = []
+        for found in _scandir(directory):
+            if found.is_dir(follow_symlinks=False):
+                pending.append(found.path)
+            elif found.name.startswith(TEMPORARY):
+                with suppress(FileNotFoundError):
+                    if found.stat(follow_symlinks=False).st_mtime < latest:
+                        old.append(found.name)
+        if old:
+            remove_files(directory, old)
+            prune(directory, root)
+        yield len(old)
+
+
+def _scandir(directory: bytes) -> Iterator[os.DirEntry[bytes]]:
+    try:
+        with os.scandir(directory) as entries:
+            yield from entries
+    except OSError as error:
+        if error.errno not in MISSING:
+            raise
+
+
+def _name(found: os.DirEntry[bytes]) -> str | None:
+    """The name as a segment of a key; None where it cannot be one."""
+    if found.name.startswith(TEMPORARY):
+        return None
+    try:
+        return found.name.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_directory(found: os.DirEntry[bytes]) -> bool:
+    try:
+        return found.is_dir()
+    except OSError:  # a link in a circle
+        return False
+
+
+def _is_file(found: os.DirEntry[bytes]) -> bool:
+    try:
+        return found.is_file()
+    except OSError:
+        return False
+
+
+def _entry(root: bytes, found: os.DirEntry[bytes]) -> Entry | None:
+    if not _is_file(found):
+        return None
+    try:
+        status = found.stat()
+        key = found.path[len(root) + 1 :].decode()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None
+    return Entry(key, status.st_size, version_of(status))
+
+
+def _follow(found: os.DirEntry[bytes], directory: bytes, trail: tuple[bytes, ...]) -> _Pending | None:
+    """Return what to walk for a directory, or None for a link that leads back to where the walk came from."""
+    if not found.is_symlink():
+        return found.path, trail
+    target = os.path.realpath(found.path)
+    trail = (*trail, os.path.realpath(directory))
+    if any((place + b"/").startswith(target.rstrip(b"/") + b"/") for place in trail):
+        return None
+    return found.path, trail
