@@ -38,12 +38,12 @@ class LocalS3:
 
     def create_bucket(self, name: str) -> None:
         """Create a bucket; no error if it is there."""
-        with urlopen(Request(f"{self.endpoint_url}/{name}", method="PUT"), timeout=30):
+        with urlopen(Request(f"{self.endpoint_url}/{name}", data=b"", method="PUT"), timeout=30):
             pass
 
     def reset(self) -> None:
         """Forget all buckets."""
-        with urlopen(Request(f"{self.endpoint_url}/moto-api/reset", method="POST"), timeout=30):
+        with urlopen(Request(f"{self.endpoint_url}/moto-api/reset", data=b"", method="POST"), timeout=30):
             pass
 
 

@@ -1,0 +1,30 @@
+"""What several tests share: the S3 server, and the lane of tests that need a server from a system package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from local_s3 import LocalS3, local_s3
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--servers`."""
+    parser.addoption("--servers", action="store_true", help="run the tests that need a server from a system package")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what needs a server from a system package, unless it is asked for."""
+    if config.getoption("--servers"):
+        return
+    skip = pytest.mark.skip(reason="needs a server from a system package: make test-servers runs it")
+    for item in items:
+        if item.get_closest_marker("servers") is not None:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[LocalS3]:
+    """An S3 server (moto) in a process of its own; one per test process. A test makes buckets of its own name."""
+    with local_s3() as server:
+        yield server
