@@ -94,6 +94,10 @@ class UnsupportedOperationError(StoreError):
     """This store cannot do this operation; `store.supports` says what it can."""
 
 
+class UnknownSchemeError(UnsupportedOperationError, ValueError):
+    """No store of this version opens such URLs; the message names the schemes that are known."""
+
+
 class InvalidKeyError(StoreError):
     """The key or prefix is not a valid store key (see `aiozarr.stores.check_key`)."""
 

@@ -1,0 +1,65 @@
+"""Stores: bytes under keys, in memory, on disk, over HTTP and in object stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiozarr.model import (
+    ByteRange,
+    Entry,
+    IfAbsent,
+    IfMatch,
+    Precondition,
+    Range,
+    Suffix,
+    Supports,
+    Value,
+    Version,
+    check_key,
+    check_prefix,
+)
+from aiozarr.stores.blocking import BlockingStore
+from aiozarr.stores.contract import Store, byte_view
+from aiozarr.stores.local import LocalStore
+from aiozarr.stores.memory import MemoryStore
+from aiozarr.stores.urls import from_url
+
+if TYPE_CHECKING:
+    from aiozarr.stores.http import HTTPStore
+    from aiozarr.stores.object import ObjectStore
+
+__all__ = [
+    "BlockingStore",
+    "ByteRange",
+    "Entry",
+    "HTTPStore",
+    "IfAbsent",
+    "IfMatch",
+    "LocalStore",
+    "MemoryStore",
+    "ObjectStore",
+    "Precondition",
+    "Range",
+    "Store",
+    "Suffix",
+    "Supports",
+    "Value",
+    "Version",
+    "byte_view",
+    "check_key",
+    "check_prefix",
+    "from_url",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Their client libraries take longer to import than all of aiozarr: only who uses them waits for them.
+    if name == "HTTPStore":
+        from aiozarr.stores.http import HTTPStore
+
+        return HTTPStore
+    if name == "ObjectStore":
+        from aiozarr.stores.object import ObjectStore
+
+        return ObjectStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
