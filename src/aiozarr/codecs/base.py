@@ -5,13 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer, Self
 
 from aiozarr.model import ByteRange
+
+if TYPE_CHECKING:
+    from aiozarr.codecs.shard_layout import ShardLayout
 
 JSON: TypeAlias = Any
 AnyArray: TypeAlias = NDArray[Any]
@@ -124,6 +127,14 @@ class ArrayBytesCodec(Codec):
         """Return a bound on the number of bytes that such an array encodes to; a decoder of the next stage stops there."""
         size = self.compute_encoded_size(spec)
         return 2 * spec.nbytes + 65536 if size is None else size
+
+    def stores_memory(self, spec: ArraySpec) -> bool:
+        """Return whether the encoding is the array's own memory in C order; a decompressor may then fill it directly."""
+        return False
+
+    def shard_layout(self, spec: ArraySpec) -> ShardLayout | None:
+        """Return where the encoding keeps separately encoded inner chunks; None where it has no such parts."""
+        return None
 
     def partial_decode(self, read: ReadBytes, spec: ArraySpec, regions: Sequence[Region]) -> list[AnyArray]:
         """Return the elements of each region, reading as little as the encoding allows (here: all of it)."""

@@ -1,0 +1,108 @@
+"""The codec `bytes`: elements in C order, each in a fixed number of bytes of a chosen endianness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+from typing_extensions import Buffer, Self
+
+from aiozarr.codecs._configuration import check_members, one_of
+from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec, ReadBytes, Region
+from aiozarr.codecs.registry import register
+from aiozarr.errors import CodecError, InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.model import Range
+
+
+@register
+@dataclass(frozen=True)
+class BytesCodec(ArrayBytesCodec):
+    """The codec `bytes` (codec specification "bytes"); `endian` is None for types of which a byte order means nothing."""
+
+    name = "bytes"
+    endian: Literal["little", "big"] | None = None
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        check_members(configuration, ("endian",), name=cls.name)
+        if "endian" not in configuration:
+            return cls(None)
+        return cls("big" if one_of(configuration, "endian", ("little", "big")) == "big" else "little")
+
+    def to_json(self) -> dict[str, JSON]:
+        return {} if self.endian is None else {"endian": self.endian}
+
+    def resolve(self, spec: ArraySpec) -> None:
+        if spec.dtype.hasobject:
+            raise UnsupportedMetadataError(
+                f"codec 'bytes' takes types of fixed size, not {spec.dtype}", point="codec", name=self.name
+            )
+        if self.endian is None and spec.dtype.newbyteorder("S") != spec.dtype:
+            raise InvalidMetadataError(f"the type {spec.dtype} needs an endianness", member="configuration.endian")
+
+    def encode(self, array: AnyArray, spec: ArraySpec) -> Buffer:
+        # reshape copies only what is not contiguous; the memory of a contiguous array is handed on as it is.
+        stored = np.ascontiguousarray(array, self._stored(spec))
+        return memoryview(stored.reshape(-1).view(np.uint8))
+
+    def decode(self, data: Buffer, spec: ArraySpec, *, out: AnyArray | None = None) -> AnyArray:
+        _check_size(data, spec.nbytes)
+        stored = self._stored(spec)
+        array: AnyArray = np.ndarray(spec.shape, stored, buffer=data)
+        if stored == spec.dtype:
+            return array
+        if out is None:
+            return array.astype(spec.dtype)
+        np.copyto(out, array)
+        return out
+
+    def compute_encoded_size(self, spec: ArraySpec) -> int:
+        return spec.nbytes
+
+    def stores_memory(self, spec: ArraySpec) -> bool:
+        return self._stored(spec) == spec.dtype
+
+    def partial_decode(self, read: ReadBytes, spec: ArraySpec, regions: Sequence[Region]) -> list[AnyArray]:
+        return [self._read_region(read, spec, region) for region in regions]
+
+    def _read_region(self, read: ReadBytes, spec: ArraySpec, region: Region) -> AnyArray:
+        bounds = [part.indices(length) for part, length in zip(region, spec.shape, strict=True)]
+        if any(step < 1 for _, _, step in bounds):
+            raise ValueError("the slices of a region have steps of at least 1")
+        box = tuple(max(0, stop - start) for start, stop, _ in bounds)
+        stored = self._stored(spec)
+        covered: AnyArray = np.empty(box, stored)
+        if covered.size:
+            self._read_runs(read, spec, [start for start, _, _ in bounds], covered)
+        steps = tuple(slice(None, None, step) for _, _, step in bounds)
+        return covered[steps].astype(spec.dtype, copy=False)
+
+    @staticmethod
+    def _read_runs(read: ReadBytes, spec: ArraySpec, start: list[int], covered: AnyArray) -> None:
+        # Dimensions from `split` on are taken whole, so the dimension before them is contiguous with them.
+        split = len(spec.shape)
+        while split > 0 and covered.shape[split - 1] == spec.shape[split - 1]:
+            split -= 1
+        outer = max(0, split - 1)
+        strides = [spec.dtype.itemsize] * len(spec.shape)
+        for dim in range(len(spec.shape) - 2, -1, -1):
+            strides[dim] = strides[dim + 1] * spec.shape[dim + 1]
+        origin = sum(index * stride for index, stride in zip(start, strides, strict=True))
+        for position in product(*map(range, covered.shape[:outer])):
+            run = covered[position]
+            offset = origin + sum(index * stride for index, stride in zip(position, strides, strict=False))
+            data = read(Range(offset, run.nbytes))
+            _check_size(data, run.nbytes)
+            covered[position] = np.frombuffer(data, covered.dtype).reshape(run.shape)
+
+    def _stored(self, spec: ArraySpec) -> np.dtype[Any]:
+        return spec.dtype if self.endian is None else spec.dtype.newbyteorder(self.endian)
+
+
+def _check_size(data: Buffer, expected: int) -> None:
+    size = memoryview(data).nbytes
+    if size != expected:
+        raise CodecError(f"chunk has {size} bytes, expected {expected}", codec=BytesCodec.name)

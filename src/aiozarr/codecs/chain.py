@@ -1,0 +1,175 @@
+"""A list of codecs as a metadata document holds it, checked and turned into codec objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from aiozarr.codecs._configuration import short
+from aiozarr.codecs.base import JSON, ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
+from aiozarr.codecs.registry import get_codec
+from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
+
+MAX_CODECS = 32
+"""Codecs of one chain; more are refused before any of them is looked at."""
+
+MAX_DEPTH = 4
+"""How deeply chains may nest inside the configurations of other codecs' chains, such as shards in shards."""
+
+
+class NamedCodec(Protocol):
+    """A codec as a metadata document names it; `must_understand`, where there is one, may be false."""
+
+    @property
+    def name(self) -> str:
+        """The codec's name."""
+        ...
+
+    @property
+    def configuration(self) -> Mapping[str, JSON]:
+        """The `configuration` member; empty where there is none."""
+        ...
+
+
+@dataclass(frozen=True)
+class CodecChain:
+    """Codecs in the order of encoding: array -> array, one array -> bytes, bytes -> bytes (v3 core, "Codecs")."""
+
+    array_array: tuple[ArrayArrayCodec, ...]
+    array_bytes: ArrayBytesCodec
+    bytes_bytes: tuple[BytesBytesCodec, ...]
+
+    @property
+    def codecs(self) -> tuple[Codec, ...]:
+        """All codecs, in the order of encoding."""
+        return (*self.array_array, self.array_bytes, *self.bytes_bytes)
+
+    def to_json(self) -> list[dict[str, JSON]]:
+        """Return the `codecs` member of a metadata document."""
+        return [
+            {"name": codec.name, "configuration": configuration} if configuration else {"name": codec.name}
+            for codec in self.codecs
+            for configuration in [codec.to_json()]
+        ]
+
+
+@dataclass(frozen=True)
+class _Named:
+    name: str
+    configuration: Mapping[str, JSON] = field(default_factory=dict)
+    must_understand: bool = True
+
+
+_JSONOrNamed: TypeAlias = Any
+
+
+def parse_chain(configs: Sequence[NamedCodec] | JSON, *, member: str = "codecs") -> CodecChain:
+    """Build the codecs of a chain. `configs` holds named codecs, or JSON of a `codecs` member.
+
+    A codec that is not known and says `"must_understand": false` is left out.
+
+    Raises:
+        InvalidMetadataError: no valid list, illegal order, or a configuration that its codec does not allow.
+        UnsupportedMetadataError: an unknown codec, or more codecs than `MAX_CODECS` or deeper ones than `MAX_DEPTH`.
+            `member` names the place, as `codecs[1].configuration.level`.
+    """
+    if not isinstance(configs, (list, tuple)):
+        raise InvalidMetadataError(f"the codecs must be a list, not {short(configs)}", member=member)
+    if len(configs) > MAX_CODECS:
+        raise UnsupportedMetadataError(
+            f"{len(configs)} codecs in one chain; at most {MAX_CODECS} are allowed", member=member, point="codec"
+        )
+    _check_depth(configs, member)
+    return _in_order([_build(config, f"{member}[{i}]") for i, config in enumerate(configs)], member)
+
+
+def _build(config: _JSONOrNamed, member: str) -> Codec | None:
+    named = _named(config, member)
+    try:
+        codec_class = get_codec(named.name)
+    except UnsupportedMetadataError as error:
+        if getattr(named, "must_understand", True) is False:
+            return None
+        error.member = f"{member}.name"
+        raise
+    try:
+        return codec_class.from_json(named.configuration)
+    except MetadataError as error:
+        error.member = member if error.member is None else f"{member}.{error.member}"
+        raise
+
+
+def _named(config: _JSONOrNamed, member: str) -> NamedCodec:
+    if isinstance(config, str):
+        return _Named(config)
+    if not isinstance(config, Mapping):
+        if isinstance(getattr(config, "name", None), str) and isinstance(getattr(config, "configuration", None), Mapping):
+            return config  # type: ignore[no-any-return]  # what the protocol asks for was just seen
+        raise InvalidMetadataError(f"a codec must be an object, not {short(config)}", member=member)
+    name, configuration = config.get("name"), config.get("configuration", {})
+    must_understand = config.get("must_understand", True)
+    if not isinstance(name, str) or not name:
+        raise InvalidMetadataError(f"a codec needs a name, not {short(name)}", member=f"{member}.name")
+    if not isinstance(configuration, Mapping):
+        raise InvalidMetadataError(
+            f"a configuration must be an object, not {short(configuration)}", member=f"{member}.configuration"
+        )
+    if not isinstance(must_understand, bool):
+        raise InvalidMetadataError("it must be true or false", member=f"{member}.must_understand")
+    for key in config:
+        if key not in ("name", "configuration", "must_understand"):
+            raise UnsupportedMetadataError(
+                f"a codec has no member {key!r}", member=f"{member}.{key}", point="codec", name=name
+            )
+    return _Named(name, configuration, must_understand)
+
+
+def _in_order(codecs: Sequence[Codec | None], member: str) -> CodecChain:
+    array_array: list[ArrayArrayCodec] = []
+    array_bytes: ArrayBytesCodec | None = None
+    bytes_bytes: list[BytesBytesCodec] = []
+    for i, codec in enumerate(codecs):
+        if codec is None:
+            continue
+        if isinstance(codec, BytesBytesCodec):
+            if array_bytes is None:
+                raise _misplaced(codec, "it encodes bytes, and no array -> bytes codec stands before it", member, i)
+            bytes_bytes.append(codec)
+        elif array_bytes is not None:
+            raise _misplaced(codec, f"it encodes arrays, and {array_bytes.name!r} before it yields bytes", member, i)
+        elif isinstance(codec, ArrayBytesCodec):
+            array_bytes = codec
+        elif isinstance(codec, ArrayArrayCodec):
+            array_array.append(codec)
+    if array_bytes is None:
+        raise InvalidMetadataError("the codecs lack an array -> bytes codec such as 'bytes'", member=member)
+    return CodecChain(tuple(array_array), array_bytes, tuple(bytes_bytes))
+
+
+def _misplaced(codec: Codec, reason: str, member: str, position: int) -> InvalidMetadataError:
+    return InvalidMetadataError(f"codec {codec.name!r} is out of place: {reason}", member=f"{member}[{position}]")
+
+
+def _check_depth(configs: Sequence[Any], member: str) -> None:
+    # Level by level and without recursion: what is refused here must not have touched the interpreter's stack.
+    level = [_configuration(config) for config in configs]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            _configuration(inner)
+            for configuration in level
+            for value in configuration.values()
+            if isinstance(value, (list, tuple))
+            for inner in value
+            if isinstance(inner, Mapping)
+        ]
+        if not level:
+            return
+    raise UnsupportedMetadataError(
+        f"codecs are nested more than {MAX_DEPTH} deep", member=member, point="codec", name="sharding_indexed"
+    )
+
+
+def _configuration(config: Any) -> Mapping[str, Any]:
+    value = config.get("configuration") if isinstance(config, Mapping) else getattr(config, "configuration", None)
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,38 @@
+"""Whether all elements of an array are one value, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aiozarr.codecs.base import AnyArray
+
+_BLOCK = 1 << 16
+_UNSIGNED = {1: np.dtype("u1"), 2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8")}
+
+
+def equals_everywhere(array: AnyArray, value: AnyArray) -> bool:
+    """Return whether every element of `array` has the bytes of `value`, a 0-d array of the same type.
+
+    It stops at the first block that differs, and looks at the first element before anything else.
+    """
+    if array.size == 0:
+        return True
+    if array.flat[0].tobytes() != value.tobytes():
+        return False
+    unsigned = _UNSIGNED.get(array.dtype.itemsize)
+    if unsigned is None:
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
+        wanted: AnyArray = np.frombuffer(value.tobytes(), np.uint8)
+    else:
+        # A view of another type needs no contiguity where the items keep their size.
+        flat = array.view(unsigned).reshape(-1) if array.flags.c_contiguous else array.view(unsigned)
+        wanted = np.frombuffer(value.tobytes(), unsigned)[0]
+    return _rows_equal(flat, wanted)
+
+
+def _rows_equal(rows: AnyArray, wanted: AnyArray) -> bool:
+    if rows.ndim == 0:
+        return bool(rows == wanted)
+    per_row = max(1, rows.size // len(rows))
+    step = max(1, _BLOCK // per_row)
+    return all(bool((rows[start : start + step] == wanted).all()) for start in range(0, len(rows), step))

@@ -1,0 +1,173 @@
+"""A chain of codecs that fits one kind of chunk: the way from stored bytes to an array and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from typing_extensions import Buffer
+
+from aiozarr.codecs.base import JSON, AnyArray, ArraySpec, Codec, ReadBytes, Region
+from aiozarr.codecs.chain import CodecChain, NamedCodec, parse_chain
+from aiozarr.codecs.equality import equals_everywhere
+from aiozarr.codecs.partial import read_decoded
+from aiozarr.errors import MetadataError
+
+if TYPE_CHECKING:
+    from aiozarr.codecs.shard_layout import ShardLayout
+
+_UINT8 = np.dtype(np.uint8)
+
+
+class CodecPipeline:
+    """Codecs resolved for arrays of one shape and type. It is immutable and used by many threads at once.
+
+    Attributes:
+        spec: the decoded representation.
+        codecs: the codecs in the order of encoding.
+        encoded_size: bytes that every such array encodes to; None where it varies.
+        max_encoded_size: a bound on the bytes that such an array encodes to.
+        shard: where parts of the encoded bytes can be read by ranges; None where they cannot.
+    """
+
+    spec: ArraySpec
+    codecs: tuple[Codec, ...]
+    encoded_size: int | None
+    max_encoded_size: int
+    shard: ShardLayout | None
+
+    def __init__(self, chain: CodecChain, spec: ArraySpec, *, member: str = "codecs") -> None:
+        self._chain = chain
+        self.spec = spec
+        self.codecs = chain.codecs
+        specs = _resolve_specs(chain, spec, member)
+        self._specs = specs
+        self._inner_spec = specs[-1]
+        self._array_decode = chain.array_bytes.decode
+        # In decoding order, with all that is known now: what is left for each chunk is a loop of calls.
+        self._array_steps = tuple(
+            (codec.decode, before) for codec, before in zip(reversed(chain.array_array), specs[-2::-1], strict=True)
+        )
+        bounds = self._measure()
+        steps = [
+            (codec.decode, bound) for codec, bound in zip(reversed(chain.bytes_bytes), bounds[-2::-1], strict=True)
+        ]
+        direct = bool(steps) and not chain.array_array and chain.array_bytes.stores_memory(self._inner_spec)
+        self._outer_steps = tuple(steps[:-1] if direct else steps)
+        self._fill_step = steps[-1] if direct else None
+        whole = not chain.array_array and not chain.bytes_bytes
+        self.shard = chain.array_bytes.shard_layout(spec) if whole else None
+
+    @classmethod
+    def resolve(
+        cls, codecs: Sequence[NamedCodec] | JSON, spec: ArraySpec, *, member: str = "codecs"
+    ) -> CodecPipeline:
+        """Build the pipeline of a `codecs` member for arrays of `spec`.
+
+        `codecs` holds objects with `name`, `configuration` and perhaps `must_understand`, or JSON.
+
+        Raises:
+            InvalidMetadataError: the codecs are not valid, in an illegal order, or do not take such arrays.
+            UnsupportedMetadataError: a codec is not known, or there are too many or too deeply nested ones.
+                In both, `member` names the place, such as `codecs[1].configuration.level`.
+        """
+        return cls(parse_chain(codecs, member=member), spec, member=member)
+
+    def _measure(self) -> list[int]:
+        """Set the encoded sizes; return bounds on the bytes before each bytes -> bytes codec and after the last."""
+        array_bytes = self._chain.array_bytes
+        exact = array_bytes.compute_encoded_size(self._inner_spec)
+        bounds = [array_bytes.max_encoded_size(self._inner_spec)]
+        for codec in self._chain.bytes_bytes:
+            bounds.append(codec.max_encoded_size(bounds[-1]))
+            exact = None if exact is None else codec.compute_encoded_size(exact)
+        self.encoded_size = exact
+        self.max_encoded_size = bounds[-1]
+        return bounds
+
+    def decode(self, data: Buffer, out: AnyArray | None = None) -> AnyArray:
+        """Return the array that `data` encodes, of `spec.shape` and `spec.dtype`.
+
+        `out`, a writable C-contiguous array of that shape and type, is used where it saves a copy; `result is out` tells.
+        The result may be a view of `data`, may be read-only, and need not be contiguous.
+
+        Raises:
+            CodecError: `data` is no such array's encoding. It names the codec; store, key and range are the caller's.
+        """
+        for decode, bound in self._outer_steps:
+            data = decode(data, max_size=bound)
+        if self._fill_step is not None:
+            decode, bound = self._fill_step
+            if out is None:
+                data = decode(data, max_size=bound)
+            else:
+                memory = memoryview(out.reshape(-1).view(_UINT8))
+                data = decode(data, max_size=bound, out=memory)
+                if data is memory:
+                    return out
+        array = self._array_decode(data, self._inner_spec, out=None if self._array_steps else out)
+        for step, spec in self._array_steps:
+            array = step(array, spec)
+        return array
+
+    def encode(self, array: AnyArray) -> Buffer:
+        """Return the encoding of `array`, of `spec.shape` and `spec.dtype` and any strides.
+
+        Without a codec that makes new bytes, the result is the memory of `array`: it is valid until `array` changes.
+
+        Raises:
+            CodecError: a codec cannot encode these values.
+        """
+        if array.shape != self.spec.shape or array.dtype != self.spec.dtype:
+            raise ValueError(
+                f"the codecs take {self.spec.dtype} of shape {self.spec.shape}, not {array.dtype} of {array.shape}"
+            )
+        for codec, spec in zip(self._chain.array_array, self._specs, strict=False):
+            array = codec.encode(array, spec)
+        data = self._chain.array_bytes.encode(array, self._inner_spec)
+        for outer in self._chain.bytes_bytes:
+            data = outer.encode(data)
+        return data
+
+    def partial_decode(self, read: ReadBytes, regions: Sequence[Region]) -> list[AnyArray]:
+        """Return the elements of each region, asking `read` for as little of the encoded bytes as the codecs allow.
+
+        Raises:
+            CodecError: the bytes are no such array's encoding.
+        """
+        return read_decoded(self._chain, self._specs, self.decode, read, regions)
+
+    def is_fill(self, array: AnyArray) -> bool:
+        """Return whether every element of `array` is the fill value bit for bit: -0.0 is not 0.0, a NaN its own payload."""
+        return equals_everywhere(array, self.spec.fill_value)
+
+    def to_json(self) -> list[dict[str, JSON]]:
+        """Return the `codecs` member of a metadata document."""
+        return self._chain.to_json()
+
+    def __repr__(self) -> str:
+        names = ", ".join(codec.name for codec in self.codecs)
+        return f"CodecPipeline([{names}], shape={self.spec.shape}, dtype={self.spec.dtype})"
+
+
+def _resolve_specs(chain: CodecChain, spec: ArraySpec, member: str) -> list[ArraySpec]:
+    """Return the array representation before each array -> array codec, and the one that becomes bytes."""
+    specs = [spec]
+    position = 0
+    try:
+        for position, codec in enumerate(chain.array_array):
+            specs.append(codec.resolve(specs[-1]))
+        position = len(chain.array_array)
+        chain.array_bytes.resolve(specs[-1])
+    except MetadataError as error:
+        place = f"{member}[{position}]"
+        error.member = place if error.member is None else f"{place}.{error.member}"
+        raise
+    return specs
+
+
+def default_codecs(dtype: np.dtype[Any]) -> list[dict[str, JSON]]:
+    """Return the codecs of an array that is created with `codecs="auto"`: little-endian bytes, then zstd at level 0."""
+    endian = {} if dtype.newbyteorder("S") == dtype else {"configuration": {"endian": "little"}}
+    return [{"name": "bytes", **endian}, {"name": "zstd", "configuration": {"level": 0, "checksum": False}}]

@@ -1,0 +1,95 @@
+"""How a shard keeps its inner chunks and their index, apart from who reads or writes it (codec "sharding_indexed")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+import numpy as np
+from typing_extensions import Buffer
+
+from aiozarr.codecs.pipeline import CodecPipeline
+from aiozarr.codecs.shard_index import EMPTY, NAME, Bounds, ShardIndex, check_entries
+from aiozarr.errors import CodecError
+from aiozarr.model import ByteRange, Range, Suffix
+
+
+@dataclass(frozen=True, eq=False)
+class ShardLayout:
+    """The division of a shard into inner chunks. Inner chunks are counted in C order: the linear index.
+
+    Attributes:
+        shard_shape: shape of the shard in elements.
+        inner_shape: shape of an inner chunk in elements.
+        grid_shape: inner chunks along each dimension.
+        inner: the codecs of an inner chunk.
+        index: the codecs of the index, for a uint64 array of the grid's shape and two.
+        index_location: where in the shard the index lies.
+    """
+
+    shard_shape: tuple[int, ...]
+    inner_shape: tuple[int, ...]
+    grid_shape: tuple[int, ...]
+    inner: CodecPipeline
+    index: CodecPipeline
+    index_location: Literal["start", "end"]
+
+    @property
+    def count(self) -> int:
+        """Number of inner chunks, empty ones included."""
+        return prod(self.grid_shape)
+
+    @property
+    def index_nbytes(self) -> int:
+        """Number of bytes of the encoded index."""
+        return self.index.max_encoded_size
+
+    @property
+    def index_range(self) -> ByteRange:
+        """Where in a shard the encoded index lies."""
+        return Range(0, self.index_nbytes) if self.index_location == "start" else Suffix(self.index_nbytes)
+
+    @property
+    def max_encoded_size(self) -> int:
+        """The most bytes that a shard encodes to."""
+        return self.index_nbytes + self.count * self.inner.max_encoded_size
+
+    def parse_index(self, data: Buffer, object_size: int | None) -> ShardIndex:
+        """Return the decoded and checked index of a shard.
+
+        Args:
+            data: the bytes of `index_range`.
+            object_size: bytes of the whole stored shard. None where it is not known; then an entry behind its end
+                shows only when it is read.
+
+        Raises:
+            ChecksumError: the checksum of the index does not match.
+            CodecError: the shard is shorter than its index, or an entry cannot be right (see `check_entries`).
+        """
+        length = memoryview(data).nbytes
+        if length != self.index_nbytes or (object_size is not None and object_size < length):
+            size = length if object_size is None else object_size
+            raise CodecError(f"a shard of {size} bytes is shorter than its index of {self.index_nbytes}", codec=NAME)
+        entries = self.index.decode(data).reshape(-1, 2)
+        return check_entries(entries, self._bounds(object_size))
+
+    def assemble(self, parts: Mapping[int, Buffer]) -> Buffer:
+        """Return a whole shard of encoded inner chunks, given by linear index; those not given are empty."""
+        order = sorted(parts)
+        if order and not 0 <= order[0] <= order[-1] < self.count:
+            raise ValueError(f"the shard has {self.count} inner chunks, numbered from 0; not {order[0]} to {order[-1]}")
+        lengths = np.fromiter((memoryview(parts[i]).nbytes for i in order), np.uint64, len(order))
+        entries = np.full((self.count, 2), EMPTY, np.uint64)
+        first = self.index_nbytes if self.index_location == "start" else 0
+        entries[order, 0] = np.uint64(first) + lengths.cumsum(dtype=np.uint64) - lengths
+        entries[order, 1] = lengths
+        index = self.index.encode(entries.reshape(self.index.spec.shape))
+        chunks = [parts[i] for i in order]
+        return b"".join([index, *chunks] if self.index_location == "start" else [*chunks, index])
+
+    def _bounds(self, object_size: int | None) -> Bounds:
+        at_start = self.index_location == "start"
+        stop = object_size if object_size is None or at_start else object_size - self.index_nbytes
+        return Bounds(self.index_nbytes if at_start else 0, stop, object_size, self.inner.max_encoded_size)

@@ -1,0 +1,198 @@
+"""The codec `sharding_indexed`: inner chunks with codecs of their own, one after the other, and an index of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Literal
+
+import numpy as np
+from typing_extensions import Buffer, Self
+
+from aiozarr.codecs._configuration import check_members, integers, invalid, one_of, required
+from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec, ReadBytes, Region
+from aiozarr.codecs.chain import CodecChain, parse_chain
+from aiozarr.codecs.pipeline import CodecPipeline
+from aiozarr.codecs.registry import register
+from aiozarr.codecs.shard_index import EMPTY, NAME
+from aiozarr.codecs.shard_layout import ShardLayout
+from aiozarr.errors import CodecError
+from aiozarr.model import ByteRange, Range, resolve_range
+
+_MAX_EDGE = 2**63 - 1
+
+
+@register
+@dataclass(frozen=True)
+class ShardingCodec(ArrayBytesCodec):
+    """The codec `sharding_indexed` (codec specification "sharding-indexed").
+
+    The engine reads shards by ranges, through `shard_layout`. The methods here work on whole shards: those inside of
+    shards, and those behind other codecs.
+
+    Attributes:
+        chunk_shape: shape of an inner chunk in elements.
+        chain: the codecs of an inner chunk.
+        index_chain: the codecs of the index, of fixed encoded size.
+        index_location: where in the shard the index lies.
+    """
+
+    name = NAME
+    chunk_shape: tuple[int, ...]
+    chain: CodecChain
+    index_chain: CodecChain
+    index_location: Literal["start", "end"] = "end"
+    # The layout of the spec that was seen last, by identity: a pipeline passes one spec all its life.
+    _last: list[tuple[ArraySpec, ShardLayout]] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        known = ("chunk_shape", "codecs", "index_codecs", "index_location")
+        check_members(configuration, known, name=cls.name)
+        chunk_shape = integers(configuration, "chunk_shape", 1, _MAX_EDGE)
+        chain = parse_chain(required(configuration, "codecs"), member="configuration.codecs")
+        index_chain = parse_chain(required(configuration, "index_codecs"), member="configuration.index_codecs")
+        if index_chain.array_bytes.name == cls.name:
+            raise invalid("index_codecs", "an index cannot be sharded itself")
+        at_start = "index_location" in configuration and one_of(configuration, "index_location", ("start", "end")) == "start"
+        return cls(chunk_shape, chain, index_chain, "start" if at_start else "end")
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "chunk_shape": list(self.chunk_shape),
+            "codecs": self.chain.to_json(),
+            "index_codecs": self.index_chain.to_json(),
+            "index_location": self.index_location,
+        }
+
+    def resolve(self, spec: ArraySpec) -> None:
+        self.shard_layout(spec)
+
+    def shard_layout(self, spec: ArraySpec) -> ShardLayout:
+        last = self._last
+        for seen, layout in last:
+            if seen is spec:
+                return layout
+        layout = self._lay_out(spec)
+        last[:] = [(spec, layout)]
+        return layout
+
+    def _lay_out(self, spec: ArraySpec) -> ShardLayout:
+        if len(self.chunk_shape) != len(spec.shape):
+            raise invalid(
+                "chunk_shape", f"it has {len(self.chunk_shape)} dimensions, the shard has {len(spec.shape)}"
+            )
+        if any(outer % inner for outer, inner in zip(spec.shape, self.chunk_shape, strict=True)):
+            raise invalid("chunk_shape", f"{list(self.chunk_shape)} does not divide the shard's {list(spec.shape)}")
+        grid_shape = tuple(outer // inner for outer, inner in zip(spec.shape, self.chunk_shape, strict=True))
+        inner_spec = ArraySpec(self.chunk_shape, spec.dtype, spec.fill_value)
+        index_spec = ArraySpec((*grid_shape, 2), np.dtype(np.uint64), np.array(EMPTY, np.uint64))
+        index = CodecPipeline(self.index_chain, index_spec, member="configuration.index_codecs")
+        if index.encoded_size is None:
+            raise invalid("index_codecs", "their encoded size varies; an index needs a fixed one")
+        return ShardLayout(
+            shard_shape=spec.shape,
+            inner_shape=self.chunk_shape,
+            grid_shape=grid_shape,
+            inner=CodecPipeline(self.chain, inner_spec, member="configuration.codecs"),
+            index=index,
+            index_location=self.index_location,
+        )
+
+    def encode(self, array: AnyArray, spec: ArraySpec) -> Buffer:
+        layout = self.shard_layout(spec)
+        parts: dict[int, Buffer] = {}
+        for linear, region in enumerate(_regions(layout)):
+            chunk = array[region]
+            if not layout.inner.is_fill(chunk):
+                parts[linear] = layout.inner.encode(chunk)
+        return layout.assemble(parts)
+
+    def decode(self, data: Buffer, spec: ArraySpec, *, out: AnyArray | None = None) -> AnyArray:
+        layout = self.shard_layout(spec)
+        view = memoryview(data).cast("B")
+        start, stop = resolve_range(len(view), layout.index_range)
+        index = layout.parse_index(view[start:stop], len(view))
+        result = np.empty(spec.shape, spec.dtype) if out is None else out
+        scratch = np.empty(layout.inner_shape, spec.dtype)
+        for linear, region in enumerate(_regions(layout)):
+            where = index.locate(linear)
+            if where is None:
+                result[region] = spec.fill_value
+            else:
+                result[region] = layout.inner.decode(view[slice(*resolve_range(len(view), where))], scratch)
+        return result
+
+    def compute_encoded_size(self, spec: ArraySpec) -> None:
+        return None
+
+    def max_encoded_size(self, spec: ArraySpec) -> int:
+        return self.shard_layout(spec).max_encoded_size
+
+    def partial_decode(self, read: ReadBytes, spec: ArraySpec, regions: Sequence[Region]) -> list[AnyArray]:
+        layout = self.shard_layout(spec)
+        index = layout.parse_index(read(layout.index_range), None)
+        results: list[AnyArray] = []
+        for region in regions:
+            box = [range(*part.indices(length)) for part, length in zip(region, spec.shape, strict=True)]
+            result = np.empty(tuple(map(len, box)), spec.dtype)
+            for linear, inner, outer in _touched(layout, box):
+                where = index.locate(linear)
+                if where is None:
+                    result[outer] = spec.fill_value
+                else:
+                    result[outer] = layout.inner.partial_decode(_Window(read, where), [inner])[0]
+            results.append(result)
+        return results
+
+
+def _regions(layout: ShardLayout) -> Iterator[Region]:
+    for position in product(*map(range, layout.grid_shape)):
+        yield tuple(
+            slice(index * length, (index + 1) * length)
+            for index, length in zip(position, layout.inner_shape, strict=True)
+        )
+
+
+def _touched(layout: ShardLayout, box: Sequence[range]) -> Iterator[tuple[int, Region, Region]]:
+    """Iterate over the inner chunks that `box` touches: linear index, region in the chunk, region in the box."""
+    per_dim = [
+        list(_touched_along(wanted, length)) for wanted, length in zip(box, layout.inner_shape, strict=True)
+    ]
+    for pieces in product(*per_dim):
+        linear = 0
+        for (index, _, _), count in zip(pieces, layout.grid_shape, strict=True):
+            linear = linear * count + index
+        yield linear, tuple(inner for _, inner, _ in pieces), tuple(outer for _, _, outer in pieces)
+
+
+def _touched_along(wanted: range, length: int) -> Iterator[tuple[int, slice, slice]]:
+    if wanted.step < 1:
+        raise ValueError("the slices of a region have steps of at least 1")
+    done = 0
+    while done < len(wanted):
+        index = wanted[done] // length
+        end = (index + 1) * length
+        count = min(len(wanted) - done, -(-(end - wanted[done]) // wanted.step))
+        first = wanted[done] - index * length
+        last = wanted[done + count - 1] - index * length
+        yield index, slice(first, last + 1, wanted.step), slice(done, done + count)
+        done += count
+
+
+class _Window:
+    """Reads inside of one byte range of what another reader reads."""
+
+    def __init__(self, read: ReadBytes, where: Range) -> None:
+        self._read = read
+        self._start = where.start
+        self._length = where.length or 0
+
+    def __call__(self, byte_range: ByteRange | None) -> Buffer:
+        start, stop = resolve_range(self._length, byte_range)
+        data = self._read(Range(self._start + start, stop - start))
+        size = memoryview(data).nbytes
+        if size != stop - start:
+            raise CodecError(f"the shard ends inside of an inner chunk: {size} of {stop - start} bytes", codec=NAME)
+        return data
