@@ -59,8 +59,8 @@ class RegularGrid(ChunkGrid):
     """Chunks of one shape; those at the end of a dimension reach past it and are stored whole.
 
     Raises:
-        ValueError: the shapes differ in rank, or a length is negative, or a chunk length is 0 (it may be where the
-            array's length is 0, as the specification says, and counts as 1 then: no arithmetic needs to look for zeros).
+        ValueError: the shapes differ in rank, or a length is negative, or a chunk length is 0. (It may be where the array's
+            length is, as the specification says. It counts as 1 then: no arithmetic needs to look for zeros.)
     """
 
     name = "regular"
@@ -68,9 +68,7 @@ class RegularGrid(ChunkGrid):
 
     def __init__(self, array_shape: Sequence[int], chunk_shape: Sequence[int]) -> None:
         if len(array_shape) != len(chunk_shape):
-            raise ValueError(
-                f"an array of {len(array_shape)} dimensions has no chunks of {len(chunk_shape)} dimensions"
-            )
+            raise ValueError(f"an array of shape {tuple(array_shape)} has no chunks of shape {tuple(chunk_shape)}")
         for length, chunk in zip(array_shape, chunk_shape, strict=True):
             if length < 0 or chunk < (1 if length else 0):
                 raise ValueError(f"no chunks of shape {tuple(chunk_shape)} in an array of shape {tuple(array_shape)}")
@@ -83,7 +81,8 @@ class RegularGrid(ChunkGrid):
         """Build the grid of an array of `shape` from `{"chunk_shape": [...]}`.
 
         Raises:
-            InvalidMetadataError: `chunk_shape` is no list of integers from 1 to 2^63 - 1 that has the array's rank.
+            InvalidMetadataError: `chunk_shape` is no list of integers of at least 1 that has the array's rank.
+            UnsupportedMetadataError: a length of 2^63 or more, or a member that is not known.
         """
         check_members(configuration, ("chunk_shape",), point=_POINT, name=cls.name)
         chunk_shape = configuration.get("chunk_shape")
@@ -97,9 +96,11 @@ class RegularGrid(ChunkGrid):
             # bool is an int to Python, and 16.0 equals 16; neither is an integer in JSON.
             if type(chunk) is not int:
                 raise InvalidMetadataError("not an integer", member=f"{_CHUNK_SHAPE}[{dimension}]")
-            if not (1 if length else 0) <= chunk < _END:
-                reason = "a chunk length is at least 1 and less than 2^63"
-                raise InvalidMetadataError(reason, member=f"{_CHUNK_SHAPE}[{dimension}]")
+            if chunk < (1 if length else 0):
+                raise InvalidMetadataError("a chunk length is at least 1", member=f"{_CHUNK_SHAPE}[{dimension}]")
+            if chunk >= _END:
+                reason = "chunk lengths are less than 2^63 here"
+                raise UnsupportedMetadataError(reason, member=f"{_CHUNK_SHAPE}[{dimension}]")
         return cls(shape, chunk_shape)
 
     def to_json(self) -> dict[str, Any]:
@@ -117,7 +118,7 @@ class RegularGrid(ChunkGrid):
         return self._shape
 
     def edges(self, dimension: int) -> range:
-        """Return the multiples of the chunk length, as a range: it holds three numbers, whatever the number of chunks."""
+        """Return the multiples of the chunk length as a range: three numbers, however many chunks there are."""
         chunk = self.chunk_shape[dimension]
         return range(0, self._shape[dimension] * chunk + 1, chunk)
 

@@ -1,0 +1,22 @@
+"""Metadata documents of every format, and the one model they are read into."""
+
+from aiozarr.metadata.data_type import DataType
+from aiozarr.metadata.fill_value import make_fill_value, parse_fill_value, render_fill_value
+from aiozarr.metadata.formats import PROBE_KEYS, parse_node, render_node
+from aiozarr.metadata.names import check_node_name, check_path
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata, NamedConfig
+
+__all__ = [
+    "PROBE_KEYS",
+    "ArrayMetadata",
+    "DataType",
+    "GroupMetadata",
+    "NamedConfig",
+    "check_node_name",
+    "check_path",
+    "make_fill_value",
+    "parse_fill_value",
+    "parse_node",
+    "render_fill_value",
+    "render_node",
+]

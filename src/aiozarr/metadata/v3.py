@@ -1,0 +1,197 @@
+"""Zarr v3 documents: `zarr.json` to the model and back (v3 core specification, "Metadata")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.metadata.data_type import DataType
+from aiozarr.metadata.document import Document, check_json, clip, dump_document, load_document
+from aiozarr.metadata.extensions import beyond, may_be_ignored, parse_extension, parse_extensions, render_extension
+from aiozarr.metadata.fill_value import parse_fill_value, render_fill_value
+from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
+from aiozarr.settings import DEFAULT_SETTINGS, Settings
+
+KEY = "zarr.json"
+MAX_NDIM = 32
+_LENGTH_END = 1 << 63
+_REQUIRED = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs")
+_ARRAY_MEMBERS = {
+    *("zarr_format", "node_type", *_REQUIRED),
+    *("attributes", "dimension_names", "storage_transformers"),
+}
+# zarr-python puts the documents of all descendants into their group's, or a bare null. Descendants are read from their
+# own documents here. The copy is not written back: it would show readers who trust it children as they once were.
+_CONSOLIDATED = "consolidated_metadata"
+_GROUP_MEMBERS = {"zarr_format", "node_type", "attributes", _CONSOLIDATED}
+
+
+def parse_v3(document: Document, settings: Settings) -> ArrayMetadata | GroupMetadata:
+    """Return what the document says.
+
+    Raises:
+        InvalidMetadataError: with `member` set, where the fault lies in one.
+        UnsupportedMetadataError: as above.
+    """
+    _check_format_members(document)
+    members = document.members
+    version = _required(members, "zarr_format")
+    if type(version) is not int or version != 3:
+        raise InvalidMetadataError(f"{KEY} is a document of Zarr format 3", member="zarr_format")
+    node_type = _required(members, "node_type")
+    if node_type not in ("array", "group"):
+        raise InvalidMetadataError("a node is an 'array' or a 'group'", member="node_type")
+    attributes = _parse_attributes(document, settings)
+    if node_type == "array":
+        return _parse_array(members, attributes, settings)
+    consolidated = members.get(_CONSOLIDATED)
+    if consolidated is not None and not may_be_ignored(consolidated):
+        raise _unknown_member(_CONSOLIDATED)
+    return GroupMetadata(3, attributes, _parse_extra(members, _GROUP_MEMBERS))
+
+
+def render_v3(metadata: ArrayMetadata | GroupMetadata) -> bytes:
+    """Return the document of `metadata`, its members in the order of the specification.
+
+    Raises:
+        TypeError: an attribute is no JSON value.
+        MetadataError: `metadata` is not what `parse_v3` reads, or JSON cannot hold it: NaN, an infinity, a lone
+            surrogate in an attribute.
+    """
+    if isinstance(metadata, GroupMetadata):
+        members: dict[str, Any] = {"zarr_format": 3, "node_type": "group"}
+    else:
+        members = _array_members(metadata)
+    data = dump_document(members | {"attributes": dict(metadata.attributes)} | dict(metadata.extra))
+    # Whoever made this metadata, nothing is stored that could not be opened again.
+    parse_v3(load_document(data, max_bytes=len(data)), DEFAULT_SETTINGS)
+    return data
+
+
+def _check_format_members(document: Document) -> None:
+    """Hold the members that the format defines to JSON as it is specified."""
+    if id(document.members) in document.duplicates:
+        raise InvalidMetadataError("the member is there twice", member=document.duplicates[id(document.members)])
+    for name, value in document.members.items():
+        if name not in ("attributes", _CONSOLIDATED):
+            check_json(value, name, duplicates=document.duplicates)
+
+
+def _parse_attributes(document: Document, settings: Settings) -> Mapping[str, Any]:
+    attributes = document.members.get("attributes", {})
+    if not isinstance(attributes, dict):
+        raise InvalidMetadataError("attributes are an object", member="attributes")
+    # Real attributes hold NaN tokens and duplicate keys: both are read, and the last of the duplicates wins.
+    if settings.strict:
+        check_json(attributes, "attributes", duplicates=document.duplicates)
+    elif document.may_hold_surrogates:
+        check_json(attributes, "attributes", finite=False)
+    return attributes
+
+
+def _parse_array(members: Mapping[str, Any], attributes: Mapping[str, Any], settings: Settings) -> ArrayMetadata:
+    shape, data_type, chunk_grid, chunk_key_encoding, fill_value, codecs = (_required(members, n) for n in _REQUIRED)
+    extra = _parse_extra(members, _ARRAY_MEMBERS)
+    lengths = _parse_shape(shape)
+    parsed_type = DataType.from_json(data_type)
+    chain = parse_extensions(codecs, "codecs")
+    if not chain:
+        raise InvalidMetadataError("there is no codec, and at least one makes bytes of arrays", member="codecs")
+    return ArrayMetadata(
+        zarr_format=3,
+        shape=lengths,
+        data_type=parsed_type,
+        chunk_grid=parse_extension(chunk_grid, "chunk_grid"),
+        chunk_key_encoding=parse_extension(chunk_key_encoding, "chunk_key_encoding"),
+        fill_value=_parse_fill_value(fill_value, parsed_type, settings),
+        codecs=chain,
+        attributes=attributes,
+        dimension_names=_parse_dimension_names(members, len(lengths)),
+        storage_transformers=_parse_storage_transformers(members),
+        extra=extra,
+    )
+
+
+def _parse_shape(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise InvalidMetadataError("a shape is a list of integers", member="shape")
+    if len(value) > MAX_NDIM:
+        raise beyond("shape", f"arrays have at most {MAX_NDIM} dimensions, not {len(value)}")
+    for i, length in enumerate(value):
+        # bool is an int to Python, and 16.0 equals 16; neither is an integer in JSON.
+        if type(length) is not int or length < 0:
+            raise InvalidMetadataError("a length is an integer of at least 0", member=f"shape[{i}]")
+        if length >= _LENGTH_END:
+            raise beyond(f"shape[{i}]", "a length is less than 2^63")
+    return tuple(value)
+
+
+def _parse_fill_value(value: object, data_type: DataType, settings: Settings) -> FillValue:
+    # GDAL writes null, which no core type allows. Every such array would be unreadable, and what it means is clear
+    # enough: no value was chosen.
+    if value is None and not settings.strict:
+        return data_type.default_fill_value
+    return parse_fill_value(value, data_type)
+
+
+def _parse_dimension_names(members: Mapping[str, Any], ndim: int) -> tuple[str | None, ...] | None:
+    if "dimension_names" not in members:
+        return None
+    names = members["dimension_names"]
+    if not isinstance(names, list) or len(names) != ndim:
+        raise InvalidMetadataError(f"a list of {ndim} strings or nulls is wanted here", member="dimension_names")
+    for i, name in enumerate(names):
+        if name is not None and not isinstance(name, str):
+            raise InvalidMetadataError("a dimension name is a string or null", member=f"dimension_names[{i}]")
+    return tuple(names)
+
+
+def _parse_storage_transformers(members: Mapping[str, Any]) -> tuple[NamedConfig, ...]:
+    transformers = parse_extensions(members.get("storage_transformers", []), "storage_transformers")
+    for i, transformer in enumerate(transformers):
+        if transformer.must_understand:
+            raise UnsupportedMetadataError(
+                f"the storage transformer {transformer.name!r} is not known",
+                member=f"storage_transformers[{i}]",
+                point="storage_transformer",
+                name=transformer.name,
+            )
+    return transformers
+
+
+def _parse_extra(members: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+    extra = {name: value for name, value in members.items() if name not in known}
+    for name, value in extra.items():
+        if not may_be_ignored(value):
+            raise _unknown_member(name)
+    return extra
+
+
+def _required(members: Mapping[str, Any], name: str) -> Any:
+    if name not in members:
+        raise InvalidMetadataError("the member is missing", member=name)
+    return members[name]
+
+
+def _unknown_member(name: str) -> UnsupportedMetadataError:
+    reason = f"the member {clip(name)!r} is not known, and does not say that it may be ignored"
+    return UnsupportedMetadataError(reason, member=clip(name), point="member", name=clip(name))
+
+
+def _array_members(metadata: ArrayMetadata) -> dict[str, Any]:
+    members: dict[str, Any] = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(metadata.shape),
+        "data_type": metadata.data_type.to_json(),
+        "chunk_grid": render_extension(metadata.chunk_grid),
+        "chunk_key_encoding": render_extension(metadata.chunk_key_encoding),
+        "fill_value": render_fill_value(metadata.fill_value, metadata.data_type),
+        "codecs": [render_extension(codec) for codec in metadata.codecs],
+    }
+    if metadata.dimension_names is not None:
+        members["dimension_names"] = list(metadata.dimension_names)
+    if metadata.storage_transformers:
+        members["storage_transformers"] = [render_extension(each) for each in metadata.storage_transformers]
+    return members
