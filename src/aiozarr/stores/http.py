@@ -1,0 +1,162 @@
+"""The store behind a plain web server: values are read by GET, and nothing is listed or written."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from aiozarr.model import Supports
+from aiozarr.stores.http_read import WebStore
+from aiozarr.stores.http_url import WebAddress, basic_credentials, fingerprint, proxy_for
+from aiozarr.stores.lane import (
+    Answer,
+    Detour,
+    Origin,
+    Pool,
+    RequestTemplate,
+    Want,
+    check_headers,
+    leave,
+    obtain,
+    quote_key,
+)
+
+if TYPE_CHECKING:
+    from aiozarr.stores.http_detour import Detours
+
+_OPTIONS = ("auth", "connect_timeout", "headers", "idle_timeout", "max_connections", "ssl_context", "trust_env")
+
+
+class HTTPStore(WebStore):
+    """Values below a base URL: `key` is read from `url/key`.
+
+    Redirects are followed, never to a lesser scheme and never with credentials to another origin; proxies are taken
+    from the environment. A 404 of the object itself says that the value is missing; whatever else is no value is an
+    error.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        auth: tuple[str, str] | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        max_connections: int = 512,
+        idle_timeout: float = 20.0,
+        connect_timeout: float = 20.0,
+        trust_env: bool = True,
+        **unknown: Any,
+    ) -> None:
+        """Describe the store; nothing is connected before the first read.
+
+        Args:
+            url: `http://` or `https://`. `user:password@` is sent as Basic credentials. A query, such as an access
+                token, is sent with every key. Neither is ever shown.
+            headers: sent with every request, and never to another origin.
+            auth: user and password, in place of those in the URL.
+            ssl_context: how certificates are checked; None: by the system's certificates.
+            max_connections: connections open at once, per event loop.
+            idle_timeout: seconds without progress after which a request fails.
+            connect_timeout: seconds for a connection.
+            trust_env: take proxies from `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
+            unknown: refused.
+
+        Raises:
+            TypeError: an unknown option; the message lists the known ones.
+            ValueError: the URL or a header cannot be sent.
+        """
+        if unknown:
+            raise TypeError(f"HTTPStore has no option {min(unknown)!r}; it knows {', '.join(_OPTIONS)}")
+        address = WebAddress.parse(url)
+        secret = check_headers(headers or {})
+        secret |= {"Authorization": basic_credentials(*auth)} if auth is not None else address.credentials()
+        self._address = address
+        self._secret = secret
+        self._options = {
+            "headers": dict(headers or {}),
+            "auth": auth,
+            "ssl_context": ssl_context,
+            "max_connections": max_connections,
+            "idle_timeout": idle_timeout,
+            "connect_timeout": connect_timeout,
+            "trust_env": trust_env,
+        }
+        self._origin = Origin(
+            address.secure, address.host, address.port, ssl_context, max_connections, idle_timeout, connect_timeout
+        )
+        self._template = RequestTemplate(address.authority, secret)
+        self._base = address.path + "/"
+        self._query = f"?{address.query}" if address.query else ""
+        self._proxied = trust_env and proxy_for(address) is not None
+        self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
+        self._fingerprint = fingerprint(secret | ({"?": address.query} if address.query else {}))
+        self.supports = Supports(conditional_reads=True)
+
+    @property
+    def url(self) -> str:
+        """The base URL, without credentials and query."""
+        return self._address.shown
+
+    @property
+    def origin(self) -> Hashable:
+        """Scheme, host and port, and what tells these credentials from others."""
+        return (self._address.origin, self._fingerprint)
+
+    @property
+    def identity(self) -> Hashable:
+        """The URL, and what tells these credentials from others."""
+        return (type(self), self.url, self._fingerprint)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The secrets that were given travel: the other side could not find them again.
+        return (_open, (self._private_url(), self._options))
+
+    def _private_url(self) -> str:
+        address = self._address
+        userinfo = ""
+        if address.user is not None:
+            userinfo = f"{quote(address.user, safe='')}:{quote(address.password or '', safe='')}@"
+        return f"{address.scheme}://{userinfo}{address.authority}{address.path}{self._query}"
+
+    # --- requests ------------------------------------------------------------------------------------------------
+
+    async def _ask(self, method: str, key: str, want: Want) -> Answer:
+        target = f"{self._base}{quote_key(key)}{self._query}"
+        if not self._proxied:
+            etag = want.etag
+            if etag is not None and etag.startswith("W/"):
+                etag = None
+            answer = await self._pool().send(self._template.render(method, target, want.range, etag), want)
+            if not isinstance(answer.verdict, Detour) and answer.status not in _REDIRECTS:
+                return answer
+        return await self._detours().ask(method, self._address, target, self._secret, want)
+
+    def _lacks(self, answer: Answer) -> bool:
+        return True
+
+    def _pool(self) -> Pool:
+        loop = asyncio.get_running_loop()
+        here = self._here
+        if here is None or here[0] is not loop or here[1].closed:
+            here = self._here = (loop, obtain(self, self._origin, lambda loop: Pool(loop, self._origin)))
+        return here[1]
+
+    def _detours(self) -> Detours:
+        from aiozarr.stores.http_detour import Detours  # aiohttp takes a while to import, and is seldom needed
+
+        return obtain(self, ("detours", self._origin), lambda loop: Detours(self._origin))
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop that no other store uses; the store can be used again."""
+        await leave(self)
+
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+def _open(url: str, options: Mapping[str, Any]) -> HTTPStore:
+    return HTTPStore(url, **options)

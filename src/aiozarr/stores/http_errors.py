@@ -1,0 +1,107 @@
+"""HTTP statuses and error documents, translated to typed errors once."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+from aiozarr.errors import (
+    ChangedError,
+    PermissionDeniedError,
+    StoreError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
+
+RETRY_AFTER_CAP = 3600.0
+"""Seconds. A server that asks for more is asking for something else."""
+
+_CODE = re.compile(rb"<Code>([A-Za-z0-9._-]{1,64})</Code>")
+_MESSAGE = re.compile(rb"<Message>([^<]{1,300})</Message>")
+_REQUEST_IDS = (b"x-amz-request-id", b"x-guploader-uploadid", b"x-ms-request-id", b"x-request-id")
+
+EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
+_UNKNOWN = frozenset({"InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "AuthenticationFailed"})
+_SLOW_DOWN = frozenset({"SlowDown", "ServerBusy", "RequestLimitExceeded", "ThrottlingException", "Throttling"})
+_RETRYABLE_STATUS = frozenset({408, 500, 502, 504})
+_RETRYABLE_CODES = frozenset({"InternalError", "RequestTimeout", "OperationAborted", "ServiceUnavailable"})
+
+
+def error_code(body: bytes) -> str | None:
+    """Return the `<Code>` of an error document, or None. A search in bounded bytes: nothing is expanded or followed."""
+    match = _CODE.search(body)
+    return None if match is None else match[1].decode("ascii")
+
+
+def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes) -> StoreError:
+    """Return the error that an answer without a value means; the store adds its URL, the key and the range."""
+    code = error_code(body)
+    kind, reason, retryable = _classify(status, code)
+    message = reason if code is None else f"{reason}: {code}"
+    told = _MESSAGE.search(body)
+    # Servers put what was signed into the message of a refused signature; it is left out with all its words.
+    if told is not None and code not in _UNKNOWN:
+        message += f", {told[1].decode('utf-8', 'replace').strip()!r}"
+    return kind(
+        message,
+        status=status,
+        request_id=request_id(headers),
+        retryable=retryable,
+        retry_after=retry_after(headers.get(b"retry-after"), time.time()),
+    )
+
+
+def _classify(status: int, code: str | None) -> tuple[type[StoreError], str, bool]:
+    if status == 412:
+        return ChangedError, "the object was replaced", False
+    if status in (429, 503) or code in _SLOW_DOWN:
+        return ThrottledError, "the server asks for less", True
+    if status == 401 or code in EXPIRED_CODES:
+        return UnauthenticatedError, "the server does not accept the credentials", False
+    if status == 403 or code in _UNKNOWN:
+        return PermissionDeniedError, "the server refuses", False
+    if status in (405, 501):
+        return UnsupportedOperationError, "the server does not do this", False
+    if status in _RETRYABLE_STATUS or code in _RETRYABLE_CODES:
+        return StoreError, "the server failed", True
+    if 300 <= status < 400:
+        return StoreError, "the server sends elsewhere", False
+    if code == "NoSuchBucket":
+        return StoreError, "the bucket does not exist", False
+    if status == 404:
+        return StoreError, "not found", False
+    return StoreError, "the server gave no value", False
+
+
+def request_id(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return the server's own id of the request, where it gave one."""
+    for name in _REQUEST_IDS:
+        value = headers.get(name)
+        if value is not None:
+            return value[:200].decode("latin-1")
+    return None
+
+
+def retry_after(value: bytes | None, now: float) -> float | None:
+    """Return the seconds that a Retry-After header asks to wait (RFC 9110, section 10.2.3); None for none and for junk.
+
+    Args:
+        value: the header: seconds, or an HTTP date.
+        now: seconds since the epoch.
+    """
+    if value is None:
+        return None
+    text = value[:64].decode("latin-1").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text), RETRY_AFTER_CAP)
+    try:
+        moment = parsedate_to_datetime(text)
+        if moment.tzinfo is None:  # "-0000": a date is in UTC whatever it says
+            moment = moment.replace(tzinfo=UTC)
+        return min(max(0.0, moment.timestamp() - now), RETRY_AFTER_CAP)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None

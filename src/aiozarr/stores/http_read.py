@@ -1,0 +1,171 @@
+"""Reading over HTTP: the part that all stores behind a web server share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aiozarr.errors import AiozarrError, ChangedError, StoreError
+from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, check_key, resolve_range
+from aiozarr.stores.contract import Store
+from aiozarr.stores.http_errors import error_for
+from aiozarr.stores.lane.judge import MAX_VALUE_BYTES, Accept, Want, etag_of
+
+if TYPE_CHECKING:
+    from aiozarr.stores.lane import Answer
+
+_FIRST_BYTE = Range(0, 1)
+
+
+class WebStore(Store):
+    """A store whose values are read by GET.
+
+    A subclass says how a request is sent (`_ask`) and which 404 means that the object itself is missing (`_lacks`).
+    """
+
+    _raw = False  # whether an encoded body is the value as it was stored
+
+    @abstractmethod
+    async def _ask(self, method: str, key: str, want: Want) -> Answer:
+        """Send a request for `key` and return its answer, judged."""
+
+    @abstractmethod
+    def _lacks(self, answer: Answer) -> bool:
+        """Return whether a 404 says that the object is not there (and not its bucket, or its server's mind)."""
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    async def fetch(
+        self,
+        key: str,
+        range: ByteRange | None = None,
+        *,
+        if_match: Version | None = None,
+        max_bytes: int | None = None,
+    ) -> Value | None:
+        """Return the bytes of `key` in `range` (None: all), or None where nothing is stored.
+
+        Args:
+            key: the object's key.
+            range: the bytes wanted; cut at the object's end.
+            if_match: the version that the object must have. A weak one is compared with the answer's, and not sent.
+            max_bytes: the longest answer that is received.
+
+        Raises:
+            ChangedError: the object has another version than `if_match`.
+            LimitError: the answer is longer than `max_bytes`; it was not received.
+            StoreError: the bytes could not be had.
+        """
+        check_key(key, store=self.url)
+        try:
+            return await self._fetch(key, range, if_match, MAX_VALUE_BYTES if max_bytes is None else max_bytes)
+        except StoreError as error:
+            raise self._located(error, key, range)  # noqa: B904  # the same error, now with its place
+
+    async def stat(self, key: str) -> Entry | None:
+        """Return size and version of `key`, or None where nothing is stored."""
+        check_key(key, store=self.url)
+        try:
+            return await self._stat(key)
+        except StoreError as error:
+            raise self._located(error, key, None)  # noqa: B904  # the same error, now with its place
+
+    async def _fetch(self, key: str, byte_range: ByteRange | None, match: Version | None, limit: int) -> Value | None:
+        want = Want(_askable(byte_range), None if match is None else match.etag, limit, raw=self._raw)
+        answer = await self._ask("GET", key, want)
+        if isinstance(answer.verdict, Accept):
+            return self._value(answer, answer.verdict, byte_range)
+        if answer.status == 416 and byte_range is not None:
+            return await self._fetch_beyond(key, byte_range, match, want)
+        if answer.status == 404 and self._lacks(answer):
+            return None
+        raise self._error(answer)
+
+    async def _fetch_beyond(self, key: str, byte_range: ByteRange, match: Version | None, want: Want) -> Value | None:
+        """Resolve a range that the server could not satisfy against the object's size."""
+        entry = await self._stat(key)
+        if entry is None:
+            return None
+        if match is not None and entry.version != match:
+            raise ChangedError("the object was replaced", status=416)
+        if entry.size is None:
+            raise StoreError("the server refused the range and tells no size", status=416)
+        start, stop = resolve_range(entry.size, byte_range)
+        if start >= stop:
+            return Value(b"", entry.version, entry.size)
+        # Some servers refuse a suffix that is longer than the object.
+        answer = await self._ask("GET", key, replace(want, range=Range(start, stop - start)))
+        if isinstance(answer.verdict, Accept):
+            return self._value(answer, answer.verdict, Range(start, stop - start))
+        raise self._error(answer)
+
+    def _value(self, answer: Answer, accept: Accept, byte_range: ByteRange | None) -> Value:
+        data, size = answer.body, accept.size
+        if byte_range is not None:
+            if accept.cut:
+                whole = memoryview(data)
+                size = len(whole)
+                start, stop = resolve_range(size, byte_range)
+                if stop - start < size:
+                    data = bytes(whole[start:stop])
+                    self._mark_rangeless()
+            elif _is_empty(byte_range):
+                data = b""
+        elif size is None or accept.exact is None:
+            size = len(memoryview(data))
+        etag = etag_of(answer.headers)
+        return Value(data, None if etag is None else Version(etag), size)
+
+    def _mark_rangeless(self) -> None:
+        if self.supports.partial_reads:
+            self.supports = replace(self.supports, partial_reads=False, suffix_reads=False)
+
+    # --- size and version ----------------------------------------------------------------------------------------
+
+    async def _stat(self, key: str) -> Entry | None:
+        """HEAD; where a server refuses it or tells no size, the first byte."""
+        answer = await self._ask("HEAD", key, Want(head=True))
+        if isinstance(answer.verdict, Accept) and answer.verdict.size is not None:
+            return _entry(key, answer, answer.verdict.size)
+        if isinstance(answer.verdict, Accept) or answer.status in (403, 405, 501):
+            return await self._stat_by_byte(key)
+        if answer.status == 404 and self._lacks(answer):
+            return None
+        raise self._error(answer)
+
+    async def _stat_by_byte(self, key: str) -> Entry | None:
+        answer = await self._ask("GET", key, Want(_FIRST_BYTE, raw=self._raw))
+        if isinstance(answer.verdict, Accept):
+            value = self._value(answer, answer.verdict, _FIRST_BYTE)
+            return Entry(key, value.size, value.version)
+        if answer.status == 404 and self._lacks(answer):
+            return None
+        raise self._error(answer)
+
+    # --- errors --------------------------------------------------------------------------------------------------
+
+    def _error(self, answer: Answer) -> AiozarrError:
+        return error_for(answer.status, answer.headers, bytes(answer.body))
+
+    def _located(self, error: StoreError, key: str, byte_range: ByteRange | None) -> StoreError:
+        error.store, error.key, error.range = self.url, key, byte_range
+        return error
+
+
+def _entry(key: str, answer: Answer, size: int) -> Entry:
+    etag = etag_of(answer.headers)
+    return Entry(key, size, None if etag is None else Version(etag))
+
+
+def _is_empty(byte_range: ByteRange) -> bool:
+    return byte_range.length == 0
+
+
+def _askable(byte_range: ByteRange | None) -> ByteRange | None:
+    """Return a range that HTTP can say: of an empty one, the first byte, which is then dropped."""
+    match byte_range:
+        case Range(_, 0) | Suffix(0):
+            return _FIRST_BYTE
+        case _:
+            return byte_range

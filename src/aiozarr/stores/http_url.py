@@ -1,0 +1,119 @@
+"""Web addresses, taken apart once: what connects, what is sent, what may be shown, and what is secret."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+_PORTS = {"http": 80, "https": 443}
+
+# Beyond unreserved characters: what RFC 3986 allows in paths and queries, and `%` because the URL is encoded already.
+_PATH_SAFE = "/%:@!$&'()*+,;=-._~"
+_QUERY_SAFE = _PATH_SAFE + "?"
+
+
+@dataclass(frozen=True, slots=True)
+class WebAddress:
+    """A base URL below which keys are.
+
+    Attributes:
+        scheme: `http` or `https`.
+        host: the name in ASCII or the address, without the brackets of IPv6.
+        port: the TCP port.
+        path: percent-encoded, without a slash at its end; `""` for the root.
+        query: sent with every key (an access token, a version); a secret. `""` for none.
+        user, password: sent as Basic credentials; None for none.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    query: str
+    user: str | None
+    password: str | None
+
+    @classmethod
+    def parse(cls, url: str) -> WebAddress:
+        """Take `url` apart.
+
+        Raises:
+            ValueError: it is no http or https URL; the message does not show it.
+        """
+        if any(ord(character) <= 0x20 or ord(character) == 0x7F for character in url):
+            raise ValueError("a URL cannot hold blanks and control characters")
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+            host = _ascii_host(parts.hostname or "")
+        except ValueError as error:
+            raise ValueError("not a valid URL: its host or port cannot be read") from error
+        if parts.scheme not in _PORTS or not host:
+            raise ValueError("not an http:// or https:// URL with a host")
+        return cls(
+            scheme=parts.scheme,
+            host=host,
+            port=port if port is not None else _PORTS[parts.scheme],
+            path=quote(parts.path.rstrip("/"), safe=_PATH_SAFE),
+            query=quote(parts.query, safe=_QUERY_SAFE),
+            user=None if parts.username is None else unquote(parts.username),
+            password=None if parts.password is None else unquote(parts.password),
+        )
+
+    @property
+    def secure(self) -> bool:
+        return self.scheme == "https"
+
+    @property
+    def authority(self) -> str:
+        """Host and port as they stand in the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        return f"{self.scheme}://{self.authority}"
+
+    @property
+    def shown(self) -> str:
+        """The URL without its secrets."""
+        return self.origin + self.path
+
+    def credentials(self) -> dict[str, str]:
+        """Return the header that carries user and password, if there are any."""
+        if self.user is None:
+            return {}
+        return {"Authorization": basic_credentials(self.user, self.password or "")}
+
+
+def basic_credentials(user: str, password: str) -> str:
+    """Return the value of an Authorization header (RFC 7617)."""
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode("ascii")
+
+
+def fingerprint(secrets: Mapping[str, str]) -> str:
+    """Return what tells one set of secrets from another without telling them; `""` for none."""
+    if not secrets:
+        return ""
+    digest = hashlib.sha256()
+    for name in sorted(secrets):
+        for part in (name.lower(), secrets[name]):
+            data = part.encode()
+            digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()
+
+
+def _ascii_host(host: str) -> str:
+    return host.lower() if host.isascii() else host.encode("idna").decode("ascii")
+
+
+def proxy_for(address: WebAddress) -> str | None:
+    """Return the URL of the proxy that the environment names for `address`, or None."""
+    proxy = getproxies().get(address.scheme)
+    if proxy is None or proxy_bypass(address.authority):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
