@@ -1,0 +1,216 @@
+"""A store in memory with latency and bandwidth, which counts its calls and lets them fail by plan.
+
+It sleeps with `asyncio.sleep` and so fits `aiozarr.testing.virtual_time`, where tests state facts instead of seconds:
+"512 calls, never more than 64 in flight, 8 rounds".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from typing_extensions import Buffer
+
+from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Version, check_key, check_prefix
+from aiozarr.stores.contract import Store, byte_view
+from aiozarr.stores.memory import MemoryStore
+from aiozarr.testing.faults import Action, Call, Delay, LostAnswer, Plan, Spoil, nth
+from aiozarr.testing.virtual_time import run_virtual
+
+
+class FakeStore(Store):
+    """A store whose every call takes `latency` seconds, and its bytes `bandwidth` (bytes per second, each call alone).
+
+    Attributes:
+        calls: every call, in the order in which they started.
+        in_flight, max_in_flight: calls at work now, and the most there ever were.
+        faults: the plan that says what goes wrong; may be replaced at any time.
+        memory: the values, to look at or to change behind the store's back.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Buffer] | None = None,
+        *,
+        latency: float = 0.01,
+        bandwidth: float | None = None,
+        versions: bool = True,
+        faults: Plan | None = None,
+        supports: Supports | None = None,
+        origin: Hashable = None,
+        page_size: int = 1000,
+    ) -> None:
+        self.memory = MemoryStore()
+        for key, data in (values or {}).items():
+            self.memory.set_now(key, data)
+        self.supports = supports or replace(
+            self.memory.supports, conditional_reads=versions, conditional_writes=versions
+        )
+        self.latency = latency
+        self.bandwidth = bandwidth
+        self.faults = faults
+        self.calls: list[Call] = []
+        self.in_flight = 0
+        self.max_in_flight = 0
+        self._versions = versions
+        self._origin = origin
+        self._page_size = page_size
+
+    @property
+    def url(self) -> str:
+        return self.memory.url.replace("memory:", "fake:", 1)
+
+    @property
+    def origin(self) -> Hashable:
+        return self.identity if self._origin is None else self._origin
+
+    # --- what happened -------------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """How many calls there were."""
+        return len(self.calls)
+
+    @property
+    def rounds(self) -> int:
+        """At how many different times calls started: the round trips a read took, where all calls take equally long."""
+        return len({call.started for call in self.calls})
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes were read and written."""
+        return sum(call.nbytes for call in self.calls)
+
+    def log(self, operation: str = "fetch") -> list[tuple[str, ByteRange | None]]:
+        """Return key and range of each call of `operation`."""
+        return [(call.key, call.range) for call in self.calls if call.operation == operation]
+
+    def reset(self) -> None:
+        """Forget the calls so far."""
+        self.calls.clear()
+        self.max_in_flight = self.in_flight
+
+    # --- the contract --------------------------------------------------------------------------------------------
+
+    async def fetch(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None
+    ) -> Value | None:
+        check_key(key, store=self.url)
+        async with self._call("fetch", key, range) as at_work:
+            value = self.memory.fetch_now(key, range, if_match=if_match if self._versions else None)
+            if value is None:
+                return None
+            value = at_work.spoilt(value if self._versions else replace(value, version=None))
+            await at_work.transfer(memoryview(value.data).nbytes)
+            return value
+
+    async def stat(self, key: str) -> Entry | None:
+        check_key(key, store=self.url)
+        async with self._call("stat", key):
+            value = self.memory.fetch_now(key)
+            return None if value is None else Entry(key, value.size, value.version if self._versions else None)
+
+    async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version | None:
+        check_key(key, store=self.url)
+        data = bytes(byte_view(value))
+        async with self._call("set", key) as at_work:
+            await at_work.transfer(len(data))
+            version = self.memory.set_now(key, data, precondition=precondition)
+            return version if self._versions else None
+
+    async def erase(self, key: str) -> None:
+        check_key(key, store=self.url)
+        async with self._call("erase", key):
+            self.memory.erase_now(key)
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        check_prefix(prefix, store=self.url)
+        first = 0
+        while True:
+            async with self._call("list", prefix):
+                entries = [entry async for entry in self.memory.scan(prefix)]
+            page = sorted(entries, key=lambda entry: entry.key)[first : first + self._page_size]
+            for entry in page:
+                yield entry if self._versions else replace(entry, version=None)
+            first += len(page)
+            if first >= len(entries):
+                return
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        check_prefix(prefix, store=self.url)
+        async with self._call("list", prefix):
+            return await self.memory.list_dir(prefix)
+
+    @asynccontextmanager
+    async def _call(self, operation: str, key: str, range: ByteRange | None = None) -> AsyncIterator[_AtWork]:
+        call = Call(len(self.calls) + 1, operation, key, range, asyncio.get_running_loop().time())
+        self.calls.append(call)
+        self.in_flight += 1
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
+        try:
+            action = None if self.faults is None else self.faults(call)
+            await asyncio.sleep(self.latency + (action.seconds if isinstance(action, Delay) else 0.0))
+            if isinstance(action, Exception):
+                raise copy.copy(action)
+            yield _AtWork(call, action, self.bandwidth)
+            if isinstance(action, LostAnswer):
+                raise copy.copy(action.error)
+        except BaseException as error:
+            call.error = error
+            raise
+        finally:
+            call.ended = asyncio.get_running_loop().time()
+            self.in_flight -= 1
+
+
+@dataclass(frozen=True)
+class _AtWork:
+    call: Call
+    action: Action
+    bandwidth: float | None
+
+    def spoilt(self, value: Value) -> Value:
+        return self.action.change(value) if isinstance(self.action, Spoil) else value
+
+    async def transfer(self, nbytes: int) -> None:
+        self.call.nbytes = nbytes
+        if self.bandwidth is not None:
+            await asyncio.sleep(nbytes / self.bandwidth)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an operation went whose call `number` was made to fail: its result, or its error; and the store after it."""
+
+    number: int
+    store: FakeStore
+    result: Any = None
+    error: BaseException | None = None
+    calls: list[Call] = field(default_factory=list)
+
+
+def fail_each_call(
+    make_store: Callable[[], FakeStore],
+    operation: Callable[[FakeStore], Coroutine[Any, Any, Any]],
+    action: Action,
+) -> Iterator[Outcome]:
+    """Run `operation` once to count its calls, then once for each of them with `action` happening to that call.
+
+    Each run has a store and a virtual time of its own. What is left in `outcome.store.memory` must be the old values,
+    the new ones, or come with a typed error: never a mix.
+    """
+    counting = make_store()
+    run_virtual(operation(counting))
+    for number in range(1, counting.count + 1):
+        store = make_store()
+        store.faults = nth(number, action)
+        try:
+            result = run_virtual(operation(store))
+        except Exception as error:
+            yield Outcome(number, store, error=error, calls=list(store.calls))
+        else:
+            yield Outcome(number, store, result=result, calls=list(store.calls))

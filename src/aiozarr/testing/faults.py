@@ -1,0 +1,135 @@
+"""A small language for what goes wrong, and when: plans for `FakeStore`, and "fail the n-th call, for every n".
+
+A plan is called with each `Call` before it is carried out and returns what happens to it: None (nothing), an exception
+(raised in place of the call), or one of the actions below. It may do something besides, such as replace an object:
+
+    FakeStore(values, faults=first(2, ThrottledError("slow down")))
+    FakeStore(values, faults=any_of(nth(3, Delay(60)), on_key("c/0/0", ChangedError("replaced"))))
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from aiozarr.model import ByteRange, Value
+
+
+@dataclass(slots=True)
+class Call:
+    """One operation that reached a store.
+
+    Attributes:
+        number: counts the calls of the store, from 1.
+        operation: "fetch", "set", "erase", "list" or "stat".
+        key: the key, or the prefix of a listing.
+        range: what was asked for; None: the whole value, or no read.
+        started, ended: the loop's time in seconds; `ended` is None while the call is at work.
+        nbytes: bytes that were read or written.
+        error: what it ended with, if that was an exception (a cancellation is one).
+    """
+
+    number: int
+    operation: str
+    key: str
+    range: ByteRange | None
+    started: float
+    ended: float | None = None
+    nbytes: int = 0
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """The call takes so many seconds longer."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LostAnswer:
+    """The call takes effect, and then fails: its answer was lost."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Spoil:
+    """The value that was read is changed, such as cut short."""
+
+    change: Callable[[Value], Value]
+
+
+Action: TypeAlias = Exception | Delay | LostAnswer | Spoil | None
+Plan: TypeAlias = Callable[[Call], Action]
+
+
+def nth(number: int, action: Action) -> Plan:
+    """Let `action` happen to the call with this number (from 1)."""
+    return lambda call: action if call.number == number else None
+
+
+def first(count: int, action: Action) -> Plan:
+    """Let `action` happen to the first `count` calls."""
+    return lambda call: action if call.number <= count else None
+
+
+def every(period: int, action: Action) -> Plan:
+    """Let `action` happen to each `period`-th call."""
+    return lambda call: action if call.number % period == 0 else None
+
+
+def on_key(key: str, action: Action, *, times: int | None = None) -> Plan:
+    """Let `action` happen to calls for `key`: to the first `times` of them, or to all."""
+    return _limited(lambda call: call.key == key, action, times)
+
+
+def on_operation(operations: str | Container[str], action: Action, *, times: int | None = None) -> Plan:
+    """Let `action` happen to calls of these operations: to the first `times` of them, or to all."""
+    wanted = {operations} if isinstance(operations, str) else operations
+    return _limited(lambda call: call.operation in wanted, action, times)
+
+
+def seeded(seed: int, share: float, action: Action) -> Plan:
+    """Let `action` happen to a `share` (0 to 1) of all calls, the same ones for the same seed."""
+
+    def plan(call: Call) -> Action:
+        return action if random.Random(f"{seed}/{call.number}").random() < share else None
+
+    return plan
+
+
+def before(number: int, do: Callable[[], object]) -> Plan:
+    """Do something, such as to replace an object, just before the call with this number is carried out."""
+
+    def plan(call: Call) -> Action:
+        if call.number == number:
+            do()
+        return None
+
+    return plan
+
+
+def any_of(*plans: Plan) -> Plan:
+    """Let happen what the first of `plans` says that has something to say; all of them are asked."""
+
+    def plan(call: Call) -> Action:
+        actions = [one(call) for one in plans]
+        return next((action for action in actions if action is not None), None)
+
+    return plan
+
+
+def _limited(condition: Callable[[Call], bool], action: Action, times: int | None) -> Plan:
+    happened = 0
+
+    def plan(call: Call) -> Action:
+        nonlocal happened
+        if not condition(call) or (times is not None and happened >= times):
+            return None
+        happened += 1
+        return action
+
+    return plan
