@@ -34,7 +34,8 @@ PAGES = [
 ]
 ENDPOINT = "http://127.0.0.1:9000"
 BLOCK = re.compile(
-    r"^(?P<indent> *)(?:<!-- (?P<note>[^\n]*?) -->\n\s*)?```(?P<language>python|text)[^\n]*\n(?P<body>.*?)^(?P=indent)```",
+    r"^(?P<indent> *)(?:<!-- (?P<note>[^\n]*?) -->\n\s*)?"
+    r"```(?P<language>python|text)[^\n]*\n(?P<body>.*?)^(?P=indent)```",
     re.MULTILINE | re.DOTALL,
 )
 
