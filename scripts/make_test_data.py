@@ -76,7 +76,7 @@ class Case:
         }
 
     def values(self) -> NDArray[Any]:
-        """What is written: noise in all bits of integers, special values of floats; with holes, one chunk of fill value."""
+        """What is written: noise in integers, special values in floats; with holes, one chunk of fill value."""
         dtype = np.dtype(self.dtype)
         count = int(np.prod(self.shape, dtype=int))
         if dtype.kind == "b":

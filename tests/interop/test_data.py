@@ -1,4 +1,4 @@
-"""The committed stores of zarr-python and TensorStore read as their writers meant (scripts/make_test_data.py wrote them)."""
+"""The committed stores of zarr-python and TensorStore read bit for bit (scripts/make_test_data.py writes them)."""
 
 from __future__ import annotations
 
