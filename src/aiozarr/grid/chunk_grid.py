@@ -59,8 +59,8 @@ class RegularGrid(ChunkGrid):
     """Chunks of one shape; those at the end of a dimension reach past it and are stored whole.
 
     Raises:
-        ValueError: the shapes differ in rank, or a length is negative, or a chunk length is 0. (It may be where the array's
-            length is, as the specification says. It counts as 1 then: no arithmetic needs to look for zeros.)
+        ValueError: the shapes differ in rank, or a length is negative, or a chunk length is 0. (It may be
+            where the array's length is, as the specification says; it counts as 1 then: no arithmetic looks for zeros.)
     """
 
     name = "regular"

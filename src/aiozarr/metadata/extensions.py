@@ -1,4 +1,4 @@
-"""How documents name extensions: codecs, grids, key encodings, transformers (v3 core specification, "Extension points")."""
+"""How documents name extensions: codecs, grids, encodings, transformers (v3 core specification, "Extension points")."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _parse_array(members: Mapping[str, Any], attributes: Mapping[str, Any], sett
         fill_value=_parse_fill_value(fill_value, parsed_type, settings),
         codecs=chain,
         attributes=attributes,
-        dimension_names=_parse_dimension_names(members, len(lengths)),
+        dimension_names=_parse_dimension_names(members, len(lengths), settings),
         storage_transformers=_parse_storage_transformers(members),
         extra=extra,
     )
@@ -135,10 +135,13 @@ def _parse_fill_value(value: object, data_type: DataType, settings: Settings) ->
     return parse_fill_value(value, data_type)
 
 
-def _parse_dimension_names(members: Mapping[str, Any], ndim: int) -> tuple[str | None, ...] | None:
+def _parse_dimension_names(members: Mapping[str, Any], ndim: int, settings: Settings) -> tuple[str | None, ...] | None:
     if "dimension_names" not in members:
         return None
     names = members["dimension_names"]
+    # Early releases of zarr-python wrote null for "no names".
+    if names is None and not settings.strict:
+        return None
     if not isinstance(names, list) or len(names) != ndim:
         raise InvalidMetadataError(f"a list of {ndim} strings or nulls is wanted here", member="dimension_names")
     for i, name in enumerate(names):

@@ -1,0 +1,67 @@
+"""Node names and paths: what a hierarchy can have, and what would lead out of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiozarr.errors import InvalidKeyError
+from aiozarr.metadata.names import check_node_name, check_path
+
+GOOD = [
+    "a",
+    "a.b",
+    ".a",
+    "a.",
+    "..a",
+    "_a",
+    "a__",
+    "c",
+    "CON",
+    "\u00c5",
+    "A\u030a",
+    "雪",
+    " ",
+    "a b",
+    "%2e%2e",
+    "\\",
+    "x" * 300,
+]
+BAD = ["", ".", "..", "...", "__", "__x", "a\0b", "\ud800", "zarr.json", "x" * 1025]
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_name_that_the_specification_allows_is_kept_code_point_for_code_point(name: str) -> None:
+    assert check_node_name(name) == name
+    assert check_path(f"/a/{name}/b") == f"a/{name}/b"
+
+
+@pytest.mark.parametrize("name", [*BAD, "a/b", "/"])
+def test_a_name_that_is_not_allowed_is_refused(name: str) -> None:
+    with pytest.raises(InvalidKeyError) as caught:
+        check_node_name(name)
+    assert caught.value.key == name
+
+
+@pytest.mark.parametrize(
+    ("path", "normal"), [("", ""), ("/", ""), ("/a", "a"), ("a", "a"), ("/a/b", "a/b"), ("a/b", "a/b")]
+)
+def test_a_path_has_one_form(path: str, normal: str) -> None:
+    assert check_path(path) == normal
+
+
+@pytest.mark.parametrize(
+    "path", ["//", "//a", "a//b", "a/", "/a/", "a/../b", "../a", "./a", *(f"a/{name}" for name in BAD)]
+)
+def test_a_path_with_a_bad_name_is_refused(path: str) -> None:
+    with pytest.raises(InvalidKeyError) as caught:
+        check_path(path)
+    assert caught.value.key is not None
+
+
+@pytest.mark.parametrize("value", [None, 1, b"a", ["a"]])
+def test_what_is_no_string_is_a_type_error(value: Any) -> None:
+    for check in (check_node_name, check_path):
+        with pytest.raises(TypeError):
+            check(value)

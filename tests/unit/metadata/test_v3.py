@@ -1,0 +1,347 @@
+"""Zarr v3 documents: every member, every check, and back to the same document."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError, UnsupportedMetadataError
+from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, GroupMetadata, NamedConfig, parse_node, render_node
+from aiozarr.settings import Settings
+
+STRICT = Settings(strict=True)
+BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
+ARRAY: dict[str, Any] = {
+    "zarr_format": 3,
+    "node_type": "array",
+    "shape": [10, 20],
+    "data_type": "float64",
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [5, 20]}},
+    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+    "fill_value": "NaN",
+    "codecs": [BYTES],
+}
+GROUP: dict[str, Any] = {"zarr_format": 3, "node_type": "group"}
+
+
+def parse_text(text: str | bytes, settings: Settings | None = None) -> Any:
+    data = text.encode() if isinstance(text, str) else text
+    return parse_node({"zarr.json": data}, node="memory://x/a", settings=settings or Settings())
+
+
+def parse(base: dict[str, Any], settings: Settings | None = None, **members: Any) -> Any:
+    return parse_text(json.dumps(base | members), settings)
+
+
+def with_text(base: dict[str, Any], member: str, text: str) -> str:
+    """The document of `base` with a member whose JSON is `text`, as `json.dumps` would not write it."""
+    kept = json.dumps({name: value for name, value in base.items() if name != member})
+    return f'{kept[:-1]}, "{member}": {text}}}'
+
+
+# --- what is read ----------------------------------------------------------------------------------------------------
+
+
+def test_an_array_document_is_read_member_by_member() -> None:
+    metadata = parse(ARRAY, attributes={"a": [1, None]}, dimension_names=["y", None], storage_transformers=[])
+    assert isinstance(metadata, ArrayMetadata)
+    assert (metadata.zarr_format, metadata.shape, metadata.ndim) == (3, (10, 20), 2)
+    assert (metadata.data_type.name, metadata.dtype) == ("float64", np.dtype("float64"))
+    assert metadata.chunk_grid == NamedConfig("regular", {"chunk_shape": [5, 20]})
+    assert metadata.chunk_key_encoding == NamedConfig("default", {"separator": "/"})
+    assert metadata.codecs == (NamedConfig("bytes", {"endian": "little"}),)
+    assert np.isnan(metadata.fill_value)
+    assert metadata.attributes == {"a": [1, None]}
+    assert metadata.dimension_names == ("y", None)
+    assert metadata.storage_transformers == ()
+    assert metadata.extra == {}
+
+
+def test_members_that_may_be_absent_have_their_defaults() -> None:
+    metadata = parse(ARRAY)
+    assert (metadata.attributes, metadata.dimension_names, metadata.storage_transformers) == ({}, None, ())
+    assert parse(GROUP) == GroupMetadata(3, {})
+
+
+def test_a_node_without_a_document_is_none() -> None:
+    assert parse_node({"zarr.json": None}, node="memory://x") is None
+    assert parse_node({}, node="memory://x") is None
+    assert PROBE_KEYS == ("zarr.json",)
+
+
+def test_extensions_may_be_given_by_their_name_alone() -> None:
+    metadata = parse(
+        ARRAY, chunk_key_encoding="default", codecs=["bytes", "crc32c"], data_type={"name": "int8"}, fill_value=0
+    )
+    assert metadata.chunk_key_encoding == NamedConfig("default")
+    assert [codec.name for codec in metadata.codecs] == ["bytes", "crc32c"]
+    assert metadata.data_type.name == "int8"
+    assert parse(ARRAY, chunk_grid="regular").chunk_grid == NamedConfig("regular")
+    assert json.loads(render_node(metadata)["zarr.json"])["codecs"] == [{"name": "bytes"}, {"name": "crc32c"}]
+
+
+def test_shapes_of_any_product_are_read() -> None:
+    length = 2**63 - 1
+    assert parse(ARRAY, shape=[length, length]).shape == (length, length)
+    assert parse(ARRAY, shape=[], chunk_grid="regular").shape == ()
+    assert parse(ARRAY, shape=[0, 20]).shape == (0, 20)
+    assert parse(ARRAY, shape=[1] * 32).ndim == 32
+
+
+def test_nulls_that_real_writers_leave_are_read_unless_strict() -> None:
+    # A null fill value is what GDAL writes, null dimension names what early zarr-python wrote.
+    metadata = parse(ARRAY, data_type="int16", fill_value=None, dimension_names=None)
+    assert (metadata.fill_value.item(), metadata.fill_value.dtype) == (0, np.dtype("int16"))
+    assert metadata.dimension_names is None
+    rendered = json.loads(render_node(metadata)["zarr.json"])
+    assert rendered["fill_value"] == 0
+    assert "dimension_names" not in rendered
+    for member in ("fill_value", "dimension_names"):
+        with pytest.raises(InvalidMetadataError) as caught:
+            parse(ARRAY, STRICT, **{member: None})
+        assert caught.value.member == member
+
+
+# --- unknown members and extensions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [ARRAY, GROUP])
+@pytest.mark.parametrize(
+    "value", [1, None, "x", [], {}, {"must_understand": True}, {"must_understand": 0}, [{"must_understand": False}]]
+)
+def test_an_unknown_member_is_refused_by_name(base: dict[str, Any], value: Any) -> None:
+    with pytest.raises(UnsupportedMetadataError) as caught:
+        parse(base, surprise=value)
+    assert (caught.value.member, caught.value.name) == ("surprise", "surprise")
+
+
+@pytest.mark.parametrize("base", [ARRAY, GROUP])
+def test_an_unknown_member_that_may_be_ignored_is_kept(base: dict[str, Any]) -> None:
+    note = {"must_understand": False, "who": [1, {"é": None}]}
+    metadata = parse(base, note=note)
+    assert metadata.extra == {"note": note}
+    changed = metadata.with_attributes({"a": 1})
+    assert json.loads(render_node(changed)["zarr.json"])["note"] == note
+
+
+@pytest.mark.parametrize(
+    "value", [None, {"must_understand": False, "kind": "inline", "metadata": {"../x": {"shape": [-1]}}}]
+)
+def test_a_groups_copy_of_its_descendants_is_neither_believed_nor_written_back(value: Any) -> None:
+    metadata = parse(GROUP, consolidated_metadata=value)
+    assert metadata == GroupMetadata(3)
+    assert b"consolidated" not in render_node(metadata)["zarr.json"]
+    with pytest.raises(UnsupportedMetadataError):
+        parse(ARRAY, consolidated_metadata=None)
+
+
+@pytest.mark.parametrize("value", [{}, {"must_understand": True}, []])
+def test_a_copy_of_descendants_that_must_be_understood_is_refused(value: Any) -> None:
+    with pytest.raises(UnsupportedMetadataError) as caught:
+        parse(GROUP, consolidated_metadata=value)
+    assert caught.value.member == "consolidated_metadata"
+
+
+def test_a_storage_transformer_is_refused_unless_it_may_be_ignored() -> None:
+    for transformer in ("cache", {"name": "cache"}, {"name": "cache", "must_understand": True}):
+        with pytest.raises(UnsupportedMetadataError) as caught:
+            parse(ARRAY, storage_transformers=[transformer])
+        assert (caught.value.point, caught.value.name) == ("storage_transformer", "cache")
+        assert caught.value.member == "storage_transformers[0]"
+    ignorable = {"name": "cache", "configuration": {"a": 1}, "must_understand": False}
+    metadata = parse(ARRAY, storage_transformers=[ignorable])
+    assert json.loads(render_node(metadata)["zarr.json"])["storage_transformers"] == [ignorable]
+
+
+def test_what_an_extension_says_of_itself_is_kept() -> None:
+    codec = {"name": "hint", "configuration": {"a": [1, {"b": None}]}, "must_understand": False}
+    metadata = parse(ARRAY, codecs=[BYTES, codec])
+    assert metadata.codecs[1] == NamedConfig("hint", {"a": [1, {"b": None}]}, must_understand=False)
+    assert json.loads(render_node(metadata)["zarr.json"])["codecs"] == [BYTES, codec]
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("member", ARRAY)
+def test_a_missing_member_is_named(member: str) -> None:
+    with pytest.raises(InvalidMetadataError) as caught:
+        parse({name: value for name, value in ARRAY.items() if name != member})
+    assert caught.value.member == member
+    assert (caught.value.node, caught.value.key) == ("memory://x/a", "zarr.json")
+    assert "memory://x/a" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "place"),
+    [
+        *(("zarr_format", value, "") for value in (2, 4, "3", 3.0, True, None, [3])),
+        *(("node_type", value, "") for value in ("dataset", "Array", None, 1, ["array"], {"array": 1})),
+        *(("shape", value, "") for value in (None, 10, "10", {}, {"0": 1})),
+        *(("shape", [10, value], "[1]") for value in (-1, True, 16.0, "16", None, [1], 1e300)),
+        *(("data_type", value, "") for value in (None, 1, [])),
+        *(("chunk_grid", value, "") for value in (None, 1, [], True)),
+        *(("chunk_grid", value, ".name") for value in ({}, {"name": None}, {"name": 1}, {"id": "regular"})),
+        *(("chunk_key_encoding", value, "") for value in (None, 1, [])),
+        ("chunk_key_encoding", {"name": "default", "configuration": None}, ".configuration"),
+        ("chunk_key_encoding", {"name": "default", "configuration": []}, ".configuration"),
+        ("chunk_key_encoding", {"name": "default", "must_understand": 1}, ".must_understand"),
+        ("chunk_key_encoding", {"name": "default", "separator": "/"}, ".separator"),
+        *(("codecs", value, "") for value in (None, {}, "bytes", [])),
+        *(("codecs", [BYTES, value], "[1]") for value in (None, 1, [])),
+        ("codecs", [{"id": "zstd"}], "[0].name"),
+        ("codecs", [{"name": "zstd", "configuration": 1}], "[0].configuration"),
+        *(("attributes", value, "") for value in (None, [], "x", 1)),
+        *(("storage_transformers", value, "") for value in (None, {}, "x")),
+        *(("dimension_names", value, "") for value in ("yx", ["y"], ["y", "x", "z"], {}, 2)),
+        *(("dimension_names", ["y", value], "[1]") for value in (1, True, [], {})),
+        *(("fill_value", value, "") for value in (True, "nan", [0.0])),
+    ],
+)
+def test_a_member_that_is_not_what_the_format_says_is_refused_with_its_place(
+    member: str, value: Any, place: str
+) -> None:
+    with pytest.raises(InvalidMetadataError) as caught:
+        parse(ARRAY, **{member: value})
+    assert caught.value.member == member + place
+    assert (caught.value.node, caught.value.key) == ("memory://x/a", "zarr.json")
+
+
+@pytest.mark.parametrize(
+    ("members", "place"),
+    [
+        ({"shape": [10, 2**63]}, "shape[1]"),
+        ({"shape": [2**70, 1]}, "shape[0]"),
+        ({"shape": [1] * 33}, "shape"),
+        ({"codecs": [BYTES] * 65}, "codecs"),
+        ({"codecs": ["crc32c"] * 100_000}, "codecs"),
+        ({"codecs": [{"name": "x" * 100_000}]}, "codecs[0]"),
+        ({"data_type": "int128"}, "data_type"),
+        ({"data_type": {"name": "numpy.datetime64", "configuration": {"unit": "s"}}}, "data_type"),
+        ({"data_type": "r17179869184"}, "data_type"),
+    ],
+)
+def test_what_the_format_allows_and_is_not_done_here_is_refused_as_such(members: dict[str, Any], place: str) -> None:
+    with pytest.raises(UnsupportedMetadataError) as caught:
+        parse(ARRAY, **members)
+    assert caught.value.member == place
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_bad_configuration_member_of_the_data_type_is_refused() -> None:
+    with pytest.raises(InvalidMetadataError) as caught:
+        parse(ARRAY, data_type={"name": "int8", "configuration": {"x": 1}}, fill_value=0)
+    assert caught.value.member == "data_type.configuration"
+
+
+@pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_numbers_that_json_has_not_are_refused_in_members_of_the_format(token: str) -> None:
+    with pytest.raises(InvalidMetadataError) as caught:
+        parse_text(with_text(ARRAY, "fill_value", token))
+    assert caught.value.member == "fill_value"
+    with pytest.raises(InvalidMetadataError) as caught:
+        parse_text(with_text(ARRAY, "codecs", f'[{{"name": "zstd", "configuration": {{"level": {token}}}}}]'))
+    assert caught.value.member == "codecs[0].configuration.level"
+    with pytest.raises(InvalidMetadataError) as caught:
+        parse_text(with_text(GROUP, "note", f'{{"must_understand": false, "x": [{token}]}}'))
+    assert caught.value.member == "note.x[0]"
+
+
+@pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_json_has_not_are_read_in_attributes_unless_strict_and_never_written(token: str) -> None:
+    text = with_text(ARRAY, "attributes", f'{{"a": [1, {token}]}}')
+    metadata = parse_text(text)
+    assert not np.isfinite(metadata.attributes["a"][1])
+    with pytest.raises(InvalidMetadataError) as caught:
+        parse_text(text, STRICT)
+    assert caught.value.member == "attributes.a[1]"
+    with pytest.raises(InvalidMetadataError) as caught:
+        render_node(metadata)
+    assert caught.value.member == "attributes.a[1]"
+
+
+def test_duplicate_keys_are_refused_in_members_of_the_format_and_read_in_attributes() -> None:
+    twice = json.dumps(GROUP)[:-1] + ', "attributes": {}, "attributes": {"a": 1}}'
+    with pytest.raises(InvalidMetadataError) as caught:
+        parse_text(twice)
+    assert caught.value.member == "attributes"
+    with pytest.raises(InvalidMetadataError) as caught:
+        parse_text(
+            with_text(
+                ARRAY, "chunk_grid", '{"name": "regular", "configuration": {"chunk_shape": [1], "chunk_shape": [2]}}'
+            )
+        )
+    assert caught.value.member == "chunk_grid.configuration.chunk_shape"
+    text = with_text(GROUP, "attributes", '{"a": 1, "b": {"c": 1, "c": 2}, "a": 3}')
+    assert parse_text(text).attributes == {"a": 3, "b": {"c": 2}}
+    with pytest.raises(InvalidMetadataError):
+        parse_text(text, STRICT)
+
+
+def test_lone_surrogates_are_refused_wherever_they_are() -> None:
+    for member, text in (
+        ("attributes", '{"a": ["\\ud800"]}'),
+        ("attributes", '{"\\uDFFF": 1}'),
+        ("data_type", '"\\ud800"'),
+        ("dimension_names", '["y", "\\ud83d"]'),
+    ):
+        with pytest.raises(InvalidMetadataError, match="surrogate") as caught:
+            parse_text(with_text(ARRAY, member, text))
+        str(caught.value).encode()
+    assert parse_text(with_text(GROUP, "attributes", '{"a": "\\ud83d\\ude00\\\\ud800"}')).attributes == {
+        "a": "😀\\ud800"
+    }
+
+
+def test_a_document_above_the_limit_is_refused_with_its_node() -> None:
+    with pytest.raises(LimitError, match=r"memory://x/a.*zarr\.json") as caught:
+        parse(GROUP, Settings(max_metadata_bytes=10))
+    assert (caught.value.limit, caught.value.allowed) == ("max_metadata_bytes", 10)
+
+
+def test_attributes_may_be_deep_and_long_within_the_bounds() -> None:
+    deep = "[" * 198 + "7" * 4300 + "]" * 198
+    assert parse_text(with_text(GROUP, "attributes", f'{{"a": {deep}}}')).attributes == {"a": json.loads(deep)}
+    with pytest.raises(InvalidMetadataError):
+        parse_text(with_text(GROUP, "attributes", f'{{"a": [{deep}]}}'))
+    with pytest.raises(InvalidMetadataError):
+        parse_text(with_text(GROUP, "attributes", f'{{"a": {"7" * 5000}}}'))
+
+
+# --- and back --------------------------------------------------------------------------------------------------------
+
+
+def test_a_document_is_written_in_the_order_of_the_specification() -> None:
+    metadata = parse(ARRAY, attributes={"z": 1, "a": 2}, dimension_names=["y", None])
+    ((key, data),) = render_node(metadata).items()
+    assert key == "zarr.json"
+    written = json.loads(data)
+    assert list(written) == [*ARRAY, "dimension_names", "attributes"]
+    assert written == ARRAY | {"attributes": {"z": 1, "a": 2}, "dimension_names": ["y", None]}
+    assert list(written["attributes"]) == ["z", "a"]
+    assert data == render_node(parse_text(data))["zarr.json"]
+    assert json.loads(render_node(parse(GROUP))["zarr.json"]) == GROUP | {"attributes": {}}
+
+
+def test_metadata_that_could_not_be_opened_again_is_never_written() -> None:
+    metadata = parse(ARRAY)
+    for changed in (
+        {"dimension_names": ("y",)},
+        {"shape": (-1, 2)},
+        {"shape": (1,) * 33},
+        {"codecs": ()},
+        {"extra": {"surprise": 1}},
+        {"storage_transformers": (NamedConfig("cache"),)},
+    ):
+        fields = {name: getattr(metadata, name) for name in ArrayMetadata.__dataclass_fields__}
+        with pytest.raises(MetadataError):
+            render_node(ArrayMetadata(**(fields | changed)))
+
+
+def test_attributes_that_are_no_json_are_a_type_error() -> None:
+    for value in (np.int64(1), b"x", {1: 2}, {1, 2}):
+        with pytest.raises(TypeError, match=r"attributes\.a"):
+            render_node(parse(GROUP).with_attributes({"a": value}))
