@@ -75,6 +75,7 @@ class HTTPStore(WebStore):
         secret = check_headers(headers or {})
         secret |= {"Authorization": basic_credentials(*auth)} if auth is not None else address.credentials()
         self._address = address
+        self._url = address.shown
         self._secret = secret
         self._options = {
             "headers": dict(headers or {}),
@@ -99,7 +100,7 @@ class HTTPStore(WebStore):
     @property
     def url(self) -> str:
         """The base URL, without credentials and query."""
-        return self._address.shown
+        return self._url
 
     @property
     def origin(self) -> Hashable:
@@ -127,10 +128,8 @@ class HTTPStore(WebStore):
     async def _ask(self, method: str, key: str, want: Want) -> Answer:
         target = f"{self._base}{quote_key(key)}{self._query}"
         if not self._proxied:
-            etag = want.etag
-            if etag is not None and etag.startswith("W/"):
-                etag = None
-            answer = await self._pool().send(self._template.render(method, target, want.range, etag), want)
+            request = self._template.render(method, target, want.range, want.etag)
+            answer = await self._pool().send(request, want)
             if not isinstance(answer.verdict, Detour) and answer.status not in _REDIRECTS:
                 return answer
         return await self._detours().ask(method, self._address, target, self._secret, want)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from aiozarr.errors import AiozarrError, ChangedError, StoreError
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, check_key, resolve_range
@@ -24,7 +24,8 @@ class WebStore(Store):
     A subclass says how a request is sent (`_ask`) and which 404 means that the object itself is missing (`_lacks`).
     """
 
-    _raw = False  # whether an encoded body is the value as it was stored
+    _raw: ClassVar[bool] = False  # whether an encoded body is the value as it was stored
+    _whole: ClassVar[Want] = Want()
 
     @abstractmethod
     async def _ask(self, method: str, key: str, want: Want) -> Answer:
@@ -58,8 +59,16 @@ class WebStore(Store):
             StoreError: the bytes could not be had.
         """
         check_key(key, store=self.url)
+        if range is None and if_match is None and max_bytes is None:
+            want = self._whole
+        else:
+            limit = MAX_VALUE_BYTES if max_bytes is None else max_bytes
+            want = Want(_askable(range), None if if_match is None else if_match.etag, limit, raw=self._raw)
         try:
-            return await self._fetch(key, range, if_match, MAX_VALUE_BYTES if max_bytes is None else max_bytes)
+            answer = await self._ask("GET", key, want)
+            if isinstance(answer.verdict, Accept):
+                return self._value(answer, answer.verdict, range)
+            return await self._no_value(key, range, if_match, want, answer)
         except StoreError as error:
             raise self._located(error, key, range)  # noqa: B904  # the same error, now with its place
 
@@ -71,11 +80,9 @@ class WebStore(Store):
         except StoreError as error:
             raise self._located(error, key, None)  # noqa: B904  # the same error, now with its place
 
-    async def _fetch(self, key: str, byte_range: ByteRange | None, match: Version | None, limit: int) -> Value | None:
-        want = Want(_askable(byte_range), None if match is None else match.etag, limit, raw=self._raw)
-        answer = await self._ask("GET", key, want)
-        if isinstance(answer.verdict, Accept):
-            return self._value(answer, answer.verdict, byte_range)
+    async def _no_value(
+        self, key: str, byte_range: ByteRange | None, match: Version | None, want: Want, answer: Answer
+    ) -> Value | None:
         if answer.status == 416 and byte_range is not None:
             return await self._fetch_beyond(key, byte_range, match, want)
         if answer.status == 404 and self._lacks(answer):
@@ -110,7 +117,7 @@ class WebStore(Store):
                 if stop - start < size:
                     data = bytes(whole[start:stop])
                     self._mark_rangeless()
-            elif _is_empty(byte_range):
+            elif byte_range.length == 0:
                 data = b""
         elif size is None or accept.exact is None:
             size = len(memoryview(data))
@@ -156,10 +163,6 @@ class WebStore(Store):
 def _entry(key: str, answer: Answer, size: int) -> Entry:
     etag = etag_of(answer.headers)
     return Entry(key, size, None if etag is None else Version(etag))
-
-
-def _is_empty(byte_range: ByteRange) -> bool:
-    return byte_range.length == 0
 
 
 def _askable(byte_range: ByteRange | None) -> ByteRange | None:

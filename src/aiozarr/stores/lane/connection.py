@@ -41,6 +41,7 @@ _DECODE: Final = 3  # a chunked body
 _UNTIL_CLOSE: Final = 4
 
 _EMPTY = memoryview(b"")
+_NONE = bytearray()  # nobody appends to it
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -80,9 +81,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._state = _IDLE
         self._future: asyncio.Future[Answer] | None = None
-        self._partial = bytearray()
-        self._body: Buffer = b""
-        self._gathered = bytearray()
+        self._partial = _NONE
+        self._body: Buffer = _EMPTY
+        self._gathered = _NONE
         self._view = _EMPTY
         self._head: Head | None = None
         self._verdict: Verdict | None = None
@@ -145,10 +146,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._state == _FILL:
             self._view = self._view[nbytes:]
             if not self._view:
-                self._finish(self._body, reusable=True)
+                self._finish(self._body, True)
             return
         try:
-            self._feed(nbytes)
+            if self._state == _HEAD:
+                self._feed_head(nbytes)
+            else:
+                self._feed_rest(nbytes)
         except StoreError as error:
             self.abort(error)
 
@@ -159,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         if self._future is not None:
             if self._state == _UNTIL_CLOSE and exc is None:
-                self._finish_gathered(reusable=False)
+                self._finish_gathered(False)
                 return
             self.abort(self._loss(exc))
         else:
@@ -167,10 +171,8 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- the answer ----------------------------------------------------------------------------------------------
 
-    def _feed(self, nbytes: int) -> None:
-        if self._state == _HEAD:
-            self._feed_head(nbytes)
-        elif self._state == _DECODE:
+    def _feed_rest(self, nbytes: int) -> None:
+        if self._state == _DECODE:
             self._decode(self._pool.head_view[:nbytes])
         elif self._state == _UNTIL_CLOSE:
             self._gathered += self._pool.head_view[:nbytes]
@@ -179,21 +181,19 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()  # nobody asked: the connection is out of step
 
     def _feed_head(self, nbytes: int) -> None:
-        buffer, stop = self._pool.head_buffer, nbytes
+        buffer, view, stop = self._pool.head_buffer, self._pool.head_view, nbytes
         if self._partial:
-            self._partial += self._pool.head_view[:nbytes]
-            buffer, stop = self._partial, len(self._partial)
+            buffer = self._partial + view[:nbytes]
+            view, stop = memoryview(buffer), len(buffer)
         start = 0
         while (end := buffer.find(b"\r\n\r\n", start, stop)) >= 0:
-            view = memoryview(buffer)
             head = Head(bytes(view[start : end + 4]))
             start = end + 4
             if head.status >= 200:
-                self._partial = bytearray()
                 self._begin(head, view[start:stop])
                 return
             # An interim answer (RFC 9110, section 15.2): the real one follows.
-        self._partial = bytearray(memoryview(buffer)[start:stop])
+        self._partial = bytearray(view[start:stop])
         if len(self._partial) > HEAD_LIMIT or self.received > 2 * HEAD_LIMIT:
             raise StoreError(f"the head of the answer is longer than {HEAD_LIMIT} bytes")
 
@@ -201,10 +201,12 @@ class Connection(asyncio.BufferedProtocol):
         self._head = head
         self._verdict = verdict = judge(self._want, head.status, head.headers)
         length = head.length
-        if isinstance(verdict, AiozarrError):
+        if isinstance(verdict, Accept) and length is not None and len(rest) == length and not self._want.head:
+            self._finish(bytes(rest), True)  # most answers are small, and come in one piece
+        elif isinstance(verdict, AiozarrError):
             self.abort(verdict)
         elif self._want.head or head.status in (204, 304):
-            self._finish(b"", reusable=not rest)
+            self._finish(b"", not rest)
         elif head.chunked:
             self._state = _DECODE
             self._gathered = bytearray()
@@ -214,9 +216,9 @@ class Connection(asyncio.BufferedProtocol):
             self._gathered = bytearray(rest)
             self._check_gathered()
         elif len(rest) >= length:
-            self._finish(bytes(rest[:length]), reusable=len(rest) == length)
+            self._finish(bytes(rest[:length]), len(rest) == length)
         elif not isinstance(verdict, Accept) and length > NOTE_BYTES:
-            self._finish(bytes(rest[:NOTE_BYTES]), reusable=False)
+            self._finish(bytes(rest[:NOTE_BYTES]), False)
         else:
             # numpy does not write zeros into memory that the socket is about to fill.
             body = np.empty(length, np.uint8).data
@@ -229,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
         assert self._head is not None
         self._head.decode(data, self._gathered)
         if self._head.ended:
-            self._finish_gathered(reusable=not self._head.out_of_step)
+            self._finish_gathered(not self._head.out_of_step)
         elif self.received > 2 * HEAD_LIMIT + 8 * len(self._gathered):
             raise StoreError("the answer's chunks and trailers are longer than what they carry")
         else:
@@ -238,11 +240,11 @@ class Connection(asyncio.BufferedProtocol):
     def _check_gathered(self) -> None:
         if not isinstance(self._verdict, Accept):
             if len(self._gathered) > NOTE_BYTES:
-                self._finish(bytes(self._gathered[:NOTE_BYTES]), reusable=False)
+                self._finish(bytes(self._gathered[:NOTE_BYTES]), False)
         elif len(self._gathered) > self._verdict.limit:
             self.abort(over_limit(len(self._gathered), self._verdict.limit))
 
-    def _finish_gathered(self, *, reusable: bool) -> None:
+    def _finish_gathered(self, reusable: bool) -> None:
         verdict = self._verdict
         if isinstance(verdict, Accept):
             got = len(self._gathered)
@@ -252,15 +254,15 @@ class Connection(asyncio.BufferedProtocol):
             if verdict.exact not in (None, got):
                 self.abort(ShortReadError(f"the answer has {got} bytes in place of {verdict.exact}"))
                 return
-        self._finish(self._gathered, reusable=reusable)
+        self._finish(self._gathered, reusable)
 
-    def _finish(self, body: Buffer, *, reusable: bool) -> None:
+    def _finish(self, body: Buffer, reusable: bool) -> None:
         head, verdict, future = self._head, self._verdict, self._future
         assert head is not None
         assert verdict is not None
         self._future = None
-        self._drop_body()
         self._state = _IDLE
+        self._drop_body()
         if reusable and head.keeps_alive:
             self.used = True
             self._pool.release(self)
@@ -272,12 +274,8 @@ class Connection(asyncio.BufferedProtocol):
     def _drop_body(self) -> None:
         """Forget the buffers, so that an idle connection holds none."""
         self._head = self._verdict = None
-        self._body = b""
-        self._view = _EMPTY
-        if self._gathered:
-            self._gathered = bytearray()
-        if self._partial:
-            self._partial = bytearray()
+        self._body = self._view = _EMPTY
+        self._gathered = self._partial = _NONE
 
     def _loss(self, error: Exception | None) -> Exception:
         if self.received == 0:

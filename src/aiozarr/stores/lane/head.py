@@ -23,23 +23,27 @@ class Head:
         status: the HTTP status.
         headers: the values by lower-case name. Lengths in them are valid: the parser refuses anything but digits below
             2**64, a second Content-Length, and one beside Transfer-Encoding.
+        keeps_alive: True where the server leaves the connection open behind the body.
         ended: True once a chunked body is complete.
         out_of_step: True where bytes came behind the end of a chunked body.
     """
 
-    __slots__ = ("_body", "_parser", "ended", "headers", "out_of_step", "status")
+    __slots__ = ("_body", "_parser", "ended", "headers", "keeps_alive", "out_of_step", "status")
 
     def __init__(self, raw: bytes) -> None:
         self.headers: Headers = {}
         self.ended = False
         self.out_of_step = False
         self._body: bytearray | None = None
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = parser = httptools.HttpResponseParser(self)
         try:
-            self._parser.feed_data(raw)
+            parser.feed_data(raw)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise StoreError("the server's answer is not valid HTTP") from error
-        self.status: int = self._parser.get_status_code()
+        self.status: int = parser.get_status_code()
+        # HTTP/1.0 had its own ways of keeping a connection; nobody needs them any more.
+        tokens = self.headers.get(b"connection")
+        self.keeps_alive = raw.startswith(b"HTTP/1.1") and (tokens is None or b"close" not in tokens.lower())
 
     @property
     def length(self) -> int | None:
@@ -50,14 +54,6 @@ class Head:
     @property
     def chunked(self) -> bool:
         return b"transfer-encoding" in self.headers
-
-    @property
-    def keeps_alive(self) -> bool:
-        """True where the server leaves the connection open behind the body."""
-        tokens = self.headers.get(b"connection")
-        if tokens is not None and b"close" in tokens.lower():
-            return False
-        return self._parser.get_http_version() == "1.1"
 
     def decode(self, data: memoryview, body: bytearray) -> None:
         """Append what `data` holds of a chunked body to `body`; `ended` tells whether that was the last of it."""

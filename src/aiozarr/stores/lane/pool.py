@@ -76,21 +76,20 @@ class Pool:
             StoreError: no connection, or none to the end of the answer; `retryable` says whether to try again.
             ChangedError, LimitError, UnsupportedOperationError: what `judge` found.
         """
-        idle = self._idle
-        connection = idle.pop() if idle else await self._acquire()
-        try:
-            return await self._exchange(connection, request, want)
-        except StaleConnectionError:
-            connection = await self._acquire(fresh=True)
-        return await self._exchange(connection, request, want)
-
-    async def _exchange(self, connection: Connection, request: bytes, want: Want) -> Answer:
-        future = connection.start(request, want)
-        try:
-            return await future
-        finally:
-            if connection.carries(future):  # cancelled: what is under way must not reach the next request
-                connection.abort()
+        connection = self._idle.pop() if self._idle else await self._acquire()
+        future: asyncio.Future[Answer] | None = None
+        while True:
+            try:
+                future = connection.start(request, want)
+                return await future
+            except asyncio.CancelledError:
+                if future is not None and connection.carries(
+                    future
+                ):  # what is under way must not reach the next request
+                    connection.abort()
+                raise
+            except StaleConnectionError:  # never by a new connection, so this happens once
+                connection = await self._acquire(fresh=True)
 
     # --- who gets which connection -------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ USER_AGENT: Final = "aiozarr"
 _PLAIN = re.compile(r"[A-Za-z0-9_.\-~/]*")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _UNSAFE_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_UNSAFE_TARGET = re.compile(r"[\x00-\x20\x7f]")
 
 
 def quote_key(key: str) -> str:
@@ -71,17 +70,19 @@ class RequestTemplate:
         self._tail = f" HTTP/1.1\r\n{lines}"
 
     def render(self, method: str, target: str, byte_range: ByteRange | None = None, etag: str | None = None) -> bytes:
-        """Return the request for `target`, a path with its query, percent-encoded.
+        """Return the request for `target`, a path with its query, percent-encoded (it holds no control characters).
+
+        A weak ETag is no condition that a server could check, so it is not sent.
 
         Raises:
-            ValueError: `target` or `etag` holds what would break the request apart.
+            ValueError: `etag` holds control characters.
         """
-        if _UNSAFE_TARGET.search(target):
-            raise ValueError("a URL cannot hold blanks and control characters")
+        if byte_range is None and etag is None:
+            return f"{method} {target}{self._tail}\r\n".encode("latin-1")
         text = f"{method} {target}{self._tail}"
         if byte_range is not None:
             text += f"Range: {range_header(byte_range)}\r\n"
-        if etag is not None:
+        if etag is not None and not etag.startswith("W/"):
             if _UNSAFE_VALUE.search(etag):
                 raise ValueError("an ETag cannot hold control characters")
             text += f"If-Match: {etag}\r\n"
