@@ -24,7 +24,7 @@ _Place: TypeAlias = tuple["_Place", str | int] | str
 
 _INT_END = 10**MAX_INT_DIGITS
 # Possessive, and content with a string that never ends: linear in the document whatever is in it.
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]++|(?:\\.)++)*+"?', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89abcdefABCDEF]")
 _NOT_BRACKETS = bytes(sorted(set(range(256)) - set(b"[]{}")))
 _STEP = np.zeros(256, np.int8)
