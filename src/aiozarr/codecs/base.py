@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer
 
 from aiozarr.model import ByteRange
 
@@ -46,7 +46,9 @@ class ArraySpec:
 
 
 class Codec(ABC):
-    """What the three kinds of codec share. A codec is immutable, compares by value, and is used by many threads at once.
+    """What the three kinds of codec share.
+
+    A codec is immutable, compares by value, and is used by many threads at once.
 
     Third parties subclass one of the three kinds below and register the class with `aiozarr.codecs.register`.
     """
@@ -124,12 +126,12 @@ class ArrayBytesCodec(Codec):
         """Return the number of bytes that every such array encodes to; None where it varies."""
 
     def max_encoded_size(self, spec: ArraySpec) -> int:
-        """Return a bound on the number of bytes that such an array encodes to; a decoder of the next stage stops there."""
+        """Return a bound on the bytes that such an array encodes to; the decoder of the next stage stops there."""
         size = self.compute_encoded_size(spec)
         return 2 * spec.nbytes + 65536 if size is None else size
 
     def stores_memory(self, spec: ArraySpec) -> bool:
-        """Return whether the encoding is the array's own memory in C order; a decompressor may then fill it directly."""
+        """Return whether the encoding is the array's memory in C order, so that a decompressor may fill it directly."""
         return False
 
     def shard_layout(self, spec: ArraySpec) -> ShardLayout | None:
@@ -169,7 +171,7 @@ class BytesBytesCodec(Codec):
         return size + size // 4 + 65536 if exact is None else exact
 
     def partial_decode(self, read: ReadBytes, size: int, ranges: Sequence[ByteRange]) -> list[Buffer] | None:
-        """Return decoded byte ranges, reading as little as the encoding allows; None where it allows nothing less than all.
+        """Return decoded byte ranges, reading as little as the encoding allows; None where it allows only all of it.
 
         `size` is the number of decoded bytes.
         """

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from struct import Struct
+from typing import Self
 
 import numpy as np
-from numcodecs import blosc as _native
-from typing_extensions import Buffer, Self
+from numcodecs import blosc as _native  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
+from typing_extensions import Buffer
 
+from aiozarr.codecs._buffers import byte_view
 from aiozarr.codecs._configuration import check_members, integer, one_of
 from aiozarr.codecs.base import JSON, BytesBytesCodec
 from aiozarr.codecs.registry import register
@@ -59,7 +61,8 @@ class BloscCodec(BytesBytesCodec):
 
     def to_json(self) -> dict[str, JSON]:
         typed = {} if self.typesize is None else {"typesize": self.typesize}
-        return {"cname": self.cname, "clevel": self.clevel, "shuffle": self.shuffle, **typed, "blocksize": self.blocksize}
+        members = {"cname": self.cname, "clevel": self.clevel, "shuffle": self.shuffle}
+        return {**members, **typed, "blocksize": self.blocksize}
 
     def encode(self, data: Buffer) -> Buffer:
         size = memoryview(data).nbytes
@@ -67,9 +70,7 @@ class BloscCodec(BytesBytesCodec):
             raise CodecError(f"blosc takes less than 2 GiB, not {size} bytes", codec=self.name)
         shuffle, typesize = _SHUFFLES[self.shuffle], self.typesize or 1
         try:
-            encoded: bytes = _native.compress(
-                data, self.cname.encode(), self.clevel, shuffle, self.blocksize, typesize
-            )
+            encoded: bytes = _native.compress(data, self.cname.encode(), self.clevel, shuffle, self.blocksize, typesize)
         except (RuntimeError, ValueError) as error:
             raise CodecError(f"cannot compress: {error}", codec=self.name) from error
         return encoded
@@ -79,7 +80,7 @@ class BloscCodec(BytesBytesCodec):
         if size == 0:
             # The decoder takes a size of zero for an error.
             return b""
-        result = out if out is not None and len(out) == size else memoryview(np.empty(size, np.uint8))
+        result = out if out is not None and len(out) == size else byte_view(np.empty(size, np.uint8))
         try:
             _native.decompress(data, result)
         except (RuntimeError, ValueError) as error:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer
 
+from aiozarr.codecs._buffers import array_over, byte_view
 from aiozarr.codecs._configuration import check_members, one_of
 from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec, ReadBytes, Region
 from aiozarr.codecs.registry import register
@@ -20,7 +21,7 @@ from aiozarr.model import Range
 @register
 @dataclass(frozen=True)
 class BytesCodec(ArrayBytesCodec):
-    """The codec `bytes` (codec specification "bytes"); `endian` is None for types of which a byte order means nothing."""
+    """The codec `bytes` (codec specification "bytes"); `endian` is None for types that have no byte order."""
 
     name = "bytes"
     endian: Literal["little", "big"] | None = None
@@ -44,14 +45,13 @@ class BytesCodec(ArrayBytesCodec):
             raise InvalidMetadataError(f"the type {spec.dtype} needs an endianness", member="configuration.endian")
 
     def encode(self, array: AnyArray, spec: ArraySpec) -> Buffer:
-        # reshape copies only what is not contiguous; the memory of a contiguous array is handed on as it is.
-        stored = np.ascontiguousarray(array, self._stored(spec))
-        return memoryview(stored.reshape(-1).view(np.uint8))
+        # Copies only what is not contiguous or of another byte order; else the array's memory is handed on as it is.
+        return byte_view(np.ascontiguousarray(array, self._stored(spec)))
 
     def decode(self, data: Buffer, spec: ArraySpec, *, out: AnyArray | None = None) -> AnyArray:
         _check_size(data, spec.nbytes)
         stored = self._stored(spec)
-        array: AnyArray = np.ndarray(spec.shape, stored, buffer=data)
+        array = array_over(data, spec.shape, stored)
         if stored == spec.dtype:
             return array
         if out is None:
@@ -96,7 +96,7 @@ class BytesCodec(ArrayBytesCodec):
             offset = origin + sum(index * stride for index, stride in zip(position, strides, strict=False))
             data = read(Range(offset, run.nbytes))
             _check_size(data, run.nbytes)
-            covered[position] = np.frombuffer(data, covered.dtype).reshape(run.shape)
+            covered[position] = array_over(data, run.shape, covered.dtype)
 
     def _stored(self, spec: ArraySpec) -> np.dtype[Any]:
         return spec.dtype if self.endian is None else spec.dtype.newbyteorder(self.endian)

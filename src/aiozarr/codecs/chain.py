@@ -104,8 +104,9 @@ def _named(config: _JSONOrNamed, member: str) -> NamedCodec:
     if isinstance(config, str):
         return _Named(config)
     if not isinstance(config, Mapping):
-        if isinstance(getattr(config, "name", None), str) and isinstance(getattr(config, "configuration", None), Mapping):
-            return config  # type: ignore[no-any-return]  # what the protocol asks for was just seen
+        if isinstance(_member(config, "name"), str) and isinstance(_member(config, "configuration"), Mapping):
+            named: NamedCodec = config
+            return named
         raise InvalidMetadataError(f"a codec must be an object, not {short(config)}", member=member)
     name, configuration = config.get("name"), config.get("configuration", {})
     must_understand = config.get("must_understand", True)
@@ -171,5 +172,9 @@ def _check_depth(configs: Sequence[Any], member: str) -> None:
 
 
 def _configuration(config: Any) -> Mapping[str, Any]:
-    value = config.get("configuration") if isinstance(config, Mapping) else getattr(config, "configuration", None)
+    value = _member(config, "configuration")
     return value if isinstance(value, Mapping) else {}
+
+
+def _member(config: Any, name: str) -> Any:
+    return config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import google_crc32c
-import numpy as np
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer
 
+from aiozarr.codecs._buffers import byte_array
 from aiozarr.codecs._configuration import check_members
 from aiozarr.codecs.base import JSON, BytesBytesCodec
 from aiozarr.codecs.registry import register
@@ -57,4 +58,4 @@ class Crc32cCodec(BytesBytesCodec):
 
 def _checksum(data: Buffer) -> int:
     # The library takes bytes and arrays, and refuses memoryviews.
-    return int(google_crc32c.value(np.frombuffer(data, np.uint8)))
+    return int(google_crc32c.value(byte_array(data)))

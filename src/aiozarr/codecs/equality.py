@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from aiozarr.codecs.base import AnyArray
 
 _BLOCK = 1 << 16
-_UNSIGNED = {1: np.dtype("u1"), 2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8")}
+_UNSIGNED: dict[int, np.dtype[Any]] = {1: np.dtype("u1"), 2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8")}
 
 
 def equals_everywhere(array: AnyArray, value: AnyArray) -> bool:
@@ -21,7 +23,7 @@ def equals_everywhere(array: AnyArray, value: AnyArray) -> bool:
         return False
     unsigned = _UNSIGNED.get(array.dtype.itemsize)
     if unsigned is None:
-        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
+        flat: AnyArray = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
         wanted: AnyArray = np.frombuffer(value.tobytes(), np.uint8)
     else:
         # A view of another type needs no contiguity where the items keep their size.

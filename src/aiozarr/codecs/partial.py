@@ -35,11 +35,9 @@ def read_decoded(
     for codec, size in zip(reversed(chain.bytes_bytes), reversed(sizes), strict=True):
         read = _Through(codec, size, read)
     arrays = chain.array_bytes.partial_decode(read, specs[-1], stages[-1])
-    for codec, spec, before in zip(
-        reversed(chain.array_array), specs[-2::-1], stages[-2::-1], strict=True
-    ):
+    for step, spec, before in zip(reversed(chain.array_array), specs[-2::-1], stages[-2::-1], strict=True):
         arrays = [
-            codec.decode(array, ArraySpec(_shape(region, spec), spec.dtype, spec.fill_value))
+            step.decode(array, ArraySpec(_shape(region, spec), spec.dtype, spec.fill_value))
             for array, region in zip(arrays, before, strict=True)
         ]
     return arrays

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import Buffer
 
+from aiozarr.codecs._buffers import byte_view, fast_byte_view, has_fast_view
 from aiozarr.codecs.base import JSON, AnyArray, ArraySpec, Codec, ReadBytes, Region
 from aiozarr.codecs.chain import CodecChain, NamedCodec, parse_chain
 from aiozarr.codecs.equality import equals_everywhere
@@ -16,8 +17,6 @@ from aiozarr.errors import MetadataError
 
 if TYPE_CHECKING:
     from aiozarr.codecs.shard_layout import ShardLayout
-
-_UINT8 = np.dtype(np.uint8)
 
 
 class CodecPipeline:
@@ -56,13 +55,12 @@ class CodecPipeline:
         direct = bool(steps) and not chain.array_array and chain.array_bytes.stores_memory(self._inner_spec)
         self._outer_steps = tuple(steps[:-1] if direct else steps)
         self._fill_step = steps[-1] if direct else None
+        self._byte_view = fast_byte_view if has_fast_view(spec.dtype) else byte_view
         whole = not chain.array_array and not chain.bytes_bytes
         self.shard = chain.array_bytes.shard_layout(spec) if whole else None
 
     @classmethod
-    def resolve(
-        cls, codecs: Sequence[NamedCodec] | JSON, spec: ArraySpec, *, member: str = "codecs"
-    ) -> CodecPipeline:
+    def resolve(cls, codecs: Sequence[NamedCodec] | JSON, spec: ArraySpec, *, member: str = "codecs") -> CodecPipeline:
         """Build the pipeline of a `codecs` member for arrays of `spec`.
 
         `codecs` holds objects with `name`, `configuration` and perhaps `must_understand`, or JSON.
@@ -89,8 +87,8 @@ class CodecPipeline:
     def decode(self, data: Buffer, out: AnyArray | None = None) -> AnyArray:
         """Return the array that `data` encodes, of `spec.shape` and `spec.dtype`.
 
-        `out`, a writable C-contiguous array of that shape and type, is used where it saves a copy; `result is out` tells.
-        The result may be a view of `data`, may be read-only, and need not be contiguous.
+        `out`, a writable C-contiguous array of that shape and type, is used where it saves a copy; `result is out`
+        tells. Else the result may be a view of `data`, may be read-only, and need not be contiguous.
 
         Raises:
             CodecError: `data` is no such array's encoding. It names the codec; store, key and range are the caller's.
@@ -102,7 +100,9 @@ class CodecPipeline:
             if out is None:
                 data = decode(data, max_size=bound)
             else:
-                memory = memoryview(out.reshape(-1).view(_UINT8))
+                memory = self._byte_view(out)
+                if memory.readonly or len(memory) != bound:
+                    raise ValueError(f"`out` must be writable and have {bound} bytes")
                 data = decode(data, max_size=bound, out=memory)
                 if data is memory:
                     return out
@@ -139,7 +139,10 @@ class CodecPipeline:
         return read_decoded(self._chain, self._specs, self.decode, read, regions)
 
     def is_fill(self, array: AnyArray) -> bool:
-        """Return whether every element of `array` is the fill value bit for bit: -0.0 is not 0.0, a NaN its own payload."""
+        """Return whether every element of `array` is the fill value bit for bit.
+
+        So -0.0 is not 0.0, and a NaN equals only NaNs of the same payload.
+        """
         return equals_everywhere(array, self.spec.fill_value)
 
     def to_json(self) -> list[dict[str, JSON]]:
@@ -154,14 +157,13 @@ class CodecPipeline:
 def _resolve_specs(chain: CodecChain, spec: ArraySpec, member: str) -> list[ArraySpec]:
     """Return the array representation before each array -> array codec, and the one that becomes bytes."""
     specs = [spec]
-    position = 0
     try:
-        for position, codec in enumerate(chain.array_array):
+        for codec in chain.array_array:
             specs.append(codec.resolve(specs[-1]))
-        position = len(chain.array_array)
         chain.array_bytes.resolve(specs[-1])
     except MetadataError as error:
-        place = f"{member}[{position}]"
+        # As many representations as there are now, so many codecs had passed before this one.
+        place = f"{member}[{len(specs) - 1}]"
         error.member = place if error.member is None else f"{place}.{error.member}"
         raise
     return specs

@@ -10,6 +10,8 @@ from aiozarr.errors import UnsupportedMetadataError
 
 CodecClass = TypeVar("CodecClass", bound=type[Codec])
 
+_KINDS = (ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec)
+
 _codecs: dict[str, type[Codec]] = {}
 
 _aliases = {"endian": "bytes"}
@@ -24,7 +26,8 @@ def register(codec_class: CodecClass) -> CodecClass:
     Raises:
         TypeError: it is no concrete subclass of `ArrayArrayCodec`, `ArrayBytesCodec` or `BytesBytesCodec` with a name.
     """
-    if not (inspect.isclass(codec_class) and issubclass(codec_class, (ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec))):
+    given: object = codec_class
+    if not isinstance(given, type) or not issubclass(given, _KINDS):
         raise TypeError(f"a codec is a subclass of one of the three kinds in aiozarr.codecs, not {codec_class!r}")
     if inspect.isabstract(codec_class):
         missing = ", ".join(sorted(codec_class.__abstractmethods__))

@@ -18,10 +18,15 @@ MAX_AMPLIFICATION = 4
 
 NAME = "sharding_indexed"
 
+_ONE = np.uint64(1)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardIndex:
-    """Offset and length of each inner chunk in C order, as read-only uint64 arrays; both are 2^64 - 1 where it is empty."""
+    """Offset and length of each inner chunk in C order, as read-only uint64 arrays.
+
+    Both are 2^64 - 1 where an inner chunk is empty.
+    """
 
     offsets: NDArray[np.uint64]
     lengths: NDArray[np.uint64]
@@ -42,16 +47,16 @@ class Bounds:
     """What an index is checked against.
 
     Attributes:
-        first: the first byte that an inner chunk may have: behind an index at the start.
-        stop: the byte behind the last one that an inner chunk may have; None where the size of the shard is not known.
+        first: the first byte that an inner chunk may have.
+        stop: the byte behind the last one that an inner chunk may have, at most 2^62.
+        most: the most bytes that one inner chunk encodes to, at most 2^62.
         shard_nbytes: size of the stored shard; None where it is not known.
-        chunk_nbytes: the most that one inner chunk encodes to.
     """
 
     first: int
-    stop: int | None
+    stop: int
+    most: int
     shard_nbytes: int | None
-    chunk_nbytes: int
 
 
 def check_entries(entries: NDArray[np.uint64], bounds: Bounds) -> ShardIndex:
@@ -59,36 +64,52 @@ def check_entries(entries: NDArray[np.uint64], bounds: Bounds) -> ShardIndex:
 
     Raises:
         CodecError: an entry is half empty, lies outside of the shard or inside its index, is longer than an inner chunk
-            can be, or all together are longer than `MAX_AMPLIFICATION` shards.
+            can be, or all together are longer than `MAX_AMPLIFICATION` times the shard.
     """
     offsets, lengths = np.ascontiguousarray(entries[:, 0]), np.ascontiguousarray(entries[:, 1])
-    empty = offsets == EMPTY
-    _refuse(empty & (lengths != EMPTY), offsets, lengths, "is half of the marker of an empty one")
-    stored = ~empty
-    most = bounds.chunk_nbytes if bounds.stop is None else min(bounds.chunk_nbytes, max(0, bounds.stop - bounds.first))
-    _refuse(stored & (lengths > most), offsets, lengths, f"is longer than {most} bytes")
-    _refuse(stored & (offsets < bounds.first), offsets, lengths, "lies in the index")
-    # No entry that is left is longer than `most`, so this difference does not wrap.
-    stop = EMPTY if bounds.stop is None else bounds.stop
-    _refuse(stored & (offsets > np.uint64(stop) - np.where(stored, lengths, 0)), offsets, lengths, f"ends behind byte {stop}")
+    # One more than each value: empty entries wrap to 0, where they disturb no maximum and no sum. A sound index costs a
+    # few passes, and no selection.
+    starts, sizes = offsets + _ONE, lengths + _ONE
+    empty = starts == 0
+    sound = (
+        int(sizes.max()) <= bounds.most + 1
+        and int(starts.max()) <= bounds.stop + 1
+        and int(offsets.min()) >= bounds.first  # the mark of empty entries is the largest number there is
+        and not (empty != (sizes == 0)).any()
+        and int(np.add(starts, sizes, out=starts).max()) <= bounds.stop + 2
+    )
+    if not sound:
+        raise _fault(offsets, lengths, bounds)
     if bounds.shard_nbytes is not None:
-        _check_amplification(lengths[stored], bounds.shard_nbytes)
+        exact = len(sizes) * (bounds.most + 1) < 2**64
+        total = int(sizes.sum() if exact else sizes.sum(dtype=np.float64)) - np.count_nonzero(~empty)
+        _check_amplification(total, bounds.shard_nbytes)
     offsets.flags.writeable = lengths.flags.writeable = False
     return ShardIndex(offsets, lengths)
 
 
-def _check_amplification(lengths: NDArray[np.uint64], shard_nbytes: int) -> None:
-    # In floating point, which is exact enough for a cap and cannot wrap.
-    total = float(lengths.sum(dtype=np.float64))
+def _check_amplification(total: int, shard_nbytes: int) -> None:
     if total > MAX_AMPLIFICATION * shard_nbytes:
         raise CodecError(
-            f"the inner chunks of a shard of {shard_nbytes} bytes overlap: together they have {total:.0f} bytes", codec=NAME
+            f"the inner chunks of a shard of {shard_nbytes} bytes overlap: together they have {total}", codec=NAME
         )
 
 
-def _refuse(bad: NDArray[np.bool_], offsets: NDArray[np.uint64], lengths: NDArray[np.uint64], reason: str) -> None:
-    if bad.any():
-        first = int(bad.argmax())
-        raise CodecError(
-            f"inner chunk {first} at byte {offsets[first]} with {lengths[first]} bytes {reason}", codec=NAME
-        )
+def _fault(offsets: NDArray[np.uint64], lengths: NDArray[np.uint64], bounds: Bounds) -> CodecError:
+    for position, (start, size) in enumerate(zip(offsets.tolist(), lengths.tolist(), strict=True)):
+        reason = _entry_fault(start, size, bounds)
+        if reason is not None:
+            return CodecError(f"inner chunk {position}, at byte {start} with {size} bytes, {reason}", codec=NAME)
+    raise AssertionError("an index is refused, and none of its entries is at fault")
+
+
+def _entry_fault(start: int, size: int, bounds: Bounds) -> str | None:
+    if start == EMPTY:
+        return None if size == EMPTY else "is half of the marker of an empty one"
+    if start < bounds.first:
+        return f"lies in the index, which ends at byte {bounds.first}"
+    if start > bounds.stop or start + size > bounds.stop:
+        return f"reaches behind byte {bounds.stop}, where inner chunks end"
+    if size > bounds.most:
+        return f"is longer than the {bounds.most} bytes that one encodes to"
+    return None

@@ -15,6 +15,8 @@ from aiozarr.codecs.shard_index import EMPTY, NAME, Bounds, ShardIndex, check_en
 from aiozarr.errors import CodecError
 from aiozarr.model import ByteRange, Range, Suffix
 
+_MAX_SIZE = 2**62
+
 
 @dataclass(frozen=True, eq=False)
 class ShardLayout:
@@ -91,5 +93,9 @@ class ShardLayout:
 
     def _bounds(self, object_size: int | None) -> Bounds:
         at_start = self.index_location == "start"
-        stop = object_size if object_size is None or at_start else object_size - self.index_nbytes
-        return Bounds(self.index_nbytes if at_start else 0, stop, object_size, self.inner.max_encoded_size)
+        if object_size is None:
+            stop = _MAX_SIZE
+        else:
+            stop = object_size if at_start else object_size - self.index_nbytes
+        most = min(self.inner.max_encoded_size, _MAX_SIZE)
+        return Bounds(self.index_nbytes if at_start else 0, stop, most, object_size)

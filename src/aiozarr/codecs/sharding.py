@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer
 
 from aiozarr.codecs._configuration import check_members, integers, invalid, one_of, required
 from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec, ReadBytes, Region
@@ -55,8 +55,8 @@ class ShardingCodec(ArrayBytesCodec):
         index_chain = parse_chain(required(configuration, "index_codecs"), member="configuration.index_codecs")
         if index_chain.array_bytes.name == cls.name:
             raise invalid("index_codecs", "an index cannot be sharded itself")
-        at_start = "index_location" in configuration and one_of(configuration, "index_location", ("start", "end")) == "start"
-        return cls(chunk_shape, chain, index_chain, "start" if at_start else "end")
+        location = one_of({"index_location": "end", **configuration}, "index_location", ("start", "end"))
+        return cls(chunk_shape, chain, index_chain, "start" if location == "start" else "end")
 
     def to_json(self) -> dict[str, JSON]:
         return {
@@ -80,9 +80,7 @@ class ShardingCodec(ArrayBytesCodec):
 
     def _lay_out(self, spec: ArraySpec) -> ShardLayout:
         if len(self.chunk_shape) != len(spec.shape):
-            raise invalid(
-                "chunk_shape", f"it has {len(self.chunk_shape)} dimensions, the shard has {len(spec.shape)}"
-            )
+            raise invalid("chunk_shape", f"it has {len(self.chunk_shape)} dimensions, the shard has {len(spec.shape)}")
         if any(outer % inner for outer, inner in zip(spec.shape, self.chunk_shape, strict=True)):
             raise invalid("chunk_shape", f"{list(self.chunk_shape)} does not divide the shard's {list(spec.shape)}")
         grid_shape = tuple(outer // inner for outer, inner in zip(spec.shape, self.chunk_shape, strict=True))
@@ -118,10 +116,14 @@ class ShardingCodec(ArrayBytesCodec):
         scratch = np.empty(layout.inner_shape, spec.dtype)
         for linear, region in enumerate(_regions(layout)):
             where = index.locate(linear)
+            target = result[region]
             if where is None:
-                result[region] = spec.fill_value
-            else:
-                result[region] = layout.inner.decode(view[slice(*resolve_range(len(view), where))], scratch)
+                target[...] = spec.fill_value
+                continue
+            place = target if target.flags.c_contiguous else scratch
+            chunk = layout.inner.decode(view[slice(*resolve_range(len(view), where))], place)
+            if chunk is not target:
+                target[...] = chunk
         return result
 
     def compute_encoded_size(self, spec: ArraySpec) -> None:
@@ -157,9 +159,7 @@ def _regions(layout: ShardLayout) -> Iterator[Region]:
 
 def _touched(layout: ShardLayout, box: Sequence[range]) -> Iterator[tuple[int, Region, Region]]:
     """Iterate over the inner chunks that `box` touches: linear index, region in the chunk, region in the box."""
-    per_dim = [
-        list(_touched_along(wanted, length)) for wanted, length in zip(box, layout.inner_shape, strict=True)
-    ]
+    per_dim = [list(_touched_along(wanted, length)) for wanted, length in zip(box, layout.inner_shape, strict=True)]
     for pieces in product(*per_dim):
         linear = 0
         for (index, _, _), count in zip(pieces, layout.grid_shape, strict=True):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from typing_extensions import Self
+from typing import Self
 
 from aiozarr.codecs._configuration import check_members, integers, invalid
 from aiozarr.codecs.base import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
-from numcodecs import zstd as _native
-from typing_extensions import Buffer, Self
+from numcodecs import zstd as _native  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
+from typing_extensions import Buffer
 
 from aiozarr.codecs import zstd_frame
+from aiozarr.codecs._buffers import byte_view
 from aiozarr.codecs._configuration import check_members, integer, invalid, short
 from aiozarr.codecs.base import JSON, BytesBytesCodec
 from aiozarr.codecs.registry import register
@@ -56,14 +58,13 @@ class ZstdCodec(BytesBytesCodec):
         return encoded
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
+        head = bytes(memoryview(data)[:_HEAD_BYTES])
         try:
-            told = zstd_frame.content_size(bytes(memoryview(data)[:_HEAD_BYTES]))
-            if out is not None and (told is None or told == len(out)):
-                # Either the first frame fills `out`, and then the decoder refuses any more content after it,
-                # or no size is told, and then it refuses what does not fill `out` exactly.
+            if out is not None and head.startswith(zstd_frame.usual_heads(len(out))):
+                # The first frame fills `out`: content of further frames would be too much, which the decoder refuses.
                 _native.decompress(data, out)
                 return out
-            return _decode_unexpected(data, max_size)
+            return _decode_unusual(data, head, max_size, out)
         except (RuntimeError, ValueError) as error:
             raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
 
@@ -71,8 +72,28 @@ class ZstdCodec(BytesBytesCodec):
         return None
 
 
-def _decode_unexpected(data: Buffer, max_size: int) -> Buffer:
-    """Decode what is not the one frame of the expected size: its frames are looked at one by one first."""
+def _decode_unusual(data: Buffer, head: bytes, max_size: int, out: memoryview | None) -> Buffer:
+    if not zstd_frame.is_skippable(head):
+        told = zstd_frame.content_size(head)
+        if told is None and out is not None:
+            # Where no size is told, the decoder takes the destination's, and refuses what does not fill it.
+            _native.decompress(data, out)
+            return out
+        if told is not None and told > max_size:
+            raise FrameError(f"the frame holds {told} bytes, of at most {max_size}")
+        if told:
+            result = out if out is not None and told == len(out) else byte_view(np.empty(told, np.uint8))
+            try:
+                _native.decompress(data, result)
+            except ValueError:
+                pass  # it is too small: there are more frames, and they have content
+            else:
+                return result
+    return _decode_frames(data, max_size)
+
+
+def _decode_frames(data: Buffer, max_size: int) -> Buffer:
+    """Decode any number of frames, after a look at each of them."""
     content = zstd_frame.scan(data)
     size = content.size
     if size is None:
@@ -82,21 +103,23 @@ def _decode_unexpected(data: Buffer, max_size: int) -> Buffer:
     if size == 0:
         # The decoder takes a size of zero for an error.
         return b""
-    result = np.empty(size, np.uint8)
+    result = byte_view(np.empty(size, np.uint8))
     _native.decompress(data, result)
-    return memoryview(result)
+    return result
 
 
 def _decode_unsized(data: Buffer, bound: int, max_size: int) -> Buffer:
-    result = memoryview(np.empty(max_size, np.uint8))
-    try:
-        _native.decompress(data, result)
-    except RuntimeError:
-        # It does not fill the bound exactly. The streaming decoder takes any size, and memory up to the blocks' bound.
-        if bound > 2 * max_size + _STREAM_SLACK:
-            raise
-    else:
-        return result
+    if max_size:
+        result = byte_view(np.empty(max_size, np.uint8))
+        try:
+            _native.decompress(data, result)
+        except RuntimeError:
+            pass  # it does not fill the bound exactly
+        else:
+            return result
+    # The streaming decoder takes any size; it needs memory up to what the blocks can hold.
+    if bound > 2 * max_size + _STREAM_SLACK:
+        raise FrameError(f"the frames could hold {bound} bytes, of at most {max_size}")
     decoded: bytes = _native.decompress(data)
     if len(decoded) > max_size:
         raise FrameError(f"the frames hold {len(decoded)} bytes, of at most {max_size}")

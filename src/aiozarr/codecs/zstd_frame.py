@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from typing_extensions import Buffer
 
@@ -15,6 +16,8 @@ _MAX_BLOCK = 128 << 10
 _MAX_BLOCKS = 1 << 20
 _DICTIONARY_ID_BYTES = (0, 1, 2, 4)
 _CONTENT_SIZE_BYTES = (0, 2, 4, 8)
+_SINGLE_SEGMENT = ((1, 0, 255), (2, 1, 65535 + 256), (4, 2, 2**32 - 1), (8, 3, 2**64 - 1))
+"""Width of the content size, its code, and the largest size it is used for."""
 
 
 class FrameError(ValueError):
@@ -30,7 +33,7 @@ class Content:
 
 
 def content_size(head: bytes) -> int | None:
-    """Return the content size that a frame tells in its header; None where it tells none or is a skippable frame.
+    """Return the content size that a frame tells in its header; None where it tells none.
 
     `head` is the start of the frame, at least 18 bytes of it where there are as many.
 
@@ -38,8 +41,6 @@ def content_size(head: bytes) -> int | None:
         FrameError: no frame, or a window above `MAX_WINDOW_LOG`.
     """
     if head[:4] != MAGIC:
-        if _is_skippable(head):
-            return None
         raise FrameError("the bytes do not start with a zstd frame")
     try:
         return _parse_header(head, 0)[0]
@@ -58,7 +59,7 @@ def scan(data: Buffer) -> Content:
     bound = position = blocks = 0
     try:
         while position < len(view):
-            if _is_skippable(view[position : position + 4]):
+            if is_skippable(view[position : position + 4]):
                 position += 8 + int.from_bytes(view[position + 4 : position + 8], "little")
                 continue
             if view[position : position + 4] != MAGIC:
@@ -76,7 +77,16 @@ def scan(data: Buffer) -> Content:
     return Content(size, bound)
 
 
-def _is_skippable(head: bytes | memoryview) -> bool:
+@lru_cache(maxsize=256)
+def usual_heads(size: int) -> tuple[bytes, ...]:
+    """Return how nearly all frames of `size` bytes begin: without a window, with or without a checksum."""
+    width, code = next((width, code) for width, code, most in _SINGLE_SEGMENT if size <= most)
+    told = (size - 256 if width == 2 else size).to_bytes(width, "little")
+    return tuple(MAGIC + bytes([code << 6 | 0x20 | checksum << 2]) + told for checksum in (0, 1))
+
+
+def is_skippable(head: bytes | memoryview) -> bool:
+    """Return whether a skippable frame starts here."""
     return len(head) >= 4 and head[0] & 0xF0 == 0x50 and head[1:4] == b"\x2a\x4d\x18"
 
 
