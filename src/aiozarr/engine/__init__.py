@@ -1,0 +1,33 @@
+"""The engine: plans reads and writes, has them scheduled, and runs codecs in worker threads."""
+
+from aiozarr.engine.engine import Engine
+from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.plan import Plan, plan_bounds
+from aiozarr.engine.pool import InlinePool, ThreadPool, WorkerPool
+from aiozarr.engine.progress import Progress
+from aiozarr.engine.read import Read
+from aiozarr.engine.runtime import callback_here, current_engine, io_thread, run, run_blocking, shut_down
+from aiozarr.engine.session import Session
+from aiozarr.engine.stream import BlockStream
+from aiozarr.engine.write import Write
+
+__all__ = [
+    "ArrayLayout",
+    "BlockStream",
+    "Engine",
+    "InlinePool",
+    "Plan",
+    "Progress",
+    "Read",
+    "Session",
+    "ThreadPool",
+    "WorkerPool",
+    "Write",
+    "callback_here",
+    "current_engine",
+    "io_thread",
+    "plan_bounds",
+    "run",
+    "run_blocking",
+    "shut_down",
+]

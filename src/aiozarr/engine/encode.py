@@ -1,0 +1,112 @@
+"""From values to the bytes of one stored object: whole chunks, changed chunks, shards. Pure, and run by the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from aiozarr.codecs import CodecPipeline, ShardIndex
+from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.plan import inner_parts
+from aiozarr.grid.projection import ChunkProjection
+from aiozarr.model import Suffix
+
+AnyArray = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredShard:
+    """A shard as it is stored now."""
+
+    data: memoryview
+    index: ShardIndex
+
+    def chunk(self, position: int) -> memoryview | None:
+        """Return the encoded inner chunk at a linear index; None where it is empty."""
+        located = self.index.locate(position)
+        if located is None:
+            return None
+        assert located.length is not None
+        return self.data[located.start : located.start + located.length]
+
+
+def encode_chunk(
+    pipeline: CodecPipeline,
+    values: AnyArray,
+    projection: ChunkProjection,
+    stored: Buffer | None,
+    *,
+    keep: bool = False,
+) -> Buffer | None:
+    """Return the encoding of a chunk after `values` were written to it; None where it holds nothing but the fill value.
+
+    Args:
+        values: of the write's core shape.
+        stored: the chunk's encoding before; None where it is not stored, or every element is overwritten.
+        keep: return an encoding in any case.
+    """
+    spec = pipeline.spec
+    part = values[projection.out_selection]
+    if part.shape == spec.shape and part.dtype == spec.dtype and all([each.step == 1 for each in projection.parts]):
+        # Every element, in its place and type: nothing is copied before the first codec.
+        return None if not keep and pipeline.is_fill(part) else pipeline.encode(part)
+    if stored is not None and not projection.whole:
+        block = np.array(pipeline.decode(stored))
+    else:
+        block = np.empty(spec.shape, spec.dtype)
+        block[...] = spec.fill_value
+    block[projection.chunk_selection] = part
+    return None if not keep and pipeline.is_fill(block) else pipeline.encode(block)
+
+
+def open_shard(layout: ArrayLayout, data: Buffer) -> StoredShard:
+    """Return the stored shard that `data` is, its index checked."""
+    assert layout.shard is not None
+    view = memoryview(data).cast("B")
+    length = layout.shard.index_nbytes
+    at_end = isinstance(layout.shard.index_range, Suffix)
+    index = view[max(0, len(view) - length) :] if at_end else view[:length]
+    return StoredShard(view, layout.shard.parse_index(index, len(view)))
+
+
+def encode_inner(
+    layout: ArrayLayout,
+    values: AnyArray,
+    parts: Sequence[tuple[int, ChunkProjection]],
+    stored: StoredShard | None,
+) -> list[tuple[int, Buffer | None]]:
+    """Return the encodings of inner chunks after `values` were written to them, by linear index."""
+    assert layout.shard is not None
+    pipeline = layout.shard.inner
+    return [
+        (position, encode_chunk(pipeline, values, part, None if stored is None else stored.chunk(position)))
+        for position, part in parts
+    ]
+
+
+def assemble_shard(
+    layout: ArrayLayout,
+    changed: Iterable[tuple[int, Buffer | None]],
+    stored: StoredShard | None,
+    *,
+    keep: bool = False,
+) -> Buffer | None:
+    """Return the shard of all `changed` inner chunks and the stored others; None where all are empty, unless `keep`."""
+    assert layout.shard is not None
+    chunks: dict[int, Buffer] = {}
+    if stored is not None:
+        for position in range(layout.shard.count):
+            kept = stored.chunk(position)
+            if kept is not None:
+                chunks[position] = kept
+    for position, data in changed:
+        if data is None:
+            chunks.pop(position, None)
+        else:
+            chunks[position] = data
+    return layout.shard.assemble(chunks) if chunks or keep else None

@@ -1,0 +1,139 @@
+"""The engine: what the I/O thread does for its callers. It knows arrays, and nothing of how users hold them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter
+
+from aiozarr.engine.desk import Desk
+from aiozarr.engine.plan import Plan
+from aiozarr.engine.pool import ThreadPool, WorkerPool
+from aiozarr.engine.probe import probe
+from aiozarr.engine.progress import Progress
+from aiozarr.engine.read import Read, ReadJob
+from aiozarr.engine.session import Session
+from aiozarr.engine.stream import BlockStream
+from aiozarr.engine.write import Write, WriteJob
+from aiozarr.schedule.events import Report
+from aiozarr.schedule.scheduler import Origin
+from aiozarr.settings import Settings
+from aiozarr.stores.contract import Store
+
+
+class Engine:
+    """Everything that is shared by the callers of one loop. All methods run on that loop.
+
+    Args:
+        loop: the loop it runs on.
+        pool: where codecs run; by default threads of its own.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, pool: WorkerPool | None = None) -> None:
+        self.desk = Desk(pool or ThreadPool(loop))
+
+    def session(self, store: Store, settings: Settings, recorder: Report | None = None) -> Session:
+        """Return `store` for operations on single keys."""
+        return Session(self.desk, store, settings, recorder)
+
+    async def read(
+        self,
+        reads: Sequence[Read],
+        *,
+        settings: Settings,
+        progress: Callable[[Progress], None] | None = None,
+        recorder: Report | None = None,
+    ) -> None:
+        """Fill the `out` of every read.
+
+        The first error stops the rest and is raised once nothing is under way any more.
+
+        Raises:
+            StoreError, CodecError, MissingChunkError, LimitError
+        """
+        for read in reads:
+            read.layout.check_read(settings)
+        self._prepare(settings)
+        begun = perf_counter()
+        jobs = [
+            ReadJob(self.desk, group, settings=settings, recorder=recorder, progress=progress)
+            for group in self._by_origin(reads)
+        ]
+        try:
+            await _all(jobs)
+        finally:
+            if recorder is not None:
+                recorder.operation(seconds=perf_counter() - begun)
+
+    async def write(
+        self,
+        writes: Sequence[Write],
+        *,
+        settings: Settings,
+        progress: Callable[[Progress], None] | None = None,
+        recorder: Report | None = None,
+    ) -> None:
+        """Store the `values` of every write; each stored object is replaced whole or not at all.
+
+        The first error stops the rest and is raised once nothing is under way any more.
+
+        Raises:
+            StoreError, CodecError, LimitError
+        """
+        for write in writes:
+            write.layout.check_write(settings)
+        self._prepare(settings)
+        begun = perf_counter()
+        try:
+            await _all(
+                [
+                    WriteJob(self.desk, write, settings=settings, recorder=recorder, progress=progress)
+                    for write in writes
+                ]
+            )
+        finally:
+            if recorder is not None:
+                recorder.operation(seconds=perf_counter() - begun)
+
+    def stream(
+        self, read: Read, *, settings: Settings, prefetch: int | None = None, recorder: Report | None = None
+    ) -> BlockStream:
+        """Return the blocks of a read as they land; `read.out` gives type and shape and is not filled."""
+        read.layout.check_read(settings)
+        self._prepare(settings)
+        return BlockStream(self.desk, read, settings=settings, prefetch=prefetch, recorder=recorder)
+
+    async def probe(self, read: Read, *, settings: Settings) -> Plan:
+        """Return exactly what `read` would fetch now; indexes and sizes are looked up for it."""
+        read.layout.check_read(settings)
+        return await probe(self.desk, read, settings=settings)
+
+    async def close(self) -> None:
+        """Stop what is under way and let the threads go."""
+        await self.desk.scheduler.close()
+        self.desk.pool.close()
+
+    def _prepare(self, settings: Settings) -> None:
+        if settings.decode_threads is not None and isinstance(self.desk.pool, ThreadPool):
+            self.desk.pool.resize(settings.decode_threads)
+
+    def _by_origin(self, reads: Iterable[Read]) -> list[list[Read]]:
+        groups: dict[int, tuple[Origin, list[Read]]] = {}
+        for read in reads:
+            queue = self.desk.queue_of(read.store)
+            groups.setdefault(id(queue), (queue, []))[1].append(read)
+        return [group for _, group in groups.values()]
+
+
+async def _all(jobs: Sequence[ReadJob | WriteJob]) -> None:
+    """Run all jobs; the first error stops the others, and is raised once they have ended."""
+    if len(jobs) == 1:
+        await jobs[0].run()
+        return
+    tasks = [asyncio.ensure_future(job.run()) for job in jobs]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

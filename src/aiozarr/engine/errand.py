@@ -1,0 +1,62 @@
+"""A call that can be carried out on the loop, or whole in a worker where its store blocks."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from aiozarr.engine.pool import Work
+from aiozarr.schedule.events import Report
+from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.schedule.scheduler import Call, Origin
+from aiozarr.settings import Settings
+from aiozarr.stores.blocking import BlockingStore
+from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine.desk import Desk
+
+
+class Errand(Call):
+    """One stored object, or a part of it, that is to be fetched or stored."""
+
+    __slots__ = ("desk", "key", "origin", "recorder", "settings", "store", "watchers")
+
+    def __init__(
+        self, desk: Desk, store: Store, key: str, *, settings: Settings, recorder: Report | None, cost: int
+    ) -> None:
+        super().__init__(RetryPolicy(settings.retries, settings.retry_seconds), cost)
+        self.desk = desk
+        self.origin: Origin = desk.queue_of(store)
+        self.store = store
+        self.key = key
+        self.settings = settings
+        self.recorder = recorder
+        self.watchers: list[Callable[[], None]] = []
+
+    @property
+    def store_url(self) -> str:
+        """The store's URL, without secrets."""
+        return self.store.url
+
+    @abstractmethod
+    def send_now(self, store: BlockingStore) -> None:
+        """As `send`, in a worker."""
+
+    def begin_now(self) -> Sequence[Work]:
+        """The errand goes to a worker: return the work that follows it there. On the loop."""
+        return ()
+
+    def unpack_now(self, works: Sequence[Work]) -> None:
+        """The answer is there: do what follows, in the worker."""
+
+    def finish_now(self, works: Sequence[Work], error: BaseException | None) -> None:
+        """The worker is done. On the loop."""
+        self.done(error)
+
+    def gone(self) -> None:
+        """Tell those who waited for the end of a cancelled errand."""
+        for watcher in self.watchers:
+            watcher()
+        self.watchers.clear()

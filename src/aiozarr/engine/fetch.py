@@ -1,0 +1,268 @@
+"""The request for one object's bytes, whole or one range, with the chunks it carries; sent on the loop or in a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from aiozarr.engine.errand import Errand
+from aiozarr.engine.flight import Flight, Unpack, Waiter
+from aiozarr.engine.pool import Work, run_quietly
+from aiozarr.errors import ChangedError, ShortReadError, StoreError
+from aiozarr.model import ByteRange, Range, Suffix, Value, Version
+from aiozarr.schedule.events import Report, RequestEvent
+from aiozarr.settings import Settings
+from aiozarr.stores.blocking import BlockingStore
+from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine.desk import Desk
+
+
+class Fetch(Errand):
+    """Fetch bytes of one object. What is done with them is a subclass's matter."""
+
+    __slots__ = ("if_match", "range", "value")
+
+    def __init__(
+        self,
+        desk: Desk,
+        store: Store,
+        key: str,
+        byte_range: ByteRange | None,
+        *,
+        if_match: Version | None,
+        settings: Settings,
+        recorder: Report | None,
+        cost: int,
+    ) -> None:
+        super().__init__(desk, store, key, settings=settings, recorder=recorder, cost=cost)
+        self.range = byte_range
+        self.if_match = if_match
+        self.value: Value | None = None
+
+    async def send(self) -> None:
+        store = self.store
+        condition = self._condition()
+        byte_range = self.range
+        if type(byte_range) is Suffix and not store.supports.suffix_reads:
+            entry = await store.stat(self.key)
+            if entry is None or entry.size is None:
+                self.value = None
+                return
+            byte_range = Range(max(0, entry.size - byte_range.length), byte_range.length)
+            condition = condition or (entry.version if self._can_condition(entry.version) else None)
+        try:
+            self.value = await store.fetch(self.key, byte_range, if_match=condition)
+        except StoreError as error:
+            self._excuse(error)
+        self._check()
+
+    def send_now(self, store: BlockingStore) -> None:
+        try:
+            self.value = store.fetch_now(self.key, self.range, if_match=self._condition())
+        except StoreError as error:
+            self._excuse(error)
+        self._check()
+
+    def _condition(self) -> Version | None:
+        return self.if_match if self._can_condition(self.if_match) else None
+
+    def _can_condition(self, version: Version | None) -> bool:
+        return version is not None and not version.weak and self.store.supports.conditional_reads
+
+    def _excuse(self, error: StoreError) -> None:
+        if error.status is None or error.status not in self.settings.missing_status:
+            raise error
+        self.value = None
+
+    def _check(self) -> None:
+        """Whatever the store checked: the answer is of the expected version and as long as the range."""
+        value = self.value
+        if self.if_match is not None and (
+            value is None or (value.version is not None and value.version != self.if_match)
+        ):
+            raise ChangedError(
+                "the object was replaced while it was being read", store=self.store_url, key=self.key, range=self.range
+            )
+        if value is not None and type(self.range) is Range and self.range.length is not None:
+            got = memoryview(value.data).nbytes
+            if got != self.range.length and self.if_match is not None:
+                raise ShortReadError(
+                    f"{got} bytes came where {self.range.length} were asked for",
+                    store=self.store_url,
+                    key=self.key,
+                    range=self.range,
+                )
+
+    def wanted(self, fetched: int) -> int:
+        """Return how many of the `fetched` bytes somebody needs."""
+        return fetched
+
+    def account(self, error: BaseException | None) -> int:
+        """Report the request; return how many bytes came."""
+        fetched = 0 if self.value is None else memoryview(self.value.data).nbytes
+        if error is None:
+            self.origin.budget.bytes_in_flight += fetched - self.cost
+            self.cost = fetched
+            self.origin.learner.answered(self.seconds, fetched)
+        recorder = self.recorder
+        if recorder is not None and self.attempts:
+            wanted = self.wanted(fetched) if error is None else 0
+            recorder.request(attempts=self.attempts, wanted=wanted, fetched=fetched, seconds=self.seconds)
+        if self.settings.on_event is not None and self.attempts:
+            self.desk.emit(
+                self.settings.on_event,
+                RequestEvent(
+                    "fetch",
+                    self.store_url,
+                    self.key,
+                    self.range,
+                    self.wanted(fetched),
+                    fetched,
+                    self.seconds,
+                    self.attempts,
+                    error,
+                ),
+            )
+        return fetched
+
+    def abandoned(self) -> None:
+        """One of the request's flights has nobody left who waits for it."""
+
+    def heir(self) -> Waiter | None:
+        """Return another reader who waits for what this request brings."""
+        return None
+
+
+class ChunkFetch(Fetch):
+    """Fetch the bytes of one or more chunks of one object, and hand them to the workers."""
+
+    __slots__ = ("flights", "open", "waiting")
+
+    def __init__(
+        self,
+        desk: Desk,
+        store: Store,
+        key: str,
+        byte_range: Range | None,
+        flights: list[Flight],
+        *,
+        if_match: Version | None,
+        settings: Settings,
+        recorder: Report | None,
+    ) -> None:
+        cost = sum([flight.pipeline.spec.nbytes for flight in flights]) if byte_range is None else 0
+        if byte_range is not None:
+            assert byte_range.length is not None
+            cost = byte_range.length
+        super().__init__(
+            desk, store, key, byte_range, if_match=if_match, settings=settings, recorder=recorder, cost=cost
+        )
+        self.flights = flights
+        self.open = self.waiting = len(flights)
+        for flight in flights:
+            flight.request = self
+
+    @property
+    def start(self) -> int | None:
+        """Where the range begins in the object; None for a whole object."""
+        return self.range.start if type(self.range) is Range else None
+
+    def wanted(self, fetched: int) -> int:
+        if self.range is None:
+            return fetched
+        return sum([flight.stop - flight.start for flight in self.flights if flight.stop is not None])
+
+    def dispatch(self) -> list[Unpack]:
+        """Close the flights to further readers and return the work that is left of them."""
+        flights = self.desk.flights
+        works: list[Unpack] = []
+        for flight in self.flights:
+            if flights.get(flight.token) is flight:
+                del flights[flight.token]
+            flight.dispatched = True
+            if flight.sinks:
+                works.append(Unpack(flight, None))
+        self.open = len(works)
+        return works
+
+    def load(self, works: Sequence[Work]) -> Sequence[Work]:
+        """Give each piece of work its bytes of the answer."""
+        value = self.value
+        if value is None:
+            return works
+        view = None if self.range is None else memoryview(value.data)
+        for work in works:
+            assert isinstance(work, Unpack)
+            work.data = value.data if view is None else view[work.flight.start : work.flight.stop]
+        return works
+
+    def begin_now(self) -> list[Unpack]:
+        return self.dispatch()
+
+    def unpack_now(self, works: Sequence[Work]) -> None:
+        if self.value is None and (refused := self._missing()):
+            raise refused
+        for work in self.load(works):
+            run_quietly(work)
+
+    def finish_now(self, works: Sequence[Work], error: BaseException | None) -> None:
+        self.account(error)
+        self.value = None
+        if error is not None:
+            self._fail(works, error)
+        else:
+            for work in works:
+                work.finished()
+
+    def done(self, error: BaseException | None) -> None:
+        self.account(error)
+        works = self.dispatch()
+        if error is not None:
+            self._fail(works, error)
+            return
+        if self.value is None and (refused := self._missing()):
+            self.origin.release(self.cost)
+            self._fail(works, refused)
+            return
+        if not works:
+            self.origin.release(self.cost)
+            self.gone()
+            return
+        self.load(works)
+        self.value = None
+        for work in works:
+            self.desk.pool.submit(work)
+
+    def _missing(self) -> BaseException | None:
+        for flight in self.flights:
+            for sink in flight.sinks:
+                error = sink.waiter.missing(sink, self.key)
+                if error is not None:
+                    return error
+        return None
+
+    def _fail(self, works: Sequence[Work], error: BaseException) -> None:
+        for work in works:
+            assert isinstance(work, Unpack)
+            for sink in work.flight.sinks:
+                sink.waiter.failed(sink, error)
+        self.gone()
+
+    def heir(self) -> Waiter | None:
+        for flight in self.flights:
+            for sink in flight.sinks:
+                return sink.waiter
+        return None
+
+    def unpacked(self) -> None:
+        self.open -= 1
+        if not self.open:
+            self.origin.release(self.cost)
+            self.gone()
+
+    def abandoned(self) -> None:
+        self.waiting -= 1
+        if not self.waiting:
+            self.cancel()

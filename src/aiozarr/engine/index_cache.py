@@ -1,0 +1,53 @@
+"""Decoded shard indexes, kept within a number of bytes; each belongs to one version of its object."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from aiozarr.codecs import ShardIndex
+from aiozarr.model import Version
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """The index of one version of a shard; both None: there is no such shard."""
+
+    index: ShardIndex | None
+    version: Version | None
+
+
+class IndexCache:
+    """Least recently used indexes go first. Only indexes whose version later requests can insist on are kept."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._bytes = 0
+        self._entries: OrderedDict[Hashable, IndexEntry] = OrderedDict()
+
+    def get(self, token: Hashable) -> IndexEntry | None:
+        """Return the entry and mark it as used."""
+        entry = self._entries.get(token)
+        if entry is not None:
+            self._entries.move_to_end(token)
+        return entry
+
+    def put(self, token: Hashable, entry: IndexEntry, max_bytes: int) -> None:
+        """Keep `entry`; `max_bytes` is the caller's limit, and the last caller's holds."""
+        self.max_bytes = max_bytes
+        if entry.index is None or entry.version is None or entry.index.nbytes > max_bytes:
+            return
+        self.drop(token)
+        self._entries[token] = entry
+        self._bytes += entry.index.nbytes
+        while self._bytes > self.max_bytes:
+            _, oldest = self._entries.popitem(last=False)
+            assert oldest.index is not None
+            self._bytes -= oldest.index.nbytes
+
+    def drop(self, token: Hashable) -> None:
+        """Forget the entry: its object has changed."""
+        entry = self._entries.pop(token, None)
+        if entry is not None and entry.index is not None:
+            self._bytes -= entry.index.nbytes

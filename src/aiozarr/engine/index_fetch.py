@@ -1,0 +1,120 @@
+"""The request for a shard's index, made once for all who wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from aiozarr.codecs import ShardIndex, ShardLayout
+from aiozarr.engine.fetch import Fetch
+from aiozarr.engine.flight import Waiter
+from aiozarr.engine.index_cache import IndexEntry
+from aiozarr.engine.pool import Work
+from aiozarr.errors import CodecError
+from aiozarr.model import Version
+from aiozarr.schedule.events import Report
+from aiozarr.settings import Settings
+from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine.desk import Desk
+
+
+class IndexWaiter(Protocol):
+    """Who waits for a shard's index. Called on the loop, once."""
+
+    def index_ready(self, entry: IndexEntry) -> None:
+        """The index is there, or it is known that there is no shard."""
+
+    def index_failed(self, error: BaseException) -> None:
+        """It could not be had."""
+
+    @property
+    def job(self) -> Waiter:
+        """The read that the shard belongs to."""
+
+
+class IndexFetch(Fetch):
+    """Fetch and decode the index of one shard."""
+
+    __slots__ = ("entry", "layout", "token", "waiters")
+
+    def __init__(
+        self,
+        desk: Desk,
+        store: Store,
+        key: str,
+        layout: ShardLayout,
+        token: Hashable,
+        waiter: IndexWaiter,
+        *,
+        settings: Settings,
+        recorder: Report | None,
+    ) -> None:
+        super().__init__(
+            desk,
+            store,
+            key,
+            layout.index_range,
+            if_match=None,
+            settings=settings,
+            recorder=recorder,
+            cost=layout.index_nbytes,
+        )
+        self.layout = layout
+        self.token = token
+        self.entry: IndexEntry | None = None
+        self.waiters: list[IndexWaiter] = [waiter]
+        desk.index_fetches[token] = self
+
+    def unpack_now(self, works: Sequence[Work]) -> None:
+        self.entry = self._decode()
+
+    def done(self, error: BaseException | None) -> None:
+        self.account(error)
+        if self.desk.index_fetches.get(self.token) is self:
+            del self.desk.index_fetches[self.token]
+        if error is None:
+            try:
+                self.entry = self.entry or self._decode()
+            except CodecError as failure:
+                error = failure
+            self.origin.release(self.cost)
+        self.value = None
+        waiters, self.waiters = self.waiters, []
+        if error is not None:
+            for waiter in waiters:
+                waiter.index_failed(error)
+        else:
+            assert self.entry is not None
+            self._keep(self.entry)
+            for waiter in waiters:
+                waiter.index_ready(self.entry)
+        self.gone()
+
+    def heir(self) -> Waiter | None:
+        return self.waiters[0].job if self.waiters else None
+
+    def leave(self, waiter: IndexWaiter) -> None:
+        """`waiter` no longer waits; without any the request is cancelled."""
+        self.waiters.remove(waiter)
+        if not self.waiters:
+            if self.desk.index_fetches.get(self.token) is self:
+                del self.desk.index_fetches[self.token]
+            self.cancel()
+
+    def _keep(self, entry: IndexEntry) -> None:
+        version: Version | None = entry.version
+        if version is not None and not version.weak and self.store.supports.conditional_reads:
+            self.desk.indexes.put(self.token, entry, self.settings.index_cache_bytes)
+
+    def _decode(self) -> IndexEntry:
+        value = self.value
+        if value is None:
+            return IndexEntry(None, None)
+        try:
+            index: ShardIndex = self.layout.parse_index(value.data, value.size)
+        except CodecError as error:
+            error.store, error.key, error.range = self.store_url, self.key, self.range
+            raise
+        return IndexEntry(index, value.version)

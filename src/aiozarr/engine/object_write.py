@@ -1,0 +1,232 @@
+"""The write of one stored object: encode and put; where it is written in part, compare-and-swap on what is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from functools import partial
+from random import random
+from time import sleep
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from aiozarr.engine.encode import StoredShard, assemble_shard, encode_chunk, encode_inner, open_shard
+from aiozarr.engine.errand import Errand
+from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.plan import inner_parts
+from aiozarr.errors import CodecError, PreconditionFailedError
+from aiozarr.grid.projection import ChunkProjection
+from aiozarr.model import IfAbsent, IfMatch, Precondition, Value
+from aiozarr.schedule.events import RequestEvent
+from aiozarr.stores.blocking import BlockingStore
+from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine.write import WriteJob
+
+MAX_RACES = 100
+"""How many other writers of one object may come first before a partial write gives up."""
+
+PART_BYTES = 2 << 20
+
+
+class ObjectWrite(Errand):
+    """One chunk or shard, and the values that go into it."""
+
+    __slots__ = ("fetched", "job", "layout", "projection", "put", "sent", "values")
+
+    def __init__(
+        self,
+        job: WriteJob,
+        store: Store,
+        layout: ArrayLayout,
+        values: NDArray[Any],
+        key: str,
+        projection: ChunkProjection,
+    ) -> None:
+        super().__init__(
+            job.desk, store, key, settings=job.settings, recorder=job.recorder, cost=layout.spec.nbytes
+        )
+        self.job = job
+        self.layout = layout
+        self.values = values
+        self.projection = projection
+        self.sent = self.fetched = self.put = 0
+
+    # --- on the loop -----------------------------------------------------------------------------------------------
+
+    async def send(self) -> None:
+        if self.projection.whole:
+            # Without conditional writes a partial write in progress would undo this one: they take turns.
+            async with nullcontext() if self.store.supports.conditional_writes else self._turn():
+                data = await self._encode(None)
+                await (self._erase() if data is None else self._put(data, None))
+            return
+        swap = await self._can_swap()
+        # The writers of one object in this process queue up; races are with other processes.
+        async with self._turn():
+            for race in range(MAX_RACES):
+                value = await self._fetch()
+                data = await self._encode(value)
+                if data is None:
+                    return
+                condition = self._condition(value, swap)
+                try:
+                    await self._put(data, condition)
+                except PreconditionFailedError:
+                    if race == MAX_RACES - 1:
+                        raise
+                    await asyncio.sleep(random() * 0.01 * min(race, 10))
+                else:
+                    return
+
+    def _turn(self) -> AbstractAsyncContextManager[None]:
+        return self.desk.locks.hold((self.store.identity, self.key))
+
+    async def _can_swap(self) -> bool:
+        """Return whether the store checks conditions of writes; where nobody knows, it is asked to find out."""
+        supported = self.store.supports.conditional_writes
+        if supported is not None:
+            return supported
+        probe = getattr(self.store, "probe_conditional_writes", None)
+        return bool(await probe()) if probe is not None else False
+
+    def _condition(self, value: Value | None, swap: bool) -> Precondition | None:
+        if swap and value is None:
+            return IfAbsent()
+        if swap and value is not None and value.version is not None and not value.version.weak:
+            return IfMatch(value.version)
+        self.desk.warn_unsafe(self.store)
+        return None
+
+    async def _encode(self, value: Value | None) -> Buffer | None:
+        stored = None if value is None else value.data
+        if self.layout.shard is not None:
+            return await self._encode_shard(stored)
+        return await self.desk.pool.call(lambda: self._encode_now(stored), self.layout.spec.nbytes)
+
+    async def _encode_shard(self, stored: Buffer | None) -> Buffer | None:
+        """Encode the inner chunks of a shard in parts, by as many threads as there are."""
+        pool, layout = self.desk.pool, self.layout
+        assert layout.shard is not None
+        shard = None if stored is None else await pool.call(lambda: self._open_now(stored))
+        parts = list(inner_parts(layout, self.projection))
+        size = max(1, PART_BYTES // max(1, layout.shard.inner.spec.nbytes))
+        groups = [parts[at : at + size] for at in range(0, len(parts), size)]
+        tasks = [asyncio.ensure_future(pool.call(partial(self._inner_now, group, shard))) for group in groups]
+        try:
+            changed = [each for group in await asyncio.gather(*tasks) for each in group]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return await pool.call(lambda: assemble_shard(layout, changed, shard, keep=stored is not None))
+
+    async def _fetch(self) -> Value | None:
+        store = self.store
+        self.sent += 1
+        if isinstance(store, BlockingStore):
+            value = await self.desk.pool.call(lambda: store.fetch_now(self.key))
+        else:
+            value = await store.fetch(self.key)
+        self.fetched += 0 if value is None else memoryview(value.data).nbytes
+        return value
+
+    async def _put(self, data: Buffer, condition: Precondition | None) -> None:
+        store = self.store
+        self.sent += 1
+        if isinstance(store, BlockingStore):
+            await self.desk.pool.call(lambda: store.set_now(self.key, data, precondition=condition))
+        else:
+            await store.set(self.key, data, precondition=condition)
+        self.put += memoryview(data).nbytes
+
+    async def _erase(self) -> None:
+        store = self.store
+        self.sent += 1
+        if isinstance(store, BlockingStore):
+            await self.desk.pool.call(lambda: store.erase_now(self.key))
+        else:
+            await store.erase(self.key)
+
+    # --- in a worker -----------------------------------------------------------------------------------------------
+
+    def send_now(self, store: BlockingStore) -> None:
+        if self.projection.whole:
+            data = self._encode_now(None)
+            self.sent += 1
+            if data is None:
+                store.erase_now(self.key)
+            else:
+                store.set_now(self.key, data)
+                self.put += memoryview(data).nbytes
+            return
+        for race in range(MAX_RACES):
+            value = store.fetch_now(self.key)
+            data = self._encode_now(None if value is None else value.data)
+            self.sent += 1
+            if data is None:
+                return
+            self.sent += 1
+            self.fetched += 0 if value is None else memoryview(value.data).nbytes
+            condition = IfAbsent() if value is None else None if value.version is None else IfMatch(value.version)
+            try:
+                store.set_now(self.key, data, precondition=condition)
+            except PreconditionFailedError:
+                if race == MAX_RACES - 1:
+                    raise
+                sleep(random() * 0.002 * min(race, 10))
+            else:
+                self.put += memoryview(data).nbytes
+                return
+
+    def _encode_now(self, stored: Buffer | None) -> Buffer | None:
+        pipeline = self.layout.pipeline
+        with self._naming():
+            return encode_chunk(pipeline, self.values, self.projection, stored, keep=stored is not None)
+
+    def _open_now(self, stored: Buffer) -> StoredShard:
+        with self._naming():
+            return open_shard(self.layout, stored)
+
+    def _inner_now(
+        self, parts: list[tuple[int, ChunkProjection]], shard: StoredShard | None
+    ) -> list[tuple[int, Buffer | None]]:
+        with self._naming():
+            return encode_inner(self.layout, self.values, parts, shard)
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Codecs know neither store nor key: their errors learn them here."""
+        try:
+            yield
+        except CodecError as error:
+            error.store, error.key = self.store_url, self.key
+            raise
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def done(self, error: BaseException | None) -> None:
+        if error is None:
+            self.origin.release(self.cost)
+        recorder = self.recorder
+        if recorder is not None and self.sent:
+            recorder.request(
+                attempts=self.sent,
+                retries=max(0, self.attempts - 1),
+                wanted=self.fetched,
+                fetched=self.fetched,
+                written=self.put,
+                seconds=self.seconds,
+            )
+        on_event = self.settings.on_event
+        if on_event is not None and self.sent:
+            sent = RequestEvent(
+                "set", self.store_url, self.key, None, self.put, self.put, self.seconds, self.attempts, error
+            )
+            self.desk.emit(on_event, sent)
+        self.job.object_done(self, error)
+        self.gone()

@@ -1,0 +1,101 @@
+"""Looks up the sizes and indexes that turn a plan's bounds into exact figures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aiozarr.engine.desk import Desk
+from aiozarr.engine.index_cache import IndexEntry
+from aiozarr.engine.plan import Plan, keyed_projections, plan_bounds, wanted_ranges
+from aiozarr.engine.read import Read
+from aiozarr.engine.session import Session
+from aiozarr.grid.projection import ChunkProjection
+from aiozarr.schedule.coalesce import coalesce
+from aiozarr.settings import Settings
+
+WORKERS = 64
+
+
+@dataclass(slots=True)
+class _Sum:
+    requests: int = 0
+    fetched: int = 0
+    wanted: int = 0
+
+
+async def probe(desk: Desk, read: Read, *, settings: Settings) -> Plan:
+    """Return exactly what `read` would fetch if it began now.
+
+    Indexes that this looks up are kept as those of reads are, so the read that follows does not ask for them again,
+    and the figures do not count them.
+    """
+    bounds = plan_bounds(read.layout, read.maps)
+    session = desk_session(desk, read, settings)
+    steps = keyed_projections(read.layout, read.maps, read.prefix)
+    total = _Sum()
+    workers = [
+        asyncio.ensure_future(_work(desk, session, read, steps, total)) for _ in range(min(WORKERS, bounds.chunks))
+    ]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    return Plan(
+        bounds.chunks,
+        bounds.inner_chunks,
+        total.requests,
+        total.requests,
+        total.fetched,
+        total.wanted,
+        exact=True,
+    )
+
+
+def desk_session(desk: Desk, read: Read, settings: Settings) -> Session:
+    """Return a session for the store of `read`."""
+    return Session(desk, read.store, settings)
+
+
+async def _work(
+    desk: Desk, session: Session, read: Read, steps: Iterator[tuple[str, ChunkProjection]], total: _Sum
+) -> None:
+    for key, projection in steps:
+        if read.layout.shard is not None:
+            await _shard(desk, session, read, key, projection, total)
+            continue
+        entry = await session.stat(key)
+        size = 0 if entry is None or entry.size is None else entry.size
+        total.requests += 1
+        total.fetched += size
+        total.wanted += size
+
+
+async def _shard(
+    desk: Desk, session: Session, read: Read, key: str, projection: ChunkProjection, total: _Sum
+) -> None:
+    shard = read.layout.shard
+    assert shard is not None
+    token = (read.store.identity, key, read.layout.token)
+    entry = desk.indexes.get(token)
+    if entry is None:
+        value = await session.fetch(key, shard.index_range)
+        if value is None:
+            total.requests += 1
+            return
+        entry = IndexEntry(shard.parse_index(value.data, value.size), value.version)
+        if entry.version is not None and not entry.version.weak and read.store.supports.conditional_reads:
+            desk.indexes.put(token, entry, session.settings.index_cache_bytes)
+    if desk.indexes.get(token) is None:
+        total.requests += 1
+        total.fetched += shard.index_nbytes
+        total.wanted += shard.index_nbytes
+    assert entry.index is not None
+    ranges = wanted_ranges(read.layout, entry.index, projection)
+    merged = coalesce(ranges, desk.queue_of(read.store).economy(session.settings))
+    total.requests += len(merged)
+    total.fetched += sum([each.length for each in merged])
+    total.wanted += sum([length for _, length in ranges])

@@ -1,0 +1,298 @@
+"""A read: walks its plan lazily, asks for chunks one by one as the queue has room, and ends when all have landed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from aiozarr.codecs import CodecPipeline
+from aiozarr.engine.desk import Desk
+from aiozarr.engine.fetch import ChunkFetch, Fetch
+from aiozarr.engine.flight import Fill, Flight, Sink
+from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.progress import Progress
+from aiozarr.engine.shard_read import ShardRead
+from aiozarr.errors import ChecksumError, MissingChunkError
+from aiozarr.grid.projection import ChunkProjection, Map, Projection
+from aiozarr.schedule.events import Report
+from aiozarr.schedule.scheduler import Call, Source
+from aiozarr.settings import Settings
+from aiozarr.stores.contract import Store
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """Elements of one array and where they go.
+
+    Attributes:
+        prefix: the array's keys begin with it; `""` or ending with `/`.
+        maps: the elements, one map per dimension of the array.
+        out: an array of the core shape: one axis per dimension that is not indexed by an integer.
+    """
+
+    layout: ArrayLayout
+    store: Store
+    prefix: str
+    maps: tuple[Map, ...]
+    out: NDArray[Any]
+
+
+class ReadJob(Source):
+    """All reads of one caller from one origin, as a source of requests. Lives on the I/O loop."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        reads: list[Read],
+        *,
+        settings: Settings,
+        recorder: Report | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.desk = desk
+        self.settings = settings
+        self.recorder = recorder
+        self.queue = desk.queue_of(reads[0].store)
+        self.economy = self.queue.economy(settings)
+        self.max_requests = None if settings.max_requests == "auto" else settings.max_requests
+        self.max_bytes = settings.max_bytes_in_flight
+        self._progress = progress
+        self._projections = [Projection(read.layout.axes, read.maps) for read in reads]
+        self._total = sum(map(len, self._projections))
+        self._bytes_total = sum([read.out.nbytes for read in reads])
+        self._begun = self._done = self._bytes_done = self._shared = 0
+        self._plan: Iterator[tuple[Read, ChunkProjection]] = (
+            (read, part) for read, whole in zip(reads, self._projections, strict=True) for part in whole
+        )
+        self._planned = False
+        self._ready: deque[Fetch] = deque()
+        self._sinks: set[Sink] = set()
+        self._shards: set[ShardRead] = set()
+        self._dying: set[Fetch] = set()
+        self._repeated: set[str] = set()
+        self._error: BaseException | None = None
+        self._ended = False
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    # --- the caller's side -----------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Read everything; after an error or a cancellation nothing is left under way when this returns."""
+        self.queue.enter(self)
+        self.queue.offer(self)
+        try:
+            await self._future
+        except asyncio.CancelledError as cancelled:
+            self.stop(cancelled)
+            while not self._ended:
+                self._future = asyncio.get_running_loop().create_future()
+                try:
+                    await self._future
+                except asyncio.CancelledError:
+                    continue
+                except Exception:
+                    break
+            raise
+        finally:
+            if self.recorder is not None:
+                self.recorder.operation(chunks=self._done, shared=self._shared)
+
+    # --- as a source -----------------------------------------------------------------------------------------------
+
+    def next(self) -> Call | None:
+        while self._error is None:
+            if self._ready:
+                return self._ready.popleft()
+            if not self.may_begin():
+                return None
+            step = next(self._plan, None)
+            if step is None:
+                self._planned = True
+                break
+            self._begun += 1
+            self._begin(*step)
+        self._check_end()
+        return None
+
+    def pending(self) -> int:
+        return len(self._ready) + self._total - self._begun
+
+    def may_begin(self) -> bool:
+        """Return whether another stored object may be asked for."""
+        return True
+
+    def target(self, read: Read, projection: ChunkProjection) -> tuple[NDArray[Any], ChunkProjection]:
+        """Return the array that a stored object's elements go to, and their place in it."""
+        return read.out, projection
+
+    def completed(self, out: NDArray[Any]) -> None:
+        """All of a stored object's elements are in `out`."""
+
+    def push(self, fetch: Fetch) -> None:
+        """Send `fetch` as soon as the queue has room."""
+        self._ready.append(fetch)
+
+    def adopt(self, request: Call) -> None:
+        assert isinstance(request, Fetch)
+        self.push(request)
+        self.queue.offer(self)
+
+    def _begin(self, read: Read, projection: ChunkProjection) -> None:
+        key = read.prefix + read.layout.key_encoding.encode(projection.coords)
+        out, placed = self.target(read, projection)
+        if read.layout.shard is not None:
+            shard = ShardRead(self, read.layout, read.store, key, out, placed)
+            self._shards.add(shard)
+            shard.begin()
+            return
+        self._want(read, key, out, placed)
+
+    def _want(self, read: Read, key: str, out: NDArray[Any], projection: ChunkProjection) -> None:
+        token = (read.store.identity, key, read.layout.token)
+        flight = self.wait_for(Sink(self, out, projection, read), token, read.layout.pipeline)
+        if flight is not None:
+            self.push(
+                ChunkFetch(
+                    self.desk,
+                    read.store,
+                    key,
+                    None,
+                    [flight],
+                    if_match=None,
+                    settings=self.settings,
+                    recorder=self.recorder,
+                )
+            )
+
+    def wait_for(self, sink: Sink, token: Hashable, pipeline: CodecPipeline) -> Flight | None:
+        """Join the flight of `token`; where there is none, begin it and return it: its bytes are still to be fetched."""
+        self._sinks.add(sink)
+        flight = self.desk.flights.get(token)
+        if flight is not None:
+            flight.join(sink)
+            self._shared += 1
+            return None
+        flight = self.desk.flights[token] = Flight(token, pipeline, sink)
+        return flight
+
+    def fill(self, sinks: list[Sink], fill_value: NDArray[Any]) -> None:
+        """Give `sinks` the fill value."""
+        self._sinks.update(sinks)
+        self.desk.pool.submit(Fill(sinks, fill_value))
+
+    # --- what comes back -------------------------------------------------------------------------------------------
+
+    def landed(self, sink: Sink) -> None:
+        self._done += 1
+        self.completed(sink.out)
+        self.sink_closed(sink, landed=True)
+
+    def failed(self, sink: Sink, error: BaseException) -> None:
+        self._sinks.discard(sink)
+        request = sink.flight.request if sink.flight is not None else None
+        if isinstance(error, ChecksumError) and request is not None and request.key not in self._repeated:
+            # Bytes can be damaged on their way: they are fetched once more before they count as damaged in the store.
+            self._repeated.add(request.key)
+            self._want(sink.origin, request.key, sink.out, sink.projection)
+            self.queue.offer(self)
+            return
+        self.stop(error)
+
+    def missing(self, sink: Sink, key: str) -> BaseException | None:
+        return self.missing_error(sink.origin.store, key)
+
+    def missing_error(self, store: Store, key: str) -> BaseException | None:
+        """Return the error for an object that is not stored; None where it reads as the fill value."""
+        if self.settings.missing == "fill":
+            return None
+        return MissingChunkError(
+            f"the chunk {key!r} is not stored, and Settings.missing is 'raise' (store {store.url})",
+            store=store.url,
+            key=key,
+        )
+
+    def sink_closed(self, sink: Sink, *, landed: bool) -> None:
+        """`sink` waits no longer."""
+        self._sinks.discard(sink)
+        if landed:
+            # A shard that is read again counts once.
+            size = sink.projection.size * sink.out.dtype.itemsize
+            self._bytes_done = min(self._bytes_done + size, self._bytes_total)
+            if self._progress is not None:
+                self._progress(Progress(self._done, self._total, self._bytes_done, self._bytes_total))
+        self._check_end()
+
+    def shard_closed(self, shard: ShardRead, *, landed: bool) -> None:
+        """All of `shard` is in place, or given up."""
+        self._shards.discard(shard)
+        if landed:
+            self._done += 1
+            self.completed(shard.out)
+            if self._progress is not None:
+                self._progress(Progress(self._done, self._total, self._bytes_done, self._bytes_total))
+        self._check_end()
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def stop(self, error: BaseException) -> None:
+        """Give up: drop what was not sent, cancel what nobody else waits for, and end once all of that has ended."""
+        if self._error is not None:
+            self._check_end()
+            return
+        self._error = error
+        for shard in list(self._shards):
+            shard.give_up()
+        for sink in list(self._sinks):
+            self._leave(sink)
+        ready, self._ready = self._ready, deque()
+        for fetch in ready:
+            heir = fetch.heir()
+            if heir is None:
+                fetch.done(asyncio.CancelledError())
+            else:
+                heir.adopt(fetch)
+        self._check_end()
+
+    def _leave(self, sink: Sink) -> None:
+        flight = sink.flight
+        if flight is None or flight.dispatched:
+            return  # a worker has it, for a moment
+        flight.sinks.remove(sink)
+        self._sinks.discard(sink)
+        if not flight.sinks:
+            if self.desk.flights.get(flight.token) is flight:
+                del self.desk.flights[flight.token]
+            request = flight.request
+            if request is not None:
+                assert isinstance(request, Fetch)
+                request.abandoned()
+                self.watch(request)
+
+    def watch(self, request: Fetch) -> None:
+        """The job does not end before a request that it has cancelled is over."""
+        if request.cancelled and request not in self._dying:
+            self._dying.add(request)
+            request.watchers.append(lambda: self._gone(request))
+
+    def _gone(self, request: Fetch) -> None:
+        self._dying.discard(request)
+        self._check_end()
+
+    def _check_end(self) -> None:
+        if self._ended or self._sinks or self._shards or self._dying:
+            return
+        if self._error is None and not (self._planned and not self._ready):
+            return
+        self._ended = True
+        self.queue.leave(self)
+        if self._future.done():
+            return
+        if self._error is None or isinstance(self._error, asyncio.CancelledError):
+            self._future.set_result(None)
+        else:
+            self._future.set_exception(self._error)

@@ -1,0 +1,188 @@
+"""Store operations on single keys, repeated and budgeted like everything else that goes to the store's origin."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Generic, TypeVar
+
+from typing_extensions import Buffer
+
+from aiozarr.engine.desk import Desk
+from aiozarr.errors import LimitError, PreconditionFailedError
+from aiozarr.model import ByteRange, Entry, Precondition, Range, Value, Version
+from aiozarr.schedule.events import Report
+from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.schedule.scheduler import Call, Origin, Source
+from aiozarr.settings import Settings
+from aiozarr.stores.blocking import BlockingStore
+from aiozarr.stores.contract import Store
+
+T = TypeVar("T")
+
+
+class OneCall(Source):
+    """A single request as a caller of its own: it waits its turn between the others' requests, not behind them."""
+
+    def __init__(self, call: Call, settings: Settings) -> None:
+        self.max_requests = None
+        self.max_bytes = settings.max_bytes_in_flight
+        self._calls = deque([call])
+
+    def next(self) -> Call | None:
+        return self._calls.popleft() if self._calls else None
+
+    def pending(self) -> int:
+        return len(self._calls)
+
+    def drop(self) -> None:
+        """Forget the call if it has not been taken yet."""
+        self._calls.clear()
+
+
+class _Awaited(Call, Generic[T]):
+    """A request that one task waits for."""
+
+    __slots__ = ("function", "future", "origin", "result")
+
+    def __init__(
+        self, origin: Origin, policy: RetryPolicy, function: Callable[[int], Awaitable[T]], cost: int
+    ) -> None:
+        super().__init__(policy, cost)
+        self.origin = origin
+        self.function = function
+        self.result: T | None = None
+        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    async def send(self) -> None:
+        self.result = await self.function(self.attempts)
+
+    def done(self, error: BaseException | None) -> None:
+        if error is None:
+            self.origin.release(self.cost)
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(self.result)  # type: ignore[arg-type]  # send() has set it
+        elif isinstance(error, asyncio.CancelledError):
+            self.future.cancel()
+        else:
+            self.future.set_exception(error)
+
+
+class Session:
+    """A store as the hierarchy uses it. Lives on the I/O thread."""
+
+    def __init__(self, desk: Desk, store: Store, settings: Settings, recorder: Report | None = None) -> None:
+        self.store = store
+        self.settings = settings
+        self._desk = desk
+        self._recorder = recorder
+        self._policy = RetryPolicy(settings.retries, settings.retry_seconds)
+
+    async def fetch(
+        self,
+        key: str,
+        range: ByteRange | None = None,
+        *,
+        if_match: Version | None = None,
+        max_bytes: int | None = None,
+    ) -> Value | None:
+        """Return the bytes of `key`, or None where nothing is stored.
+
+        Raises:
+            LimitError: the value has more than `max_bytes` bytes; no more than that were fetched.
+        """
+        if max_bytes is not None and range is None:
+            range = Range(0, max_bytes + 1)
+        value = await self._call(lambda _: self.store.fetch(key, range, if_match=if_match), read=True)
+        if value is not None and max_bytes is not None and (size := memoryview(value.data).nbytes) > max_bytes:
+            raise LimitError(
+                f"the value of {key!r} has more than {max_bytes} bytes (store {self.store.url})",
+                limit="max_bytes",
+                value=size if value.size is None else value.size,
+                allowed=max_bytes,
+            )
+        return value
+
+    async def stat(self, key: str) -> Entry | None:
+        """Return size and version of `key`, or None where nothing is stored."""
+        return await self._call(lambda _: self.store.stat(key))
+
+    async def set(self, key: str, data: Buffer, *, precondition: Precondition | None = None) -> Version | None:
+        """Store `data`, whole or not at all.
+
+        Raises:
+            PreconditionFailedError: `precondition` does not hold.
+        """
+        size = memoryview(data).nbytes
+
+        async def send(attempt: int) -> Version | None:
+            try:
+                return await self.store.set(key, data, precondition=precondition)
+            except PreconditionFailedError:
+                if attempt == 1:
+                    raise
+                # An earlier try may have succeeded and its answer been lost: then what is stored are our own bytes.
+                stored = await self.store.fetch(key)
+                if stored is None or bytes(stored.data) != bytes(data):
+                    raise
+                return stored.version
+
+        return await self._call(send, cost=size, written=size)
+
+    async def erase(self, key: str) -> None:
+        """Remove `key`; a key that is not stored is no error."""
+        await self._call(lambda _: self.store.erase(key))
+
+    async def erase_prefix(self, prefix: str) -> None:
+        """Remove every key that starts with `prefix`."""
+        await self._call(lambda _: self.store.erase_prefix(prefix))
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        """Return the keys directly below `prefix`, and the prefixes one level below it."""
+        return await self._call(lambda _: self.store.list_dir(prefix))
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        """Iterate over all objects below `prefix`; a listing that has begun is not repeated."""
+        async for entry in self.store.scan(prefix):
+            yield entry
+
+    async def _call(
+        self, function: Callable[[int], Awaitable[T]], *, cost: int = 0, written: int = 0, read: bool = False
+    ) -> T:
+        origin = self._desk.scheduler.origin(self.store.origin)
+        call = _Awaited(origin, self._policy, function, cost)
+        source = OneCall(call, self.settings)
+        origin.enter(source)
+        origin.offer(source)
+        try:
+            return await call.future
+        except asyncio.CancelledError:
+            source.drop()
+            await _ended(call)
+            raise
+        finally:
+            origin.leave(source)
+            if self._recorder is not None and call.attempts:
+                size = _size(call.result) if read else 0
+                self._recorder.request(
+                    attempts=call.attempts, wanted=size, fetched=size, written=written, seconds=call.seconds
+                )
+
+
+async def _ended(call: _Awaited[T]) -> None:
+    """Cancel `call` and wait until its worker has let go of it."""
+    while call.worker is not None:
+        call.cancel()
+        await asyncio.sleep(0)
+
+
+def _size(value: object) -> int:
+    return memoryview(value.data).nbytes if isinstance(value, Value) else 0
+
+
+def blocking(store: Store) -> BlockingStore | None:
+    """Return `store` where its operations may be called in a worker."""
+    return store if isinstance(store, BlockingStore) else None

@@ -1,0 +1,197 @@
+"""The read of one shard in two phases: its index, then the inner chunks that are wanted, merged into few requests."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from aiozarr.engine.fetch import ChunkFetch
+from aiozarr.engine.flight import Flight, Sink
+from aiozarr.engine.index_cache import IndexEntry
+from aiozarr.engine.index_fetch import IndexFetch
+from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.plan import inner_parts
+from aiozarr.errors import ChangedError, ChecksumError
+from aiozarr.grid.projection import ChunkProjection
+from aiozarr.model import Range
+from aiozarr.schedule.coalesce import coalesce
+from aiozarr.schedule.scheduler import Call
+from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine.read import ReadJob
+
+MAX_ATTEMPTS = 4
+"""How often a shard is read from its index on before its changes count as an error."""
+
+
+class ShardRead:
+    """One shard of one read: all its inner chunks come from one version of the object, or it is read again."""
+
+    def __init__(
+        self,
+        job: ReadJob,
+        layout: ArrayLayout,
+        store: Store,
+        key: str,
+        out: NDArray[Any],
+        projection: ChunkProjection,
+    ) -> None:
+        assert layout.shard is not None
+        self.job = job
+        self._layout = layout
+        self._shard = layout.shard
+        self._store = store
+        self._key = key
+        self.out = out
+        self._projection = projection
+        self._open = 0
+        self._attempts = 0
+        self._trouble: BaseException | None = None
+        self._index_fetch: IndexFetch | None = None
+        self._given_up = False
+
+    @property
+    def _token(self) -> Hashable:
+        return (self._store.identity, self._key, self._layout.token)
+
+    def begin(self) -> None:
+        """Ask for the index; what is known of it already is used."""
+        desk = self.job.desk
+        self._attempts += 1
+        self._trouble = None
+        entry = desk.indexes.get(self._token)
+        if entry is not None:
+            self.index_ready(entry)
+            return
+        fetch = desk.index_fetches.get(self._token)
+        if fetch is not None:
+            fetch.waiters.append(self)
+            self._index_fetch = fetch
+            return
+        self._index_fetch = IndexFetch(
+            desk,
+            self._store,
+            self._key,
+            self._shard,
+            self._token,
+            self,
+            settings=self.job.settings,
+            recorder=self.job.recorder,
+        )
+        self.job.push(self._index_fetch)
+
+    def index_ready(self, entry: IndexEntry) -> None:
+        self._index_fetch = None
+        if entry.index is not None:
+            self._ask(entry)
+        elif (error := self.job.missing_error(self._store, self._key)) is not None:
+            self._end(error)
+            return
+        else:
+            self._open = 1
+            self.job.fill([Sink(self, self.out, self._projection)], self._layout.spec.fill_value)
+        self.job.queue.offer(self.job)
+
+    def index_failed(self, error: BaseException) -> None:
+        self._index_fetch = None
+        if isinstance(error, ChecksumError) and self._attempts == 1:
+            # As for chunks: damaged once may be damaged on the way.
+            self.begin()
+            self.job.queue.offer(self.job)
+        else:
+            self._end(error)
+
+    def _ask(self, entry: IndexEntry) -> None:
+        """Send for the inner chunks that `entry` locates; the others read as the fill value."""
+        assert entry.index is not None
+        ranges: list[tuple[int, int]] = []
+        flights: list[Flight] = []
+        empty: list[Sink] = []
+        object_token = (self._store.identity, self._key, entry.version, self._layout.token)
+        for position, part in inner_parts(self._layout, self._projection):
+            located = entry.index.locate(position)
+            sink = Sink(self, self.out, part)
+            self._open += 1
+            if located is None:
+                empty.append(sink)
+                continue
+            flight = self.job.wait_for(sink, (object_token, position), self._shard.inner)
+            if flight is not None:
+                assert located.length is not None
+                ranges.append((located.start, located.length))
+                flights.append(flight)
+        if empty:
+            self.job.fill(empty, self._layout.spec.fill_value)
+        for merged in coalesce(ranges, self.job.economy):
+            members = [flights[member] for member in merged.members]
+            for flight, member in zip(members, merged.members, strict=True):
+                flight.start = ranges[member][0] - merged.start
+                flight.stop = flight.start + ranges[member][1]
+            self.job.push(
+                ChunkFetch(
+                    self.job.desk,
+                    self._store,
+                    self._key,
+                    Range(merged.start, merged.length),
+                    members,
+                    if_match=entry.version,
+                    settings=self.job.settings,
+                    recorder=self.job.recorder,
+                )
+            )
+
+    # --- as a waiter -----------------------------------------------------------------------------------------------
+
+    def landed(self, sink: Sink) -> None:
+        self._open -= 1
+        self.job.sink_closed(sink, landed=True)
+        self._check()
+
+    def failed(self, sink: Sink, error: BaseException) -> None:
+        self._open -= 1
+        changed = isinstance(error, ChangedError)
+        if self._trouble is None or changed:
+            self._trouble = error
+        if not changed and not (isinstance(error, ChecksumError) and self._attempts == 1):
+            self.job.sink_closed(sink, landed=False)
+            self._end(error)
+            return
+        self.job.sink_closed(sink, landed=False)
+        self._check()
+
+    def missing(self, sink: Sink, key: str) -> BaseException | None:
+        return self.job.missing_error(self._store, key)
+
+    def adopt(self, request: Call) -> None:
+        """Send `request`, which another reader has left unsent."""
+        self.job.adopt(request)
+
+    def give_up(self) -> None:
+        """The read has been stopped."""
+        self._given_up = True
+        if self._index_fetch is not None:
+            fetch, self._index_fetch = self._index_fetch, None
+            fetch.leave(self)
+            self.job.watch(fetch)
+        self.job.shard_closed(self, landed=False)
+
+    def _check(self) -> None:
+        if self._open or self._given_up:
+            return
+        if self._trouble is None:
+            self.job.shard_closed(self, landed=True)
+        elif self._attempts >= MAX_ATTEMPTS:
+            self._end(self._trouble)
+        else:
+            # All of it again: what landed before the change must not stand beside what comes after it.
+            self.job.desk.indexes.drop(self._token)
+            self.begin()
+            self.job.queue.offer(self.job)
+
+    def _end(self, error: BaseException) -> None:
+        if not self._given_up:
+            self.job.stop(error)
+

@@ -1,0 +1,24 @@
+"""When each request goes: coalescing, one budget per origin, retries, and the report of what it cost."""
+
+from aiozarr.schedule.budget import Budget
+from aiozarr.schedule.coalesce import Economy, Merged, coalesce
+from aiozarr.schedule.events import Event, Report, RequestEvent, current_recorder, record
+from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.schedule.scheduler import Call, Origin, Scheduler, Source
+
+__all__ = [
+    "Budget",
+    "Call",
+    "Economy",
+    "Event",
+    "Merged",
+    "Origin",
+    "Report",
+    "RequestEvent",
+    "RetryPolicy",
+    "Scheduler",
+    "Source",
+    "coalesce",
+    "current_recorder",
+    "record",
+]
