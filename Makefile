@@ -83,10 +83,10 @@ test-servers: $(VENV)/$(READY) ## tests against real servers from system package
 	@$(BIN)/python -m pytest -q --servers -m servers $(ARGS)
 
 docs: $(VENV)/$(READY) ## build the documentation into site/
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 docs-serve: $(VENV)/$(READY) ## the documentation on http://127.0.0.1:8000, rebuilt as it is written
-	@$(BIN)/mkdocs serve
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 bench: $(VENV)/$(READY) ## measure reads against a local server; BENCH is handed to the script
 	@$(BIN)/python benchmarks/read.py $(BENCH)
