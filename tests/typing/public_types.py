@@ -1,0 +1,59 @@
+"""What type checkers make of the public names: mypy and pyright check this file, nothing runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import assert_type
+
+import aiozarr
+import aiozarr.sync
+from aiozarr.stores import MemoryStore, Store
+
+
+async def awaited(store: Store, path: Path) -> None:
+    assert_type(await aiozarr.open(path), aiozarr.Array | aiozarr.Group)
+    array = await aiozarr.open_array(store, "a", mode="r+", settings=aiozarr.Settings(timeout=3))
+    group = await aiozarr.open_group("s3://bucket/store", storage_options={"anon": True})
+    assert_type(array, aiozarr.Array)
+    assert_type(group, aiozarr.Group)
+    assert_type(array.shape, tuple[int, ...])
+    assert_type(array.dtype, np.dtype[Any])
+    assert_type(array.attrs, Mapping[str, Any])
+    assert_type(array[0, ..., ::2], aiozarr.View)
+    assert_type(await array[0], NDArray[Any])
+    assert_type(await array[0].read(out=np.empty(3)), NDArray[Any])
+    async for name, node in group.members():
+        assert_type(name, str)
+        assert_type(node, aiozarr.Array | aiozarr.Group)
+    async for region, block in array[...].stream():
+        assert_type(region, tuple[slice, ...])
+        assert_type(block, NDArray[Any])
+    async with await aiozarr.open_array(MemoryStore()) as opened:
+        assert_type(opened, aiozarr.Array)
+    created = await aiozarr.create_array(store, shape=(1,), dtype="int8", chunks=(1,), shards=None, codecs="auto")
+    assert_type(created, aiozarr.Array)
+    with aiozarr.record() as report:
+        assert_type(report.requests, int)
+
+
+def blocking(store: Store) -> None:
+    array = aiozarr.sync.open_array(store, "a", mode="r+")
+    assert_type(array, aiozarr.sync.Array)
+    assert_type(array[0], NDArray[Any])
+    array[0] = 3
+    assert_type(aiozarr.sync.open_group(store), aiozarr.sync.Group)
+    for region, block in array.view[...].stream():
+        assert_type(region, tuple[slice, ...])
+        assert_type(block, NDArray[Any])
+
+
+async def refused(store: Store) -> None:
+    # Each ignored error must stay one: mypy reports an ignore that is not needed, and so does pyright.
+    await aiozarr.open_array(store, mode="w")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await aiozarr.create_array(store, dtype="int8")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    aiozarr.Settings(timeouts=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
