@@ -1,0 +1,108 @@
+"""Zarr arrays in cloud object stores, from asyncio: one schedule, one budget, decode off the loop.
+
+```python
+async with await aiozarr.open_array("s3://bucket/data.zarr", "temperature") as arr:
+    block = await arr[0, 100:200]
+```
+
+`aiozarr.sync` has the same names, blocking.
+"""
+
+from aiozarr import stores, sync
+from aiozarr.engine import Plan, Progress
+from aiozarr.errors import (
+    AiozarrError,
+    ChangedError,
+    ChecksumError,
+    CodecError,
+    CopyError,
+    ForkedProcessError,
+    InvalidKeyError,
+    InvalidMetadataError,
+    InvalidSpecError,
+    LimitError,
+    MetadataError,
+    MissingChunkError,
+    NodeError,
+    NodeExistsError,
+    NodeNotFoundError,
+    NodeTypeError,
+    OutcomeUnknownError,
+    PermissionDeniedError,
+    PreconditionFailedError,
+    SelectionError,
+    ShortReadError,
+    SpecMismatchError,
+    StoreError,
+    StoreTimeoutError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnknownSchemeError,
+    UnsafeWriteWarning,
+    UnsupportedMetadataError,
+    UnsupportedOperationError,
+)
+from aiozarr.hierarchy import (
+    Array,
+    ArrayInfo,
+    Group,
+    View,
+    create_array,
+    create_group,
+    open,  # noqa: A004  # the public name
+    open_array,
+    open_group,
+    read_many,
+)
+from aiozarr.schedule import Report, record
+from aiozarr.settings import Settings
+
+__all__ = [
+    "AiozarrError",
+    "Array",
+    "ArrayInfo",
+    "ChangedError",
+    "ChecksumError",
+    "CodecError",
+    "CopyError",
+    "ForkedProcessError",
+    "Group",
+    "InvalidKeyError",
+    "InvalidMetadataError",
+    "InvalidSpecError",
+    "LimitError",
+    "MetadataError",
+    "MissingChunkError",
+    "NodeError",
+    "NodeExistsError",
+    "NodeNotFoundError",
+    "NodeTypeError",
+    "OutcomeUnknownError",
+    "PermissionDeniedError",
+    "Plan",
+    "PreconditionFailedError",
+    "Progress",
+    "Report",
+    "SelectionError",
+    "Settings",
+    "ShortReadError",
+    "SpecMismatchError",
+    "StoreError",
+    "StoreTimeoutError",
+    "ThrottledError",
+    "UnauthenticatedError",
+    "UnknownSchemeError",
+    "UnsafeWriteWarning",
+    "UnsupportedMetadataError",
+    "UnsupportedOperationError",
+    "View",
+    "create_array",
+    "create_group",
+    "open",
+    "open_array",
+    "open_group",
+    "read_many",
+    "record",
+    "stores",
+    "sync",
+]

@@ -1,0 +1,235 @@
+"""An array: what its metadata say, views of it, and the operations that change the metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Literal, NoReturn, SupportsIndex, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aiozarr.engine import ArrayLayout
+from aiozarr.errors import NodeTypeError
+from aiozarr.grid import BasicSelection, IndexTransform
+from aiozarr.hierarchy.describe import check_shape, storage_order
+from aiozarr.hierarchy.documents import NodeMetadata, Place
+from aiozarr.hierarchy.info import ArrayInfo, count_objects
+from aiozarr.hierarchy.location import key_prefix
+from aiozarr.hierarchy.node import Mode, Node
+from aiozarr.hierarchy.reshaping import erase_outside
+from aiozarr.hierarchy.values import convert_values
+from aiozarr.hierarchy.view import View
+from aiozarr.metadata import PROBE_KEYS, ArrayMetadata
+from aiozarr.settings import Settings
+from aiozarr.stores import Store
+
+AnyArray: TypeAlias = NDArray[Any]
+
+
+class Array(Node[ArrayMetadata]):
+    """An array in a store. `arr[selection]` is a `View`; `await arr[selection]` reads it, `.write(values)` writes it.
+
+    Made by `open`, `open_array`, `create_array` and the methods of `Group`, not by hand. Resolving the metadata checks
+    them whole: an array that is there can be read.
+    """
+
+    # Without this, Python would try arr[0], arr[1], ... as it does for whatever can be indexed.
+    __iter__ = None
+
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        metadata: ArrayMetadata,
+        *,
+        settings: Settings,
+        mode: Mode,
+        owns_store: bool = False,
+    ) -> None:
+        super().__init__(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)
+        self._layout = self._resolve(metadata)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the dimensions."""
+        return self._metadata.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self._metadata.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements in memory: native byte order, whatever the stored one is."""
+        return self._metadata.dtype
+
+    @property
+    def size(self) -> int:
+        """Number of elements; exact at any size."""
+        return self._whole().size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements in memory."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Shape of the smallest unit that can be read: of the inner chunks where there are shards."""
+        return self._layout.chunks
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """Shape of a stored object that holds several chunks; None where each chunk is an object of its own."""
+        return self._layout.shards
+
+    @property
+    def fill_value(self) -> Any:
+        """What missing chunks hold, as a numpy scalar."""
+        return self._metadata.fill_value[()]
+
+    @property
+    def order(self) -> Literal["C", "F"]:
+        """The order of elements in a stored chunk: "F" where its first axis runs fastest, else "C"."""
+        return storage_order(self._metadata)
+
+    @property
+    def dimension_names(self) -> tuple[str | None, ...] | None:
+        """One name or None per dimension; None where the array has no names."""
+        return self._metadata.dimension_names
+
+    def __getitem__(self, selection: BasicSelection) -> View:
+        """Return a view, without I/O: integers, slices of any step, `...` and None (a new axis), as numpy.
+
+        Raises:
+            SelectionError: the selection does not fit the shape; also an `IndexError`.
+        """
+        return self._whole()[selection]
+
+    async def resize(self, shape: SupportsIndex | Iterable[SupportsIndex], *, delete_chunks: bool = True) -> None:
+        """Give the array another shape of the same number of dimensions.
+
+        The metadata are stored first; then, with `delete_chunks`, the chunks that lie wholly outside are erased. Chunks
+        that the new edge cuts stay (v3 core specification, "Resizing"): if the array grows again, those values
+        behind the cut are there again. Where it grows into what was never stored, it holds the fill value.
+
+        Raises:
+            ValueError: another number of dimensions, or a negative length.
+            TypeError: lengths that are no integers.
+            UnsupportedOperationError: the array is read-only.
+            NodeNotFoundError: the array is no longer there.
+        """
+        lengths = check_shape(shape, self.ndim)
+
+        async def erase(place: Place, old: ArrayMetadata, new: ArrayMetadata) -> None:
+            await erase_outside(place, self._resolve(old), self._resolve(new))
+
+        await self._change(lambda metadata: metadata.with_shape(lengths), erase if delete_chunks else None)
+
+    async def append(self, values: ArrayLike, axis: int = 0) -> tuple[int, ...]:
+        """Append `values` along `axis` and return the new shape.
+
+        The array is grown first, from the shape that is stored, so that several writers append behind each
+        other. If the write then fails, the array stays grown and holds the fill value there.
+
+        Raises:
+            ValueError: `values` differ from the array in the other dimensions, or there is no such axis.
+            TypeError, OverflowError: as `View.write`.
+            UnsupportedOperationError, NodeNotFoundError: as `resize`.
+        """
+        self._check_writeable()
+        added = convert_values(values, self.dtype)
+        axis = self._check_axis(added.ndim, axis)
+        starts: list[int] = []
+
+        def grow(metadata: ArrayMetadata) -> ArrayMetadata:
+            others = [n for dimension, n in enumerate(metadata.shape) if dimension != axis]
+            if others != [n for dimension, n in enumerate(added.shape) if dimension != axis]:
+                raise ValueError(
+                    f"values of shape {added.shape} cannot be appended to the shape {metadata.shape} along axis {axis}"
+                )
+            starts.append(metadata.shape[axis])
+            if added.shape[axis] == 0:
+                return metadata
+            grown = list(metadata.shape)
+            grown[axis] += added.shape[axis]
+            return metadata.with_shape(grown)
+
+        layout = self._resolve(await self._change(grow))
+        region: list[slice] = [slice(None)] * self.ndim
+        region[axis] = slice(starts[-1], None)
+        # A view of the array as it was grown here: another append may have gone on already.
+        await View(self, layout, IndexTransform.identity(layout.metadata.shape))[tuple(region)].write(added)
+        return layout.metadata.shape
+
+    async def info(self) -> ArrayInfo:
+        """Return the facts of this array; where the store can list, what is stored is counted, page by page.
+
+        Raises:
+            StoreError: the listing failed.
+        """
+        documents = frozenset(key_prefix(self._path) + key for key in PROBE_KEYS)
+        count, total = await self._at_place(partial(count_objects, documents=documents))
+        expected = 1
+        for length in self._layout.grid.shape:
+            expected *= length
+        return ArrayInfo(
+            url=self.url,
+            zarr_format=self.zarr_format,
+            store=type(self._store).__name__,
+            read_only=self.read_only,
+            data_type=self._metadata.data_type.name,
+            shape=self.shape,
+            chunks=self.chunks,
+            shards=self.shards,
+            order=self.order,
+            fill_value=str(self.fill_value),
+            codecs=tuple([codec.name for codec in self._metadata.codecs]),
+            nbytes=self.nbytes,
+            objects_expected=expected,
+            objects_stored=count,
+            bytes_stored=total,
+        )
+
+    def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
+        raise TypeError(
+            "an Array holds no values; `await arr[...]` reads them (aiozarr.sync arrays convert by themselves)"
+        )
+
+    def __repr__(self) -> str:
+        shards = f" shards {self.shards}" if self.shards is not None else ""
+        return f"<aiozarr.Array {self.url} {self.dtype} {self.shape} chunks {self.chunks}{shards}>"
+
+    # --- for this package ----------------------------------------------------------------------------------------
+
+    def _whole(self) -> View:
+        layout = self._layout
+        return View(self, layout, IndexTransform.identity(layout.metadata.shape))
+
+    def _at(self, metadata: ArrayMetadata) -> Array:
+        """Return another handle of this array, with these metadata."""
+        return Array(
+            self._store, self._path, metadata, settings=self._settings, mode=self._mode, owns_store=self._owns_store
+        )
+
+    def _check_axis(self, ndim: int, axis: int) -> int:
+        if not -self.ndim <= axis < self.ndim:
+            raise ValueError(f"axis {axis} is out of range for an array of {self.ndim} dimensions")
+        if ndim != self.ndim:
+            raise ValueError(f"values of {ndim} dimensions cannot be appended to an array of {self.ndim} dimensions")
+        return axis % self.ndim
+
+    def _expect(self, metadata: NodeMetadata) -> ArrayMetadata:
+        if not isinstance(metadata, ArrayMetadata):
+            raise NodeTypeError(f"there is a group at {self.url} now", url=self.url, path=self._path)
+        return metadata
+
+    def _adopt(self, metadata: ArrayMetadata) -> None:
+        # The layout first: whoever reads in between sees a layout that can be read.
+        self._layout = self._resolve(metadata)
+        self._metadata = metadata
+
+    def _resolve(self, metadata: ArrayMetadata) -> ArrayLayout:
+        return ArrayLayout.resolve(metadata, node=self.url, settings=self._settings)

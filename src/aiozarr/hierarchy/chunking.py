@@ -1,0 +1,124 @@
+"""Chunk and shard shapes: from what a caller writes, or chosen where the caller leaves it open. Pure arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from operator import index as as_index
+from typing import Literal, SupportsIndex, TypeAlias
+
+ChunksLike: TypeAlias = Literal["auto"] | bool | SupportsIndex | Sequence[SupportsIndex | None] | None
+"""What `chunks=` takes; -1 and None stand for a whole dimension, False for one chunk, True for "auto"."""
+ShardsLike: TypeAlias = Literal["auto"] | SupportsIndex | Sequence[SupportsIndex | None] | None
+"""What `shards=` takes; None: no shards."""
+
+CHUNK_BYTES = 1 << 20
+"""Decoded bytes that a chosen chunk stays within: a worker's batch, and a fair request where it is fetched alone."""
+SHARD_BYTES = 64 << 20
+"""Decoded bytes that a chosen shard stays within: it is held in memory whole while it is written."""
+
+# A length without a factor up to here counts as prime: hostile lengths must not cost a long factorisation.
+_LARGEST_FACTOR = 1000
+
+
+def resolve_chunks(
+    shape: Sequence[int], chunks: ChunksLike, shards: ShardsLike, itemsize: int
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return the chunk shape and the shard shape (None: no shards) of an array of `shape`.
+
+    Raises:
+        ValueError: a wrong number of dimensions, a length below 1, or a shard that is no multiple of the chunk.
+        TypeError: something that is no number.
+    """
+    if shards is None:
+        return _chunk_shape(shape, chunks, itemsize), None
+    if isinstance(shards, str):
+        if shards != "auto":
+            raise ValueError(f"shards is a shape, 'auto' or None, not {shards!r}")
+        chunk = _chunk_shape(shape, chunks, itemsize)
+        return chunk, auto_shards(shape, chunk, itemsize)
+    shard = _lengths("shards", shards, shape)
+    chunk = auto_divisor(shard, itemsize) if chunks in ("auto", True) else _chunk_shape(shard, chunks, itemsize)
+    if any(outer % inner for outer, inner in zip(shard, chunk, strict=True)):
+        raise ValueError(f"the shard shape {shard} is no multiple of the chunk shape {chunk}")
+    return chunk, shard
+
+
+def auto_chunks(shape: Iterable[int], itemsize: int, target: int = CHUNK_BYTES) -> tuple[int, ...]:
+    """Return a chunk shape of at most `target` decoded bytes: the longest side is halved until it fits.
+
+    Of equal sides the first is halved first, so that runs along the last axis stay long.
+    """
+    lengths = [max(1, length) for length in shape]
+    while prod(lengths) * itemsize > target and max(lengths, default=1) > 1:
+        longest = lengths.index(max(lengths))
+        lengths[longest] = -(-lengths[longest] // 2)
+    return tuple(lengths)
+
+
+def auto_divisor(shard: Iterable[int], itemsize: int, target: int = CHUNK_BYTES) -> tuple[int, ...]:
+    """Return a chunk shape that divides `shard`, of at most `target` decoded bytes where its lengths have factors."""
+    lengths = list(shard)
+    while prod(lengths) * itemsize > target:
+        factors = [_smallest_factor(length) for length in lengths]
+        divisible = [axis for axis, factor in enumerate(factors) if factor is not None]
+        if not divisible:
+            break
+        longest = max(divisible, key=lambda axis: (lengths[axis], -axis))
+        lengths[longest] //= factors[longest] or 1
+    return tuple(lengths)
+
+
+def auto_shards(
+    shape: Sequence[int], chunk: Sequence[int], itemsize: int, target: int = SHARD_BYTES
+) -> tuple[int, ...]:
+    """Return a multiple of `chunk` of at most `target` decoded bytes; one chunk where that is more already."""
+    shard = list(chunk)
+    while True:
+        room = [axis for axis, length in enumerate(shape) if shard[axis] < length]
+        if not room or 2 * prod(shard) * itemsize > target:
+            return tuple(shard)
+        shortest = min(room, key=lambda axis: (shard[axis] / shape[axis], -axis))
+        shard[shortest] *= 2
+
+
+def _chunk_shape(shape: Sequence[int], chunks: ChunksLike, itemsize: int) -> tuple[int, ...]:
+    if isinstance(chunks, str):
+        if chunks != "auto":
+            raise ValueError(f"chunks is a shape, a length, 'auto', None or False, not {chunks!r}")
+        return auto_chunks(shape, itemsize)
+    if chunks is True:
+        return auto_chunks(shape, itemsize)
+    if chunks is False or chunks is None:
+        return tuple([max(1, length) for length in shape])
+    return _lengths("chunks", chunks, shape)
+
+
+def _lengths(what: str, given: SupportsIndex | Sequence[SupportsIndex | None], shape: Sequence[int]) -> tuple[int, ...]:
+    """Return `given` as one length per dimension of `shape`; a single number holds for all dimensions."""
+    parts = list(given) if isinstance(given, Iterable) else [given] * len(shape)
+    if len(parts) != len(shape):
+        raise ValueError(
+            f"{what} {tuple(parts)} has {len(parts)} dimensions, the shape {tuple(shape)} has {len(shape)}"
+        )
+    return tuple([_length(what, part, whole) for part, whole in zip(parts, shape, strict=True)])
+
+
+def _length(what: str, given: SupportsIndex | None, whole: int) -> int:
+    if given is None:
+        return max(1, whole)
+    if isinstance(given, bool):
+        raise TypeError(f"a length in {what} is an integer, -1 or None, not {given!r}")
+    length = as_index(given)
+    if length == -1:
+        return max(1, whole)
+    if length < 1:
+        raise ValueError(f"a length in {what} is at least 1 (-1 or None: the whole dimension), not {length}")
+    return length
+
+
+def _smallest_factor(length: int) -> int | None:
+    for factor in range(2, min(length, _LARGEST_FACTOR) + 1):
+        if length % factor == 0:
+            return factor
+    return None

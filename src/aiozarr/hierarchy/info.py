@@ -1,0 +1,97 @@
+"""What there is to say of an array, as a record that prints as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from aiozarr.hierarchy.documents import Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrayInfo:
+    """The facts of one array; `str(info)` is a table of them.
+
+    Attributes:
+        type: "Array".
+        url: where it lies.
+        zarr_format: version of the format.
+        store: the kind of store.
+        read_only: whether writes raise.
+        data_type: name of the elements' type.
+        shape: lengths of the dimensions.
+        chunks: shape of the smallest unit that can be read.
+        shards: shape of a stored object that holds several chunks; None without shards.
+        order: "C" or "F", the order of elements in a chunk.
+        fill_value: what missing chunks hold, as text.
+        codecs: names of the codecs, in the order of encoding.
+        nbytes: bytes of the array in memory.
+        objects_expected: stored objects that a full array has.
+        objects_stored: objects of chunks or shards that are stored; None where the store cannot list.
+        bytes_stored: their bytes; None where the store cannot list or does not tell sizes.
+    """
+
+    type: str = "Array"
+    url: str
+    zarr_format: int
+    store: str
+    read_only: bool
+    data_type: str
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    shards: tuple[int, ...] | None
+    order: str
+    fill_value: str
+    codecs: tuple[str, ...]
+    nbytes: int
+    objects_expected: int
+    objects_stored: int | None
+    bytes_stored: int | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Bytes in memory / bytes stored; None where either is not known or nothing is stored."""
+        return self.nbytes / self.bytes_stored if self.bytes_stored else None
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the facts by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __str__(self) -> str:
+        lines = [
+            (name.replace("_", " "), _text(name, value)) for name, value in self.as_dict().items() if value is not None
+        ]
+        if self.ratio is not None:
+            lines.append(("ratio", f"{self.ratio:.2f}"))
+        width = max(len(name) for name, _ in lines)
+        return "\n".join(f"{name:<{width}} : {text}" for name, text in lines)
+
+
+async def count_objects(place: Place, documents: frozenset[str]) -> tuple[int | None, int | None]:
+    """Return number and bytes of the array's objects, its `documents` (keys) not counted; None: not known."""
+    if not place.store.supports.listable:
+        return None, None
+    count, total, sized = 0, 0, True
+    async for entry in place.session.scan(place.prefix):
+        if entry.key not in documents:
+            count += 1
+            total += entry.size or 0
+            sized = sized and entry.size is not None
+    return count, total if sized else None
+
+
+def format_bytes(count: int) -> str:
+    """Return `count` in the unit that makes it readable, and exactly."""
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{count} B" if unit == "B" else f"{count} B ({size:.1f} {unit})"
+
+
+def _text(name: str, value: object) -> str:
+    if name in ("nbytes", "bytes_stored") and isinstance(value, int):
+        return format_bytes(value)
+    if name == "codecs" and isinstance(value, tuple):
+        return " → ".join(value)
+    return str(value)

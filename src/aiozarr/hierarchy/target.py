@@ -1,0 +1,56 @@
+"""What a caller names as a target (a URL, a local path, a store) becomes a store, and who closes it is settled."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+from aiozarr.settings import Settings
+from aiozarr.stores import Store, from_url
+
+Target: TypeAlias = str | os.PathLike[str] | Store
+
+
+@asynccontextmanager
+async def opened_store(
+    target: Target, storage_options: Mapping[str, Any] | None, settings: Settings
+) -> AsyncIterator[tuple[Store, bool]]:
+    """Yield the store of `target` and whether it was made here; one that was made here is closed if the body fails.
+
+    Runs on the I/O thread, where the connections of the store will be.
+
+    Raises:
+        TypeError: `target` is nothing of that kind, an option is not known, or options are given for a `Store`.
+        UnknownSchemeError: no store opens such URLs; also a `ValueError`.
+    """
+    if isinstance(target, Store):
+        if storage_options:
+            raise TypeError("storage_options go with a URL; a Store already has its own")
+        yield target, False
+        return
+    # Client libraries are imported and credentials looked up there: the loop does not wait for it.
+    store = await asyncio.to_thread(make_store, target, storage_options, settings)
+    try:
+        yield store, True
+    except BaseException:
+        await store.aclose()
+        raise
+
+
+def make_store(target: str | os.PathLike[str], storage_options: Mapping[str, Any] | None, settings: Settings) -> Store:
+    """Return the store of a URL or local path; may read configuration files, and makes no request."""
+    if not isinstance(target, (str, os.PathLike)):
+        raise TypeError(f"a target is a URL, a local path or a Store, not {type(target).__name__}")
+    if not os.fspath(target):
+        raise ValueError("the target is empty; the working directory is '.'")
+    options = dict(storage_options or {})
+    if settings.durable and _is_local(os.fspath(target)):
+        options.setdefault("durable", True)
+    return from_url(target, **options)
+
+
+def _is_local(place: str) -> bool:
+    return place.startswith("file://") or not ("://" in place or "::" in place)

@@ -1,0 +1,303 @@
+"""A view is a selection of an array that is read, written, planned or streamed; making one does no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aiozarr.engine import (
+    ArrayLayout,
+    BlockStream,
+    Engine,
+    Plan,
+    Progress,
+    Read,
+    Write,
+    callback_here,
+    plan_bounds,
+    run,
+)
+from aiozarr.errors import SelectionError
+from aiozarr.grid import BasicSelection, IndexTransform, Strided
+from aiozarr.hierarchy.location import key_prefix
+from aiozarr.hierarchy.values import broadcast_values, convert_values
+from aiozarr.schedule import Report, current_recorder
+from aiozarr.settings import Settings
+
+if TYPE_CHECKING:
+    from aiozarr.hierarchy.array import Array
+
+AnyArray: TypeAlias = NDArray[Any]
+T = TypeVar("T")
+Region: TypeAlias = tuple[slice, ...]
+ProgressCallback: TypeAlias = Callable[[Progress], object]
+
+
+class View:
+    """Elements of an array, as numpy's basic indexing selects them. `await view` reads them.
+
+    A view belongs to the array as it was when the view was made: a later `resize` does not move it, and what the resize
+    has erased reads as the fill value.
+    """
+
+    __slots__ = ("_array", "_layout", "_scalar", "_transform")
+
+    # Without this, Python would try view[0], view[1], ... as it does for whatever can be indexed.
+    __iter__ = None
+
+    def __init__(self, array: Array, layout: ArrayLayout, transform: IndexTransform, *, scalar: bool = False) -> None:
+        self._array = array
+        self._layout = layout
+        self._transform = transform
+        # numpy gives a scalar where integers alone have led to one element, and a 0-d array after `...`.
+        self._scalar = scalar
+
+    @property
+    def array(self) -> Array:
+        """The array that this is a view of."""
+        return self._array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the view's axes."""
+        return self._transform.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self._transform.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements; exact at any size."""
+        return self._transform.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements in memory."""
+        return self._layout.metadata.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements in memory."""
+        return self.size * self.dtype.itemsize
+
+    def __getitem__(self, selection: BasicSelection) -> View:
+        """Return a view of this view, without I/O.
+
+        Raises:
+            SelectionError: the selection does not fit; also an `IndexError`.
+        """
+        try:
+            transform = self._transform.select(selection)
+        except SelectionError as error:
+            error.add_note(f"selecting from a view of shape {self.shape} of {self._array.url}")
+            raise
+        parts = selection if isinstance(selection, tuple) else (selection,)
+        return View(
+            self._array, self._layout, transform, scalar=not transform.shape and not any(p is Ellipsis for p in parts)
+        )
+
+    def __await__(self) -> Generator[Any, Any, AnyArray]:
+        return self.read().__await__()
+
+    async def read(self, out: AnyArray | None = None, progress: ProgressCallback | None = None) -> AnyArray:
+        """Read the elements: an array of the view's shape, or a numpy scalar where numpy's indexing gives one.
+
+        Args:
+            out: a writeable array of the view's shape and dtype, of any strides; it is filled and returned. If the read
+                fails, what it holds is undefined.
+            progress: called with `Progress` as chunks land, on the calling event loop.
+
+        Raises:
+            StoreError: bytes could not be had.
+            CodecError: bytes did not decode.
+            MissingChunkError: a chunk is not stored, and `Settings.missing` is "raise".
+            LimitError: a chunk decodes to more than `Settings.max_chunk_bytes`.
+            TypeError, ValueError: `out` does not fit.
+            TimeoutError: `Settings.timeout` has passed.
+        """
+        target = self._output(out)
+        if self.size:
+            read = self._reading(target)
+            recorder, callback = current_recorder(), callback_here(progress)
+            await self._run(
+                lambda engine: engine.read([read], settings=self._settings, progress=callback, recorder=recorder)
+            )
+        return target if out is not None else self._result(target)
+
+    async def write(self, values: ArrayLike, progress: ProgressCallback | None = None) -> None:
+        """Write `values`, broadcast and cast as numpy assignment does, but by the rule `same_kind`.
+
+        A chunk that is written whole is not read first; one that is written in part is read, changed and stored again,
+        guarded against other writers. `values` must not be changed before this returns.
+
+        Args:
+            values: an array of a shape that broadcasts to the view's, or what numpy makes one of.
+            progress: called with `Progress` as chunks are stored, on the calling event loop.
+
+        Raises:
+            UnsupportedOperationError: the array is read-only.
+            TypeError: the values are of another kind, such as float for an integer array.
+            ValueError: they do not broadcast to the view's shape.
+            OverflowError: a Python integer does not fit the dtype.
+            StoreError, CodecError, LimitError, TimeoutError: as `read`.
+        """
+        self._array._check_writeable()
+        fitted = broadcast_values(convert_values(values, self.dtype), self.shape)
+        if not self.size:
+            return
+        core = self._transform.without_new_axes(fitted)
+        write = Write(self._layout, self._array.store, self._prefix, self._transform.maps, core)
+        recorder, callback = current_recorder(), callback_here(progress)
+        await self._run(
+            lambda engine: engine.write([write], settings=self._settings, progress=callback, recorder=recorder)
+        )
+
+    @overload
+    def plan(self, *, probe: Literal[False] = False) -> Plan: ...
+    @overload
+    def plan(self, *, probe: Literal[True]) -> Coroutine[Any, Any, Plan]: ...
+    @overload
+    def plan(self, *, probe: bool) -> Plan | Coroutine[Any, Any, Plan]: ...
+    def plan(self, *, probe: bool = False) -> Plan | Coroutine[Any, Any, Plan]:
+        """Return what a read of this view costs.
+
+        Without `probe`: bounds, without I/O. With `probe=True`: an awaitable of the exact requests and bytes,
+        for which shard indexes and sizes are fetched.
+        """
+        return self._probe() if probe else plan_bounds(self._layout, self._touched())
+
+    def stream(self, prefetch: int | None = None) -> AsyncGenerator[tuple[Region, AnyArray], None]:
+        """Iterate over the blocks of the view as they land, in no promised order.
+
+        Yields `(region, block)`: `region` has one slice per axis of the view, and `block` is `view[region]`. Leaving
+        the loop early cancels what is under way; `contextlib.aclosing` does so at a definite point.
+
+        Args:
+            prefetch: how many blocks may be fetched ahead; None: as many as the byte budget allows.
+
+        Raises:
+            ValueError: `prefetch` is below 1.
+        """
+        if prefetch is not None and prefetch < 1:
+            raise ValueError(f"prefetch is at least 1 or None, not {prefetch}")
+        return self._blocks(prefetch, current_recorder())
+
+    def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
+        raise TypeError("a View holds no values; `await view` or `await view.read()` gives the array")
+
+    def __repr__(self) -> str:
+        return f"<aiozarr.View {self.shape} {self.dtype} of {self._array.url}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        array = self._array if self._array._layout is self._layout else self._array._at(self._layout.metadata)
+        return (_restore, (array, self._transform, self._scalar))
+
+    # --- for this package ----------------------------------------------------------------------------------------
+
+    @property
+    def _settings(self) -> Settings:
+        return self._array.settings
+
+    @property
+    def _prefix(self) -> str:
+        return key_prefix(self._array.path)
+
+    def _output(self, out: AnyArray | None) -> AnyArray:
+        """Return `out` if it fits, or a new array."""
+        if out is None:
+            return np.empty(self.shape, self.dtype)
+        if not isinstance(out, np.ndarray):
+            raise TypeError(f"out is a numpy array, not {type(out).__name__}")
+        if out.shape != self.shape or out.dtype != self.dtype:
+            raise ValueError(
+                f"out has shape {out.shape} and dtype {out.dtype}, the view has {self.shape} and {self.dtype}"
+            )
+        if not out.flags.writeable:
+            raise ValueError("out is read-only")
+        return out
+
+    def _reading(self, target: AnyArray) -> Read:
+        core = self._transform.without_new_axes(target)
+        return Read(self._layout, self._array.store, self._prefix, self._transform.maps, core)
+
+    def _result(self, target: AnyArray) -> AnyArray:
+        return target[()] if self._scalar else target
+
+    def _touched(self) -> tuple[Any, ...]:
+        """Return the maps; empty ones for a new axis that was sliced to nothing, which they do not know of."""
+        maps = self._transform.maps
+        return maps if self.size else tuple([Strided(0, 1, 0)] * len(maps))
+
+    def _dry_read(self) -> Read:
+        """Return a read without memory behind it, for what only looks at shapes."""
+        nothing = np.broadcast_to(np.empty((), self.dtype), self._transform.core_shape)
+        return Read(self._layout, self._array.store, self._prefix, self._touched(), nothing)
+
+    async def _probe(self) -> Plan:
+        read = self._dry_read()
+        return await self._run(lambda engine: engine.probe(read, settings=self._settings))
+
+    async def _blocks(
+        self, prefetch: int | None, recorder: Report | None
+    ) -> AsyncGenerator[tuple[Region, AnyArray], None]:
+        if not self.size:
+            return
+        read = self._dry_read()
+
+        async def start(engine: Engine) -> BlockStream:
+            return engine.stream(read, settings=self._settings, prefetch=prefetch, recorder=recorder)
+
+        stream = await run(start)
+        try:
+            while (step := await self._run(lambda engine: stream.next())) is not None:
+                yield self._with_new_axes(*step)
+        finally:
+            await run(lambda engine: stream.aclose())
+
+    def _with_new_axes(self, region: Region, block: AnyArray) -> tuple[Region, AnyArray]:
+        axes = self._transform.axes
+        if None not in axes:
+            return region, block
+        core = iter(region)
+        full = tuple([slice(0, 1) if dimension is None else next(core) for dimension in axes])
+        return full, block[tuple([None if dimension is None else slice(None) for dimension in axes])]
+
+    async def _run(self, function: Callable[[Engine], Awaitable[T]]) -> T:
+        return await run(function, timeout=self._settings.timeout)
+
+
+async def read_many(views: Sequence[View | Array]) -> list[AnyArray]:
+    """Read several views, of any arrays and stores, as one schedule; returns their values in order.
+
+    The options are those of the first view. One error ends all.
+
+    Raises:
+        TypeError: something is no view and no array.
+        StoreError, CodecError, MissingChunkError, LimitError, TimeoutError: as `View.read`.
+    """
+    asked = [_as_view(view) for view in views]
+    targets = [view._output(None) for view in asked]
+    reads = [view._reading(target) for view, target in zip(asked, targets, strict=True) if view.size]
+    if reads:
+        settings, recorder = asked[0]._settings, current_recorder()
+        await run(lambda engine: engine.read(reads, settings=settings, recorder=recorder), timeout=settings.timeout)
+    return [view._result(target) for view, target in zip(asked, targets, strict=True)]
+
+
+def _as_view(view: Any) -> View:
+    if isinstance(view, View):
+        return view
+    whole = getattr(view, "_whole", None)
+    if whole is None:
+        raise TypeError(f"read_many takes views and arrays, not {type(view).__name__}")
+    found: View = whole()
+    return found
+
+
+def _restore(array: Array, transform: IndexTransform, scalar: bool) -> View:
+    return View(array, array._layout, transform, scalar=scalar)
