@@ -25,9 +25,7 @@ class BlockingStore(Store):
     """
 
     @abstractmethod
-    def fetch_now(
-        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None
-    ) -> Value | None:
+    def fetch_now(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
         """As `fetch`, in the calling thread."""
 
     @abstractmethod
@@ -38,14 +36,10 @@ class BlockingStore(Store):
     def erase_now(self, key: str) -> None:
         """As `erase`, in the calling thread."""
 
-    async def fetch(
-        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None
-    ) -> Value | None:
+    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
         return await in_thread(lambda: self.fetch_now(key, range, if_match=if_match))
 
-    async def get_partial_values(
-        self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]
-    ) -> list[Buffer | None]:
+    async def get_partial_values(self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]) -> list[Buffer | None]:
         wanted = [(key, Range(start, length)) for key, (start, length) in key_ranges]
 
         def fetch_all() -> list[Value | None]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Hashable, Iterable
 from itertools import pairwise
-from pickle import PickleBuffer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.errors import UnsupportedOperationError
@@ -26,6 +26,10 @@ from aiozarr.model import (
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
+
+
+# Inside the class, `list` is the operation of that name.
+Keys: TypeAlias = list[str]
 
 
 class Store(ABC):
@@ -57,9 +61,7 @@ class Store(ABC):
     # --- reading -------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    async def fetch(
-        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None
-    ) -> Value | None:
+    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
         """Return the bytes of `key` in `range` (None: all), or None where nothing is stored.
 
         Raises:
@@ -72,9 +74,7 @@ class Store(ABC):
         value = await self.fetch(key)
         return None if value is None else value.data
 
-    async def get_partial_values(
-        self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]
-    ) -> list[Buffer | None]:
+    async def get_partial_values(self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]) -> list[Buffer | None]:
         """Return the bytes of each `(key, (start, length | None))`, in order; None where nothing is stored."""
         values = [await self.fetch(key, Range(start, length)) for key, (start, length) in key_ranges]
         return [None if value is None else value.data for value in values]
@@ -131,15 +131,15 @@ class Store(ABC):
         """Iterate over all objects whose keys start with `prefix`, in no promised order, as the listing streams in."""
         raise self._unsupported("scan")
 
-    async def list(self) -> list[str]:
+    async def list(self) -> Keys:
         """Return all keys."""
         return await self.list_prefix("")
 
-    async def list_prefix(self, prefix: str) -> list[str]:  # type: ignore[valid-type]  # `list` is a method here
+    async def list_prefix(self, prefix: str) -> Keys:
         """Return all keys that start with `prefix`."""
         return [entry.key async for entry in self.scan(prefix)]
 
-    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:  # type: ignore[valid-type]
+    async def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
         """Return the keys directly below `prefix`, and the prefixes (ending with `/`) one level below it."""
         check_prefix(prefix, store=self.url)
         keys: set[str] = set()
@@ -184,8 +184,13 @@ def byte_view(value: Buffer) -> memoryview:
     view = memoryview(value)
     if not view.c_contiguous:
         raise TypeError("a value must be a C-contiguous buffer; copy it first")
-    # `memoryview.cast` refuses big-endian, complex and zero-length formats; `raw` takes them all.
-    return PickleBuffer(view).raw()
+    if view.nbytes == 0:
+        return memoryview(b"")
+    if view.ndim == 1 and view.format == "B":
+        return view
+    # `memoryview.cast` refuses big-endian and complex items, and `PickleBuffer.raw` crashes CPython 3.11 and 3.12 once
+    # its result is caught in a cycle; numpy takes every item type.
+    return np.frombuffer(view, np.uint8).data
 
 
 def _parts_by_key(

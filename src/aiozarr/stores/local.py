@@ -100,9 +100,7 @@ class LocalStore(BlockingStore):
 
     # --- synchronous ---------------------------------------------------------------------------------------------
 
-    def fetch_now(
-        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None
-    ) -> Value | None:
+    def fetch_now(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
         path = self._base + check_key(key, store=self._url).encode()
         if TEMPORARY in path and _is_reserved(key):
             return None
@@ -136,9 +134,7 @@ class LocalStore(BlockingStore):
             try:
                 return replace_file(path, data, precondition, self._durable)
             except NotTheExpectedVersion:
-                raise PreconditionFailedError(
-                    f"{precondition} does not hold", store=self._url, key=key
-                ) from None
+                raise PreconditionFailedError(f"{precondition} does not hold", store=self._url, key=key) from None
 
     def erase_now(self, key: str) -> None:
         path = self._base + check_key(key, store=self._url).encode()

@@ -77,9 +77,7 @@ class MemoryStore(BlockingStore):
 
     # --- synchronous ---------------------------------------------------------------------------------------------
 
-    def fetch_now(
-        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None
-    ) -> Value | None:
+    def fetch_now(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
         found = self._space.values.get(self._place(key))
         if found is None:
             return None
@@ -110,9 +108,7 @@ class MemoryStore(BlockingStore):
 
     # --- coroutines: there is nothing to wait for, so no thread either -------------------------------------------
 
-    async def fetch(
-        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None
-    ) -> Value | None:
+    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
         return self.fetch_now(key, range, if_match=if_match)
 
     async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:

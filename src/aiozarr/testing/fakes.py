@@ -96,9 +96,7 @@ class FakeStore(Store):
 
     # --- the contract --------------------------------------------------------------------------------------------
 
-    async def fetch(
-        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None
-    ) -> Value | None:
+    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
         check_key(key, store=self.url)
         async with self._call("fetch", key, range) as at_work:
             value = self.memory.fetch_now(key, range, if_match=if_match if self._versions else None)

@@ -212,9 +212,7 @@ class FaultServer:
         return Reply(201 if found is None else 200, (("ETag", f'"{self._writes + 1:x}"'),))
 
 
-async def _read_request(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int
-) -> Request | None:
+async def _read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int) -> Request | None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:

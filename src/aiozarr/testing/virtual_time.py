@@ -57,9 +57,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return future
 
 
-def run_virtual(
-    main: Coroutine[Any, Any, T], *, busy: Callable[[], bool] | None = None, patience: float = 10.0
-) -> T:
+def run_virtual(main: Coroutine[Any, Any, T], *, busy: Callable[[], bool] | None = None, patience: float = 10.0) -> T:
     """Run `main` to its end in virtual time, as `asyncio.run` does in real time.
 
     Raises:

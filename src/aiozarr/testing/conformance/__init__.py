@@ -1,0 +1,28 @@
+"""The conformance suite of the store contract: subclass `StoreConformance` in a test module, and pytest runs it.
+
+    class TestMyStore(StoreConformance):
+        async def make_store(self) -> Store:
+            return MyStore(...)         # new and empty on each call
+
+What a store's `supports` does not claim is expected to raise `UnsupportedOperationError`; what it claims is tested. A
+store that cannot be written to also overrides `put`, which brings in values behind the store's back. It needs pytest,
+and no plugin for asyncio: each test runs an event loop of its own.
+"""
+
+import pytest
+
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{name}" for name in ("reading", "writing", "conditions", "listing", "life"))
+)
+
+from aiozarr.testing.conformance.conditions import Conditions  # noqa: E402  # asserts are rewritten before the import
+from aiozarr.testing.conformance.life import Life  # noqa: E402
+from aiozarr.testing.conformance.listing import Listing  # noqa: E402
+from aiozarr.testing.conformance.reading import Reading  # noqa: E402
+from aiozarr.testing.conformance.writing import Writing  # noqa: E402
+
+__all__ = ["StoreConformance"]
+
+
+class StoreConformance(Reading, Writing, Conditions, Listing, Life):
+    """Every statement of the store contract as a test; what to override is in `aiozarr.testing.conformance.base.Base`."""

@@ -1,0 +1,114 @@
+"""What every part of the suite stands on: how stores are made, seeded, used in a loop of their own, and left."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, TypeVar
+
+import pytest
+from typing_extensions import Buffer
+
+from aiozarr.stores.contract import Store
+
+T = TypeVar("T")
+
+# fmt: off
+INVALID_KEYS = (
+    "", "/", "/a", "a/", "a//b", ".", "..", "./a", "../a", "a/..", "a/../b", "a/./b", "a\0b", "\udc80",
+    "k" * 1025, "é" * 513,
+)
+INVALID_PREFIXES = ("a", "/", "/a/", "a//", "../", "./", "a/../", "a\0/", "\udc80/", "k" * 1025 + "/")
+ODD_KEYS = (
+    "with space", " ", "ü%20+", "%2F/%2e%2E", "#?&=;,", "a+b", "'\"`", "<x>&y", "back\\slash", "col:on", "*[!]",
+    "🌍/🧊", "é", "e\u0301", "\u2028", "\x01\x7f", "-", "~", "a..b", "...", ".hidden", "c/0/0", "CON", "a@b", "$HOME",
+    "line\nfeed", "tab\t", "n" * 200, "/".join("d" * 100 for _ in range(9)),
+)
+# fmt: on
+
+
+class Base:
+    """What a subclass overrides.
+
+    Attributes:
+        many_keys: how many keys the tests of pagination write; more than one page of the backend's listing.
+        big_bytes: the size of a big value.
+        writers, increments: how many tasks count together in one value, and how far each counts.
+        pickles: whether the store can be pickled, and the copy sees the same values.
+        odd_keys: keys that are valid and unusual; leave out what the backend cannot store at all.
+    """
+
+    many_keys: ClassVar[int] = 1100
+    big_bytes: ClassVar[int] = 20 << 20
+    writers: ClassVar[int] = 6
+    increments: ClassVar[int] = 4
+    pickles: ClassVar[bool] = True
+    odd_keys: ClassVar[tuple[str, ...]] = ODD_KEYS
+
+    async def make_store(self) -> Store:
+        """Return a new store with nothing in it; it may be called several times in one test."""
+        raise NotImplementedError("a subclass of StoreConformance implements make_store")
+
+    async def put(self, store: Store, key: str, data: Buffer) -> None:
+        """Bring `data` into the store; for stores that cannot be written to, behind their back."""
+        await store.set(key, data)
+
+    async def put_all(self, store: Store, values: dict[str, bytes]) -> None:
+        """Bring in many values, some at a time."""
+        pending = iter(values.items())
+
+        async def work() -> None:
+            for key, data in pending:
+                await self.put(store, key, data)
+
+        await asyncio.gather(*(work() for _ in range(16)))
+
+
+def needs(store: Store, *abilities: str) -> None:
+    """Skip the test where the store does not claim these flags of `supports`."""
+    for ability in abilities:
+        if not getattr(store.supports, ability):
+            pytest.skip(f"{type(store).__name__} does not support {ability}")
+
+
+def conforms(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Make a coroutine `test(self, store, ...)` a plain test: it runs in a new loop, and must leave no task behind."""
+
+    def run(self: Base, **arguments: Any) -> None:
+        async def main() -> None:
+            store = await self.make_store()
+            try:
+                await test(self, store, **arguments)
+            finally:
+                await store.aclose()
+            await no_task_is_left()
+
+        asyncio.run(main())
+
+    run.__name__ = test.__name__
+    run.__qualname__ = test.__qualname__
+    run.__doc__ = test.__doc__
+    parameters = [one for name, one in inspect.signature(test).parameters.items() if name != "store"]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what pytest reads fixtures from
+    return run
+
+
+async def no_task_is_left() -> None:
+    """See that the current task is the only one, after the turns of the loop that ending tasks take."""
+    for _ in range(20):
+        if len(asyncio.all_tasks()) == 1:
+            return
+        await asyncio.sleep(0)
+    for _ in range(50):  # a thread's answer, or a transport's farewell, needs real time
+        if len(asyncio.all_tasks()) == 1:
+            return
+        await asyncio.sleep(0.02)
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    raise AssertionError(f"tasks are left behind: {others}")
+
+
+async def read(store: Store, key: str) -> bytes | None:
+    """Return the value of `key` as bytes."""
+    data = await store.get(key)
+    return None if data is None else bytes(memoryview(data))

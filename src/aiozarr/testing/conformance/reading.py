@@ -1,0 +1,163 @@
+"""Reading: values, ranges at every edge, what is missing, and keys as they come."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiozarr.errors import InvalidKeyError
+from aiozarr.model import ByteRange, Range, Suffix
+from aiozarr.stores.contract import Store
+from aiozarr.testing.conformance.base import INVALID_KEYS, Base, conforms, needs, read
+
+DATA = bytes(range(100))
+RANGES: tuple[tuple[ByteRange | None, bytes], ...] = (
+    (None, DATA),
+    (Range(0), DATA),
+    (Range(0, 100), DATA),
+    (Range(0, 1), DATA[:1]),
+    (Range(0, 0), b""),
+    (Range(10, 20), DATA[10:30]),
+    (Range(10, 0), b""),
+    (Range(10), DATA[10:]),
+    (Range(99), DATA[99:]),
+    (Range(99, 1), DATA[99:]),
+    (Range(90, 11), DATA[90:]),
+    (Range(90, 1 << 40), DATA[90:]),
+    (Range(0, 101), DATA),
+    (Range(100), b""),
+    (Range(100, 1), b""),
+    (Range(100, 0), b""),
+    (Range(101), b""),
+    (Range(5000, 10), b""),
+    (Suffix(0), b""),
+    (Suffix(1), DATA[-1:]),
+    (Suffix(40), DATA[-40:]),
+    (Suffix(100), DATA),
+    (Suffix(101), DATA),
+    (Suffix(1 << 40), DATA),
+)
+
+
+class Reading(Base):
+    """`fetch`, `get`, `get_partial_values`, `exists` and `stat`."""
+
+    @pytest.mark.parametrize(("range", "expected"), RANGES, ids=[str(part) for part, _ in RANGES])
+    @conforms
+    async def test_fetch_gives_the_bytes_of_a_range(
+        self, store: Store, range: ByteRange | None, expected: bytes
+    ) -> None:
+        """Ranges are cut at the end of the value, and the value's whole size comes with every part."""
+        await self.put(store, "a/value", DATA)
+        value = await store.fetch("a/value", range)
+        assert value is not None
+        assert bytes(memoryview(value.data)) == expected
+        assert value.size in (len(DATA), None)
+        assert value.size is not None or range is not None
+
+    @pytest.mark.parametrize(
+        "range", [None, Range(0), Range(0, 5), Range(3), Range(3, 5), Suffix(0), Suffix(3)], ids=str
+    )
+    @conforms
+    async def test_every_range_of_an_empty_value_is_empty(self, store: Store, range: ByteRange | None) -> None:
+        await self.put(store, "empty", b"")
+        value = await store.fetch("empty", range)
+        assert value is not None
+        assert bytes(memoryview(value.data)) == b""
+        assert value.size in (0, None)
+
+    @pytest.mark.parametrize("range", [None, Range(0), Range(0, 0), Range(3, 5), Suffix(0), Suffix(3)], ids=str)
+    @conforms
+    async def test_a_missing_key_is_none_whatever_range_is_asked_for(
+        self, store: Store, range: ByteRange | None
+    ) -> None:
+        await self.put(store, "a/there", b"x")
+        for key in ("missing", "a/missing", "a/there/below", "a"):
+            assert await store.fetch(key, range) is None
+
+    @conforms
+    async def test_get_exists_and_stat_agree_with_fetch(self, store: Store) -> None:
+        await self.put(store, "a/b", b"12345")
+        value = await store.fetch("a/b")
+        assert value is not None
+        assert await read(store, "a/b") == b"12345"
+        assert await store.exists("a/b") is True
+        entry = await store.stat("a/b")
+        assert entry is not None
+        assert (entry.key, entry.size) == ("a/b", 5)
+        if entry.version is not None and value.version is not None:
+            assert entry.version == value.version
+        assert await store.get("a/c") is None
+        assert await store.exists("a/c") is False
+        assert await store.stat("a/c") is None
+        assert await store.exists("a") is False
+        assert await store.stat("a") is None
+
+    @conforms
+    async def test_get_partial_values_keeps_order_and_duplicates(self, store: Store) -> None:
+        await self.put(store, "x", b"0123456789")
+        await self.put(store, "y", b"abcdef")
+        wanted = [("y", (1, 2)), ("x", (8, None)), ("gone", (0, 1)), ("x", (0, 3)), ("y", (1, 2)), ("x", (9, 50))]
+        values = await store.get_partial_values(wanted)
+        assert [None if one is None else bytes(memoryview(one)) for one in values] == [
+            b"bc", b"89", None, b"012", b"bc", b"9",
+        ]  # fmt: skip
+        assert await store.get_partial_values([]) == []
+
+    @pytest.mark.parametrize("key", INVALID_KEYS, ids=ascii)
+    @conforms
+    async def test_reading_refuses_invalid_keys(self, store: Store, key: str) -> None:
+        needs(store, "readable")
+        for operation in (store.fetch, store.get, store.exists, store.stat):
+            with pytest.raises(InvalidKeyError):
+                await operation(key)
+        with pytest.raises(InvalidKeyError):
+            await store.fetch(key, Range(0, 1))
+        with pytest.raises(InvalidKeyError):
+            await store.get_partial_values([(key, (0, 1))])
+
+    @conforms
+    async def test_a_key_that_is_no_str_is_a_type_error(self, store: Store) -> None:
+        with pytest.raises(TypeError):
+            await store.fetch(b"a")  # type: ignore[arg-type]  # the mistake under test
+
+    @conforms
+    async def test_odd_keys_are_kept_apart_and_come_back_as_they_are(self, store: Store) -> None:
+        """Spaces, percent signs, Unicode in both normal forms: each key is its own, decoded exactly once."""
+        values = {key: f"value of {key}".encode() for key in self.odd_keys}
+        await self.put_all(store, values)
+        for key, expected in values.items():
+            assert await read(store, key) == expected
+            assert await store.exists(key)
+        if store.supports.listable:
+            assert sorted(await store.list()) == sorted(values)
+            sizes = {entry.key: entry.size async for entry in store.scan()}
+            assert sizes == {key: len(data) for key, data in values.items()}
+
+    @conforms
+    async def test_a_big_value_comes_back_whole_and_in_parts(self, store: Store) -> None:
+        block = bytes(range(256)) * 256
+        data = b"".join(number.to_bytes(4, "big") + block for number in range_to(self.big_bytes // len(block)))
+        await self.put(store, "big", data)
+        whole = await store.fetch("big")
+        assert whole is not None
+        assert whole.size == len(data)
+        assert memoryview(whole.data) == data
+        middle = await store.fetch("big", Range(len(data) // 2 - 7, len(data) // 4))
+        assert middle is not None
+        assert memoryview(middle.data) == memoryview(data)[len(data) // 2 - 7 :][: len(data) // 4]
+
+    @conforms
+    async def test_many_reads_at_once_do_not_mix(self, store: Store) -> None:
+        values = {f"c/{number}": number.to_bytes(4, "big") * (number + 1) for number in range_to(100)}
+        await self.put_all(store, values)
+        found = await asyncio.gather(*(store.fetch(key, Range(2, 6)) for key in values))
+        for value, expected in zip(found, values.values(), strict=True):
+            assert value is not None
+            assert bytes(memoryview(value.data)) == expected[2:8]
+
+
+def range_to(stop: int) -> list[int]:
+    """`range` is a word of the contract here."""
+    return list(range(stop))

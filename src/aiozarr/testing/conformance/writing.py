@@ -1,0 +1,195 @@
+"""Writing: whole values, buffers of every kind, parts, erasing, and refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aiozarr.errors import InvalidKeyError, UnsupportedOperationError
+from aiozarr.model import IfAbsent
+from aiozarr.stores.contract import Store
+from aiozarr.testing.conformance.base import INVALID_KEYS, Base, conforms, needs, read
+
+BUFFERS: dict[str, Any] = {
+    "bytes": b"abc\0def",
+    "empty bytes": b"",
+    "bytearray": bytearray(b"abc"),
+    "memoryview": memoryview(b"abcdef")[2:5],
+    "memoryview of items": memoryview(b"12345678").cast("i"),
+    "float array": np.linspace(0, 1, 7, dtype="f4"),
+    "big-endian array": np.arange(5, dtype=">i4"),
+    "complex array": np.arange(6, dtype="c16").reshape(2, 3),
+    "half array": np.arange(3, dtype="f2"),
+    "zero-length array": np.zeros((0, 3), dtype="f8"),
+    "zero-dimensional array": np.array(7, dtype="i8"),
+    "read-only array": np.frombuffer(b"12345678", dtype="i4"),
+}
+
+
+class Writing(Base):
+    """`set`, `set_partial_values`, `erase`, `erase_values` and `erase_prefix`."""
+
+    @conforms
+    async def test_what_cannot_be_written_says_so(self, store: Store) -> None:
+        if store.supports.writeable:
+            pytest.skip(f"{type(store).__name__} can be written to")
+        await self.put(store, "a/b", b"x")
+        calls: tuple[Callable[[], Coroutine[Any, Any, Any]], ...] = (
+            lambda: store.set("a/b", b"y"),
+            lambda: store.set("a/new", b"y", precondition=IfAbsent()),
+            lambda: store.erase("a/b"),
+            lambda: store.set_partial_values([("a/b", 0, b"y")]),
+            lambda: store.erase_values(["a/b"]),
+            lambda: store.erase_prefix("a/"),
+        )
+        for call in calls:
+            with pytest.raises(UnsupportedOperationError):
+                await call()
+        assert await read(store, "a/b") == b"x"
+
+    @pytest.mark.parametrize("kind", BUFFERS)
+    @conforms
+    async def test_set_takes_any_contiguous_buffer(self, store: Store, kind: str) -> None:
+        needs(store, "writeable")
+        await store.set("a/b", BUFFERS[kind])
+        assert await read(store, "a/b") == memoryview(BUFFERS[kind]).tobytes()
+
+    @pytest.mark.parametrize("value", ["text", 5, None, np.arange(6)[::2], np.ones((3, 3), order="F").T[::2]], ids=repr)
+    @conforms
+    async def test_what_is_no_flat_buffer_is_a_type_error(self, store: Store, value: Any) -> None:
+        needs(store, "writeable")
+        with pytest.raises(TypeError):
+            await store.set("a/b", value)
+        assert not await store.exists("a/b")
+
+    @conforms
+    async def test_what_the_caller_does_to_its_buffer_afterwards_changes_nothing(self, store: Store) -> None:
+        needs(store, "writeable")
+        buffer = bytearray(b"before")
+        await store.set("a", buffer)
+        buffer[:] = b"after!"
+        assert await read(store, "a") == b"before"
+
+    @conforms
+    async def test_what_was_read_does_not_change_when_the_value_does(self, store: Store) -> None:
+        needs(store, "writeable")
+        await store.set("a", b"old value")
+        data = await store.get("a")
+        assert data is not None
+        await store.set("a", b"new")
+        await store.erase("a")
+        assert bytes(memoryview(data)) == b"old value"
+
+    @pytest.mark.parametrize("size", [0, 1, 3, 1000])
+    @conforms
+    async def test_set_replaces_the_whole_value(self, store: Store, size: int) -> None:
+        needs(store, "writeable")
+        await store.set("a/b", b"0123456789")
+        await store.set("a/b", b"z" * size)
+        assert await read(store, "a/b") == b"z" * size
+
+    @conforms
+    async def test_writers_of_one_key_never_mix_their_values(self, store: Store) -> None:
+        needs(store, "writeable")
+        values = [bytes([number]) * (1000 + 100 * number) for number in range(12)]
+        await asyncio.gather(*(store.set("c/0", value) for value in values))
+        assert await read(store, "c/0") in values
+
+    @conforms
+    async def test_erase_removes_and_does_not_mind_what_is_missing(self, store: Store) -> None:
+        needs(store, "writeable")
+        await store.set("a/b", b"1")
+        await store.set("a/c", b"2")
+        await store.erase("a/b")
+        await store.erase("a/b")
+        await store.erase("never/was/here")
+        await store.erase("a")
+        assert await store.get("a/b") is None
+        assert await read(store, "a/c") == b"2"
+        await store.set("a/b", b"3")
+        assert await read(store, "a/b") == b"3"
+
+    @conforms
+    async def test_erase_values_removes_all_of_them(self, store: Store) -> None:
+        needs(store, "writeable")
+        for key in ("a", "b/1", "b/2", "c"):
+            await store.set(key, b"x")
+        await store.erase_values(["a", "missing", "b/2", "a"])
+        assert [await store.exists(key) for key in ("a", "b/1", "b/2", "c")] == [False, True, False, True]
+        await store.erase_values([])
+
+    @conforms
+    async def test_set_partial_values_writes_inside_at_the_end_and_past_it(self, store: Store) -> None:
+        """What lies between the old end and a part that begins after it becomes zero."""
+        needs(store, "writeable")
+        await store.set("inside", b"0123456789")
+        await store.set("gap", b"abc")
+        await store.set_partial_values(
+            [("inside", 2, b"xy"), ("gap", 5, b"!"), ("new", 2, b"n"), ("inside", 4, b"z"), ("inside", 9, b"AB")]
+        )
+        assert await read(store, "inside") == b"01xyz5678AB"
+        assert await read(store, "gap") == b"abc\0\0!"
+        assert await read(store, "new") == b"\0\0n"
+        array: Any = np.arange(2, dtype="<u2")
+        await store.set_partial_values([("array", 4, array)])
+        assert await read(store, "array") == b"\0\0\0\0\0\0\1\0"
+
+    @conforms
+    async def test_overlapping_parts_of_one_key_are_refused_before_anything_is_written(self, store: Store) -> None:
+        needs(store, "writeable")
+        await store.set("a", b"0123456789")
+        for parts in (
+            [("b", 0, b"x"), ("a", 0, b"xxx"), ("a", 2, b"yy")],
+            [("b", 0, b"x"), ("a", 4, b"xx"), ("a", 3, b"yy")],
+            [("b", 0, b"x"), ("a", -1, b"xx")],
+        ):
+            with pytest.raises(ValueError, match=r"overlap|at least 0"):
+                await store.set_partial_values(parts)
+        assert await read(store, "a") == b"0123456789"
+        assert await store.get("b") is None
+
+    @pytest.mark.parametrize("key", INVALID_KEYS, ids=ascii)
+    @conforms
+    async def test_writing_refuses_invalid_keys(self, store: Store, key: str) -> None:
+        needs(store, "writeable")
+        with pytest.raises(InvalidKeyError):
+            await store.set(key, b"x")
+        with pytest.raises(InvalidKeyError):
+            await store.set(key, b"x", precondition=IfAbsent())
+        with pytest.raises(InvalidKeyError):
+            await store.set_partial_values([("fine", 0, b"x"), (key, 0, b"x")])
+        with pytest.raises(InvalidKeyError):
+            await store.erase(key)
+        with pytest.raises(InvalidKeyError):
+            await store.erase_values([key])
+        assert await store.get("fine") is None
+        if store.supports.listable:
+            assert await store.list() == []
+
+    @conforms
+    async def test_concurrent_operations_of_all_kinds_end_as_each_task_left_its_keys(self, store: Store) -> None:
+        """Tasks create, replace, read and erase under one common prefix, so that directories come and go."""
+        needs(store, "writeable")
+
+        async def work(seed: int) -> dict[str, bytes | None]:
+            chance = random.Random(seed)
+            mine: dict[str, bytes | None] = {f"deep/{number % 3}/er/{seed}-{number}": None for number in range(4)}
+            for step in range(12):
+                key = chance.choice(list(mine))
+                if chance.random() < 0.4:
+                    await store.erase(key)
+                    mine[key] = None
+                else:
+                    mine[key] = f"{seed} {step}".encode() * chance.randrange(1, 50)
+                    await store.set(key, mine[key] or b"")
+                assert await read(store, key) == mine[key]
+            return mine
+
+        for mine in await asyncio.gather(*(work(seed) for seed in range(8))):
+            for key, expected in mine.items():
+                assert await read(store, key) == expected
