@@ -21,6 +21,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -57,7 +58,7 @@ def blocks_of(text: str) -> list[Block]:
             line=text.count("\n", 0, match.start("body")),
             language=match["language"],
             note=match["note"] or "",
-            body=inspect.cleandoc(match["body"]) + "\n",
+            body=dedent(match["body"]),
         )
         for match in BLOCK.finditer(text)
     ]

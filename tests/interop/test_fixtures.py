@@ -156,7 +156,10 @@ async def test_a_group_lists_its_children(entry: Entry, unpacked: Path) -> None:
     group = await aiozarr.open_group(locate(entry, entry["path"], unpacked), entry["node"])
     np.testing.assert_equal(dict(group.attrs), expected["attributes"])
     found = {name: "array" if isinstance(node, aiozarr.Array) else "group" async for name, node in group.members()}
-    assert found == expected["children"]
+    # A folder without a document, and with nodes below it, is an implicit group; the lists of children leave those out.
+    implicit = {name for name in found if document({**entry, "node": str(Path(entry["node"], name))}, unpacked) is None}
+    assert {found[name] for name in implicit} <= {"group"}
+    assert {name: kind for name, kind in found.items() if name not in implicit} == expected["children"]
 
 
 @pytest.mark.parametrize("entry", entries("invalid"))
