@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_type
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import assert_type
 
 import aiozarr
 import aiozarr.sync
