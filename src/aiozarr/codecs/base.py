@@ -141,7 +141,7 @@ class ArrayBytesCodec(Codec):
     def partial_decode(self, read: ReadBytes, spec: ArraySpec, regions: Sequence[Region]) -> list[AnyArray]:
         """Return the elements of each region, reading as little as the encoding allows (here: all of it)."""
         array = self.decode(read(None), spec)
-        return [array[region] for region in regions]
+        return [array[(*region, ...)] for region in regions]
 
 
 class BytesBytesCodec(Codec):

@@ -78,7 +78,7 @@ class BytesCodec(ArrayBytesCodec):
         if covered.size:
             self._read_runs(read, spec, [start for start, _, _ in bounds], covered)
         steps = tuple(slice(None, None, step) for _, _, step in bounds)
-        return covered[steps].astype(spec.dtype, copy=False)
+        return covered[(*steps, ...)].astype(spec.dtype, copy=False)
 
     @staticmethod
     def _read_runs(read: ReadBytes, spec: ArraySpec, start: list[int], covered: AnyArray) -> None:

@@ -31,7 +31,7 @@ def read_decoded(
     sizes = _sizes(chain, specs[-1])
     if stages is None or sizes is None:
         whole = decode(read(None))
-        return [whole[region] for region in regions]
+        return [whole[(*region, ...)] for region in regions]
     for codec, size in zip(reversed(chain.bytes_bytes), reversed(sizes), strict=True):
         read = _Through(codec, size, read)
     arrays = chain.array_bytes.partial_decode(read, specs[-1], stages[-1])

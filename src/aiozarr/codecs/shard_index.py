@@ -82,7 +82,7 @@ def check_entries(entries: NDArray[np.uint64], bounds: Bounds) -> ShardIndex:
         raise _fault(offsets, lengths, bounds)
     if bounds.shard_nbytes is not None:
         exact = len(sizes) * (bounds.most + 1) < 2**64
-        total = int(sizes.sum() if exact else sizes.sum(dtype=np.float64)) - np.count_nonzero(~empty)
+        total = int(sizes.sum() if exact else sizes.sum(dtype=np.float64)) - int(np.count_nonzero(~empty))
         _check_amplification(total, bounds.shard_nbytes)
     offsets.flags.writeable = lengths.flags.writeable = False
     return ShardIndex(offsets, lengths)

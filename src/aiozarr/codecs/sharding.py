@@ -102,7 +102,7 @@ class ShardingCodec(ArrayBytesCodec):
         layout = self.shard_layout(spec)
         parts: dict[int, Buffer] = {}
         for linear, region in enumerate(_regions(layout)):
-            chunk = array[region]
+            chunk = array[(*region, ...)]
             if not layout.inner.is_fill(chunk):
                 parts[linear] = layout.inner.encode(chunk)
         return layout.assemble(parts)
@@ -116,7 +116,7 @@ class ShardingCodec(ArrayBytesCodec):
         scratch = np.empty(layout.inner_shape, spec.dtype)
         for linear, region in enumerate(_regions(layout)):
             where = index.locate(linear)
-            target = result[region]
+            target = result[(*region, ...)]
             if where is None:
                 target[...] = spec.fill_value
                 continue
@@ -150,6 +150,7 @@ class ShardingCodec(ArrayBytesCodec):
 
 
 def _regions(layout: ShardLayout) -> Iterator[Region]:
+    # Index with (*region, ...): without dimensions, an empty region alone would give a scalar instead of a view.
     for position in product(*map(range, layout.grid_shape)):
         yield tuple(
             slice(index * length, (index + 1) * length)

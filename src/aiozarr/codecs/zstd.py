@@ -85,8 +85,8 @@ def _decode_unusual(data: Buffer, head: bytes, max_size: int, out: memoryview | 
             result = out if out is not None and told == len(out) else byte_view(np.empty(told, np.uint8))
             try:
                 _native.decompress(data, result)
-            except ValueError:
-                pass  # it is too small: there are more frames, and they have content
+            except (RuntimeError, ValueError):
+                pass  # damaged, or too small because more frames follow: the frames tell
             else:
                 return result
     return _decode_frames(data, max_size)
