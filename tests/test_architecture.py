@@ -216,6 +216,9 @@ def test_a_package_re_exports_and_nothing_more(name: str) -> None:
                 pass
             case ast.If() if is_for_types(node.test):
                 pass
+            # A name whose module brings a large library is re-exported when it is first asked for.
+            case ast.FunctionDef(name="__getattr__" | "__dir__"):
+                pass
             # pytest must know the modules whose asserts it explains before they are imported.
             case ast.Expr(value=ast.Call() as call) if ast.unparse(call.func) == "pytest.register_assert_rewrite":
                 pass
@@ -225,7 +228,8 @@ def test_a_package_re_exports_and_nothing_more(name: str) -> None:
 
 def test_nothing_that_a_store_holds_is_unpickled_or_evaluated() -> None:
     unsafe = {"eval", "exec", "pickle.load", "pickle.loads", "pickle.Unpickler", "marshal.load", "marshal.loads"}
-    calls = [(name, node) for name in PATHS for node in ast.walk(TREES[name]) if isinstance(node, ast.Call)]
+    rooms = [name for name in PATHS if room(name) != "testing"]  # there, stores are pickled to see that they can be
+    calls = [(name, node) for name in rooms for node in ast.walk(TREES[name]) if isinstance(node, ast.Call)]
     found = [
         f"{name}:{call.lineno}: {ast.unparse(call)[:60]}"
         for name, call in calls

@@ -65,9 +65,9 @@ def test_the_public_names_are_those_of_the_snapshot() -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_all_lists_what_is_there_in_order(module: str) -> None:
+def test_all_lists_each_name_once(module: str) -> None:
     names = importlib.import_module(module).__all__
-    assert list(names) == sorted(set(names))
+    assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("module", MODULES)
