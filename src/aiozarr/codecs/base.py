@@ -45,6 +45,11 @@ class ArraySpec:
         return self.size * self.dtype.itemsize
 
 
+def view_region(array: AnyArray, region: Region) -> AnyArray:
+    """Return a view of a region, where indexing an array without dimensions would give a scalar."""
+    return array[region] if region else array
+
+
 class Codec(ABC):
     """What the three kinds of codec share.
 
@@ -141,7 +146,7 @@ class ArrayBytesCodec(Codec):
     def partial_decode(self, read: ReadBytes, spec: ArraySpec, regions: Sequence[Region]) -> list[AnyArray]:
         """Return the elements of each region, reading as little as the encoding allows (here: all of it)."""
         array = self.decode(read(None), spec)
-        return [array[(*region, ...)] for region in regions]
+        return [view_region(array, region) for region in regions]
 
 
 class BytesBytesCodec(Codec):

@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs._buffers import array_over, byte_view
 from aiozarr.codecs._configuration import check_members, one_of
-from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec, ReadBytes, Region
+from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec, ReadBytes, Region, view_region
 from aiozarr.codecs.registry import register
 from aiozarr.errors import CodecError, InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.model import Range
@@ -78,7 +78,7 @@ class BytesCodec(ArrayBytesCodec):
         if covered.size:
             self._read_runs(read, spec, [start for start, _, _ in bounds], covered)
         steps = tuple(slice(None, None, step) for _, _, step in bounds)
-        return covered[(*steps, ...)].astype(spec.dtype, copy=False)
+        return view_region(covered, steps).astype(spec.dtype, copy=False)
 
     @staticmethod
     def _read_runs(read: ReadBytes, spec: ArraySpec, start: list[int], covered: AnyArray) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from typing_extensions import Buffer
 
-from aiozarr.codecs.base import AnyArray, ArraySpec, BytesBytesCodec, ReadBytes, Region
+from aiozarr.codecs.base import AnyArray, ArraySpec, BytesBytesCodec, ReadBytes, Region, view_region
 from aiozarr.codecs.chain import CodecChain
 from aiozarr.model import ByteRange, resolve_range
 
@@ -31,7 +31,7 @@ def read_decoded(
     sizes = _sizes(chain, specs[-1])
     if stages is None or sizes is None:
         whole = decode(read(None))
-        return [whole[(*region, ...)] for region in regions]
+        return [view_region(whole, region) for region in regions]
     for codec, size in zip(reversed(chain.bytes_bytes), reversed(sizes), strict=True):
         read = _Through(codec, size, read)
     arrays = chain.array_bytes.partial_decode(read, specs[-1], stages[-1])

@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.codecs._configuration import check_members, integers, invalid, one_of, required
-from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec, ReadBytes, Region
+from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec, ReadBytes, Region, view_region
 from aiozarr.codecs.chain import CodecChain, parse_chain
 from aiozarr.codecs.pipeline import CodecPipeline
 from aiozarr.codecs.registry import register
@@ -102,7 +102,7 @@ class ShardingCodec(ArrayBytesCodec):
         layout = self.shard_layout(spec)
         parts: dict[int, Buffer] = {}
         for linear, region in enumerate(_regions(layout)):
-            chunk = array[(*region, ...)]
+            chunk = view_region(array, region)
             if not layout.inner.is_fill(chunk):
                 parts[linear] = layout.inner.encode(chunk)
         return layout.assemble(parts)
@@ -116,7 +116,7 @@ class ShardingCodec(ArrayBytesCodec):
         scratch = np.empty(layout.inner_shape, spec.dtype)
         for linear, region in enumerate(_regions(layout)):
             where = index.locate(linear)
-            target = result[(*region, ...)]
+            target = view_region(result, region)
             if where is None:
                 target[...] = spec.fill_value
                 continue
@@ -150,7 +150,6 @@ class ShardingCodec(ArrayBytesCodec):
 
 
 def _regions(layout: ShardLayout) -> Iterator[Region]:
-    # Index with (*region, ...): without dimensions, an empty region alone would give a scalar instead of a view.
     for position in product(*map(range, layout.grid_shape)):
         yield tuple(
             slice(index * length, (index + 1) * length)
