@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from typing import TypeVar
 
 from anyio import CancelScope
@@ -72,7 +72,7 @@ async def to_the_end(call: Callable[[], T]) -> T:
         raise
 
 
-async def stepwise(batches: Iterator[T]) -> AsyncIterator[T]:
+async def stepwise(batches: Iterator[T]) -> AsyncGenerator[T, None]:
     """Iterate over the generator `batches`, each step of which runs in a thread, and close it at the end."""
     end = object()
     try:

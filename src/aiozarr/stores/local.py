@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import AsyncIterator, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -58,7 +58,8 @@ class LocalStore(BlockingStore):
 
     A directory is no value: its key reads as missing, and no value can be written where keys lie below it, or below a
     value. Names that begin with `.aiozarr-write~` are temporary files, and no keys; a killed process may leave some
-    behind, which `sweep` removes. Directories without any file show up as prefixes of `list_dir`.
+    behind, which `sweep` removes. Directories without any file show up as prefixes of `list_dir`. On a file system that
+    ignores case, keys that differ in nothing else are one file.
     """
 
     supports = Supports(writeable=True, listable=True, conditional_reads=True, conditional_writes=True)
@@ -130,11 +131,15 @@ class LocalStore(BlockingStore):
     def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
         path = self._path(key)
         data = byte_view(value)
-        with self._translated("writing", key):
-            try:
+        try:
+            with self._translated("writing", key):
                 return replace_file(path, data, precondition, self._durable)
-            except NotTheExpectedVersion:
-                raise PreconditionFailedError(f"{precondition} does not hold", store=self._url, key=key) from None
+        except NotTheExpectedVersion:
+            prune(os.path.dirname(path), self._root)
+            raise PreconditionFailedError(f"{precondition} does not hold", store=self._url, key=key) from None
+        except StoreError:
+            prune(os.path.dirname(path), self._root)  # directories made for a value that did not come
+            raise
 
     def erase_now(self, key: str) -> None:
         path = self._base + check_key(key, store=self._url).encode()
@@ -162,16 +167,18 @@ class LocalStore(BlockingStore):
 
     async def erase_prefix(self, prefix: str) -> None:
         start = self._directory(prefix)
-        with self._translated("erasing", prefix, missing_ok=True):
-            async for _ in stepwise(local_walk.remove_tree(self._root, start)):
-                pass
+        with self._translated("erasing", prefix):
+            async with aclosing(stepwise(local_walk.remove_tree(self._root, start))) as steps:
+                async for _ in steps:
+                    pass
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         start = self._directory(prefix)
-        with self._translated("listing", prefix, missing_ok=True):
-            async for batch in stepwise(local_walk.walk(self._root, start)):
-                for entry in batch:
-                    yield entry
+        with self._translated("listing", prefix):
+            async with aclosing(stepwise(local_walk.walk(self._base, start))) as batches:
+                async for batch in batches:
+                    for entry in batch:
+                        yield entry
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         start = self._directory(prefix)
@@ -182,7 +189,8 @@ class LocalStore(BlockingStore):
     async def sweep(self, older_than: float = 86400.0) -> int:
         """Remove temporary files that nobody has written to for `older_than` seconds; return their number."""
         with self._translated("sweeping", None):
-            return sum([count async for count in stepwise(local_walk.sweep(self._root, older_than))])
+            async with aclosing(stepwise(local_walk.sweep(self._root, older_than))) as steps:
+                return sum([count async for count in steps])
 
     # --- keys and errors -----------------------------------------------------------------------------------------
 

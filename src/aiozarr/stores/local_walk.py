@@ -22,8 +22,10 @@ BATCH = 512
 _Pending = tuple[bytes, tuple[bytes, ...]]
 
 
-def walk(root: bytes, start: bytes) -> Iterator[list[Entry]]:
-    """Iterate over the keys below `start`, a path at or below `root`, in batches; what vanishes meanwhile is skipped.
+def walk(base: bytes, start: bytes) -> Iterator[list[Entry]]:
+    """Iterate over the keys below `start`, in batches; what vanishes meanwhile is skipped.
+
+    `base` is the path of the root with a slash behind it, the part of each path that is no key.
 
     Raises:
         OSError: a directory could not be read.
@@ -40,7 +42,7 @@ def walk(root: bytes, start: bytes) -> Iterator[list[Entry]]:
                 if below is not None:
                     pending.append(below)
                 continue
-            entry = _entry(root, found)
+            entry = _entry(base, found)
             if entry is None:
                 continue
             batch.append(entry)
@@ -153,12 +155,12 @@ def _is_file(found: os.DirEntry[bytes]) -> bool:
         return False
 
 
-def _entry(root: bytes, found: os.DirEntry[bytes]) -> Entry | None:
+def _entry(base: bytes, found: os.DirEntry[bytes]) -> Entry | None:
     if not _is_file(found):
         return None
     try:
         status = found.stat()
-        key = found.path[len(root) + 1 :].decode()
+        key = found.path[len(base) :].decode()
     except (FileNotFoundError, UnicodeDecodeError):
         return None
     return Entry(key, status.st_size, version_of(status))

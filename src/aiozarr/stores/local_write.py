@@ -211,6 +211,10 @@ def _check(path: bytes, precondition: Precondition | None) -> None:
         status = os.stat(path)
     except FileNotFoundError:
         status = None
+    except OSError as error:
+        if error.errno != errno.ELOOP:  # a link to itself holds no value, and may be replaced
+            raise
+        status = None
     if status is not None and stat.S_ISDIR(status.st_mode):
         # A link to a directory would be replaced without a word, and the keys below it hidden.
         if os.path.islink(path):

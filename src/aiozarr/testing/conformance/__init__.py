@@ -25,4 +25,4 @@ __all__ = ["StoreConformance"]
 
 
 class StoreConformance(Reading, Writing, Conditions, Listing, Life):
-    """Every statement of the store contract as a test; what to override is in `aiozarr.testing.conformance.base.Base`."""
+    """Every statement of the store contract as a test; `conformance.base.Base` says what a subclass overrides."""
