@@ -87,7 +87,7 @@ class Case:
             parts = np.linspace(-9, 9, count * (2 if dtype.kind == "c" else 1))
             values = (parts.view(np.complex128) if dtype.kind == "c" else parts).astype(dtype)
             values[:3] = [np.nan, np.inf, -0.0][:count]
-        shaped = values.reshape(self.shape).astype(dtype)
+        shaped: NDArray[Any] = values.reshape(self.shape).astype(dtype)
         if self.holes:
             shaped[: self.chunks[0], : self.chunks[1]] = self.fill
         return shaped
