@@ -45,7 +45,16 @@ class Detours:
             skip_auto_headers=("Accept-Encoding",),
         )
 
-    async def ask(self, method: str, address: WebAddress, target: str, secret: Mapping[str, str], want: Want) -> Answer:
+    async def ask(
+        self,
+        method: str,
+        address: WebAddress,
+        target: str,
+        secret: Mapping[str, str],
+        want: Want,
+        *,
+        follow: bool = True,
+    ) -> Answer:
         """Send a request to `address` and follow where the server sends it, within the rules.
 
         Args:
@@ -54,6 +63,7 @@ class Detours:
             target: the path and query.
             secret: headers for this origin only.
             want: what the answer must bring.
+            follow: False: a redirect is the answer.
 
         Raises:
             StoreError: a redirect breaks the rules or ends in a 404, or the exchange failed.
@@ -69,7 +79,7 @@ class Detours:
                 raise
             except (aiohttp.ClientError, OSError) as error:
                 raise _translate(error) from error
-            if location is None:
+            if location is None or not follow:
                 if hop and answer.status == 404:
                     raise StoreError(
                         "not found, behind a redirect, which does not mean that it is not stored", status=404
@@ -92,7 +102,7 @@ class Detours:
             headers = {name.lower(): value for name, value in response.raw_headers}
             if response.status in _REDIRECTS:
                 location = response.headers.get("Location")
-                if location is None:
+                if location is None or not follow:
                     raise StoreError("a redirect without a place", status=response.status)
                 return Answer(response.status, headers, NOTE, b""), location
             verdict = judge(want, response.status, headers)

@@ -28,7 +28,9 @@ EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefres
 _UNKNOWN = frozenset({"InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "AuthenticationFailed"})
 _SLOW_DOWN = frozenset({"SlowDown", "ServerBusy", "RequestLimitExceeded", "ThrottlingException", "Throttling"})
 _RETRYABLE_STATUS = frozenset({408, 500, 502, 504})
-_RETRYABLE_CODES = frozenset({"InternalError", "RequestTimeout", "OperationAborted", "ServiceUnavailable"})
+_RETRYABLE_CODES = frozenset(
+    {"InternalError", "RequestTimeout", "OperationAborted", "ConditionalRequestConflict", "ServiceUnavailable"}
+)
 
 
 def error_code(body: bytes) -> str | None:

@@ -1,0 +1,120 @@
+"""The way to one bucket: its address, the client that signs and writes, and the lane that reads."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aiozarr.errors import StoreError
+from aiozarr.stores.http_url import proxy_for
+from aiozarr.stores.lane import Answer, Origin, Pool, RequestTemplate, Want, leave, obtain, quote_key
+from aiozarr.stores.options import S3Options
+from aiozarr.stores.s3_address import S3Place, Source
+from aiozarr.stores.s3_client import check_process, make_client
+from aiozarr.stores.s3_errors import translate
+from aiozarr.stores.s3_sign import Signer
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+    from aiozarr.stores.http_detour import Detours
+
+_FIXED = frozenset({"given", "environment"})
+
+
+class S3Link:
+    """Everything that changes when the bucket turns out to be in another region.
+
+    The client is made on first use, so that a store which is only described touches no library, and survives a fork.
+    """
+
+    def __init__(self, place: S3Place, options: S3Options, source: Source) -> None:
+        self.place = place
+        self._options = options
+        self._source: Source = source
+        self.signs = source != "anonymous"
+        web = place.web
+        self._web = web
+        self._path = web.path
+        self._template = RequestTemplate(web.authority, {})
+        self.pool_origin = Origin(
+            web.secure,
+            web.host,
+            web.port,
+            None,
+            options.max_connections or 512,
+            options.idle_timeout or 20.0,
+            options.connect_timeout or 20.0,
+        )
+        self._proxied = proxy_for(web) is not None
+        self._client: S3Store | None = None
+        self._signer: Signer | None = None
+        self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
+
+    def client(self, url: str) -> S3Store:
+        """Return obstore's client.
+
+        Raises:
+            ForkedProcessError: it was used in the process that this one is a fork of.
+        """
+        check_process(url)
+        if self._client is None:
+            self._client = make_client(self.place, self._options, self._source, self.pool_origin.connect_timeout)
+        return self._client
+
+    async def ask(self, method: str, key: str, want: Want) -> Answer:
+        """Send a GET or HEAD for `key`, signed unless the store is anonymous."""
+        target = await self._target(method, key) if self.signs else f"{self._path}/{quote_key(key)}"
+        if self._proxied:
+            return await self._detours().ask(method, self._web, target, {}, want, follow=False)
+        return await self._pool().send(self._template.render(method, target, want.range, want.etag), want)
+
+    async def _target(self, method: str, key: str) -> str:
+        signer = self._signer
+        if signer is None:
+            fixed = self._source in _FIXED
+            signer = self._signer = Signer(self.client(self.place.base), self.place.base, fixed=fixed)
+        try:
+            return await signer.target(method, key)
+        except StoreError:
+            raise
+        except Exception as error:
+            raise translate(error) from error
+
+    def renew(self) -> bool:
+        """Forget what was signed with credentials that have expired; False where there can be no others."""
+        if self._signer is None:
+            return False
+        self._signer.forget()
+        return self._source not in _FIXED
+
+    def _pool(self) -> Pool:
+        loop = asyncio.get_running_loop()
+        here = self._here
+        if here is None or here[0] is not loop or here[1].closed:
+            here = self._here = (loop, obtain(self, self.pool_origin, lambda loop: Pool(loop, self.pool_origin)))
+        return here[1]
+
+    def _detours(self) -> Detours:
+        from aiozarr.stores.http_detour import Detours  # aiohttp takes a while to import, and is seldom needed
+
+        return obtain(self, ("detours", self.pool_origin), lambda loop: Detours(self.pool_origin))
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop that nobody else uses."""
+        await leave(self)
+
+
+async def ask_region(user: object, bucket: str) -> str | None:
+    """Ask AWS in which region `bucket` is: any answer to an unsigned HEAD says so, a refusal too."""
+    virtual = "." not in bucket
+    host = f"{bucket}.s3.amazonaws.com" if virtual else "s3.amazonaws.com"
+    origin = Origin(True, host, 443)
+    want = Want(head=True)
+    target = "/" if virtual else f"/{bucket}"
+    pool = obtain(user, origin, lambda loop: Pool(loop, origin))
+    try:
+        answer = await pool.send(RequestTemplate(host, {}).render("HEAD", target), want)
+    finally:
+        await leave(user)
+    return answer.headers.get(b"x-amz-bucket-region", b"").decode("latin-1") or None

@@ -1,0 +1,113 @@
+"""Signed URLs for reading, each kept for a while: the lane sends them with whatever range and condition it likes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+VALID_SECONDS = 3600
+KEEP_SECONDS = 900
+"""A URL is used for this long: well before it ends, whatever the clocks say."""
+
+KEPT_URLS = 1 << 14
+
+
+class Signer:
+    """Signs URLs of one bucket.
+
+    Where the credentials are fixed, signing is arithmetic and done at once. Otherwise it may ask a service for new
+    credentials; then the keys that were asked for within one round of the loop are signed together, aside.
+    """
+
+    def __init__(self, client: S3Store, base: str, *, fixed: bool) -> None:
+        self._client = client
+        self._skip = len("/".join(base.split("/", 3)[:3]))  # a target begins behind scheme and host
+        self._fixed = fixed
+        self._kept: dict[tuple[str, str], tuple[float, str]] = {}
+        self._batches: dict[tuple[asyncio.AbstractEventLoop, str], _Batch] = {}
+
+    async def target(self, method: str, key: str) -> str:
+        """Return path and query of a signed URL."""
+        now = time.monotonic()
+        kept = self._kept.get((method, key))
+        if kept is not None and kept[0] > now:
+            return kept[1]
+        if self._fixed:
+            import obstore
+
+            url = obstore.sign(self._client, method, key, timedelta(seconds=VALID_SECONDS))  # type: ignore[call-overload]
+        else:
+            url = await self._sign_together(method, key)
+        target: str = url[self._skip :]
+        if len(self._kept) >= KEPT_URLS:
+            self._kept.clear()
+        self._kept[method, key] = (now + KEEP_SECONDS, target)
+        return target
+
+    def forget(self) -> None:
+        """Sign anew from now on: the credentials behind what is kept have expired."""
+        self._kept.clear()
+
+    async def _sign_together(self, method: str, key: str) -> str:
+        loop = asyncio.get_running_loop()
+        batch = self._batches.get((loop, method))
+        if batch is None:
+            batch = self._batches[loop, method] = _Batch(lambda keys: self._sign(method, keys))
+            loop.call_soon(self._send, loop, method)
+        return await batch.add(loop, key)
+
+    def _send(self, loop: asyncio.AbstractEventLoop, method: str) -> None:
+        self._batches.pop((loop, method)).send(loop)
+
+    async def _sign(self, method: str, keys: Sequence[str]) -> Sequence[str]:
+        import obstore
+
+        return await obstore.sign_async(self._client, method, keys, timedelta(seconds=VALID_SECONDS))  # type: ignore[call-overload,no-any-return]
+
+
+class _Batch:
+    """Keys that are signed together, and who waits for them."""
+
+    def __init__(self, sign: Callable[[Sequence[str]], Awaitable[Sequence[str]]]) -> None:
+        self._sign = sign
+        self._waiters: dict[str, list[asyncio.Future[str]]] = {}
+        self._task: asyncio.Task[Any] | None = None
+
+    def add(self, loop: asyncio.AbstractEventLoop, key: str) -> asyncio.Future[str]:
+        waiter: asyncio.Future[str] = loop.create_future()
+        self._waiters.setdefault(key, []).append(waiter)
+        return waiter
+
+    def send(self, loop: asyncio.AbstractEventLoop) -> None:
+        for key in [key for key, waiters in self._waiters.items() if all(waiter.done() for waiter in waiters)]:
+            del self._waiters[key]  # cancelled meanwhile
+        if self._waiters:
+            self._task = loop.create_task(self._run())
+            for waiters in self._waiters.values():
+                for waiter in waiters:
+                    waiter.add_done_callback(self._left)
+
+    def _left(self, waiter: asyncio.Future[str]) -> None:
+        """Stop when the last one who waited was cancelled, so that no task is left behind."""
+        if self._task is not None and all(waiter.done() for waiters in self._waiters.values() for waiter in waiters):
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            urls = await self._sign(list(self._waiters))
+        except Exception as error:  # it is raised where the URLs are waited for
+            for waiters in self._waiters.values():
+                for waiter in waiters:
+                    if not waiter.done():
+                        waiter.set_exception(error)
+            return
+        for waiters, url in zip(self._waiters.values(), urls, strict=True):
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(url)
