@@ -88,15 +88,16 @@ class Session:
         *,
         if_match: Version | None = None,
         max_bytes: int | None = None,
+        cost: int = 0,
     ) -> Value | None:
-        """Return the bytes of `key`, or None where nothing is stored.
+        """Return the bytes of `key`, or None where nothing is stored; `cost` bytes of the budget are held meanwhile.
 
         Raises:
             LimitError: the value has more than `max_bytes` bytes; no more than that were fetched.
         """
         if max_bytes is not None and range is None:
             range = Range(0, max_bytes + 1)
-        value = await self._call(lambda _: self.store.fetch(key, range, if_match=if_match), read=True)
+        value = await self._call(lambda _: self.store.fetch(key, range, if_match=if_match), cost=cost, read=True)
         if value is not None and max_bytes is not None and (size := memoryview(value.data).nbytes) > max_bytes:
             raise LimitError(
                 f"the value of {key!r} has more than {max_bytes} bytes (store {self.store.url})",

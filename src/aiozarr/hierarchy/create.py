@@ -8,13 +8,13 @@ from typing import Any, Literal, SupportsIndex
 from numpy.typing import ArrayLike, DTypeLike
 
 from aiozarr.engine import Engine, run
+from aiozarr.engine.target import Target, opened_store
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.changes import create_node
 from aiozarr.hierarchy.chunking import ChunksLike, ShardsLike
 from aiozarr.hierarchy.describe import CodecsLike, KeyEncodingLike, new_array_metadata, new_group_metadata
 from aiozarr.hierarchy.documents import NodeMetadata, Place
 from aiozarr.hierarchy.group import AnyNode, Group, make_node
-from aiozarr.hierarchy.target import Target, opened_store
 from aiozarr.metadata import check_path
 from aiozarr.schedule import current_recorder
 from aiozarr.settings import DEFAULT_SETTINGS, Settings

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiozarr.engine import Engine, run
+from aiozarr.engine.target import Target, opened_store
 from aiozarr.errors import NodeTypeError
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.documents import Place, check_format
 from aiozarr.hierarchy.group import AnyNode, Group, make_node, require_node
 from aiozarr.hierarchy.node import Mode
-from aiozarr.hierarchy.target import Target, opened_store
 from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_path
 from aiozarr.schedule import current_recorder
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
