@@ -29,7 +29,7 @@ from rich.table import Table
 
 import aiozarr
 import aiozarr.sync
-from local_s3 import LocalS3, local_s3
+from local_s3 import local_s3
 
 MIB = 1 << 20
 BUCKET = "weather"
@@ -117,7 +117,7 @@ class Show:
 
     def table(self) -> None:
         """Print all steps. Wanted, fetched and sent are stored bytes; rates count what the caller holds, decoded."""
-        table = Table("step", title="aiozarr against a local S3 server")
+        table = Table("step", title="what it cost")
         for heading in ("requests", "MiB wanted", "MiB fetched", "MiB sent", "seconds", "MiB/s", "equal"):
             table.add_column(heading, justify="right")
         for step in self.steps:
@@ -194,9 +194,18 @@ async def same_objects(url: str, options: dict[str, str], copied: dict[str, Path
         return all(await asyncio.gather(*map(same, sorted(stored))))
 
 
-def run(show: Show, server: LocalS3, folder: Path, mib: int) -> bool:
-    server.create_bucket(BUCKET)
-    url, options = f"s3://{BUCKET}/field.zarr", server.storage_options
+@contextmanager
+def place(store: str, folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Where the arrays go: a URL and its storage options, with a server behind it where it needs one."""
+    if store == "s3":
+        with local_s3() as server:
+            server.create_bucket(BUCKET)
+            yield f"s3://{BUCKET}/field.zarr", server.storage_options
+    else:
+        yield str(folder / "source.zarr") if store == "local" else "memory://demo/field.zarr", {}
+
+
+def run(show: Show, url: str, options: dict[str, str], folder: Path, mib: int) -> bool:
     values = weather(mib // len(LAYOUTS))
 
     async def write_and_read() -> None:
@@ -218,15 +227,17 @@ def main() -> int:
     parser.add_argument(
         "--mib", type=int, default=256, help="MiB of array data, both arrays together (default: %(default)s)"
     )
-    mib: int = parser.parse_args().mib
+    parser.add_argument("--store", choices=("s3", "local", "memory"), default="s3", help="default: %(default)s")
+    arguments = parser.parse_args()
+    mib: int = arguments.mib
     show = Show()
     # A terminated demo cleans up as an interrupted one does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = Path(tempfile.mkdtemp(prefix="aiozarr-demo-"))
     try:
-        with local_s3() as server:
-            show.console.print(f"S3 server: moto at {server.endpoint_url}; {mib} MiB of float32")
-            equal = run(show, server, folder, mib)
+        with place(arguments.store, folder) as (url, options):
+            show.console.print(f"{mib} MiB of float32 in {url} {options.get('endpoint_url', '')}")
+            equal = run(show, url, options, folder, mib)
     except KeyboardInterrupt:
         print("interrupted: server and temporary folder are gone", file=sys.stderr)
         return 130
