@@ -15,6 +15,8 @@ _UINT8 = np.dtype(np.uint8)
 
 def byte_view(array: AnyArray) -> memoryview:
     """Return the memory of a C-contiguous array of any type as bytes; read-only where the array is."""
+    if not array.flags.c_contiguous:
+        raise ValueError("the array must be C-contiguous: its memory is seen as it lies")
     # Numpy's stubs know of the buffer protocol from Python 3.12 on only; what is here has had it all along.
     return memoryview(cast("Buffer", array.reshape(-1).view(_UINT8)))
 

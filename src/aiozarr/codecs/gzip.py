@@ -41,8 +41,7 @@ class GzipCodec(BytesBytesCodec):
 
     def encode(self, data: Buffer) -> Buffer:
         # The header that zlib writes holds no time: equal values encode to equal bytes.
-        encoder = zlib.compressobj(self.level, wbits=_GZIP)
-        return encoder.compress(data) + encoder.flush()
+        return zlib.compress(data, self.level, wbits=_GZIP)
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
         try:

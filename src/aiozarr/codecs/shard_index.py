@@ -59,8 +59,8 @@ class Bounds:
     shard_nbytes: int | None
 
 
-def check_entries(entries: NDArray[np.uint64], bounds: Bounds) -> ShardIndex:
-    """Return the index of `entries`, (offset, length) pairs in rows.
+def check_entries(entries: NDArray[np.uint64], bounds: Bounds, *, strict: bool) -> ShardIndex:
+    """Return the index of `entries`, (offset, length) pairs in rows; `strict` refuses every overlap.
 
     Raises:
         CodecError: an entry is half empty, lies outside of the shard or inside its index, is longer than an inner chunk
@@ -84,6 +84,8 @@ def check_entries(entries: NDArray[np.uint64], bounds: Bounds) -> ShardIndex:
         exact = len(sizes) * (bounds.most + 1) < 2**64
         total = int(sizes.sum() if exact else sizes.sum(dtype=np.float64)) - int(np.count_nonzero(~empty))
         _check_amplification(total, bounds.shard_nbytes)
+    if strict:
+        _check_overlap(offsets, lengths)
     offsets.flags.writeable = lengths.flags.writeable = False
     return ShardIndex(offsets, lengths)
 
@@ -93,6 +95,15 @@ def _check_amplification(total: int, shard_nbytes: int) -> None:
         raise CodecError(
             f"the inner chunks of a shard of {shard_nbytes} bytes overlap: together they have {total}", codec=NAME
         )
+
+
+def _check_overlap(offsets: NDArray[np.uint64], lengths: NDArray[np.uint64]) -> None:
+    stored = np.flatnonzero((offsets != EMPTY) & (lengths != 0))
+    order = stored[np.argsort(offsets[stored], kind="stable")]
+    overlaps = np.flatnonzero(offsets[order[:-1]] + lengths[order[:-1]] > offsets[order[1:]])
+    if overlaps.size:
+        first, second = order[overlaps[0]], order[overlaps[0] + 1]
+        raise CodecError(f"inner chunks {first} and {second} overlap", codec=NAME)
 
 
 def _fault(offsets: NDArray[np.uint64], lengths: NDArray[np.uint64], bounds: Bounds) -> CodecError:

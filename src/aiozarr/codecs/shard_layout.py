@@ -58,13 +58,15 @@ class ShardLayout:
         """The most bytes that a shard encodes to."""
         return self.index_nbytes + self.count * self.inner.max_encoded_size
 
-    def parse_index(self, data: Buffer, object_size: int | None) -> ShardIndex:
+    def parse_index(self, data: Buffer, object_size: int | None, *, strict: bool = False) -> ShardIndex:
         """Return the decoded and checked index of a shard.
 
         Args:
             data: the bytes of `index_range`.
             object_size: bytes of the whole stored shard. None where it is not known; then an entry behind its end
                 shows only when it is read.
+            strict: refuse inner chunks that overlap. Else they may, as long as together they are not longer than four
+                times the shard.
 
         Raises:
             ChecksumError: the checksum of the index does not match.
@@ -75,7 +77,7 @@ class ShardLayout:
             size = length if object_size is None else object_size
             raise CodecError(f"a shard of {size} bytes is shorter than its index of {self.index_nbytes}", codec=NAME)
         entries = self.index.decode(data).reshape(-1, 2)
-        return check_entries(entries, self._bounds(object_size))
+        return check_entries(entries, self._bounds(object_size), strict=strict)
 
     def assemble(self, parts: Mapping[int, Buffer]) -> Buffer:
         """Return a whole shard of encoded inner chunks, given by linear index; those not given are empty."""

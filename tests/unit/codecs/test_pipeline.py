@@ -168,6 +168,14 @@ def test_memory_that_does_not_fit_is_refused_untouched() -> None:
         assert not out.any()
 
 
+@pytest.mark.parametrize("dtype", ["<f4", "c8", "V3"])
+def test_memory_that_is_not_contiguous_is_refused(dtype: str) -> None:
+    pipeline = CodecPipeline.resolve([BYTES, ZSTD], spec_of((4, 6), dtype))
+    encoded = pipeline.encode(np.zeros((4, 6), dtype))
+    with pytest.raises((ValueError, TypeError), match="contiguous"):
+        pipeline.decode(encoded, np.zeros((6, 4), dtype).T)
+
+
 def test_arrays_of_another_shape_or_type_are_a_mistake_of_the_caller() -> None:
     pipeline = CodecPipeline.resolve([BYTES], spec_of((4, 6)))
     for array in (np.zeros((6, 4), "<f4"), np.zeros((4, 6), "<f8"), np.zeros((4, 6), ">f4")):

@@ -198,6 +198,25 @@ def test_entries_may_overlap_and_not_without_end() -> None:
         layout.parse_index(index_bytes(*[(0, blob)] * 100), blob + nbytes)
 
 
+def test_strict_reading_refuses_every_overlap_and_no_touch() -> None:
+    """H47."""
+    layout = layout_of(codecs=(BYTES, ZSTD))
+    for entries, overlapping in (
+        ([(0, 10), (10, 10), (EMPTY, EMPTY), (20, 5)], None),
+        ([(20, 5), (EMPTY, EMPTY), (0, 10), (10, 10)], None),
+        ([(5, 0), (0, 10), (10, 0), (10, 3)], None),
+        ([(0, 10), (20, 5), (9, 2), (EMPTY, EMPTY)], "0 and 2"),
+        ([(EMPTY, EMPTY), (7, 3), (7, 3), (0, 7)], "1 and 2"),
+    ):
+        data = index_bytes(*entries)
+        layout.parse_index(data, 100)
+        if overlapping is None:
+            layout.parse_index(data, 100, strict=True)
+        else:
+            with pytest.raises(CodecError, match=f"inner chunks {overlapping} overlap"):
+                layout.parse_index(data, 100, strict=True)
+
+
 def test_a_million_entries_for_one_blob_are_refused_in_bounded_memory() -> None:
     """H50."""
     count = 10**6
