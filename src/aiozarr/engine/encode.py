@@ -51,7 +51,7 @@ def encode_chunk(
         keep: return an encoding in any case.
     """
     spec = pipeline.spec
-    part = values[projection.out_selection]
+    part = values[(*projection.out_selection, ...)]
     if part.shape == spec.shape and part.dtype == spec.dtype and all([each.step == 1 for each in projection.parts]):
         # Every element, in its place and type: nothing is copied before the first codec.
         return None if not keep and pipeline.is_fill(part) else pipeline.encode(part)

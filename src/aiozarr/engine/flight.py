@@ -185,7 +185,9 @@ def decode_into(pipeline: CodecPipeline, data: Buffer, sinks: list[Sink]) -> Non
     spec = pipeline.spec
     if len(sinks) == 1:
         sink = sinks[0]
-        region = sink.out[sink.projection.out_selection]
+        selection = sink.projection.out_selection
+        # `out[()]` would be a scalar, not a view.
+        region = sink.out[selection] if selection else sink.out
         if (
             region.shape == spec.shape
             and region.flags.c_contiguous

@@ -89,12 +89,13 @@ async def _shard(
         entry = IndexEntry(shard.parse_index(value.data, value.size), value.version)
         if entry.version is not None and not entry.version.weak and read.store.supports.conditional_reads:
             desk.indexes.put(token, entry, session.settings.index_cache_bytes)
-    if desk.indexes.get(token) is None:
+    assert entry.index is not None
+    ranges = wanted_ranges(read.layout, entry.index, projection)
+    if not ranges or desk.indexes.get(token) is None:
+        # A kept index is used where a request for data checks that it still holds.
         total.requests += 1
         total.fetched += shard.index_nbytes
         total.wanted += shard.index_nbytes
-    assert entry.index is not None
-    ranges = wanted_ranges(read.layout, entry.index, projection)
     merged = coalesce(ranges, desk.queue_of(read.store).economy(session.settings))
     total.requests += len(merged)
     total.fetched += sum([each.length for each in merged])

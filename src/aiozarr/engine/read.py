@@ -65,7 +65,7 @@ class ReadJob(Source):
         self._projections = [Projection(read.layout.axes, read.maps) for read in reads]
         self._total = sum(map(len, self._projections))
         self._bytes_total = sum([read.out.nbytes for read in reads])
-        self._begun = self._done = self._bytes_done = self._shared = 0
+        self._begun = self._done = self._bytes_done = self._placed = self._shared = 0
         self._plan: Iterator[tuple[Read, ChunkProjection]] = (
             (read, part) for read, whole in zip(reads, self._projections, strict=True) for part in whole
         )
@@ -83,6 +83,8 @@ class ReadJob(Source):
 
     async def run(self) -> None:
         """Read everything; after an error or a cancellation nothing is left under way when this returns."""
+        if not self._total:
+            return
         self.queue.enter(self)
         self.queue.offer(self)
         try:
@@ -100,7 +102,7 @@ class ReadJob(Source):
             raise
         finally:
             if self.recorder is not None:
-                self.recorder.operation(chunks=self._done, shared=self._shared)
+                self.recorder.operation(chunks=self._placed, shared=self._shared)
 
     # --- as a source -----------------------------------------------------------------------------------------------
 
@@ -220,6 +222,7 @@ class ReadJob(Source):
         """`sink` waits no longer."""
         self._sinks.discard(sink)
         if landed:
+            self._placed += 1
             # A shard that is read again counts once.
             size = sink.projection.size * sink.out.dtype.itemsize
             self._bytes_done = min(self._bytes_done + size, self._bytes_total)

@@ -63,7 +63,7 @@ class ShardRead:
         self._attempts += 1
         self._trouble = None
         entry = desk.indexes.get(self._token)
-        if entry is not None:
+        if entry is not None and self._is_checked(entry):
             self.index_ready(entry)
             return
         fetch = desk.index_fetches.get(self._token)
@@ -82,6 +82,16 @@ class ShardRead:
             recorder=self.job.recorder,
         )
         self.job.push(self._index_fetch)
+
+    def _is_checked(self, entry: IndexEntry) -> bool:
+        """Return whether using a kept index sends a request that insists on its version.
+
+        Where everything wanted is empty no such request would be sent, and a newer shard would go unnoticed.
+        """
+        index = entry.index
+        if index is None:
+            return False
+        return any(index.locate(position) is not None for position, _ in inner_parts(self._layout, self._projection))
 
     def index_ready(self, entry: IndexEntry) -> None:
         self._index_fetch = None

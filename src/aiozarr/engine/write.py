@@ -77,6 +77,8 @@ class WriteJob(Source):
 
     async def run(self) -> None:
         """Write everything; after an error or a cancellation nothing is left under way when this returns."""
+        if not self._total:
+            return
         self.queue.enter(self)
         self.queue.offer(self)
         try:

@@ -51,7 +51,7 @@ class Report:
         bytes_wanted: bytes of stored objects that the operations needed.
         bytes_fetched: bytes of stored objects that came; more than wanted where merging reads over gaps.
         bytes_written: bytes that were sent to be stored.
-        chunks: chunks that were decoded or encoded.
+        chunks: chunks, or inner chunks of shards, that were read; stored objects that were written.
         shared: chunks that another reader's request delivered (single flight).
         seconds: wall time of the operations, added up.
         request_seconds: wall time of the requests, added up over all that overlap.

@@ -1,0 +1,275 @@
+"""What reads ask of their store: counts of requests, rounds and overlaps, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from arrays import SETTINGS, Sample, engine, layout_of, sample
+
+from aiozarr.engine import plan_bounds
+from aiozarr.errors import LimitError, MissingChunkError
+from aiozarr.model import Range, Suffix
+from aiozarr.schedule import Report
+from aiozarr.settings import Settings
+from aiozarr.testing.fakes import FakeStore
+from aiozarr.testing.virtual_time import run_virtual
+
+
+def test_512_chunks_at_a_limit_of_64_are_512_requests_in_8_rounds() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((512, 4), (1, 4))
+        read = array.read(...)
+        await reader.read([read], settings=SETTINGS)
+        assert np.array_equal(read.out, array.values)
+        assert store.count == 512
+        assert store.max_in_flight == 64
+        assert store.rounds == 8
+
+    run_virtual(scenario())
+
+
+def test_without_a_fixed_limit_the_rounds_grow() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((1000, 1), (1, 1))
+        read = array.read(...)
+        await reader.read([read], settings=Settings())
+        assert np.array_equal(read.out, array.values)
+        assert store.count == 1000
+        # 64, then growing while the round trips come back clean: 1000 / 64 would be 16 rounds.
+        assert store.rounds <= 8
+
+    run_virtual(scenario())
+
+
+def test_a_plane_through_a_shard_is_one_index_request_and_one_request_for_a_run_of_neighbours() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((32, 32, 8), (32, 32, 8), inner=(2, 2, 2))
+        assert array.layout.shard is not None
+        assert array.layout.shard.count == 1024
+        # Inner chunks in C order: the first plane along axis 0 is 64 neighbours in the object.
+        read = array.read(0)
+        await reader.read([read], settings=SETTINGS)
+        assert np.array_equal(read.out, array.values[0])
+        index_nbytes = 16 * 1024 + 4
+        assert store.log() == [("a/c/0/0/0", Suffix(index_nbytes)), ("a/c/0/0/0", Range(0, 64 * 32))]
+
+    run_virtual(scenario())
+
+
+def test_scattered_inner_chunks_are_fetched_apart_or_together_as_the_gap_says() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((8, 64), (8, 64), inner=(1, 2))
+        apart = array.read(slice(None), 0)
+        await reader.read([apart], settings=SETTINGS)
+        assert np.array_equal(apart.out, array.values[:, 0])
+        assert store.count == 1 + 8
+        store.reset()
+        together = array.read(slice(None), slice(0, 64, 4))
+        await reader.read([together], settings=replace(SETTINGS, gap=8, max_over_read=2.0))
+        assert np.array_equal(together.out, array.values[:, ::4])
+        # The index is at hand now, and every second inner chunk of 8 bytes is wanted.
+        assert store.count == 1
+
+    run_virtual(scenario())
+
+
+def test_index_and_data_rounds_of_several_shards_overlap() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((64, 4), (8, 4), inner=(1, 4))
+        read = array.read(...)
+        await reader.read([read], settings=SETTINGS)
+        assert np.array_equal(read.out, array.values)
+        assert store.count == 16
+        assert store.rounds == 2
+
+    run_virtual(scenario())
+
+
+def test_two_concurrent_readers_of_one_chunk_are_one_request() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((4, 4), (4, 4))
+        first, second = array.read(0), array.read(slice(1, 3))
+        report = Report()
+        await asyncio.gather(
+            reader.read([first], settings=SETTINGS, recorder=report),
+            reader.read([second], settings=SETTINGS, recorder=report),
+        )
+        assert np.array_equal(first.out, array.values[0])
+        assert np.array_equal(second.out, array.values[1:3])
+        assert store.count == 1
+        assert (report.requests, report.shared) == (1, 1)
+
+    run_virtual(scenario())
+
+
+def test_two_concurrent_readers_of_one_shard_share_index_and_inner_chunks() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((8, 8), (8, 8), inner=(4, 4))
+        reads = [array.read(...), array.read(slice(0, 8, 3)), array.read(0, 0)]
+        await asyncio.gather(*(reader.read([read], settings=SETTINGS) for read in reads))
+        assert np.array_equal(reads[0].out, array.values)
+        assert np.array_equal(reads[1].out, array.values[::3])
+        assert reads[2].out == array.values[0, 0]
+        assert store.count == 2
+
+    run_virtual(scenario())
+
+
+def test_a_read_of_10000_chunks_delays_a_read_of_one_by_at_most_two_round_trips() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((10_000, 1), (1, 1), latency=1.0)
+        other = Sample(layout_of((4,), (4,)), FakeStore(origin=store.origin))
+        other.store = store
+        await reader.write([other.write(other.values)], settings=SETTINGS)
+        loop = asyncio.get_running_loop()
+        long = asyncio.ensure_future(reader.read([array.read(...)], settings=SETTINGS))
+        await asyncio.sleep(10.5)
+        begun = loop.time()
+        short = array.read(9_999)
+        await reader.read([short], settings=SETTINGS)
+        assert short.out == array.values[9_999]
+        assert loop.time() - begun <= 2.0
+        long.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await long
+        assert store.in_flight == 0
+
+    run_virtual(scenario())
+
+
+def test_callers_are_served_in_turn() -> None:
+    async def scenario() -> None:
+        array, _, reader = await sample((400, 1), (1, 1), latency=1.0)
+        loop = asyncio.get_running_loop()
+        ended: dict[int, float] = {}
+
+        async def one(number: int) -> None:
+            await reader.read([array.read(slice(100 * number, 100 * number + 100))], settings=SETTINGS)
+            ended[number] = loop.time()
+
+        await asyncio.gather(*map(one, range(4)))
+        assert max(ended.values()) - min(ended.values()) <= 1.0
+
+    run_virtual(scenario())
+
+
+def test_bytes_in_flight_are_bounded_and_a_chunk_larger_than_the_bound_goes_alone() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((64, 256), (1, 256))
+        chunk = 4 * 256
+        read = array.read(...)
+        await reader.read([read], settings=replace(SETTINGS, max_bytes_in_flight=8 * chunk))
+        assert np.array_equal(read.out, array.values)
+        assert store.max_in_flight == 8
+        store.reset()
+        read = array.read(...)
+        await reader.read([read], settings=replace(SETTINGS, max_bytes_in_flight=chunk // 2))
+        assert np.array_equal(read.out, array.values)
+        assert store.max_in_flight == 1
+
+    run_virtual(scenario())
+
+
+def test_no_bytes_stay_counted_after_reads_that_ended_well_badly_or_were_cancelled() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((100, 4), (1, 4), codecs=[*layout_codecs()])
+        await reader.read([array.read(...)], settings=SETTINGS)
+        store.memory.set_now("a/c/50/0", b"too short")
+        with pytest.raises(Exception, match="a/c/50/0"):
+            await reader.read([array.read(...)], settings=SETTINGS)
+        task = asyncio.ensure_future(reader.read([array.read(...)], settings=SETTINGS))
+        await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        budget = reader.desk.queue_of(store).budget
+        assert (budget.bytes_in_flight, budget.in_flight, store.in_flight) == (0, 0, 0)
+        assert not reader.desk.flights
+
+    run_virtual(scenario())
+
+
+def layout_codecs() -> list[dict[str, object]]:
+    return [{"name": "bytes", "configuration": {"endian": "big"}}, {"name": "crc32c"}]
+
+
+def test_missing_chunks_read_as_the_fill_value_or_raise_as_settings_say() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((4, 2), (1, 2), fill_value=7)
+        store.memory.erase_now("a/c/2/0")
+        read = array.read(...)
+        await reader.read([read], settings=SETTINGS)
+        expected = array.values.copy()
+        expected[2] = 7
+        assert np.array_equal(read.out, expected)
+        with pytest.raises(MissingChunkError, match="a/c/2/0") as raised:
+            await reader.read([array.read(...)], settings=replace(SETTINGS, missing="raise"))
+        assert raised.value.key == "a/c/2/0"
+
+    run_virtual(scenario())
+
+
+def test_a_chunk_above_the_limit_is_refused_before_anything_is_fetched() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((4, 256), (4, 256))
+        with pytest.raises(LimitError) as raised:
+            await reader.read([array.read(0)], settings=replace(SETTINGS, max_chunk_bytes=4095))
+        assert (raised.value.limit, raised.value.value, raised.value.allowed) == ("max_chunk_bytes", 4096, 4095)
+        assert store.count == 0
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("inner", [None, (2, 2)])
+def test_a_probed_plan_is_what_the_store_then_sees(inner: tuple[int, int] | None) -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((16, 16), (8, 8), inner=inner)
+        store.memory.erase_now("a/c/0/1")
+        for selection in [(...,), (3,), (slice(None), 5), (slice(0, 16, 5), slice(1, 9)), (2, 2), (slice(0, 0),)]:
+            read = array.read(*selection)
+            plan = await reader.probe(read, settings=SETTINGS)
+            bounds = plan_bounds(array.layout, read.maps)
+            store.reset()
+            await reader.read([read], settings=SETTINGS)
+            assert plan.exact
+            assert (plan.requests, plan.bytes) == (store.count, store.nbytes)
+            assert plan.requests <= bounds.requests
+            assert plan.bytes <= bounds.bytes
+            assert plan.chunks == bounds.chunks
+
+    run_virtual(scenario())
+
+
+def test_a_report_counts_what_the_store_saw() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((16, 16), (8, 8), inner=(2, 2))
+        report = Report()
+        await reader.read([array.read(slice(None), 3)], settings=SETTINGS, recorder=report)
+        assert report.requests == store.count
+        assert report.bytes_fetched == store.nbytes
+        assert report.retries == 0
+        assert report.chunks == 8
+
+    run_virtual(scenario())
+
+
+def test_a_plan_of_a_million_chunks_is_walked_as_it_is_sent() -> None:
+    async def scenario() -> None:
+        array = Sample.__new__(Sample)
+        array.layout = layout_of((1000, 1000), (1, 1))
+        array.store = store = FakeStore(latency=1.0)
+        reader = engine()
+        read = array.read(...)
+        task = asyncio.ensure_future(reader.read([read], settings=SETTINGS))
+        await asyncio.sleep(4.5)
+        assert store.count == 5 * 64
+        assert len(reader.desk.flights) <= 64
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert store.in_flight == 0
+
+    run_virtual(scenario())

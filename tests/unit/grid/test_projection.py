@@ -1,0 +1,86 @@
+"""Which chunks a selection touches, against numpy."""
+
+from itertools import product
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiozarr.grid import Constant, IndexTransform, Strided
+from aiozarr.grid.projection import Projection, RegularAxis, regular_axes, within
+
+
+@st.composite
+def arrays_and_maps(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], IndexTransform]:
+    ndim = draw(st.integers(0, 3))
+    shape = tuple(draw(st.integers(0, 17)) for _ in range(ndim))
+    chunks = tuple(draw(st.integers(1, 20)) for _ in range(ndim))
+    selection = []
+    for length in shape:
+        if length and draw(st.booleans()):
+            selection.append(draw(st.integers(-length, length - 1)))
+        else:
+            selection.append(draw(st.slices(length)))
+    return shape, chunks, IndexTransform.identity(shape).select(tuple(selection))
+
+
+@given(arrays_and_maps())
+def test_scattering_every_chunk_gives_what_numpy_gives(
+    case: tuple[tuple[int, ...], tuple[int, ...], IndexTransform],
+) -> None:
+    shape, chunks, transform = case
+    source = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    index = tuple(
+        each.index if isinstance(each, Constant) else each.start + each.step * np.arange(each.count)
+        for each in transform.maps
+    )
+    expected = source[np.ix_(*[np.atleast_1d(each) for each in index])].reshape(transform.core_shape) if shape else source
+    out = np.full(transform.core_shape, -1)
+    projection = Projection(regular_axes(chunks, shape), transform.maps)
+    seen = 0
+    for part in projection:
+        seen += 1
+        chunk = source[tuple(slice(c * n, (c + 1) * n) for c, n in zip(part.coords, chunks, strict=True))]
+        out[part.out_selection] = chunk[part.chunk_selection]
+        if part.whole:
+            assert part.size == chunk.size
+    assert seen == len(projection)
+    assert np.array_equal(out, expected)
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 50), st.data())
+def test_inner_chunks_of_a_shard_cover_the_same_elements(
+    inner: int, per_shard: int, extent: int, data: st.DataObject
+) -> None:
+    shard = inner * per_shard
+    selected = IndexTransform.identity((extent,)).select(data.draw(st.slices(extent))).maps
+    source = np.arange(extent)
+    chosen = selected[0]
+    assert isinstance(chosen, Strided)
+    out = np.full(chosen.count, -1)
+    for outer in Projection(regular_axes((shard,), (extent,)), selected):
+        for part in within(regular_axes((inner,), (shard,)), outer):
+            first = outer.coords[0] * shard + part.coords[0] * inner
+            out[part.out_selection] = source[first : first + inner][part.chunk_selection]
+            assert part.whole == (part.size == len(source[first : min(first + inner, extent)]))
+    assert np.array_equal(out, chosen.start + chosen.step * np.arange(chosen.count))
+
+
+def test_a_long_dimension_is_walked_without_a_list_of_its_parts() -> None:
+    axes = (RegularAxis(1, 10**9), RegularAxis(10, 20))
+    projection = Projection(axes, (Strided(0, 1, 10**9), Strided(0, 1, 20)))
+    assert len(projection) == 2 * 10**9
+    walk = iter(projection)
+    assert [next(walk).coords for _ in range(3)] == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_a_zero_dimensional_array_has_one_chunk() -> None:
+    (part,) = Projection((), ())
+    assert part.coords == ()
+    assert part.whole
+
+
+def test_steps_wider_than_chunks_skip_chunks() -> None:
+    (first, second) = Projection((RegularAxis(3, 20),), (Strided(19, -13, 2),))
+    assert [first.coords, second.coords] == [(6,), (2,)]
+    assert list(product(first.out_selection, second.out_selection)) == [(slice(0, 1), slice(1, 2))]
