@@ -65,7 +65,7 @@ types: $(VENV)/$(READY) ## mypy and pyright
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 contract: $(VENV)/$(READY) ## the import contract between the layers
-	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/lint-imports --no-logo --no-cache
 
 tests: $(VENV)/$(READY) ## all tests on the oldest Python; ARGS is handed to pytest
 	@$(BIN)/python $(PYTEST) $(ARGS)

@@ -15,14 +15,6 @@ pytest.register_assert_rewrite(
     *(f"{__name__}.{name}" for name in ("reading", "writing", "conditions", "listing", "life"))
 )
 
-from aiozarr.testing.conformance.conditions import Conditions  # noqa: E402  # asserts are rewritten before the import
-from aiozarr.testing.conformance.life import Life  # noqa: E402
-from aiozarr.testing.conformance.listing import Listing  # noqa: E402
-from aiozarr.testing.conformance.reading import Reading  # noqa: E402
-from aiozarr.testing.conformance.writing import Writing  # noqa: E402
+from aiozarr.testing.conformance.suite import StoreConformance  # noqa: E402  # asserts are rewritten before the import
 
 __all__ = ["StoreConformance"]
-
-
-class StoreConformance(Reading, Writing, Conditions, Listing, Life):
-    """Every statement of the store contract as a test; `conformance.base.Base` says what a subclass overrides."""
