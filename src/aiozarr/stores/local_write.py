@@ -134,8 +134,7 @@ def _make_directories(directory: bytes, created: list[bytes]) -> None:
     try:
         os.mkdir(directory)
     except FileExistsError:
-        if not os.path.isdir(directory):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory) from None
+        _require_directory(directory)
         return
     except FileNotFoundError:
         parent = os.path.dirname(directory)
@@ -147,6 +146,18 @@ def _make_directories(directory: bytes, created: list[bytes]) -> None:
             created.append(parent)
         return
     created.append(os.path.dirname(directory))
+
+
+def _require_directory(path: bytes) -> None:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        if not os.path.islink(path):
+            return  # pruned since: the caller tries again
+    else:
+        if stat.S_ISDIR(status.st_mode):
+            return
+    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
 
 
 def _write_all(descriptor: int, data: memoryview) -> None:

@@ -1,0 +1,88 @@
+"""From a URL or a path to its store: which schemes there are, what a path means, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aiozarr.errors import AiozarrError, InvalidKeyError, UnknownSchemeError
+from aiozarr.stores import LocalStore, MemoryStore, from_url
+
+
+def test_a_path_is_a_local_store(tmp_path: Path) -> None:
+    expected = LocalStore(tmp_path / "a b")
+    assert from_url(tmp_path / "a b") == expected
+    assert from_url(str(tmp_path / "a b")) == expected
+    assert from_url(expected.url) == expected
+    assert from_url(f"file://localhost{tmp_path}/a%20b") == expected
+
+
+@pytest.mark.parametrize("name", ["a?b#c", "100%", "ü", "a:b", "x;y", "%20"])
+def test_the_url_of_a_local_store_leads_back_to_it(tmp_path: Path, name: str) -> None:
+    store = LocalStore(tmp_path / name)
+    assert from_url(store.url) == store
+    assert from_url(str(tmp_path / name)) == store
+
+
+def test_a_leading_tilde_of_a_str_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert from_url("~/data.zarr") == LocalStore(tmp_path / "data.zarr")
+    assert from_url(Path("~/data.zarr")) == LocalStore(tmp_path / "~" / "data.zarr")
+
+
+def test_durable_is_an_option_of_local_stores(tmp_path: Path) -> None:
+    store = from_url(tmp_path, durable=True)
+    assert isinstance(store, LocalStore)
+    assert store.durable
+
+
+def test_memory_urls_name_a_store_and_a_prefix() -> None:
+    assert from_url("memory://name") == MemoryStore.named("name")
+    assert from_url("MEMORY://name/") == MemoryStore.named("name")
+    assert from_url("memory://name/a/b%20c") == MemoryStore.named("name", "a/b c/")
+    with pytest.raises(ValueError, match="name"):
+        from_url("memory://")
+    with pytest.raises(InvalidKeyError):
+        from_url("memory://name/../other")
+
+
+@pytest.mark.parametrize("url", ["gs://bucket/a", "az://c/a", "ftp://host/x", "zip::s3://b/x.zip", "nonsense://x"])
+def test_an_unknown_scheme_names_those_that_are_known(url: str) -> None:
+    with pytest.raises(
+        UnknownSchemeError, match=r"memory://, file://, http://, https://, s3://.*aiozarr\[fsspec\]"
+    ) as e:
+        from_url(url)
+    assert isinstance(e.value, AiozarrError)
+    assert isinstance(e.value, ValueError)
+
+
+def test_an_archive_is_not_taken_for_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(UnknownSchemeError, match="zip"):
+        from_url(tmp_path / "a.zip")
+    (tmp_path / "a.zip").mkdir()
+    assert from_url(tmp_path / "a.zip") == LocalStore(tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize("url", ["file://host/data", "file://data", "file://"])
+def test_a_file_url_that_names_no_absolute_path_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="absolute path"):
+        from_url(url)
+
+
+@pytest.mark.parametrize("url", ["memory://name", "/tmp/x", "file:///tmp/x"])
+def test_an_unknown_option_is_named(url: str) -> None:
+    with pytest.raises(TypeError, match="region"):
+        from_url(url, region="x")
+
+
+def test_the_clients_of_other_stores_are_not_imported_before_they_are_used() -> None:
+    program = (
+        "import sys; from aiozarr.stores import from_url; from_url('memory://x'); from_url('/tmp/x'); "
+        "print(sorted({'aiohttp', 'obstore'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == "[]"

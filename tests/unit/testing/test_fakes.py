@@ -1,0 +1,139 @@
+"""The fake store: what it counts, how long things take in virtual time, and how its faults come about."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from aiozarr.errors import ChangedError, StoreError, ThrottledError
+from aiozarr.model import Range, Value
+from aiozarr.testing.fakes import FakeStore, fail_each_call
+from aiozarr.testing.faults import (
+    Call,
+    Delay,
+    LostAnswer,
+    Spoil,
+    any_of,
+    before,
+    every,
+    first,
+    nth,
+    on_key,
+    on_operation,
+    seeded,
+)
+from aiozarr.testing.virtual_time import run_virtual
+
+
+async def read_all(store: FakeStore, count: int, workers: int) -> float:
+    keys = iter(range(count))
+
+    async def work() -> None:
+        for number in keys:
+            await store.fetch(f"c/{number}")
+
+    await asyncio.gather(*(work() for _ in range(workers)))
+    return asyncio.get_running_loop().time()
+
+
+def test_calls_in_flight_and_rounds_are_counted() -> None:
+    store = FakeStore({f"c/{number}": b"x" * 10 for number in range(512)}, latency=0.05)
+    assert run_virtual(read_all(store, 512, 64)) == 0.4
+    assert (store.count, store.max_in_flight, store.rounds, store.nbytes) == (512, 64, 8, 5120)
+    assert store.in_flight == 0
+
+
+def test_bytes_take_their_time() -> None:
+    store = FakeStore({"c/0": b"x" * 1000}, latency=1.0, bandwidth=100.0)
+    assert run_virtual(read_all(store, 1, 1)) == 11.0
+    call = store.calls[0]
+    assert (call.operation, call.key, call.range, call.started, call.ended) == ("fetch", "c/0", None, 0.0, 11.0)
+
+
+def test_a_cancelled_call_is_logged_as_such_and_no_longer_in_flight() -> None:
+    store = FakeStore({"a": b"1"}, latency=10)
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await store.fetch("a", Range(0, 1))
+
+    run_virtual(main())
+    assert store.in_flight == 0
+    assert isinstance(store.calls[0].error, asyncio.CancelledError)
+    assert store.log() == [("a", Range(0, 1))]
+    store.reset()
+    assert store.count == 0
+
+
+def test_a_plan_says_which_calls_fail() -> None:
+    error = ThrottledError("slow down")
+    store = FakeStore({"a": b"1"}, faults=any_of(nth(2, error), on_key("b", error), every(5, Delay(60))))
+
+    async def main() -> list[object]:
+        found: list[object] = []
+        for key in ("a", "a", "a", "b", "a"):
+            try:
+                value = await store.fetch(key)
+                found.append(value and bytes(memoryview(value.data)))
+            except ThrottledError as caught:
+                found.append(str(caught))
+        assert asyncio.get_running_loop().time() == pytest.approx(60.05)
+        return found
+
+    assert run_virtual(main()) == [b"1", "slow down", b"1", "slow down", b"1"]
+
+
+def test_a_lost_answer_and_a_spoilt_value_are_faults_after_the_call() -> None:
+    store = FakeStore(faults=on_operation("set", LostAnswer(StoreError("reset")), times=1))
+
+    async def main() -> None:
+        with pytest.raises(StoreError, match="reset"):
+            await store.set("a", b"12345")
+        await store.set("b", b"1")
+        store.faults = first(1000, Spoil(lambda value: replace(value, data=bytes(memoryview(value.data))[:2])))
+        assert await store.get("a") == b"12"
+
+    run_virtual(main())
+
+
+def test_an_object_can_be_replaced_between_two_calls() -> None:
+    store = FakeStore({"a": b"old!"})
+    store.faults = before(2, lambda: store.memory.set_now("a", b"new!"))
+
+    async def main() -> None:
+        value = await store.fetch("a", Range(0, 2))
+        assert value is not None
+        with pytest.raises(ChangedError):
+            await store.fetch("a", Range(2, 2), if_match=value.version)
+
+    run_virtual(main())
+
+
+def test_a_seed_chooses_the_same_calls_each_time() -> None:
+    def chosen(seed: int) -> list[int]:
+        plan = seeded(seed, 0.3, Delay(1))
+        return [number for number in range(1, 200) if plan(Call(number, "fetch", "a", None, 0.0)) is not None]
+
+    assert chosen(1) == chosen(1)
+    assert chosen(1) != chosen(2)
+    assert 30 < len(chosen(1)) < 90
+
+
+def test_each_call_of_an_operation_can_be_made_to_fail_in_turn() -> None:
+    async def move(store: FakeStore) -> None:
+        value = await store.fetch("old")
+        assert isinstance(value, Value)
+        await store.set("new", value.data)
+        await store.erase("old")
+
+    left = []
+    for outcome in fail_each_call(lambda: FakeStore({"old": b"1"}), move, ThrottledError("no")):
+        assert isinstance(outcome.error, ThrottledError)
+        left.append((outcome.number, asyncio.run(outcome.store.memory.list())))
+    assert left == [(1, ["old"]), (2, ["old"]), (3, ["old", "new"])]
+    for outcome in fail_each_call(lambda: FakeStore({"old": b"1"}), move, Delay(5)):
+        assert outcome.error is None
+        assert len(outcome.calls) == 3
