@@ -71,7 +71,7 @@ class Detours:
         url = address.origin + target
         for hop in range(MAX_REDIRECTS + 1):
             here = WebAddress.parse(url)
-            await self._resolver.permit(address, here)
+            await self._resolver.permit(address, here, proxied=proxy_for(here) is not None)
             same_origin = here.origin == address.origin
             try:
                 answer, location = await self._exchange(method, url, here, secret if same_origin else {}, want)
@@ -102,7 +102,7 @@ class Detours:
             headers = {name.lower(): value for name, value in response.raw_headers}
             if response.status in _REDIRECTS:
                 location = response.headers.get("Location")
-                if location is None or not follow:
+                if location is None:
                     raise StoreError("a redirect without a place", status=response.status)
                 return Answer(response.status, headers, NOTE, b""), location
             verdict = judge(want, response.status, headers)
@@ -176,8 +176,10 @@ def _next_url(url: str, here: WebAddress, location: str) -> str:
         raise StoreError("a redirect to something that is not HTTP was not followed") from None
     if here.secure and not following.secure:
         raise StoreError("a redirect from https to http was not followed")
-    query = f"?{following.query}" if following.query else ""
     path = following.path + ("/" if urljoin(url, location).partition("?")[0].endswith("/") else "")
+    if following.origin == here.origin and path == here.path + "/":
+        raise StoreError("the key names a directory of the server")
+    query = f"?{following.query}" if following.query else ""
     return f"{following.origin}{path}{query}"
 
 
@@ -191,33 +193,20 @@ class _GuardedResolver(AbstractResolver):
         self._resolver = ThreadedResolver()
         self._guarded: set[str] = set()
 
-    async def permit(self, first: WebAddress, here: WebAddress) -> None:
-        """Raise `StoreError` if a redirect of `first` may not lead to `here`."""
+    async def permit(self, first: WebAddress, here: WebAddress, *, proxied: bool) -> None:
+        """Raise `StoreError` if a redirect of `first` may not lead to `here`; a proxy resolves names for us."""
         if here.host == first.host:
             return
-        if await self._is_public(first.host):
+        names = not proxied
+        if any(ipaddress.ip_address(address).is_global for address in await _addresses(first.host, names)):
             self._guarded.add(here.host)
-        for address in await self._addresses(here.host):
+        for address in await _addresses(here.host, names):
             self._check(here.host, address)
 
     def _check(self, host: str, address: str) -> None:
         ip = ipaddress.ip_address(address)
         if ip.is_link_local or (host in self._guarded and not ip.is_global):
             raise StoreError("a redirect to an address that is not public was not followed")
-
-    async def _is_public(self, host: str) -> bool:
-        return any(ipaddress.ip_address(address).is_global for address in await self._addresses(host))
-
-    async def _addresses(self, host: str) -> list[str]:
-        try:
-            return [str(ipaddress.ip_address(host))]
-        except ValueError:
-            pass
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise connect_error(error) from error
-        return [str(info[4][0]).partition("%")[0] for info in found]
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -230,3 +219,17 @@ class _GuardedResolver(AbstractResolver):
 
     async def close(self) -> None:
         await self._resolver.close()
+
+
+async def _addresses(host: str, names: bool) -> list[str]:
+    """Return the addresses of `host`; of a name, none unless `names`."""
+    try:
+        return [str(ipaddress.ip_address(host))]
+    except ValueError:
+        if not names:
+            return []
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise connect_error(error) from error
+    return [str(info[4][0]).partition("%")[0] for info in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import warnings
 import weakref
@@ -12,8 +13,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from aiozarr.errors import PreconditionFailedError, StoreError, StoreTimeoutError, UnsupportedOperationError
+from aiozarr.errors import (
+    InvalidKeyError,
+    PreconditionFailedError,
+    StoreError,
+    StoreTimeoutError,
+    UnsupportedOperationError,
+)
 from aiozarr.model import Entry, IfAbsent, Precondition, Range, Supports, Version, check_key, check_prefix
+from aiozarr.stores.contract import byte_view
 from aiozarr.stores.http_errors import EXPIRED_CODES, error_code
 from aiozarr.stores.http_read import WebStore
 from aiozarr.stores.http_url import fingerprint
@@ -35,6 +43,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 T = TypeVar("T")
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 PAGE = 1000
 """Keys of one page of a listing, and of one bulk delete: as many as S3 allows."""
@@ -66,8 +76,8 @@ class ObjectStore(WebStore):
             url: `s3://bucket/prefix`; the prefix is taken as it is, without percent-encoding.
             storage_options: `anon`, `key`, `secret`, `token`, `profile`, `endpoint_url`, `region`, `requester_pays`,
                 and what `S3Options` has besides; fsspec's and obstore's names of the same are known too. What is not
-                given comes from the environment (`AWS_ENDPOINT_URL_S3`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, ...), credentials
-                also from profiles and roles.
+                given comes from the environment (`AWS_ENDPOINT_URL_S3`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`, ...),
+                credentials also from profiles and roles.
 
         Raises:
             TypeError: an unknown option; the message lists the known ones.
@@ -122,14 +132,14 @@ class ObjectStore(WebStore):
 
     async def _ask(self, method: str, key: str, want: Want) -> Answer:
         link = await self._ready()
-        answer = await link.ask(method, self._root + key, want)
+        answer = await link.ask(method, self._full(key), want)
         if isinstance(answer.verdict, Accept):
             return answer
         region = answer.headers.get(b"x-amz-bucket-region", b"").decode("latin-1")
         if answer.status in (301, 307, 400) and self._move(region):
-            return await self._link.ask(method, self._root + key, want)
+            return await self._link.ask(method, self._full(key), want)
         if _expired(answer) and link.renew():
-            return await link.ask(method, self._root + key, want)
+            return await link.ask(method, self._full(key), want)
         return answer
 
     def _lacks(self, answer: Answer) -> bool:
@@ -165,14 +175,13 @@ class ObjectStore(WebStore):
     async def _put(self, key: str, value: Buffer, mode: Any) -> Version | None:
         import obstore
 
-        data = memoryview(value)
-        data = data.cast("B") if data.c_contiguous else memoryview(data.tobytes())
+        data = byte_view(value)
         link = await self._ready()
         client = link.client(self.url)
         result = await self._done(
             lambda: obstore.put_async(
                 client,
-                self._root + key,
+                self._full(key),
                 data,
                 mode=mode,
                 use_multipart=mode == "overwrite" and data.nbytes > SINGLE_PUT_BYTES,
@@ -189,8 +198,9 @@ class ObjectStore(WebStore):
         import obstore
 
         client = (await self._ready()).client(self.url)
+        full = self._full(key)
         try:
-            await self._done(lambda: obstore.delete_async(client, self._root + key), key)
+            await self._done(lambda: obstore.delete_async(client, full), key)
         except StoreError as error:
             if not is_missing(error):
                 raise
@@ -221,8 +231,9 @@ class ObjectStore(WebStore):
         if not keys:
             return
         client = (await self._ready()).client(self.url)
+        full = [self._full(key) for key in keys]
         try:
-            await self._done(lambda: obstore.delete_async(client, [self._root + key for key in keys]), keys[0])
+            await self._done(lambda: obstore.delete_async(client, full), keys[0])
         except StoreError as error:
             if not error.retryable and error.status not in (None, 200, 404, 405, 501):
                 raise
@@ -307,6 +318,12 @@ class ObjectStore(WebStore):
         except (PreconditionFailedError, UnsupportedOperationError):
             return None
         return None if version is None else version.etag
+
+    def _full(self, key: str) -> str:
+        """Return the object's key in the bucket; the client library takes none with control characters."""
+        if _CONTROL.search(key):
+            raise InvalidKeyError("an object store's key has no control characters", store=self.url, key=key)
+        return self._root + key
 
     # --- connections ---------------------------------------------------------------------------------------------
 

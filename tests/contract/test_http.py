@@ -1,0 +1,60 @@
+"""The HTTP store keeps the store contract, in front of the tests' own server and of nginx."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from servers import NGINX, Nginx, nginx
+from typing_extensions import Buffer
+
+from aiozarr.stores import Store
+from aiozarr.stores.http import HTTPStore
+from aiozarr.testing.conformance import StoreConformance
+from aiozarr.testing.conformance.base import ODD_KEYS
+from aiozarr.testing.http_server import FaultServer
+
+
+class TestHTTPStore(StoreConformance):
+    @pytest.fixture(autouse=True)
+    def _serve(self) -> Iterator[None]:
+        with FaultServer() as self.server:
+            yield
+
+    async def make_store(self) -> Store:
+        return HTTPStore(self.server.url)
+
+    async def put(self, store: Store, key: str, data: Buffer) -> None:
+        self.server.put(key, bytes(data))
+
+
+class TestHTTPStoreBelowAPath(TestHTTPStore):
+    async def make_store(self) -> Store:
+        return HTTPStore(f"{self.server.url}/some%20where/below/")
+
+    async def put(self, store: Store, key: str, data: Buffer) -> None:
+        self.server.put(f"some where/below/{key}", bytes(data))
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nginx]:
+    """An nginx for all tests of this module; each has a directory of its own."""
+    with nginx(tmp_path_factory.mktemp("nginx")) as server:
+        yield server
+
+
+@pytest.mark.servers
+@pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
+class TestHTTPStoreOnNginx(StoreConformance):
+    odd_keys: ClassVar[tuple[str, ...]] = tuple(key for key in ODD_KEYS if max(map(len, key.split("/"))) < 250)
+
+    @pytest.fixture(autouse=True)
+    def _serve(self, running: Nginx, tmp_path: Path) -> None:
+        self.web = running
+        self.name = tmp_path.name
+
+    async def make_store(self) -> Store:
+        return HTTPStore(f"{self.web.url}/{self.name}")
+
+    async def put(self, store: Store, key: str, data: Buffer) -> None:
+        self.web.put(f"{self.name}/{key}", bytes(data))
