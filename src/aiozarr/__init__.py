@@ -56,6 +56,7 @@ from aiozarr.hierarchy import (
 )
 from aiozarr.schedule import Report, record
 from aiozarr.settings import Settings
+from aiozarr.transfer import CopyReport, copy
 
 __all__ = [
     "AiozarrError",
@@ -65,6 +66,7 @@ __all__ = [
     "ChecksumError",
     "CodecError",
     "CopyError",
+    "CopyReport",
     "ForkedProcessError",
     "Group",
     "InvalidKeyError",
@@ -96,6 +98,7 @@ __all__ = [
     "UnsupportedMetadataError",
     "UnsupportedOperationError",
     "View",
+    "copy",
     "create_array",
     "create_group",
     "open",

@@ -5,6 +5,7 @@ They work in scripts, in notebooks and any other thread with a running event loo
 
 from aiozarr.schedule import record
 from aiozarr.sync.array import Array
+from aiozarr.sync.copy import copy
 from aiozarr.sync.group import Group
 from aiozarr.sync.open import create_array, create_group, open, open_array, open_group, read_many  # noqa: A004  # the public name
 from aiozarr.sync.view import View
@@ -13,6 +14,7 @@ __all__ = [
     "Array",
     "Group",
     "View",
+    "copy",
     "create_array",
     "create_group",
     "open",
