@@ -114,7 +114,7 @@ class HTTPStore(WebStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The secrets that were given travel: the other side could not find them again.
-        return (_open, (self._private_url(), self._options))
+        return (_open, (type(self), self._private_url(), self._options, self.supports))
 
     def _private_url(self) -> str:
         address = self._address
@@ -157,5 +157,7 @@ class HTTPStore(WebStore):
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
-def _open(url: str, options: Mapping[str, Any]) -> HTTPStore:
-    return HTTPStore(url, **options)
+def _open(kind: type[HTTPStore], url: str, options: Mapping[str, Any], supports: Supports) -> HTTPStore:
+    store = kind(url, **options)
+    store.supports = supports
+    return store

@@ -126,7 +126,7 @@ class ObjectStore(WebStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Secrets that were given travel; those that were found are found again on the other side.
-        return (_open, (self.url, self._given))
+        return (_open, (type(self), self.url, self._given, self.supports))
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -374,8 +374,10 @@ class ObjectStore(WebStore):
         await self._link.aclose()
 
 
-def _open(url: str, options: Mapping[str, Any]) -> ObjectStore:
-    return ObjectStore(url, **options)
+def _open(kind: type[ObjectStore], url: str, options: Mapping[str, Any], supports: Supports) -> ObjectStore:
+    store = kind(url, **options)
+    store.supports = supports
+    return store
 
 
 def _mode(precondition: Precondition | None, store: str, key: str) -> Any:
