@@ -38,7 +38,7 @@ SHARD = (4, 1024, 1024)
 PLANE = (1024, 1024)
 LAYOUTS: dict[str, dict[str, Any]] = {
     "plain": {"chunks": CHUNK},
-    "sharded": {"chunks": (1, 128, 128), "shards": SHARD},
+    "sharded": {"chunks": (1, 256, 256), "shards": SHARD},
 }
 Field = NDArray[np.float32]
 Region = tuple[slice, ...]
