@@ -12,8 +12,6 @@ look() { # program, what for, how to install
 }
 PATH=$PATH:/usr/sbin:/usr/local/sbin
 look nginx "HTTP reads, ranges and conditions" "apt-get install nginx libnginx-mod-http-lua"
-look minio "S3 with signatures and conditional writes" "https://min.io/download, or docker compose up s3"
-look radosgw "an independent S3 implementation" "apt-get install radosgw ceph-mon ceph-osd ceph-mgr ceph-common"
 if [ "$some" -ne 0 ]; then
     echo "No server is installed: there is nothing to test against. 'make test' needs none of them." >&2
 fi
