@@ -153,16 +153,18 @@ class Array(Node[ArrayMetadata]):
             starts.append(metadata.shape[axis])
             if added.shape[axis] == 0:
                 return metadata
-            grown = list(metadata.shape)
-            grown[axis] += added.shape[axis]
-            return metadata.with_shape(grown)
+            return _with_length(metadata, axis, metadata.shape[axis] + added.shape[axis])
 
-        layout = self._resolve(await self._change(grow))
+        grown = await self._change(grow)
+        start = starts[-1]
         region: list[slice] = [slice(None)] * self.ndim
-        region[axis] = slice(starts[-1], None)
-        # A view of the array as it was grown here: another append may have gone on already.
+        region[axis] = slice(start, start + added.shape[axis])
+        # Seen as reaching to the end of its last chunk, the array has no chunk that this write covers only because the
+        # array ends there: another append may be writing behind it, and neither may replace what the other has stored.
+        end = int(self._resolve(grown).grid.edges(axis)[-1])
+        layout = self._resolve(_with_length(grown, axis, min(end, (1 << 63) - 1)))
         await View(self, layout, IndexTransform.identity(layout.metadata.shape))[tuple(region)].write(added)
-        return layout.metadata.shape
+        return grown.shape
 
     async def info(self) -> ArrayInfo:
         """Return the facts of this array; where the store can list, what is stored is counted, page by page.
@@ -233,3 +235,7 @@ class Array(Node[ArrayMetadata]):
 
     def _resolve(self, metadata: ArrayMetadata) -> ArrayLayout:
         return ArrayLayout.resolve(metadata, node=self.url, settings=self._settings)
+
+
+def _with_length(metadata: ArrayMetadata, axis: int, length: int) -> ArrayMetadata:
+    return metadata.with_shape([length if dimension == axis else n for dimension, n in enumerate(metadata.shape)])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 
-from aiozarr.engine import Engine
-from aiozarr.errors import NodeExistsError, NodeTypeError, PreconditionFailedError
+from aiozarr.errors import NodeExistsError, NodeTypeError, PreconditionFailedError, UnsupportedOperationError
 from aiozarr.hierarchy.documents import (
     Documents,
     NodeMetadata,
@@ -23,7 +23,7 @@ from aiozarr.hierarchy.documents import (
 )
 from aiozarr.hierarchy.tasks import together
 from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, render_node
-from aiozarr.model import IfAbsent, IfMatch, Precondition, Value
+from aiozarr.model import IfAbsent, IfMatch, Precondition, Value, Version
 from aiozarr.stores import Store
 
 # Each lost race is another writer's success: so many in a row say that something else is wrong.
@@ -48,11 +48,9 @@ async def create_node(place: Place, metadata: NodeMetadata, *, overwrite: bool) 
                 raise _exists(place, explicit=own)
             await erase_node(place)
         await together(_create_parent(place.at(path)) for path, node in above.items() if node is None)
-        condition = None if overwrite else _unless_stored(place.store)
+        store = place.session.set if overwrite else partial(_set_if_absent, place)
         try:
-            await together(
-                place.session.set(place.prefix + key, data, precondition=condition) for key, data in documents.items()
-            )
+            await together(store(place.prefix + key, data) for key, data in documents.items())
         except PreconditionFailedError as error:
             raise _exists(place, explicit=True) from error
 
@@ -115,22 +113,9 @@ async def erase_node(place: Place) -> None:
     await place.session.erase_prefix(place.prefix)
 
 
-# --- one writer at a time, inside this process -------------------------------------------------------------------
-
-_locks: WeakKeyDictionary[Engine, WeakValueDictionary[Hashable, asyncio.Lock]] = WeakKeyDictionary()
-
-
-def exclusively(place: Place) -> asyncio.Lock:
-    """Return the lock of one node's documents: with it, tasks of this process do not collide, they queue.
-
-    It belongs to the engine, so a forked child, which has an engine of its own, never meets a lock that is held.
-    """
-    locks = _locks.setdefault(place.engine, WeakValueDictionary())
-    key = (place.store.identity, place.path)
-    lock = locks.get(key)
-    if lock is None:
-        lock = locks[key] = asyncio.Lock()
-    return lock
+def exclusively(place: Place) -> AbstractAsyncContextManager[None]:
+    """Hold the lock of one node's documents: with it, tasks of this process do not collide, they queue."""
+    return place.engine.desk.locks.hold((place.store.identity, place.prefix))
 
 
 # --- helpers -----------------------------------------------------------------------------------------------------
@@ -151,32 +136,46 @@ async def _look_around(place: Place) -> tuple[bool, tuple[dict[str, NodeMetadata
 
 async def _create_parent(place: Place) -> None:
     """Make the group at `place` explicit; one that another writer has made meanwhile is as good."""
-    condition = _unless_stored(place.store)
     try:
         for key, data in render_node(implicit_group()).items():
-            await place.session.set(place.prefix + key, data, precondition=condition)
+            await _set_if_absent(place, place.prefix + key, data)
     except PreconditionFailedError:
         if isinstance(await read_explicit(place), ArrayMetadata):
             raise _below_array(place, place.path) from None
 
 
+async def _set_if_absent(place: Place, key: str, data: bytes) -> Version | None:
+    """Store `data` where nothing is stored; where the store checks no conditions, in any case."""
+    if place.store.supports.conditional_writes is not False:
+        try:
+            return await place.session.set(key, data, precondition=IfAbsent())
+        except UnsupportedOperationError:
+            # A server of which nothing was known before. One that ignores the condition is no worse than without it.
+            if place.store.supports.conditional_writes:
+                raise
+    return await place.session.set(key, data)
+
+
 async def _replace_documents(place: Place, old: Documents, new: Mapping[str, bytes]) -> None:
+    """Store what differs from `old`, on condition that nobody else has stored something meanwhile."""
+    swap = await _can_swap(place.store)
     for key, data in new.items():
         value = old.get(key)
         if value is None or bytes(value.data) != data:
-            condition = _unless_stored(place.store) if value is None else _unless_changed(place.store, value)
-            await place.session.set(place.prefix + key, data, precondition=condition)
+            await place.session.set(place.prefix + key, data, precondition=_condition(value) if swap else None)
 
 
-def _unless_stored(store: Store) -> Precondition | None:
-    # None means "not known": the condition is sent, and a server that ignores it is no worse than without.
-    return None if store.supports.conditional_writes is False else IfAbsent()
+async def _can_swap(store: Store) -> bool:
+    """Return whether the store checks conditions of writes; where nobody knows, it is asked to find out."""
+    supported = store.supports.conditional_writes
+    probe = getattr(store, "probe_conditional_writes", None)
+    return bool(await probe()) if supported is None and probe is not None else bool(supported)
 
 
-def _unless_changed(store: Store, value: Value) -> Precondition | None:
-    if store.supports.conditional_writes is False or value.version is None or value.version.weak:
-        return None
-    return IfMatch(value.version)
+def _condition(value: Value | None) -> Precondition | None:
+    if value is None:
+        return IfAbsent()
+    return None if value.version is None or value.version.weak else IfMatch(value.version)
 
 
 def _exists(place: Place, *, explicit: bool) -> NodeExistsError:

@@ -128,6 +128,7 @@ async def _create(
         async with opened_store(target, storage_options, settings) as (store, owned):
             # The handle first: making it checks the metadata as a reader will.
             node = make_node(store, path, metadata, settings=settings, mode="r+", owns_store=owned)
+            node._check_writeable()
             await create_node(Place(engine, store, path, settings, recorder), metadata, overwrite=overwrite)
             return node
 

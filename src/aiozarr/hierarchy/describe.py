@@ -25,8 +25,11 @@ KeyEncodingLike: TypeAlias = str | tuple[str, str] | Mapping[str, Any] | None
 """`"default"` or `"v2"`, that name with a separator, or the JSON of a `chunk_key_encoding` member."""
 
 MAX_NDIM = 32
-ZSTD_LEVEL = 3
-"""The level that zstd itself calls its default: several hundred MB/s a core, and most of the gain."""
+
+# Configurations of codecs that are only named: the levels that the libraries call their defaults.
+ZSTD = {"level": 3, "checksum": False}
+GZIP = {"level": 6}
+BLOSC = {"cname": "zstd", "clevel": 5, "shuffle": "shuffle", "blocksize": 0}
 
 
 def new_group_metadata(attributes: Mapping[str, Any] | None, zarr_format: int = 3) -> GroupMetadata:
@@ -177,19 +180,21 @@ def _chain(codecs: CodecsLike, dtype: np.dtype[Any], *, order: str, ndim: int, b
     if isinstance(codecs, str):
         if codecs != "auto":
             raise ValueError(f"codecs is 'auto' or a list, not {codecs!r}")
-        chain = [NamedConfig("bytes", endian), NamedConfig("zstd", {"level": ZSTD_LEVEL, "checksum": False})]
+        chain = [NamedConfig("bytes", endian), NamedConfig("zstd", ZSTD)]
     else:
-        chain = [_named(codec, endian) for codec in codecs]
+        blosc = {**BLOSC, "typesize": dtype.itemsize}
+        defaults: dict[str, Mapping[str, Any]] = {"bytes": endian, "zstd": ZSTD, "gzip": GZIP, "blosc": blosc}
+        chain = [_named(codec, defaults) for codec in codecs]
     if order == "F" and ndim > 1:
         chain.insert(0, NamedConfig("transpose", {"order": list(reversed(range(ndim)))}))
     return chain
 
 
-def _named(codec: CodecLike, endian: Mapping[str, str]) -> NamedConfig:
+def _named(codec: CodecLike, defaults: Mapping[str, Mapping[str, Any]]) -> NamedConfig:
     if isinstance(codec, Codec):
         return NamedConfig(codec.name, codec.to_json())
     if isinstance(codec, str):
-        return NamedConfig(codec, endian if codec == "bytes" else {})
+        return NamedConfig(codec, defaults.get(codec, {}))
     if isinstance(codec, Mapping):
         if not isinstance(codec.get("name"), str):
             raise TypeError(f"a codec has a name, which {dict(codec)!r} lacks")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import copy_context
 from functools import wraps
@@ -77,4 +78,6 @@ def iterate(items: AsyncGenerator[A, None], wrap: Callable[[A], B]) -> Generator
         while (item := wait(step)) is not end:
             yield wrap(item)
     finally:
-        wait(close)
+        # At the interpreter's exit the I/O thread has ended already, and has closed what was open.
+        if not sys.is_finalizing():
+            wait(close)

@@ -1,0 +1,78 @@
+"""Attributes: copied in, copied out, and JSON in between."""
+
+from __future__ import annotations
+
+import enum
+import sys
+
+import numpy as np
+import pytest
+
+from aiozarr.hierarchy.attributes import MAX_DEPTH, checked_attributes, copy_json, frozen_attributes
+
+
+def test_what_comes_out_cannot_be_changed_and_shares_nothing() -> None:
+    held = {"a": [1, {"b": 2}]}
+    seen = frozen_attributes(held)
+    with pytest.raises(TypeError):
+        seen["c"] = 1  # type: ignore[index]
+    seen["a"][1]["b"] = 3
+    assert held == {"a": [1, {"b": 2}]}
+
+
+def test_numpy_scalars_tuples_and_enumerations_become_plain_json() -> None:
+    class Level(enum.IntEnum):
+        HIGH = 2
+
+    plain = checked_attributes({"a": np.float32(0.5), "b": (np.int8(1), True, np.True_), "c": Level.HIGH})
+    assert plain == {"a": 0.5, "b": [1, True, True], "c": 2}
+    assert [type(value) for value in (plain["a"], plain["b"], *plain["b"], plain["c"])] == [
+        float,
+        list,
+        int,
+        bool,
+        bool,
+        int,
+    ]
+
+
+def test_order_is_kept_at_every_depth() -> None:
+    given = {"z": {"y": 1, "x": [{"w": 1, "a": 2}]}, "a": 0}
+    copied = copy_json(given)
+    assert list(copied) == ["z", "a"]
+    assert list(copied["z"]) == ["y", "x"]
+    assert list(copied["z"]["x"][0]) == ["w", "a"]
+
+
+@pytest.mark.parametrize("bad", [object(), {1, 2}, b"bytes", np.zeros(2), 1j])
+def test_what_is_no_json_is_a_type_error_that_names_the_place(bad: object) -> None:
+    with pytest.raises(TypeError, match=r"attributes\['a'\]\[1\]"):
+        checked_attributes({"a": [0, bad]})
+
+
+def test_a_name_that_is_no_string_is_refused() -> None:
+    with pytest.raises(TypeError, match="strings"):
+        checked_attributes({"a": {1: 2}})
+    with pytest.raises(TypeError, match="mapping"):
+        checked_attributes([("a", 1)])  # type: ignore[arg-type]
+
+
+def test_attributes_that_contain_themselves_are_refused() -> None:
+    loop: dict[str, object] = {}
+    loop["again"] = loop
+    with pytest.raises(ValueError, match="deeper"):
+        checked_attributes(loop)
+
+
+def test_deep_attributes_are_copied_however_deep_the_stack_is_already() -> None:
+    deep: dict[str, object] = {}
+    for _ in range(MAX_DEPTH - 1):
+        deep = {"a": deep}
+
+    def descend(depth: int) -> object:
+        return descend(depth - 1) if depth else copy_json(deep)
+
+    frames, frame = 0, sys._getframe()
+    while frame is not None:
+        frames, frame = frames + 1, frame.f_back  # type: ignore[assignment]
+    assert descend(sys.getrecursionlimit() - frames - 30) == deep

@@ -1,0 +1,155 @@
+"""Changes of a node's metadata: of concurrent ones none is lost, and a failed one leaves what was there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import aiozarr
+from aiozarr.errors import PermissionDeniedError
+from aiozarr.stores import MemoryStore, Store
+
+
+async def test_attributes_are_updated_by_name_and_replaced_as_a_whole(store: Store) -> None:
+    for node in (
+        await aiozarr.create_array(store, "a", shape=3, dtype="i4", attributes={"a": 1, "b": 2}),
+        await aiozarr.create_group(store, "g", attributes={"a": 1, "b": 2}),
+    ):
+        await node.update_attributes({"b": 3, "c": [4]})
+        assert node.attrs == {"a": 1, "b": 3, "c": [4]}
+        assert (await aiozarr.open(store, node.path)).attrs == node.attrs
+        await node.replace_attributes({"d": None})
+        assert node.attrs == {"d": None}
+        assert (await aiozarr.open(store, node.path)).attrs == node.attrs
+
+
+async def test_attributes_are_only_read_through_attrs(memory: MemoryStore) -> None:
+    given = {"a": [1]}
+    group = await aiozarr.create_group(memory, attributes=given)
+    with pytest.raises(TypeError):
+        group.attrs["b"] = 1  # type: ignore[index]
+    group.attrs["a"].append(2)
+    given["a"].append(3)
+    assert group.attrs == {"a": [1]}
+
+
+async def test_concurrent_updates_of_one_node_all_survive(store: Store) -> None:
+    group = await aiozarr.create_group(store, "g")
+    others = [await aiozarr.open_group(store, "g", mode="r+") for _ in range(4)]
+    await asyncio.gather(*[node.update_attributes({f"a{n}": n}) for n, node in enumerate([group, *others] * 2)])
+    assert (await aiozarr.open_group(store, "g")).attrs == {f"a{n}": n for n in range(10)}
+
+
+async def test_an_update_that_another_process_overtakes_is_applied_to_what_that_one_stored(remote: Any) -> None:
+    group = await aiozarr.create_group(remote, attributes={"a": 1})
+    times = 0
+
+    def overtake(operation: str, key: str) -> None:
+        nonlocal times
+        if operation == "set" and times < 3:
+            times += 1
+            document = json.loads(bytes(remote.held.fetch_now("zarr.json").data))
+            document["attributes"][f"theirs{times}"] = times
+            remote.held.set_now("zarr.json", json.dumps(document).encode())
+
+    remote.hook = overtake
+    await group.update_attributes({"mine": 0})
+    expected = {"a": 1, "theirs1": 1, "theirs2": 2, "theirs3": 3, "mine": 0}
+    assert group.attrs == expected
+    assert (await aiozarr.open_group(remote)).attrs == expected
+
+
+@pytest.mark.parametrize("conditional", [False, None])
+async def test_without_conditions_the_updates_of_one_process_survive(
+    remote_with: Callable[..., Any], conditional: bool | None
+) -> None:
+    remote = remote_with(conditional_writes=conditional)
+    group = await aiozarr.create_group(remote)
+    await asyncio.gather(*[group.update_attributes({f"a{n}": n}) for n in range(8)])
+    assert len((await aiozarr.open_group(remote)).attrs) == 8
+
+
+async def test_members_that_aiozarr_does_not_know_survive_an_update(memory: MemoryStore) -> None:
+    await aiozarr.create_group(memory)
+    document = json.loads(bytes(await memory.get("zarr.json") or b""))
+    document["vendor"] = {"must_understand": False, "x": [1]}
+    await memory.set("zarr.json", json.dumps(document).encode())
+    group = await aiozarr.open_group(memory, mode="r+")
+    await group.update_attributes({"a": 1})
+    assert json.loads(bytes(await memory.get("zarr.json") or b""))["vendor"] == document["vendor"]
+
+
+async def test_a_node_that_is_gone_is_not_made_again(memory: MemoryStore) -> None:
+    array = await aiozarr.create_array(memory, "a", shape=3, dtype="i4")
+    await memory.erase("a/zarr.json")
+    with pytest.raises(aiozarr.NodeNotFoundError):
+        await array.update_attributes({"a": 1})
+    with pytest.raises(aiozarr.NodeNotFoundError):
+        await array.resize(5)
+    assert await memory.list() == ["zarr.json"]
+
+
+async def test_a_node_that_is_of_another_kind_now_is_left_alone(memory: MemoryStore) -> None:
+    array = await aiozarr.create_array(memory, "a", shape=3, dtype="i4")
+    await aiozarr.create_group(memory, "a", overwrite=True)
+    with pytest.raises(aiozarr.NodeTypeError):
+        await array.update_attributes({"a": 1})
+    assert (await aiozarr.open_group(memory, "a")).attrs == {}
+
+
+async def test_a_read_only_node_refuses_changes(memory: MemoryStore) -> None:
+    await aiozarr.create_array(memory, "a", shape=3, dtype="i4")
+    array, group = await aiozarr.open_array(memory, "a"), await aiozarr.open_group(memory)
+    for change in (
+        array.update_attributes({}),
+        array.replace_attributes({}),
+        array.resize(4),
+        array.append([1]),
+        group.update_attributes({}),
+        group.create_group("g"),
+        group.create_array("b", shape=1, dtype="i4"),
+        group.delete("a"),
+    ):
+        with pytest.raises(aiozarr.UnsupportedOperationError, match=r"mode='r\+'"):
+            await change
+    assert sorted(await memory.list()) == ["a/zarr.json", "zarr.json"]
+
+
+@pytest.mark.parametrize("bad", [{"a": object()}, {1: 2}, 3])
+async def test_what_is_no_json_is_refused_before_any_request(remote: Any, bad: Any) -> None:
+    group = await aiozarr.create_group(remote)
+    remote.calls.clear()
+    with pytest.raises(TypeError):
+        await group.update_attributes(bad)
+    assert remote.calls == []
+
+
+async def test_a_failed_update_changes_neither_store_nor_handle(remote: Any) -> None:
+    group = await aiozarr.create_group(remote, attributes={"a": 1})
+
+    def refuse(operation: str, key: str) -> None:
+        if operation == "set":
+            raise PermissionDeniedError("no", key=key)
+
+    remote.hook = refuse
+    with pytest.raises(PermissionDeniedError):
+        await group.update_attributes({"a": 2})
+    assert group.attrs == {"a": 1}
+    assert (await aiozarr.open_group(remote)).attrs == {"a": 1}
+
+
+async def test_endless_conflicts_end_in_the_error_of_the_store(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiozarr.hierarchy.changes.MAX_CONFLICTS", 3)
+    group = await aiozarr.create_group(remote)
+
+    def overtake(operation: str, key: str) -> None:
+        if operation == "set":
+            remote.held.set_now(key, bytes(remote.held.fetch_now(key).data))
+
+    remote.hook = overtake
+    with pytest.raises(aiozarr.PreconditionFailedError):
+        await group.update_attributes({"a": 1})

@@ -1,0 +1,40 @@
+"""Several views are read as one schedule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import aiozarr
+from aiozarr.stores import MemoryStore, Store
+
+
+async def test_values_come_in_the_order_of_the_views_whatever_their_stores() -> None:
+    arrays = []
+    for number in range(3):
+        array = await aiozarr.create_array(MemoryStore(), shape=(4, 5), dtype="i4", chunks=2)
+        await array[...].write(number)
+        arrays.append(array)
+    found = await aiozarr.read_many([arrays[2][1:], arrays[0][0, 0], arrays[1][3:3], arrays[1]])
+    assert [np.shape(values) for values in found] == [(3, 5), (), (0, 5), (4, 5)]
+    assert np.array_equal(found[0], np.full((3, 5), 2))
+    assert isinstance(found[1], np.int32)
+    assert (found[3] == 1).all()
+
+
+async def test_no_views_give_no_values() -> None:
+    assert await aiozarr.read_many([]) == []
+
+
+async def test_a_chunk_that_two_views_share_is_fetched_once(remote: Store) -> None:
+    array = await aiozarr.create_array(remote, shape=10, dtype="i4", chunks=10)
+    await array[...].write(np.arange(10))
+    with aiozarr.record() as report:
+        left, right = await aiozarr.read_many([array[:5], array[5:]])
+    assert np.array_equal(np.concatenate([left, right]), np.arange(10))
+    assert report.requests == 1
+
+
+async def test_what_is_no_view_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="list"):
+        await aiozarr.read_many([[1]])  # type: ignore[list-item]
