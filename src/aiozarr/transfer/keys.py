@@ -38,9 +38,9 @@ def node_of(key: str) -> str:
 def paths_above(key: str) -> Iterator[str]:
     """Iterate over the paths of all nodes that `key` lies below, the root last."""
     path = key
-    while path:
-        path = path.rpartition("/")[0]
+    while path := path.rpartition("/")[0]:
         yield path
+    yield ""
 
 
 def metadata_levels(entries: Iterable[Entry]) -> Iterator[list[Entry]]:

@@ -1,0 +1,281 @@
+"""`aiozarr.copy` and its blocking twin, between real stores."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import numpy as np
+import pytest
+
+import aiozarr
+from aiozarr.model import Entry
+from aiozarr.stores import LocalStore, MemoryStore, Store
+from aiozarr.testing.fakes import FakeStore
+from local_s3 import LocalS3
+
+ODD = {
+    "zarr.json": b"{}",
+    "a b/c/0": b"\x00\xff",
+    "Ünïcödé/日本/zarr.json": b"{}",
+    "%2e%2e/x": b"percent",
+    "a:b/~c/#?&+=": b"signs",
+    ".hidden/...": b"dots",
+    "empty": b"",
+    "deep/" * 30 + "leaf": b"x",
+    **{f"many/c/{n // 50}/{n % 50}": bytes([n % 256]) * (n % 97) for n in range(1000)},
+}
+
+
+async def contents(store: Store) -> dict[str, bytes]:
+    result = {}
+    async for entry in store.scan():
+        value = await store.get(entry.key)
+        assert value is not None
+        result[entry.key] = bytes(value)
+    return result
+
+
+async def fill(store: Store, values: dict[str, bytes]) -> Store:
+    for key, data in values.items():
+        await store.set(key, data)
+    return store
+
+
+def temporary_files(folder: Path) -> list[Path]:
+    return list(folder.rglob(".aiozarr-write~*"))
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+MAKERS: dict[str, Callable[[Path], Store]] = {
+    "memory": lambda _: MemoryStore(),
+    "local": LocalStore,
+    "network": lambda _: FakeStore(latency=0),
+}
+
+
+@pytest.mark.parametrize("verify", ["size", "checksum"])
+@pytest.mark.parametrize("destination", MAKERS)
+@pytest.mark.parametrize("source", MAKERS)
+async def test_odd_and_many_keys_arrive_with_all_their_bytes(
+    tmp_path: Path, source: str, destination: str, verify: Any
+) -> None:
+    origin = await fill(MAKERS[source](tmp_path / "from"), ODD)
+    target = MAKERS[destination](tmp_path / "to")
+    report = await aiozarr.copy(origin, target, verify=verify)
+    assert await contents(target) == ODD
+    assert (report.objects, report.bytes) == (len(ODD), sum(map(len, ODD.values())))
+    assert report.metadata_documents == 2
+    assert not temporary_files(tmp_path)
+
+
+async def test_a_hierarchy_is_read_equal_after_its_copy(tmp_path: Path) -> None:
+    values = np.arange(60 * 60, dtype="f4").reshape(60, 60)
+    url = f"memory://{tmp_path.name}"
+    await aiozarr.create_group(url, attributes={"title": "t"})
+    for name, shards in [("plain", None), ("g/sharded", (20, 20))]:
+        array = await aiozarr.create_array(url, name, shape=values.shape, dtype="f4", chunks=(10, 10), shards=shards)
+        await array[...].write(values)
+    await aiozarr.copy(url, tmp_path / "store")
+    await aiozarr.copy(tmp_path / "store", f"file://{tmp_path}/again")
+    for name in ("plain", "g/sharded"):
+        copied = await aiozarr.open_array(tmp_path / "again", name)
+        assert np.array_equal(await copied[...], values)
+    assert (await aiozarr.open_group(tmp_path / "again")).attrs == {"title": "t"}
+
+
+async def test_one_array_of_a_hierarchy_is_copied_by_its_own_url(tmp_path: Path) -> None:
+    await aiozarr.create_group(tmp_path / "store")
+    array = await aiozarr.create_array(tmp_path / "store", "g/a", shape=(4,), dtype="i2", chunks=(2,))
+    await array[...].write([1, 2, 3, 4])
+    report = await aiozarr.copy(array.url, tmp_path / "a")
+    assert report.objects == 3
+    assert (await (await aiozarr.open_array(tmp_path / "a"))[...]).tolist() == [1, 2, 3, 4]
+
+
+async def test_a_large_file_is_copied_in_parts(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).bytes(3_000_001)
+    source = await fill(LocalStore(tmp_path / "from"), {"c/0": data})
+    settings = aiozarr.Settings(max_request_bytes=1 << 20)
+    for target in (LocalStore(tmp_path / "to"), MemoryStore()):
+        await aiozarr.copy(source, target, settings=settings, verify="checksum")
+        assert await contents(target) == {"c/0": data}
+
+
+async def test_progress_is_told_on_the_loop_that_called(tmp_path: Path) -> None:
+    told: list[tuple[int, aiozarr.Progress]] = []
+    source = await fill(MemoryStore(), ODD)
+    await aiozarr.copy(source, tmp_path / "x", progress=lambda p: told.append((threading.get_ident(), p)))
+    assert {ident for ident, _ in told} == {threading.get_ident()}
+    done = [progress.done for _, progress in told]
+    assert done == sorted(done)
+
+
+async def test_the_record_around_a_copy_counts_its_requests() -> None:
+    source = await fill(MemoryStore(), ODD)
+    with aiozarr.record() as record:
+        report = await aiozarr.copy(source, MemoryStore())
+    assert record.requests == report.requests == 2 * len(ODD)
+    assert record.bytes_written == report.bytes
+
+
+async def test_a_file_that_a_folder_is_in_the_way_of_fails_and_the_rest_is_copied(tmp_path: Path) -> None:
+    source = await fill(MemoryStore(), {"a": b"file", "a/b": b"below", "c": b"other"})
+    report = await aiozarr.copy(source, tmp_path / "x", on_error="continue")
+    assert [key for key, _ in report.failed] in (["a"], ["a/b"])
+    assert (tmp_path / "x" / "c").read_bytes() == b"other"
+    with pytest.raises(aiozarr.CopyError) as caught:
+        await aiozarr.copy(source, tmp_path / "y")
+    assert isinstance(caught.value.__cause__, aiozarr.StoreError)
+
+
+async def test_a_hostile_listing_never_leaves_the_folder(tmp_path: Path) -> None:
+    class Hostile(MemoryStore):
+        async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+            yield Entry("../escaped", 1)
+            yield Entry("/" + str(tmp_path / "absolute").lstrip("/"), 1)
+            async for entry in super().scan(prefix):
+                yield entry
+
+    source = await fill(Hostile(), {"c/0": b"x", "zarr.json": b"{}"})
+    with pytest.raises(aiozarr.CopyError):
+        await aiozarr.copy(source, tmp_path / "to")
+    report = await aiozarr.copy(source, tmp_path / "to", on_error="continue")
+    assert len(report.failed) == 3
+    assert names_in(tmp_path) == ["to"]
+    assert await contents(LocalStore(tmp_path / "to")) == {"c/0": b"x"}
+
+
+# --- bad input ---------------------------------------------------------------------------------------------------
+
+
+async def test_there_must_be_something_to_copy(tmp_path: Path) -> None:
+    with pytest.raises(aiozarr.NodeNotFoundError, match="missing"):
+        await aiozarr.copy(tmp_path / "missing", tmp_path / "to")
+    assert not (tmp_path / "to").exists()
+
+
+async def test_source_and_destination_must_lie_apart(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    for source, destination in [(".", "."), (".", "to"), ("to", ".")]:
+        with pytest.raises(ValueError, match=r"same|inside"):
+            await aiozarr.copy(tmp_path / source, tmp_path / destination)
+
+
+async def test_a_source_that_cannot_be_listed_and_a_destination_that_cannot_be_written_say_so() -> None:
+    class Limited(MemoryStore):
+        pass
+
+    unlisted, unwritten = await fill(Limited(), ODD), Limited()
+    unlisted.supports = replace(MemoryStore.supports, listable=False)
+    unwritten.supports = replace(MemoryStore.supports, writeable=False)
+    with pytest.raises(aiozarr.UnsupportedOperationError, match="listed"):
+        await aiozarr.copy(unlisted, MemoryStore())
+    with pytest.raises(aiozarr.UnsupportedOperationError, match="written"):
+        await aiozarr.copy(await fill(MemoryStore(), ODD), unwritten)
+    with pytest.raises(aiozarr.UnsupportedOperationError, match="listed"):
+        await aiozarr.copy("http://127.0.0.1:9/x.zarr", MemoryStore())
+
+
+async def test_wrong_arguments_are_the_callers_mistakes(tmp_path: Path) -> None:
+    store = await fill(MemoryStore(), ODD)
+    with pytest.raises(ValueError, match="verify"):
+        await aiozarr.copy(store, tmp_path / "x", verify="md5")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="on_error"):
+        await aiozarr.copy(store, tmp_path / "x", on_error="ignore")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="storage_options"):
+        await aiozarr.copy(store, tmp_path / "x", source_options={"anon": True})
+    with pytest.raises(aiozarr.UnknownSchemeError):
+        await aiozarr.copy(store, "nonsense://x")
+    assert not (tmp_path / "x").exists()
+
+
+async def test_a_copy_that_takes_too_long_is_stopped() -> None:
+    source, destination = FakeStore({"c/0": b"x", "zarr.json": b"{}"}, latency=30), FakeStore()
+    with pytest.raises(aiozarr.StoreTimeoutError):
+        await aiozarr.copy(source, destination, settings=aiozarr.Settings(timeout=0.05))
+    assert source.in_flight == 0
+
+
+async def test_a_cancelled_copy_between_files_leaves_whole_files_and_no_document(tmp_path: Path) -> None:
+    source = await fill(LocalStore(tmp_path / "from"), ODD)
+    halfway = asyncio.Event()
+    task = asyncio.ensure_future(
+        aiozarr.copy(
+            source,
+            tmp_path / "to",
+            settings=aiozarr.Settings(max_requests=1),
+            progress=lambda p: halfway.set() if p.done > 50 else None,
+        )
+    )
+    await halfway.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    stored = await contents(LocalStore(tmp_path / "to"))
+    await asyncio.sleep(0.05)
+    assert await contents(LocalStore(tmp_path / "to")) == stored
+    assert all(ODD[key] == data for key, data in stored.items())
+    assert "zarr.json" not in stored
+    assert not temporary_files(tmp_path)
+
+
+# --- the blocking twin -------------------------------------------------------------------------------------------
+
+
+def test_the_blocking_twin_copies_reports_and_tells_progress_in_the_calling_thread(tmp_path: Path) -> None:
+    source = asyncio.run(fill(MemoryStore(), ODD))
+    told: list[tuple[int, aiozarr.Progress]] = []
+    report = aiozarr.sync.copy(source, tmp_path / "x", progress=lambda p: told.append((threading.get_ident(), p)))
+    assert report.objects == len(ODD)
+    assert told[-1] == (threading.get_ident(), aiozarr.Progress(len(ODD), len(ODD), report.bytes, report.bytes))
+    assert asyncio.run(contents(LocalStore(tmp_path / "x"))) == ODD
+
+
+def test_the_blocking_twin_raises_the_same_errors(tmp_path: Path) -> None:
+    with pytest.raises(aiozarr.NodeNotFoundError):
+        aiozarr.sync.copy(tmp_path / "missing", tmp_path / "to")
+
+
+# --- an object store ---------------------------------------------------------------------------------------------
+
+
+async def test_a_bucket_is_copied_to_and_from(tmp_path: Path, s3_server: LocalS3) -> None:
+    s3_server.create_bucket("copies")
+    options = s3_server.storage_options
+    few = dict(list(ODD.items())[:60])
+    source = await fill(MemoryStore(), few)
+    up = await aiozarr.copy(source, "s3://copies/a.zarr", destination_options=options, verify="checksum")
+    across = await aiozarr.copy(
+        "s3://copies/a.zarr", "s3://copies/b.zarr", source_options=options, destination_options=options
+    )
+    down = await aiozarr.copy("s3://copies/b.zarr", tmp_path / "c", source_options=options)
+    assert await contents(LocalStore(tmp_path / "c")) == few
+    for report in (up, across, down):
+        assert (report.objects, report.failed, report.changed) == (len(few), (), ())
+    with pytest.raises(ValueError, match="inside"):
+        await aiozarr.copy(
+            "s3://copies/a.zarr", "s3://copies/a.zarr/b", source_options=options, destination_options=options
+        )
+
+
+def put(url: str, data: bytes) -> None:
+    with urlopen(Request(url, data=data, method="PUT"), timeout=30):
+        pass
+
+
+async def test_folder_markers_in_a_bucket_do_not_stop_a_copy(tmp_path: Path, s3_server: LocalS3) -> None:
+    s3_server.create_bucket("marked")
+    for key, data in {"x/": b"", "x/c/": b"", "x/c/0": b"chunk", "x/zarr.json": b"{}"}.items():
+        await asyncio.to_thread(put, f"{s3_server.endpoint_url}/marked/{key}", data)
+    report = await aiozarr.copy("s3://marked/x", tmp_path / "x", source_options=s3_server.storage_options)
+    assert report.objects == 2
+    assert await contents(LocalStore(tmp_path / "x")) == {"c/0": b"chunk", "zarr.json": b"{}"}
