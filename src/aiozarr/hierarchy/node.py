@@ -12,7 +12,7 @@ from aiozarr.hierarchy.attributes import checked_attributes, frozen_attributes
 from aiozarr.hierarchy.changes import update_node
 from aiozarr.hierarchy.documents import NodeMetadata, Place
 from aiozarr.hierarchy.location import node_url
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, parse_node, render_node
+from aiozarr.metadata import ArrayMetadata, GroupMetadata
 from aiozarr.schedule import current_recorder
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
@@ -113,11 +113,9 @@ class Node(Generic[M]):
         await self.aclose()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Documents travel, not records: they are small, and the other side reads them as it would read the store.
-        documents = render_node(self._metadata)
         return (
             _restore,
-            (type(self), self._store, self._path, documents, self._settings, self._mode, self._owns_store),
+            (type(self), self._store, self._path, self._metadata, self._settings, self._mode, self._owns_store),
         )
 
     # --- for the nodes' own modules ------------------------------------------------------------------------------
@@ -172,13 +170,6 @@ class Node(Generic[M]):
 
 
 def _restore(
-    kind: Any,
-    store: Store,
-    path: str,
-    documents: Mapping[str, bytes],
-    settings: Settings,
-    mode: Mode,
-    owns_store: bool,
+    kind: Any, store: Store, path: str, metadata: NodeMetadata, settings: Settings, mode: Mode, owns_store: bool
 ) -> Any:
-    metadata = parse_node(documents, node=node_url(store, path), settings=settings)
     return kind(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)

@@ -198,7 +198,8 @@ async def test_durable_settings_reach_the_local_store(tmp_path: Path) -> None:
     settings = aiozarr.Settings(durable=True)
     for target in (tmp_path, (tmp_path / "b").as_uri()):
         array = await aiozarr.create_array(target, "a", shape=1, dtype="i4", settings=settings)
-        assert "durable=True" in repr(array.store) or getattr(array.store, "_durable", None) or array.store.durable  # type: ignore[attr-defined]
+        assert isinstance(array.store, LocalStore)
+        assert array.store.durable
 
 
 async def test_a_node_closes_the_store_it_made_and_no_other(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,3 +269,9 @@ async def test_pickled_nodes_are_the_same_nodes(tmp_path: Path) -> None:
     assert (array2.url, array2.settings, array2.read_only) == (array.url, settings, False)
     assert (group2.url, group2.read_only) == (group.url, True)
     assert np.array_equal(await array2[...], await array[...], equal_nan=True)
+
+
+async def test_attributes_that_are_read_though_no_json_has_them_are_pickled_too(memory: MemoryStore) -> None:
+    await memory.set("zarr.json", b'{"zarr_format": 3, "node_type": "group", "attributes": {"fill": NaN}}')
+    group = pickle.loads(pickle.dumps(await aiozarr.open_group(memory)))
+    assert np.isnan(group.attrs["fill"])
