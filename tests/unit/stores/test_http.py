@@ -1,0 +1,350 @@
+"""The HTTP store in front of a server that misbehaves."""
+
+import asyncio
+import pickle
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+from certificates import authority
+
+from aiozarr.errors import (
+    ChangedError,
+    InvalidKeyError,
+    LimitError,
+    PermissionDeniedError,
+    ShortReadError,
+    StoreError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
+from aiozarr.model import ByteRange, Entry, Range, Suffix, Version
+from aiozarr.stores.http import HTTPStore
+from aiozarr.testing import http_replies as spoil
+from aiozarr.testing.http_server import FaultServer
+
+DATA = bytes(range(256)) * 1000
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    """A server with a value."""
+    with FaultServer({"a/b": DATA, "empty": b""}) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "retryable"),
+    [
+        (401, UnauthenticatedError, False),
+        (403, PermissionDeniedError, False),
+        (405, UnsupportedOperationError, False),
+        (410, StoreError, False),
+        (429, ThrottledError, True),
+        (500, StoreError, True),
+        (503, ThrottledError, True),
+    ],
+)
+@pytest.mark.parametrize("range", [None, Range(5, 10), Suffix(5)], ids=str)
+async def test_only_404_is_missing_and_every_other_status_is_an_error_with_its_place(
+    server: FaultServer, status: int, kind: type[StoreError], retryable: bool, range: ByteRange | None
+) -> None:
+    server.script = spoil.always(spoil.status(status, Retry_After="3", X_Request_Id="id-1"))
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(kind) as caught:
+            await store.fetch("a/b", range)
+    error = caught.value
+    assert type(error) is kind
+    assert (error.store, error.key, error.range) == (server.url, "a/b", range)
+    assert (error.status, error.request_id, error.retryable, error.retry_after) == (status, "id-1", retryable, 3.0)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (spoil.content_range("bytes 0-9/256000"), StoreError),
+        (spoil.content_range("bytes 5-13/256000"), StoreError),
+        (spoil.content_range("bytes 5-14/12"), StoreError),
+        (spoil.shortened(3), StoreError),
+        (spoil.lengthened(b"more"), StoreError),
+        (spoil.multipart, StoreError),
+        (spoil.gzipped, StoreError),
+        (spoil.etag('"other"'), ChangedError),
+        (spoil.etag(None), ChangedError),
+        (spoil.truncated(5), ShortReadError),
+        (lambda reply: spoil.chunked(spoil.shortened(3)(reply)), ShortReadError),
+        (lambda reply: spoil.chunked(spoil.lengthened(b"xx")(reply)), LimitError),
+    ],
+)
+async def test_a_ranged_answer_that_is_not_exactly_what_was_asked_for_is_never_used(
+    server: FaultServer, fault: spoil.Spoil, kind: type[Exception]
+) -> None:
+    async with HTTPStore(server.url) as store:
+        value = await store.fetch("a/b")
+        assert value is not None
+        server.script = spoil.always(fault)
+        with pytest.raises(kind):
+            await store.fetch("a/b", Range(5, 10), if_match=value.version)
+
+
+async def test_a_server_without_ranges_is_read_whole_and_cut_and_the_store_says_so(server: FaultServer) -> None:
+    server.script = lambda request, reply: (
+        reply if reply.status == 404 else spoil.whole(server.get(request.key) or b"")(reply)
+    )
+    async with HTTPStore(server.url) as store:
+        claims = [store.supports.partial_reads]
+        whole = await store.fetch("a/b", Range(0))
+        assert whole is not None
+        assert bytes(whole.data) == DATA
+        claims.append(store.supports.partial_reads)
+        for part, expected in ((Range(5, 10), DATA[5:15]), (Suffix(7), DATA[-7:]), (Range(1 << 40, 5), b"")):
+            value = await store.fetch("a/b", part)
+            assert value is not None
+            assert (bytes(value.data), value.size) == (expected, len(DATA))
+        claims.append(store.supports.partial_reads)
+        assert claims == [True, True, False]
+        assert not pickle.loads(pickle.dumps(store)).supports.partial_reads
+
+
+async def test_a_part_under_status_200_is_taken_if_it_says_which_it_is(server: FaultServer) -> None:
+    server.script = spoil.always(spoil.status_only(200))
+    async with HTTPStore(server.url) as store:
+        value = await store.fetch("a/b", Range(5, 10))
+        assert value is not None
+        assert (bytes(value.data), value.size) == (DATA[5:15], len(DATA))
+        assert store.supports.partial_reads
+
+
+@pytest.mark.parametrize("frame", [spoil.chunked, spoil.until_close, spoil.closing, spoil.dropping, spoil.gzipped])
+async def test_a_whole_value_is_read_in_every_framing(server: FaultServer, frame: spoil.Spoil) -> None:
+    server.script = spoil.always(frame)
+    async with HTTPStore(server.url) as store:
+        for _ in range(3):
+            value = await store.fetch("a/b")
+            assert value is not None
+            assert (bytes(value.data), value.size) == (DATA, len(DATA))
+            assert value.version is not None
+
+
+async def test_a_refused_suffix_that_is_longer_than_the_object_is_asked_for_again_as_a_range(
+    server: FaultServer,
+) -> None:
+    server.script = spoil.when(lambda request: "-999999" in request.headers.get("range", ""), spoil.status(416))
+    async with HTTPStore(server.url) as store:
+        value = await store.fetch("a/b", Suffix(999_999))
+    assert value is not None
+    assert bytes(value.data) == DATA
+
+
+async def test_an_object_that_shrank_is_a_changed_error_where_a_version_was_asked_for(server: FaultServer) -> None:
+    async with HTTPStore(server.url) as store:
+        value = await store.fetch("a/b")
+        assert value is not None
+        server.put("a/b", b"tiny")
+        server.script = lambda request, reply: reply if request.method == "HEAD" else spoil.status(416)(reply)
+        with pytest.raises(ChangedError):
+            await store.fetch("a/b", Range(1000, 5), if_match=value.version)
+        shrunk = await store.fetch("a/b", Range(1000, 5))
+        assert shrunk is not None
+        assert (bytes(shrunk.data), shrunk.size) == (b"", 4)
+
+
+async def test_a_weak_version_is_compared_and_not_sent(server: FaultServer) -> None:
+    server.script = spoil.always(spoil.etag('W/"1"'))
+    async with HTTPStore(server.url) as store:
+        value = await store.fetch("a/b", if_match=Version('W/"1"'))
+        assert value is not None
+        assert value.version == Version('W/"1"')
+        with pytest.raises(ChangedError):
+            await store.fetch("a/b", if_match=Version('W/"2"'))
+    assert all("if-match" not in request.headers for request in server.requests)
+
+
+async def test_last_modified_is_the_version_where_there_is_no_etag(server: FaultServer) -> None:
+    server.script = spoil.always(spoil.etag(None))
+    async with HTTPStore(server.url) as store:
+        value = await store.fetch("a/b", Range(0, 1))
+        entry = await store.stat("a/b")
+    assert value is not None
+    assert value.version is not None
+    assert value.version.weak
+    assert entry == Entry("a/b", len(DATA), value.version)
+
+
+@pytest.mark.parametrize("status", [403, 405, 501])
+async def test_stat_takes_the_first_byte_where_head_is_refused(server: FaultServer, status: int) -> None:
+    server.script = spoil.when(lambda request: request.method == "HEAD", spoil.status(status))
+    async with HTTPStore(server.url) as store:
+        entry = await store.stat("a/b")
+        assert entry is not None
+        assert (entry.size, entry.version is not None) == (len(DATA), True)
+        assert await store.stat("gone") is None
+
+
+async def test_stat_takes_the_first_byte_where_head_tells_no_size(server: FaultServer) -> None:
+    server.script = spoil.when(lambda request: request.method == "HEAD", spoil.chunked)
+    async with HTTPStore(server.url) as store:
+        entry = await store.stat("a/b")
+    assert entry is not None
+    assert entry.size == len(DATA)
+
+
+async def test_an_answer_longer_than_the_caller_allows_is_not_received(server: FaultServer) -> None:
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(LimitError) as caught:
+            await store.fetch("a/b", max_bytes=1000)
+        assert (caught.value.value, caught.value.allowed) == (len(DATA), 1000)
+        value = await store.fetch("a/b", Range(0, 1000), max_bytes=1000)
+        assert value is not None
+
+
+async def test_the_store_itself_does_not_retry(server: FaultServer) -> None:
+    server.script = spoil.always(spoil.status(503))
+    async with HTTPStore(server.url) as store:
+        for number in range(1, 4):
+            with pytest.raises(ThrottledError):
+                await store.fetch("a/b")
+            assert len(server.requests) == number
+
+
+# --- what is sent, and what is shown -----------------------------------------------------------------------------
+
+
+async def test_credentials_headers_and_query_are_sent_with_every_request_and_never_shown(server: FaultServer) -> None:
+    url = server.url.replace("http://", "http://us%40er:pa%2Fss@") + "/root/?sig=a%2Fb&v=1"
+    server.put("root/a b", b"x")
+    async with HTTPStore(url, headers={"X-Token": "hidden"}) as store:
+        value = await store.fetch("a b", Range(0, 1))
+        assert value is not None
+        request = server.requests[0]
+        assert request.target == "/root/a%20b?sig=a%2Fb&v=1"
+        assert request.headers["authorization"] == "Basic dXNAZXI6cGEvc3M="
+        assert request.headers["x-token"] == "hidden"
+        assert request.headers["accept-encoding"] == "identity"
+        server.script = spoil.always(spoil.status(403))
+        with pytest.raises(PermissionDeniedError) as caught:
+            await store.fetch("a b")
+        for text in (repr(store), store.url, str(caught.value), repr(store.origin), repr(store.identity)):
+            for secret in ("pa/ss", "pa%2Fss", "sig", "hidden", "dXNAZXI6cGEvc3M="):
+                assert secret not in text
+        clone = pickle.loads(pickle.dumps(store))
+        assert clone == store
+        assert clone.origin == store.origin
+        server.script = None
+        async with clone:
+            assert await clone.exists("a b")
+        assert server.requests[-1].headers["authorization"] == request.headers["authorization"]
+
+
+def test_stores_with_other_credentials_are_other_stores() -> None:
+    stores = [
+        HTTPStore("http://h/x"),
+        HTTPStore("http://u:p@h/x"),
+        HTTPStore("http://u:q@h/x"),
+        HTTPStore("http://h/x", headers={"Authorization": "t"}),
+        HTTPStore("http://h/x?token=1"),
+    ]
+    assert len({store.identity for store in stores}) == len({store.origin for store in stores}) == 5
+    assert HTTPStore("http://h/x/") == HTTPStore("http://h/x")
+    assert HTTPStore("http://h/x").origin == HTTPStore("http://h/y").origin
+    assert HTTPStore("http://h/x", auth=("u", "p")).identity == stores[1].identity
+
+
+def test_an_unknown_option_is_a_type_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(TypeError, match="no option 'block_size'; it knows auth, connect_timeout, headers"):
+        HTTPStore("http://h/", block_size=5)
+
+
+async def test_the_store_neither_lists_nor_writes(server: FaultServer) -> None:
+    async with HTTPStore(server.url) as store:
+        assert (store.supports.writeable, store.supports.listable) == (False, False)
+        with pytest.raises(UnsupportedOperationError):
+            await store.set("a/b", b"")
+        with pytest.raises(UnsupportedOperationError):
+            await store.list()
+    assert not server.requests
+
+
+async def test_keys_cannot_break_a_request_apart(server: FaultServer) -> None:
+    async with HTTPStore(server.url) as store:
+        assert await store.fetch("x\r\nHost: evil\r\n\r\n") is None
+        assert server.requests[0].target == "/x%0D%0AHost%3A%20evil%0D%0A%0D%0A"
+        with pytest.raises(InvalidKeyError):
+            await store.fetch("../etc/passwd")
+
+
+# --- TLS, and the other loop -------------------------------------------------------------------------------------
+
+
+def run_on_asyncio(function: Callable[[], Awaitable[None]]) -> None:
+    """Run on asyncio's own loop."""
+
+    async def main() -> None:
+        await function()
+
+    asyncio.run(main())
+
+
+def run_on_uvloop(function: Callable[[], Awaitable[None]]) -> None:
+    """Run on uvloop."""
+    uvloop = pytest.importorskip("uvloop", reason="uvloop does not exist on this platform")
+
+    async def main() -> None:
+        await function()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("run", [run_on_asyncio, run_on_uvloop])
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_values_are_read_whole_and_in_parts_on_every_loop(
+    run: Callable[[Callable[[], Awaitable[None]]], None], secure: bool
+) -> None:
+    values = {f"c/{number}": number.to_bytes(2, "big") * number * 997 for number in range(40)}
+    with FaultServer(values, tls=authority().server() if secure else None) as server:
+
+        async def main() -> None:
+            store = HTTPStore(server.url, ssl_context=authority().trust() if secure else None, max_connections=8)
+            found = await asyncio.gather(*(store.fetch(key) for key in values))
+            assert [value and bytes(value.data) for value in found] == list(values.values())
+            parts = await asyncio.gather(*(store.fetch(key, Suffix(1000)) for key in values))
+            assert [value and bytes(value.data) for value in parts] == [data[-1000:] for data in values.values()]
+            task = asyncio.create_task(store.fetch("c/39"))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await store.fetch("missing") is None
+            await store.aclose()
+
+        run(main)
+        assert server.connections <= 10
+
+
+@pytest.mark.parametrize("fault", ["unknown authority", "expired", "another host"])
+async def test_a_certificate_that_is_not_valid_is_an_error_that_is_never_retried(fault: str) -> None:
+    address = "127.0.0.2" if fault == "another host" else "127.0.0.1"
+    tls = authority().server(address, expired=fault == "expired")
+    with FaultServer({"a": b"1"}, tls=tls) as server:
+        trust = None if fault == "unknown authority" else authority().trust()
+        async with HTTPStore(server.url, ssl_context=trust) as store:
+            with pytest.raises(StoreError, match="certificate") as caught:
+                await store.fetch("a")
+        assert not caught.value.retryable
+        assert not server.requests
+
+
+def test_reading_does_not_import_the_client_for_detours() -> None:
+    import subprocess
+
+    code = (
+        "import sys, asyncio; from aiozarr.stores.http import HTTPStore\n"
+        "store = HTTPStore('http://127.0.0.1:1')\n"
+        "try: asyncio.run(store.fetch('a'))\nexcept Exception as error: print(type(error).__name__)\n"
+        "print('aiohttp' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["StoreError", "False"]

@@ -1,0 +1,236 @@
+"""Redirects, proxies and encoded bodies."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from certificates import authority
+
+from aiozarr.errors import ChangedError, LimitError, ShortReadError, StoreError, StoreTimeoutError
+from aiozarr.model import Range
+from aiozarr.stores.http import HTTPStore
+from aiozarr.testing import http_replies as spoil
+from aiozarr.testing.http_server import FaultServer
+
+DATA = bytes(range(256)) * 100
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    """The server that is asked."""
+    with FaultServer({"a/b": DATA}) as running:
+        yield running
+
+
+@pytest.fixture
+def other() -> Iterator[FaultServer]:
+    """The server that it sends to."""
+    with FaultServer({"moved/a/b": DATA}) as running:
+        yield running
+
+
+def sends_to(url: str) -> spoil.Script:
+    """Redirect every request to the same key below `url`."""
+    return lambda request, reply: spoil.redirect(f"{url}/{request.key}")(reply)
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_followed_for_reads(server: FaultServer, other: FaultServer, code: int) -> None:
+    server.script = lambda request, reply: spoil.redirect(f"{other.url}/moved/{request.key}", code)(reply)
+    async with HTTPStore(server.url) as store:
+        value = await store.fetch("a/b", Range(5, 10))
+        assert value is not None
+        assert (bytes(value.data), value.size) == (DATA[5:15], len(DATA))
+        whole = await store.fetch("a/b", if_match=value.version)
+        assert whole is not None
+        assert bytes(whole.data) == DATA
+        entry = await store.stat("a/b")
+        assert entry is not None
+        assert (entry.size, entry.version) == (len(DATA), value.version)
+
+
+async def test_a_404_behind_a_redirect_is_never_a_missing_value(server: FaultServer, other: FaultServer) -> None:
+    server.script = sends_to(other.url)
+    async with HTTPStore(server.url) as store:
+        for operation in (store.fetch, store.stat):
+            with pytest.raises(StoreError, match="behind a redirect") as caught:
+                await operation("gone")
+            assert (caught.value.status, caught.value.retryable, caught.value.key) == (404, False, "gone")
+
+
+async def test_credentials_do_not_go_to_another_origin(server: FaultServer, other: FaultServer) -> None:
+    server.script = sends_to(f"{other.url}/moved")
+    url = server.url.replace("http://", "http://user:secret@") + "?token=hidden"
+    async with HTTPStore(url, headers={"X-Api-Key": "hidden", "Cookie": "hidden"}) as store:
+        assert await store.exists("a/b")
+        assert await store.get("a/b") is not None
+    assert server.requests[0].headers["x-api-key"] == "hidden"
+    for request in other.requests:
+        assert "hidden" not in str(request)
+        assert "secret" not in str(request)
+        assert not {"authorization", "cookie", "x-api-key"} & request.headers.keys()
+
+
+async def test_credentials_stay_with_the_origin_that_they_are_for(server: FaultServer) -> None:
+    server.put("moved/a/b", DATA)
+    server.script = spoil.when(
+        lambda request: not request.key.startswith("moved/"), spoil.redirect("/moved/a/b?part=1")
+    )
+    async with HTTPStore(server.url, headers={"X-Api-Key": "k"}) as store:
+        assert await store.exists("a/b")
+    assert [request.headers.get("x-api-key") for request in server.requests] == ["k"] * len(server.requests)
+    assert server.requests[-1].target == "/moved/a/b?part=1"
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "file:///etc/passwd",
+        "ftp://example.org/x",
+        "gopher://x",
+        "data:text/plain,x",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[fe80::1]/",
+        "http:///x",
+        "http://example.org:port/",
+        "a b",
+        "/a/b/",
+    ],
+)
+async def test_redirects_that_lead_astray_are_not_followed(server: FaultServer, location: str) -> None:
+    server.script = spoil.always(spoil.redirect(location))
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(StoreError) as caught:
+            await store.fetch("a/b")
+    assert not caught.value.retryable
+
+
+async def test_a_public_server_cannot_send_to_an_address_that_is_not_public(
+    server: FaultServer, other: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    resolve = loop.getaddrinfo
+
+    async def names(host: Any, port: Any, **options: Any) -> Any:
+        known = {"data.example": "93.184.216.34", "inside.example": "127.0.0.1", "cloud.example": "10.0.0.1"}
+        if host in known:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[host], port or 0))]
+        return await resolve(host, port, **options)
+
+    connect = loop.create_connection
+
+    async def reach(factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        return await connect(factory, "127.0.0.1" if host == "data.example" else host, port, **options)
+
+    monkeypatch.setattr(loop, "getaddrinfo", names)
+    monkeypatch.setattr(loop, "create_connection", reach)
+    import aiozarr.stores.http_detour as detour
+
+    async def here(self: Any, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
+        return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": family, "proto": 0, "flags": 0}]
+
+    async with HTTPStore(f"http://data.example:{server.port}") as store:
+        # The first hop of the detour asks the public server again.
+        monkeypatch.setattr(detour._GuardedResolver, "resolve", here)
+        for target in (f"127.0.0.1:{other.port}", f"inside.example:{other.port}", "cloud.example", "[::1]"):
+            server.script = spoil.always(spoil.redirect(f"http://{target}/moved/a/b"))
+            with pytest.raises(StoreError, match="not public"):
+                await store.fetch("a/b")
+    assert not other.requests
+
+
+async def test_a_redirect_from_https_to_http_is_not_followed(other: FaultServer) -> None:
+    with FaultServer({}, tls=authority().server()) as secure:
+        secure.script = sends_to(f"{other.url}/moved")
+        async with HTTPStore(secure.url, ssl_context=authority().trust()) as store:
+            with pytest.raises(StoreError, match="https to http"):
+                await store.fetch("a/b")
+    assert not other.requests
+
+
+async def test_redirects_end_after_a_few(server: FaultServer) -> None:
+    server.script = lambda request, reply: spoil.redirect(f"/x{request.number}")(reply)
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(StoreError, match="more than 5 redirects"):
+            await store.fetch("a/b")
+    assert len(server.requests) == 7
+
+
+async def test_a_redirect_without_a_place_is_an_error(server: FaultServer) -> None:
+    server.script = spoil.always(spoil.status(302))
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(StoreError, match="without a place"):
+            await store.fetch("a/b")
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (spoil.content_range("bytes 0-9/25600"), StoreError),
+        (spoil.truncated(5), ShortReadError),
+        (spoil.etag('"other"'), ChangedError),
+        (spoil.stalled(5), StoreTimeoutError),
+        (spoil.reset, StoreError),
+        (spoil.gzipped, StoreError),
+        (spoil.garbage(b"nonsense\r\n\r\n"), StoreError),
+        (spoil.header_flood(2000), StoreError),
+    ],
+)
+async def test_answers_behind_a_redirect_are_judged_like_all_others(
+    server: FaultServer, other: FaultServer, fault: spoil.Spoil, kind: type[Exception]
+) -> None:
+    server.script = sends_to(f"{other.url}/moved")
+    async with HTTPStore(server.url, idle_timeout=0.2) as store:
+        value = await store.fetch("a/b")
+        assert value is not None
+        other.script = spoil.always(fault)
+        with pytest.raises(kind) as caught:
+            await store.fetch("a/b", Range(5, 10), if_match=value.version)
+        assert str(other.port) not in str(caught.value)
+
+
+async def test_an_encoded_body_is_decoded_and_bounded(server: FaultServer) -> None:
+    server.put("bomb", bytes(10 << 20))
+    server.script = spoil.always(spoil.gzipped)
+    async with HTTPStore(server.url) as store:
+        value = await store.fetch("a/b", max_bytes=len(DATA))
+        assert value is not None
+        assert (bytes(value.data), value.size) == (DATA, len(DATA))
+        with pytest.raises(LimitError):
+            await store.fetch("bomb", max_bytes=1 << 20)
+
+
+async def test_a_proxy_of_the_environment_is_used(
+    server: FaultServer, other: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", other.url)
+    monkeypatch.delenv("no_proxy", raising=False)
+    other.script = lambda request, reply: spoil.status(200, request.target.encode())(reply)
+    async with HTTPStore("http://data.example/x") as store:
+        value = await store.fetch("a/b")
+    assert value is not None
+    assert bytes(value.data) == b"http://data.example/x/a/b"
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    async with HTTPStore(server.url) as store:
+        assert await store.exists("a/b")
+    assert len(other.requests) == 1
+
+
+async def test_a_cancelled_detour_leaves_nothing_open(server: FaultServer, other: FaultServer) -> None:
+    server.script = sends_to(f"{other.url}/moved")
+    other.script = spoil.always(spoil.stalled(5))
+    store = HTTPStore(server.url)
+    task = asyncio.create_task(store.fetch("a/b"))
+    while not other.requests:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await store.aclose()
+    for _ in range(500):
+        if not other.open_connections:
+            break
+        await asyncio.sleep(0.01)
+    assert other.open_connections == 0
