@@ -182,12 +182,9 @@ def _key_fault(key: str) -> str | None:
 
 def resolve_range(size: int, byte_range: ByteRange | None) -> tuple[int, int]:
     """Return `(start, stop)` of `byte_range` in a value of `size` bytes, cut at its end."""
-    match byte_range:
-        case None:
-            return 0, size
-        case Suffix(length):
-            return max(0, size - length), size
-        case Range(start, None):
-            return min(start, size), size
-        case Range(start, length):
-            return min(start, size), min(start + length, size)
+    if byte_range is None:
+        return 0, size
+    if isinstance(byte_range, Suffix):
+        return max(0, size - byte_range.length), size
+    stop = size if byte_range.length is None else byte_range.start + byte_range.length
+    return min(byte_range.start, size), min(stop, size)

@@ -71,7 +71,13 @@ class Settings:
             _at_least("gap", self.gap, 0)
         if self.decode_threads is not None:
             _at_least("decode_threads", self.decode_threads, 1)
-        for name in ("max_bytes_in_flight", "max_request_bytes", "max_chunk_bytes", "max_index_bytes", "max_metadata_bytes"):
+        for name in (
+            "max_bytes_in_flight",
+            "max_request_bytes",
+            "max_chunk_bytes",
+            "max_index_bytes",
+            "max_metadata_bytes",
+        ):
             _at_least(name, getattr(self, name), 1)
         for name in ("retries", "index_cache_bytes", "chunk_cache_bytes"):
             _at_least(name, getattr(self, name), 0)

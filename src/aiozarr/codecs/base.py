@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -31,15 +33,12 @@ class ArraySpec:
     dtype: np.dtype[Any]
     fill_value: AnyArray
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of elements."""
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+        return prod(self.shape)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Number of bytes of the elements; arithmetic is exact at any size."""
         return self.size * self.dtype.itemsize

@@ -1,4 +1,4 @@
-"""What all readers and writers of one I/O thread share: the queues, the chunks in flight, the shard indexes, the workers."""
+"""What all readers and writers of one I/O thread share: queues, chunks in flight, shard indexes, workers."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline, ShardIndex
 from aiozarr.engine.layout import ArrayLayout
-from aiozarr.engine.plan import inner_parts
 from aiozarr.grid.projection import ChunkProjection
 from aiozarr.model import Suffix
 
@@ -46,12 +45,15 @@ def encode_chunk(
     """Return the encoding of a chunk after `values` were written to it; None where it holds nothing but the fill value.
 
     Args:
+        pipeline: the chunk's codecs.
         values: of the write's core shape.
+        projection: where in the chunk they go.
         stored: the chunk's encoding before; None where it is not stored, or every element is overwritten.
         keep: return an encoding in any case.
     """
     spec = pipeline.spec
-    part = values[(*projection.out_selection, ...)]
+    # `values[()]` would be a scalar.
+    part = values[projection.out_selection] if projection.out_selection else values
     if part.shape == spec.shape and part.dtype == spec.dtype and all([each.step == 1 for each in projection.parts]):
         # Every element, in its place and type: nothing is copied before the first codec.
         return None if not keep and pipeline.is_fill(part) else pipeline.encode(part)

@@ -7,15 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aiozarr.engine.pool import Work
-from aiozarr.schedule.events import Report
-from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.schedule.scheduler import Call, Origin
-from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
-    from aiozarr.engine.desk import Desk
+    from aiozarr.engine.job import Job
 
 
 class Errand(Call):
@@ -23,16 +20,14 @@ class Errand(Call):
 
     __slots__ = ("desk", "key", "origin", "recorder", "settings", "store", "watchers")
 
-    def __init__(
-        self, desk: Desk, store: Store, key: str, *, settings: Settings, recorder: Report | None, cost: int
-    ) -> None:
-        super().__init__(RetryPolicy(settings.retries, settings.retry_seconds), cost)
-        self.desk = desk
-        self.origin: Origin = desk.queue_of(store)
+    def __init__(self, job: Job, store: Store, key: str, cost: int) -> None:
+        super().__init__(job.policy, cost)
+        self.desk = job.desk
+        self.origin: Origin = job.queue
         self.store = store
         self.key = key
-        self.settings = settings
-        self.recorder = recorder
+        self.settings = job.settings
+        self.recorder = job.recorder
         self.watchers: list[Callable[[], None]] = []
 
     @property

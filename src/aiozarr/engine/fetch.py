@@ -1,4 +1,4 @@
-"""The request for one object's bytes, whole or one range, with the chunks it carries; sent on the loop or in a worker."""
+"""The request for one object's bytes, whole or one range, with the chunks it carries; sent by loop or worker."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from aiozarr.engine.flight import Flight, Unpack, Waiter
 from aiozarr.engine.pool import Work, run_quietly
 from aiozarr.errors import ChangedError, ShortReadError, StoreError
 from aiozarr.model import ByteRange, Range, Suffix, Value, Version
-from aiozarr.schedule.events import Report, RequestEvent
-from aiozarr.settings import Settings
+from aiozarr.schedule.events import RequestEvent
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
-    from aiozarr.engine.desk import Desk
+    from aiozarr.engine.job import Job
 
 
 class Fetch(Errand):
@@ -26,17 +25,14 @@ class Fetch(Errand):
 
     def __init__(
         self,
-        desk: Desk,
+        job: Job,
         store: Store,
         key: str,
         byte_range: ByteRange | None,
-        *,
         if_match: Version | None,
-        settings: Settings,
-        recorder: Report | None,
         cost: int,
     ) -> None:
-        super().__init__(desk, store, key, settings=settings, recorder=recorder, cost=cost)
+        super().__init__(job, store, key, cost)
         self.range = byte_range
         self.if_match = if_match
         self.value: Value | None = None
@@ -142,23 +138,16 @@ class ChunkFetch(Fetch):
 
     def __init__(
         self,
-        desk: Desk,
+        job: Job,
         store: Store,
         key: str,
         byte_range: Range | None,
         flights: list[Flight],
         *,
-        if_match: Version | None,
-        settings: Settings,
-        recorder: Report | None,
+        cost: int,
+        if_match: Version | None = None,
     ) -> None:
-        cost = sum([flight.pipeline.spec.nbytes for flight in flights]) if byte_range is None else 0
-        if byte_range is not None:
-            assert byte_range.length is not None
-            cost = byte_range.length
-        super().__init__(
-            desk, store, key, byte_range, if_match=if_match, settings=settings, recorder=recorder, cost=cost
-        )
+        super().__init__(job, store, key, byte_range, if_match, cost)
         self.flights = flights
         self.open = self.waiting = len(flights)
         for flight in flights:

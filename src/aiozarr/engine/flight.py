@@ -18,6 +18,22 @@ from aiozarr.model import Range
 from aiozarr.schedule.scheduler import Call
 
 
+class Token:
+    """A hashable value whose hash is computed once: thousands of chunks of one shard are looked up by it."""
+
+    __slots__ = ("_hash", "value")
+
+    def __init__(self, value: Hashable) -> None:
+        self.value = value
+        self._hash = hash(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Token) and self.value == other.value
+
+
 class Waiter(Protocol):
     """Who waits for a chunk. `landed` or `failed` is called on the I/O loop, once per sink."""
 
@@ -68,7 +84,6 @@ class Flight:
         self.request: Request | None = None
         self.dispatched = False
 
-
     def join(self, sink: Sink) -> None:
         """Another reader wants the chunk too."""
         self.sinks.append(sink)
@@ -83,14 +98,15 @@ class Request(Protocol):
     @property
     def store_url(self) -> str:
         """The store's URL, without secrets."""
+        ...
 
     @property
     def start(self) -> int | None:
         """Where the request's range begins in the object; None for a whole object."""
+        ...
 
     def unpacked(self) -> None:
         """One of the request's flights has been decoded."""
-
 
 
 class Unpack(Work):
@@ -181,7 +197,7 @@ _scratch = _Scratch()
 
 
 def decode_into(pipeline: CodecPipeline, data: Buffer, sinks: list[Sink]) -> None:
-    """Decode one chunk and put its elements where the sinks want them, straight from the decoder where that is possible."""
+    """Decode one chunk and put its elements where the sinks want them, from the decoder itself where it can."""
     spec = pipeline.spec
     if len(sinks) == 1:
         sink = sinks[0]

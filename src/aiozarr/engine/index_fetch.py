@@ -12,12 +12,10 @@ from aiozarr.engine.index_cache import IndexEntry
 from aiozarr.engine.pool import Work
 from aiozarr.errors import CodecError
 from aiozarr.model import Version
-from aiozarr.schedule.events import Report
-from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
-    from aiozarr.engine.desk import Desk
+    from aiozarr.engine.job import Job
 
 
 class IndexWaiter(Protocol):
@@ -32,6 +30,7 @@ class IndexWaiter(Protocol):
     @property
     def job(self) -> Waiter:
         """The read that the shard belongs to."""
+        ...
 
 
 class IndexFetch(Fetch):
@@ -41,31 +40,19 @@ class IndexFetch(Fetch):
 
     def __init__(
         self,
-        desk: Desk,
+        job: Job,
         store: Store,
         key: str,
         layout: ShardLayout,
         token: Hashable,
         waiter: IndexWaiter,
-        *,
-        settings: Settings,
-        recorder: Report | None,
     ) -> None:
-        super().__init__(
-            desk,
-            store,
-            key,
-            layout.index_range,
-            if_match=None,
-            settings=settings,
-            recorder=recorder,
-            cost=layout.index_nbytes,
-        )
+        super().__init__(job, store, key, layout.index_range, None, layout.index_nbytes)
         self.layout = layout
         self.token = token
         self.entry: IndexEntry | None = None
         self.waiters: list[IndexWaiter] = [waiter]
-        desk.index_fetches[token] = self
+        job.desk.index_fetches[token] = self
 
     def unpack_now(self, works: Sequence[Work]) -> None:
         self.entry = self._decode()

@@ -1,4 +1,4 @@
-"""What a reader or writer needs to know of an array, resolved once from its metadata: grid, keys, codecs, fill value."""
+"""What readers and writers need to know of an array, resolved once from its metadata: grid, keys, codecs."""
 
 from __future__ import annotations
 

@@ -47,9 +47,7 @@ class ObjectWrite(Errand):
         key: str,
         projection: ChunkProjection,
     ) -> None:
-        super().__init__(
-            job.desk, store, key, settings=job.settings, recorder=job.recorder, cost=layout.spec.nbytes
-        )
+        super().__init__(job, store, key, layout.spec.nbytes)
         self.job = job
         self.layout = layout
         self.values = values

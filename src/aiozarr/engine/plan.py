@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 from aiozarr.codecs import ShardIndex
@@ -62,14 +63,16 @@ def keyed_projections(layout: ArrayLayout, maps: Sequence[Map], prefix: str) -> 
         yield prefix + layout.key_encoding.encode(projection.coords), projection
 
 
-def inner_parts(
-    layout: ArrayLayout, projection: ChunkProjection
-) -> Iterator[tuple[int, ChunkProjection]]:
+def inner_parts(layout: ArrayLayout, projection: ChunkProjection) -> Iterator[tuple[int, ChunkProjection]]:
     """Yield the linear index of every inner chunk that the projection of a shard touches, with what is wanted of it."""
     assert layout.shard is not None
+    inner = within(layout.inner_axes, projection)
     strides = _strides(layout.shard.grid_shape)
-    for part in within(layout.inner_axes, projection):
-        yield sum([each.chunk * stride for each, stride in zip(part.parts, strides, strict=True)]), part
+    offsets = [
+        [chunk * stride for chunk in chunks]
+        for chunks, stride in zip(inner.chunks_by_dimension(), strides, strict=True)
+    ]
+    return zip(map(sum, product(*offsets)), inner, strict=True)
 
 
 def wanted_ranges(layout: ArrayLayout, index: ShardIndex, projection: ChunkProjection) -> list[tuple[int, int]]:

@@ -67,6 +67,7 @@ class WorkerPool(ABC):
             work.future.exception()
             raise
 
+    @abstractmethod
     def close(self) -> None:
         """Let the threads go once they are idle."""
 
@@ -114,14 +115,14 @@ class ThreadPool(WorkerPool):
     def _serve(self) -> None:
         lower_priority()
         while (batch := self._queue.get()) is not None:
-            for work in batch:
-                run_quietly(work)
+            run_all(batch)
             try:
                 self._loop.call_soon_threadsafe(finish, batch)
             except RuntimeError:
                 # The loop is closed: the process is going down, nobody waits any more.
                 return
-            del batch, work
+            # Bytes and arrays are not kept while the thread waits.
+            del batch
 
 
 class InlinePool(WorkerPool):
@@ -137,6 +138,9 @@ class InlinePool(WorkerPool):
         for work in batch:
             run_quietly(work)
         asyncio.get_running_loop().call_soon(finish, batch)
+
+    def close(self) -> None:
+        pass
 
 
 class _FunctionWork(Work, Generic[T]):
@@ -166,6 +170,12 @@ def run_quietly(work: Work) -> None:
         work.run()
     except BaseException as error:
         work.error = error
+
+
+def run_all(batch: Sequence[Work]) -> None:
+    """Run every piece of a batch."""
+    for work in batch:
+        run_quietly(work)
 
 
 def finish(batch: Sequence[Work]) -> None:

@@ -74,9 +74,7 @@ async def _work(
         total.wanted += size
 
 
-async def _shard(
-    desk: Desk, session: Session, read: Read, key: str, projection: ChunkProjection, total: _Sum
-) -> None:
+async def _shard(desk: Desk, session: Session, read: Read, key: str, projection: ChunkProjection, total: _Sum) -> None:
     shard = read.layout.shard
     assert shard is not None
     token = (read.store.identity, key, read.layout.token)

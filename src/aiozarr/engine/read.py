@@ -14,13 +14,14 @@ from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.desk import Desk
 from aiozarr.engine.fetch import ChunkFetch, Fetch
 from aiozarr.engine.flight import Fill, Flight, Sink
+from aiozarr.engine.job import Job
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.shard_read import ShardRead
 from aiozarr.errors import ChecksumError, MissingChunkError
 from aiozarr.grid.projection import ChunkProjection, Map, Projection
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.scheduler import Call, Source
+from aiozarr.schedule.scheduler import Call
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
@@ -42,7 +43,7 @@ class Read:
     out: NDArray[Any]
 
 
-class ReadJob(Source):
+class ReadJob(Job):
     """All reads of one caller from one origin, as a source of requests. Lives on the I/O loop."""
 
     def __init__(
@@ -54,13 +55,8 @@ class ReadJob(Source):
         recorder: Report | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        self.desk = desk
-        self.settings = settings
-        self.recorder = recorder
-        self.queue = desk.queue_of(reads[0].store)
+        super().__init__(desk, desk.queue_of(reads[0].store), settings, recorder)
         self.economy = self.queue.economy(settings)
-        self.max_requests = None if settings.max_requests == "auto" else settings.max_requests
-        self.max_bytes = settings.max_bytes_in_flight
         self._progress = progress
         self._projections = [Projection(read.layout.axes, read.maps) for read in reads]
         self._total = sum(map(len, self._projections))
@@ -158,21 +154,10 @@ class ReadJob(Source):
         token = (read.store.identity, key, read.layout.token)
         flight = self.wait_for(Sink(self, out, projection, read), token, read.layout.pipeline)
         if flight is not None:
-            self.push(
-                ChunkFetch(
-                    self.desk,
-                    read.store,
-                    key,
-                    None,
-                    [flight],
-                    if_match=None,
-                    settings=self.settings,
-                    recorder=self.recorder,
-                )
-            )
+            self.push(ChunkFetch(self, read.store, key, None, [flight], cost=read.layout.spec.nbytes))
 
     def wait_for(self, sink: Sink, token: Hashable, pipeline: CodecPipeline) -> Flight | None:
-        """Join the flight of `token`; where there is none, begin it and return it: its bytes are still to be fetched."""
+        """Join the flight of `token`; where there is none, begin it and return it: its bytes are still to fetch."""
         self._sinks.add(sink)
         flight = self.desk.flights.get(token)
         if flight is not None:
@@ -223,10 +208,10 @@ class ReadJob(Source):
         self._sinks.discard(sink)
         if landed:
             self._placed += 1
-            # A shard that is read again counts once.
-            size = sink.projection.size * sink.out.dtype.itemsize
-            self._bytes_done = min(self._bytes_done + size, self._bytes_total)
             if self._progress is not None:
+                # A shard that is read again counts once.
+                size = sink.projection.size * sink.out.dtype.itemsize
+                self._bytes_done = min(self._bytes_done + size, self._bytes_total)
                 self._progress(Progress(self._done, self._total, self._bytes_done, self._bytes_total))
         self._check_end()
 

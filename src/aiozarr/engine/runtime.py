@@ -254,8 +254,9 @@ def hand_over(task: asyncio.Task[T] | None, future: asyncio.Future[T]) -> None:
 async def _limited(function: Callable[[Engine], Awaitable[T]], engine: Engine, timeout: float | None) -> T:
     if timeout is None:
         return await function(engine)
+    limit = asyncio.timeout(timeout)
     try:
-        async with asyncio.timeout(timeout) as limit:
+        async with limit:
             return await function(engine)
     except TimeoutError as error:
         if not limit.expired():

@@ -46,9 +46,7 @@ class _Awaited(Call, Generic[T]):
 
     __slots__ = ("function", "future", "origin", "result")
 
-    def __init__(
-        self, origin: Origin, policy: RetryPolicy, function: Callable[[int], Awaitable[T]], cost: int
-    ) -> None:
+    def __init__(self, origin: Origin, policy: RetryPolicy, function: Callable[[int], Awaitable[T]], cost: int) -> None:
         super().__init__(policy, cost)
         self.origin = origin
         self.function = function
@@ -95,9 +93,8 @@ class Session:
         Raises:
             LimitError: the value has more than `max_bytes` bytes; no more than that were fetched.
         """
-        if max_bytes is not None and range is None:
-            range = Range(0, max_bytes + 1)
-        value = await self._call(lambda _: self.store.fetch(key, range, if_match=if_match), cost=cost, read=True)
+        asked = Range(0, max_bytes + 1) if max_bytes is not None and range is None else range
+        value = await self._call(lambda _: self.store.fetch(key, asked, if_match=if_match), cost=cost, read=True)
         if value is not None and max_bytes is not None and (size := memoryview(value.data).nbytes) > max_bytes:
             raise LimitError(
                 f"the value of {key!r} has more than {max_bytes} bytes (store {self.store.url})",

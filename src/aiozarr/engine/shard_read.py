@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from aiozarr.engine.fetch import ChunkFetch
-from aiozarr.engine.flight import Flight, Sink
+from aiozarr.engine.flight import Flight, Sink, Token
 from aiozarr.engine.index_cache import IndexEntry
 from aiozarr.engine.index_fetch import IndexFetch
 from aiozarr.engine.layout import ArrayLayout
@@ -52,10 +52,7 @@ class ShardRead:
         self._trouble: BaseException | None = None
         self._index_fetch: IndexFetch | None = None
         self._given_up = False
-
-    @property
-    def _token(self) -> Hashable:
-        return (self._store.identity, self._key, self._layout.token)
+        self._token: Hashable = (store.identity, key, layout.token)
 
     def begin(self) -> None:
         """Ask for the index; what is known of it already is used."""
@@ -71,16 +68,7 @@ class ShardRead:
             fetch.waiters.append(self)
             self._index_fetch = fetch
             return
-        self._index_fetch = IndexFetch(
-            desk,
-            self._store,
-            self._key,
-            self._shard,
-            self._token,
-            self,
-            settings=self.job.settings,
-            recorder=self.job.recorder,
-        )
+        self._index_fetch = IndexFetch(self.job, self._store, self._key, self._shard, self._token, self)
         self.job.push(self._index_fetch)
 
     def _is_checked(self, entry: IndexEntry) -> bool:
@@ -120,7 +108,7 @@ class ShardRead:
         ranges: list[tuple[int, int]] = []
         flights: list[Flight] = []
         empty: list[Sink] = []
-        object_token = (self._store.identity, self._key, entry.version, self._layout.token)
+        object_token = Token((self._token, entry.version))
         for position, part in inner_parts(self._layout, self._projection):
             located = entry.index.locate(position)
             sink = Sink(self, self.out, part)
@@ -142,14 +130,13 @@ class ShardRead:
                 flight.stop = flight.start + ranges[member][1]
             self.job.push(
                 ChunkFetch(
-                    self.job.desk,
+                    self.job,
                     self._store,
                     self._key,
                     Range(merged.start, merged.length),
                     members,
+                    cost=merged.length,
                     if_match=entry.version,
-                    settings=self.job.settings,
-                    recorder=self.job.recorder,
                 )
             )
 
@@ -204,4 +191,3 @@ class ShardRead:
     def _end(self, error: BaseException) -> None:
         if not self._given_up:
             self.job.stop(error)
-

@@ -1,4 +1,4 @@
-"""A write: every stored object it touches is encoded by the workers and put, overlapped; partial ones are read first."""
+"""A write: every object it touches is encoded by the workers and put, overlapped; partial ones are read first."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.engine.desk import Desk
+from aiozarr.engine.job import Job
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.object_write import ObjectWrite
 from aiozarr.engine.plan import keyed_projections
@@ -19,7 +20,7 @@ from aiozarr.engine.progress import Progress
 from aiozarr.grid import Strided
 from aiozarr.grid.projection import ChunkProjection, Map, Projection
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.scheduler import Call, Source
+from aiozarr.schedule.scheduler import Call
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
@@ -42,7 +43,7 @@ class Write:
     values: NDArray[Any]
 
 
-class WriteJob(Source):
+class WriteJob(Job):
     """One write as a source of requests. Lives on the I/O loop."""
 
     def __init__(
@@ -54,14 +55,10 @@ class WriteJob(Source):
         recorder: Report | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        self.desk = desk
-        self.settings = settings
-        self.recorder = recorder
         # A shard is encoded by all threads at once, so its errand is not tied to one of them.
         sharded = write.layout.shard is not None
-        self.queue = desk.scheduler.origin(write.store.origin) if sharded else desk.queue_of(write.store)
-        self.max_requests = None if settings.max_requests == "auto" else settings.max_requests
-        self.max_bytes = settings.max_bytes_in_flight
+        queue = desk.scheduler.origin(write.store.origin) if sharded else desk.queue_of(write.store)
+        super().__init__(desk, queue, settings, recorder)
         self._write = write
         core = tuple([each.count for each in write.maps if isinstance(each, Strided)])
         self._values = np.broadcast_to(write.values, core)

@@ -1,4 +1,4 @@
-"""Which chunks a selection touches and where their elements go: per dimension, iterated lazily, never one list of all chunks."""
+"""Which chunks a selection touches and where their elements go: per dimension, iterated lazily, never listed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RegularAxis(NamedTuple):
         return abs((start + step * (count - 1)) // self.length - start // self.length) + 1
 
     def split(self, selected: Map, offset: int = 0) -> Iterator[DimPart]:
-        """Yield the part of `selected` in each chunk it touches, in the order of the output axis that starts at `offset`."""
+        """Yield the part of `selected` in each chunk it touches, in the order of the output, beginning at `offset`."""
         length = self.length
         if isinstance(selected, Constant):
             chunk, inner = divmod(selected.index, length)
@@ -153,6 +153,10 @@ class Projection:
         if self.counts and self.counts[0] > LAZY_FROM:
             return self._lazily()
         return map(ChunkProjection, product(*self._dims))
+
+    def chunks_by_dimension(self) -> list[list[int]]:
+        """Return the indices of the touched chunks along each dimension; the projection is their product, in order."""
+        return [[part.chunk for part in dimension] for dimension in self._dims]
 
     @cached_property
     def _dims(self) -> list[list[DimPart]]:

@@ -1,4 +1,4 @@
-"""How many requests and bytes one origin may have in flight: grows on clean round trips, shrinks when the server says so."""
+"""How many requests and bytes one origin may have in flight: more on clean round trips, less on refusals."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Call(ABC):
 
     @abstractmethod
     def done(self, error: BaseException | None) -> None:
-        """The call has ended, with its answer or with `error` (`CancelledError` where it was cancelled). Must not raise.
+        """The call has ended, with its answer or with `error` (`CancelledError`: it was cancelled). Must not raise.
 
         After success the call's bytes stay counted until `Origin.release`; after an error they no longer are.
         """
@@ -231,9 +231,7 @@ class Origin:
                 call.seconds = now - begun
                 if overload(error):
                     self.budget.overloaded(sent_at, now)
-                delay = call.policy.delay(
-                    error, attempt=call.attempts, elapsed=call.seconds, jitter=random.random()
-                )
+                delay = call.policy.delay(error, attempt=call.attempts, elapsed=call.seconds, jitter=random.random())
                 if delay is None:
                     error.attempts = call.attempts
                     error.elapsed = call.seconds

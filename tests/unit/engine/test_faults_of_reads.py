@@ -175,9 +175,7 @@ def test_a_store_without_suffix_ranges_is_asked_for_the_size_first() -> None:
 
 @pytest.mark.parametrize("inner", [None, (2, 2)])
 @pytest.mark.parametrize("moment", [0.0, 0.5, 1.0, 1.5, 2.5, 3.5])
-def test_a_read_cancelled_at_any_moment_leaves_nothing_under_way(
-    inner: tuple[int, int] | None, moment: float
-) -> None:
+def test_a_read_cancelled_at_any_moment_leaves_nothing_under_way(inner: tuple[int, int] | None, moment: float) -> None:
     async def scenario() -> None:
         array, store, reader = await sample((64, 64), (4, 4), inner=inner, latency=1.0)
         task = asyncio.ensure_future(reader.read([array.read(...)], settings=SETTINGS))
@@ -197,9 +195,7 @@ def test_a_read_cancelled_at_any_moment_leaves_nothing_under_way(
 
 @pytest.mark.parametrize("inner", [None, (2, 2)])
 @pytest.mark.parametrize("moment", [0.0, 0.5, 1.5, 2.5])
-def test_a_cancelled_reader_does_not_take_shared_requests_with_it(
-    inner: tuple[int, int] | None, moment: float
-) -> None:
+def test_a_cancelled_reader_does_not_take_shared_requests_with_it(inner: tuple[int, int] | None, moment: float) -> None:
     async def scenario() -> None:
         array, store, reader = await sample((64, 64), (4, 4), inner=inner, latency=1.0)
         first = asyncio.ensure_future(reader.read([array.read(...)], settings=SETTINGS))

@@ -34,7 +34,9 @@ def test_scattering_every_chunk_gives_what_numpy_gives(
         each.index if isinstance(each, Constant) else each.start + each.step * np.arange(each.count)
         for each in transform.maps
     )
-    expected = source[np.ix_(*[np.atleast_1d(each) for each in index])].reshape(transform.core_shape) if shape else source
+    expected = (
+        source[np.ix_(*[np.atleast_1d(each) for each in index])].reshape(transform.core_shape) if shape else source
+    )
     out = np.full(transform.core_shape, -1)
     projection = Projection(regular_axes(chunks, shape), transform.maps)
     seen = 0
