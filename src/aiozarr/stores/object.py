@@ -8,8 +8,7 @@ import re
 import secrets
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -17,7 +16,6 @@ from aiozarr.errors import (
     InvalidKeyError,
     PreconditionFailedError,
     StoreError,
-    StoreTimeoutError,
     UnsupportedOperationError,
 )
 from aiozarr.model import Entry, IfAbsent, Precondition, Range, Supports, Version, check_key, check_prefix
@@ -36,18 +34,25 @@ from aiozarr.stores.s3_address import (
     sends_found_credentials_openly,
 )
 from aiozarr.stores.s3_client import check_process, has_credential_files
-from aiozarr.stores.s3_errors import is_missing, translate
+from aiozarr.stores.s3_errors import call, translated
 from aiozarr.stores.s3_link import S3Link, ask_region
+from aiozarr.stores.s3_probe import conditions_hold
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 T = TypeVar("T")
 
+_DELETED = frozenset({200, 202, 204})
+_NOT_IN_BULK = frozenset({None, 200, 405, 500, 501})
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 PAGE = 1000
 """Keys of one page of a listing, and of one bulk delete: as many as S3 allows."""
+
+ERASERS = 16
+"""Deletes at once, where keys are removed one by one."""
 
 SINGLE_PUT_BYTES = 64 << 20
 """Larger values go up in parts, unless a condition binds them into one request."""
@@ -176,12 +181,13 @@ class ObjectStore(WebStore):
         import obstore
 
         data = byte_view(value)
+        full = self._full(key)
         link = await self._ready()
         client = link.client(self.url)
         result = await self._done(
             lambda: obstore.put_async(
                 client,
-                self._full(key),
+                full,
                 data,
                 mode=mode,
                 use_multipart=mode == "overwrite" and data.nbytes > SINGLE_PUT_BYTES,
@@ -195,15 +201,13 @@ class ObjectStore(WebStore):
     async def erase(self, key: str) -> None:
         """Remove `key`; a key that is not stored is no error."""
         check_key(key, store=self.url)
-        import obstore
-
-        client = (await self._ready()).client(self.url)
-        full = self._full(key)
         try:
-            await self._done(lambda: obstore.delete_async(client, full), key)
+            # The client library has bulk deletes only, which not every server knows.
+            answer = await self._ask("DELETE", key, Want())
+            if answer.status not in _DELETED and not (answer.status == 404 and self._lacks(answer)):
+                raise self._error(answer)
         except StoreError as error:
-            if not is_missing(error):
-                raise
+            raise self._located(error, key, None)  # noqa: B904  # the same error, now with its place
 
     async def erase_values(self, keys: Iterable[str]) -> None:
         """Remove all of `keys`, a thousand in a request.
@@ -235,20 +239,25 @@ class ObjectStore(WebStore):
         try:
             await self._done(lambda: obstore.delete_async(client, full), keys[0])
         except StoreError as error:
-            if not error.retryable and error.status not in (None, 200, 404, 405, 501):
+            if error.status not in _NOT_IN_BULK:
                 raise
             # The library tells one error for all; only one by one is it seen which keys are left.
             await self._erase_singly(keys)
 
     async def _erase_singly(self, keys: list[str]) -> None:
-        first: StoreError | None = None
-        for key in keys:
-            try:
-                await self.erase(key)
-            except StoreError as error:
-                first = first or error
-        if first is not None:
-            raise first
+        pending = iter(keys)
+        failed: list[StoreError] = []
+
+        async def work() -> None:
+            for key in pending:
+                try:
+                    await self.erase(key)
+                except StoreError as error:
+                    failed.append(error)
+
+        await asyncio.gather(*(work() for _ in range(ERASERS)))
+        if failed:
+            raise failed[0]
 
     # --- listing -------------------------------------------------------------------------------------------------
 
@@ -267,7 +276,7 @@ class ObjectStore(WebStore):
 
         client = (await self._ready()).client(self.url)
         full = self._root + prefix
-        with self._translated(None):
+        with translated(self.url, None):
             stream = obstore.list(client, full or None, chunk_size=PAGE)
         while (page := await self._done(lambda: anext(stream, None), None)) is not None:
             yield [self._entry(found) for found in page if found["path"].startswith(full)]
@@ -298,18 +307,11 @@ class ObjectStore(WebStore):
         if self.supports.conditional_writes is None:
             key = f"__aiozarr_probe_{secrets.token_hex(8)}"
             try:
-                holds = await self._conditions_hold(key)
+                holds = await conditions_hold(lambda value, mode: self._try(key, value, mode))
             finally:
                 await self.erase(key)
             self.supports = replace(self.supports, conditional_writes=holds)
         return bool(self.supports.conditional_writes)
-
-    async def _conditions_hold(self, key: str) -> bool:
-        first = await self._try(key, b"1", "create")
-        if first is None or await self._try(key, b"2", "create") is not None:
-            return False
-        second = await self._try(key, b"3", {"e_tag": first})
-        return second is not None and await self._try(key, b"4", {"e_tag": first}) is None
 
     async def _try(self, key: str, value: bytes, mode: Any) -> str | None:
         """Write under a condition and return the ETag; None where the server refuses, or tells no ETag."""
@@ -349,25 +351,9 @@ class ObjectStore(WebStore):
         return True
 
     async def _done(self, operation: Callable[[], Awaitable[T]], key: str | None, nbytes: int = 0) -> T:
-        """Await an operation of the client library, for as long as it may take, and translate its errors."""
+        """Await an operation of the client library for as long as it may take."""
         seconds = self._link.pool_origin.idle_timeout * 2 + nbytes / SLOWEST_BYTES_PER_SECOND
-        try:
-            with self._translated(key):
-                async with asyncio.timeout(seconds):
-                    return await operation()
-        except TimeoutError as error:
-            raise StoreTimeoutError(f"no answer within {seconds:.0f} s", store=self.url, key=key) from error
-
-    @contextmanager
-    def _translated(self, key: str | None) -> Iterator[None]:
-        try:
-            yield
-        except TimeoutError:
-            raise
-        except Exception as error:
-            translated = translate(error)
-            translated.store, translated.key = self.url, key
-            raise translated from error
+        return await call(operation, seconds, self.url, key)
 
     async def aclose(self) -> None:
         """Close the connections of the running loop that no other store uses; the store can be used again."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
 from aiozarr.errors import (
     InvalidKeyError,
@@ -13,12 +17,43 @@ from aiozarr.errors import (
 )
 from aiozarr.stores.http_errors import error_for
 
+T = TypeVar("T")
+
 _STATUS = re.compile(r"status code: (\d{3})")
 _REQUEST_ID = re.compile(r"<RequestId>([A-Za-z0-9+/=_-]{1,200})</RequestId>")
 _METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "fd00:ec2::254")
 # What the library takes for a failed condition: a race that may be tried again, and a bucket that is not there.
 _OTHER_CONFLICT = re.compile(r"<Code>(ConditionalRequestConflict|OperationAborted|NoSuchBucket)</Code>")
 _CERTIFICATE = ("certificate", "CertificateError", "UnknownIssuer", "CertExpired", "NotValidForName")
+
+
+async def call(operation: Callable[[], Awaitable[T]], seconds: float, store: str, key: str | None) -> T:
+    """Await an operation of the client library, for `seconds` at most.
+
+    Raises:
+        StoreError: what its error means, with store and key.
+    """
+    try:
+        with translated(store, key):
+            async with asyncio.timeout(seconds):
+                return await operation()
+    except TimeoutError as error:
+        raise StoreTimeoutError(f"no answer within {seconds:.0f} s", store=store, key=key) from error
+
+
+@contextmanager
+def translated(store: str | None, key: str | None) -> Iterator[None]:
+    """Translate errors of the client library, for `store` and `key`; errors of other kinds are bugs and pass."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except TimeoutError:
+        raise
+    except (BaseError, OSError, ValueError) as error:
+        found = translate(error)
+        found.store, found.key = store, key
+        raise found from error
 
 
 def translate(error: Exception) -> StoreError:
@@ -60,8 +95,3 @@ def _found(error: StoreError, text: str) -> StoreError:
     if request is not None:
         error.request_id = request[1]
     return error
-
-
-def is_missing(error: StoreError) -> bool:
-    """Return whether `error` says that the object, and not its bucket, is not there."""
-    return error.status == 404 and "NoSuchBucket" not in error.message

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aiozarr.errors import StoreError
 from aiozarr.stores.http_url import proxy_for
 from aiozarr.stores.lane import Answer, Origin, Pool, RequestTemplate, Want, leave, obtain, quote_key
 from aiozarr.stores.options import S3Options
 from aiozarr.stores.s3_address import S3Place, Source
 from aiozarr.stores.s3_client import check_process, make_client
-from aiozarr.stores.s3_errors import translate
+from aiozarr.stores.s3_errors import translated
 from aiozarr.stores.s3_sign import Signer
 
 if TYPE_CHECKING:
@@ -74,12 +73,8 @@ class S3Link:
         if signer is None:
             fixed = self._source in _FIXED
             signer = self._signer = Signer(self.client(self.place.base), self.place.base, fixed=fixed)
-        try:
+        with translated(None, None):
             return await signer.target(method, key)
-        except StoreError:
-            raise
-        except Exception as error:
-            raise translate(error) from error
 
     def renew(self) -> bool:
         """Forget what was signed with credentials that have expired; False where there can be no others."""

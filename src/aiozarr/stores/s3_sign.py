@@ -47,7 +47,8 @@ class Signer:
         target: str = url[self._skip :]
         if len(self._kept) >= KEPT_URLS:
             self._kept.clear()
-        self._kept[method, key] = (now + KEEP_SECONDS, target)
+        if method != "DELETE":  # which is done once
+            self._kept[method, key] = (now + KEEP_SECONDS, target)
         return target
 
     def forget(self) -> None:
