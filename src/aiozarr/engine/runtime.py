@@ -6,15 +6,16 @@ import asyncio
 import atexit
 import contextlib
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary, ref
 
 from aiozarr.engine.engine import Engine
+from aiozarr.engine.mailbox import Mailbox, forget_mailboxes, mailbox_of, report_error
 from aiozarr.errors import StoreTimeoutError
 
 T = TypeVar("T")
@@ -22,41 +23,13 @@ T = TypeVar("T")
 JOIN_SECONDS = 2.0
 
 
-class Mailbox:
-    """Functions to call on a loop, from any thread: one wake-up of the loop for all that have gathered."""
+class _Here(threading.local):
+    """What the calling thread is: the I/O thread has an engine."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Weak: the table of mailboxes must not keep a loop alive that its owner has dropped.
-        self._loop = ref(loop)
-        self._letters: deque[Callable[[], None]] = deque()
-        self._woken = False
+    engine: Engine | None = None
 
-    def post(self, function: Callable[[], None]) -> bool:
-        """Have `function` called on the loop; return False where the loop is closed."""
-        # The letter goes in before the flag is read, and the flag is cleared before letters are taken out: whoever
-        # finds the flag set is served by the wake-up that is under way.
-        self._letters.append(function)
-        if not self._woken:
-            loop = self._loop()
-            if loop is None:
-                return False
-            self._woken = True
-            try:
-                loop.call_soon_threadsafe(self._empty)
-            except RuntimeError:
-                return False
-        return True
 
-    def _empty(self) -> None:
-        self._woken = False
-        letters = self._letters
-        while letters:
-            try:
-                letters.popleft()()
-            except Exception as error:
-                # A caller's callback: its mistake must not keep the other letters from their readers.
-                loop = asyncio.get_running_loop()
-                loop.call_exception_handler({"message": "a callback of aiozarr raised", "exception": error})
+_here = _Here()
 
 
 class IOThread:
@@ -65,6 +38,7 @@ class IOThread:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.engine: Engine | None = None
+        self.exiting = False
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._serve, name="aiozarr-io", daemon=True)
@@ -78,7 +52,7 @@ class IOThread:
             self.loop = new_loop()
             self.mailbox = Mailbox(self.loop)
             asyncio.set_event_loop(self.loop)
-            self.engine = Engine(self.loop)
+            self.engine = _here.engine = Engine(self.loop)
         except BaseException as error:
             self._failure = error
             self._ready.set()
@@ -107,8 +81,13 @@ class IOThread:
         """Return whether the calling thread is this one."""
         return threading.get_ident() == self.ident
 
-    def stop(self) -> None:
-        """Cancel what is under way and end the thread, within two seconds."""
+    def stop(self, *, exiting: bool = False) -> None:
+        """Cancel what is under way and end the thread, within two seconds.
+
+        When the interpreter is exiting nobody is told: who still waits is a daemon thread, which ends with the process,
+        and would only write a traceback before.
+        """
+        self.exiting = exiting
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(JOIN_SECONDS)
@@ -125,14 +104,19 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 _lock = threading.Lock()
 _thread: IOThread | None = None
-_mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
 
 
 def io_thread() -> IOThread:
-    """Return the process's I/O thread, started on first use."""
+    """Return the process's I/O thread, started on first use.
+
+    Raises:
+        RuntimeError: the interpreter is exiting, and has taken its threads down already.
+    """
     global _thread
     thread = _thread
     if thread is None:
+        if sys.is_finalizing():
+            raise RuntimeError("aiozarr cannot be used any more: the interpreter is exiting")
         with _lock:
             if _thread is None:
                 _thread = IOThread()
@@ -145,17 +129,20 @@ def _forget_after_fork() -> None:
     global _thread, _lock
     _thread = None
     _lock = threading.Lock()
-    _mailboxes.clear()
+    _here.engine = None
+    forget_mailboxes()
 
 
-@atexit.register
-def shut_down() -> None:
+def shut_down(*, exiting: bool = False) -> None:
     """End the I/O thread, if there is one; the next call starts another."""
     global _thread
     with _lock:
         thread, _thread = _thread, None
     if thread is not None and thread.pid == os.getpid():
-        thread.stop()
+        thread.stop(exiting=exiting)
+
+
+atexit.register(shut_down, exiting=True)
 
 
 if hasattr(os, "register_at_fork"):
@@ -164,47 +151,54 @@ if hasattr(os, "register_at_fork"):
 
 def current_engine() -> Engine | None:
     """Return the engine where the caller runs on the I/O thread, else None."""
-    thread = _thread
-    return thread.engine if thread is not None and thread.here() else None
-
-
-def _mailbox_of(loop: asyncio.AbstractEventLoop) -> Mailbox:
-    mailbox = _mailboxes.get(loop)
-    if mailbox is None:
-        mailbox = _mailboxes[loop] = Mailbox(loop)
-    return mailbox
+    # Known to the thread itself, not by comparing with the present one: a thread that winds up is still this.
+    return _here.engine
 
 
 class _Crossing(Generic[T]):
-    """One call across the border: a task on the I/O thread, and whoever waits for it."""
+    """One call across the border: a task on the I/O thread, in the context of whoever waits for it."""
 
     def __init__(
-        self, make: Callable[[], Coroutine[Any, Any, T]], answer: Callable[[asyncio.Task[T] | None], object]
+        self,
+        thread: IOThread,
+        make: Callable[[], Coroutine[Any, Any, T]],
+        answer: Callable[[asyncio.Task[T] | None], object],
     ) -> None:
+        self._thread = thread
         self._make = make
         self._answer = answer
+        # The mailbox is emptied in the context of whoever woke it, who may be anyone.
+        self._context = copy_context()
         self._task: asyncio.Task[T] | None = None
         self._cancelled = False
 
     def begin(self) -> None:
         """On the I/O thread."""
-        if self._cancelled:
-            self._answer(None)
-            return
-        self._task = asyncio.get_running_loop().create_task(self._make())
-        self._task.add_done_callback(self._answer)
+        if not self._cancelled:
+            self._task = asyncio.get_running_loop().create_task(self._make(), context=self._context)
+            self._task.add_done_callback(self._ended)
 
     def cancel(self) -> None:
         """On the I/O thread."""
-        self._cancelled = True
         if self._task is not None:
             self._task.cancel()
+        elif not self._cancelled:
+            # Never begun: Ctrl-C came before the call was posted.
+            self._cancelled = True
+            self._answer(None)
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        if not (self._thread.exiting and task.cancelled()):
+            self._answer(task)
 
 
-async def run(function: Callable[[Engine], Awaitable[T]], *, timeout: float | None = None) -> T:
+async def run(
+    function: Callable[[Engine], Awaitable[T]], *, timeout: float | None = None, callback: Callback[Any] | None = None
+) -> T:
     """Await `function(engine)` on the I/O thread, from any loop.
 
-    A cancellation crosses over and is awaited: when it is raised here, nothing is under way there any more.
+    A cancellation crosses over and is awaited: when it is raised here, nothing is under way there any more. An
+    exception of `callback`, which `callback_here` has made, ends the work likewise, and is raised.
 
     Raises:
         StoreTimeoutError: the operation took more than `timeout` seconds.
@@ -216,7 +210,7 @@ async def run(function: Callable[[Engine], Awaitable[T]], *, timeout: float | No
     engine = thread.engine
     assert engine is not None
     loop = asyncio.get_running_loop()
-    mailbox = _mailbox_of(loop)
+    mailbox = mailbox_of(loop)
     future: asyncio.Future[T] = loop.create_future()
     ended = False
 
@@ -225,12 +219,25 @@ async def run(function: Callable[[Engine], Awaitable[T]], *, timeout: float | No
         ended = True
         if not future.done():
             hand_over(task, future)
+        elif task is not None and not task.cancelled():
+            task.exception()  # somebody else's error is raised already; this one counts as seen
 
-    crossing = _Crossing(lambda: _limited(function, engine, timeout), lambda task: mailbox.post(lambda: settle(task)))
+    def fail(error: Exception) -> None:
+        if not future.done():
+            future.set_exception(error)
+
+    if callback is not None:
+        callback.fail = fail
+    crossing = _Crossing(
+        thread, lambda: _limited(function, engine, timeout), lambda task: mailbox.post(lambda: settle(task))
+    )
     thread.mailbox.post(crossing.begin)
     try:
         return await future
-    except asyncio.CancelledError:
+    except GeneratorExit:
+        thread.mailbox.post(crossing.cancel)
+        raise
+    except BaseException:
         if ended:
             raise
         thread.mailbox.post(crossing.cancel)
@@ -291,9 +298,9 @@ def run_blocking(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         _blocking_caller.set(letters)
         return await function()
 
-    crossing = _Crossing(call, settle)
-    thread.mailbox.post(crossing.begin)
+    crossing = _Crossing(thread, call, settle)
     try:
+        thread.mailbox.post(crossing.begin)
         _serve_letters(letters)
     except BaseException:
         thread.mailbox.post(crossing.cancel)
@@ -312,36 +319,54 @@ def _serve_letters(letters: SimpleQueue[Callable[[], None] | None]) -> None:
         letter()
 
 
-def callback_here(function: Callable[[T], object] | None) -> Callable[[T], None] | None:
-    """Return a function for the I/O thread that has `function` called where this is called, with the latest value only.
+class Callback(Generic[T]):
+    """A caller's function, to be called from the I/O thread: where the caller is, and with the latest value only.
 
-    The caller is the running loop, or the thread that waits in `run_blocking`.
+    Attributes:
+        fail: called, where the function is called, with what it raises.
+    """
+
+    def __init__(self, function: Callable[[T], object], post: Callable[[Callable[[], None]], object]) -> None:
+        self._function = function
+        self._post = post
+        self._values: deque[T] = deque(maxlen=1)
+        self.fail: Callable[[Exception], None] | None = None
+
+    def __call__(self, value: T) -> None:
+        waiting = bool(self._values)
+        self._values.append(value)
+        if not waiting:
+            self._post(self._deliver)
+
+    def _deliver(self) -> None:
+        # Emptied by an earlier letter that found a later value already.
+        if not self._values:
+            return
+        try:
+            self._function(self._values.pop())
+        except Exception as error:
+            if self.fail is None:
+                raise
+            self.fail(error)
+
+
+def callback_here(function: Callable[[T], object] | None) -> Callback[T] | None:
+    """Return a function for the I/O thread that has `function` called where this is called.
+
+    The caller is the running loop, or the thread that waits in `run_blocking`. What `function` raises ends the
+    operation: `run_blocking` raises it, and so does `run` where it is told of the callback.
     """
     if function is None:
         return None
     if current_engine() is None:
-        return _latest(function, _mailbox_of(asyncio.get_running_loop()).post)
+        return Callback(function, mailbox_of(asyncio.get_running_loop()).post)
     letters = _blocking_caller.get()
-    return _latest(function, call_now if letters is None else letters.put)
+    return Callback(function, call_now if letters is None else letters.put)
 
 
 def call_now(letter: Callable[[], None]) -> None:
-    """Call `letter`: on the I/O thread itself there is nobody to send it to."""
-    letter()
-
-
-def _latest(function: Callable[[T], object], post: Callable[[Callable[[], None]], object]) -> Callable[[T], None]:
-    values: deque[T] = deque(maxlen=1)
-
-    def deliver() -> None:
-        # Emptied by an earlier letter that found a later value already.
-        if values:
-            function(values.pop())
-
-    def keep(value: T) -> None:
-        waiting = bool(values)
-        values.append(value)
-        if not waiting:
-            post(deliver)
-
-    return keep
+    """Call `letter`: on the I/O thread itself there is nobody to send it to, and nobody to raise its error."""
+    try:
+        letter()
+    except Exception as error:
+        report_error(error)

@@ -56,12 +56,15 @@ class BlockingStore(Store):
 
 async def in_thread(call: Callable[[], T]) -> T:
     """Run `call` in a thread; a cancellation does not wait for it, so it must leave nothing behind."""
-    return await asyncio.get_running_loop().run_in_executor(None, call)
+    future = _start(call)
+    return call() if future is None else await future
 
 
 async def to_the_end(call: Callable[[], T]) -> T:
     """Run `call` in a thread; a cancellation is raised only after it has ended."""
-    future = asyncio.get_running_loop().run_in_executor(None, call)
+    future = _start(call)
+    if future is None:
+        return call()
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
@@ -70,6 +73,17 @@ async def to_the_end(call: Callable[[], T]) -> T:
         with CancelScope(shield=True):
             await asyncio.wait([future])
         raise
+
+
+def _start(call: Callable[[], T]) -> asyncio.Future[T] | None:
+    """Start `call` in a thread; None where there are none any more, because the interpreter is exiting (atexit)."""
+    loop = asyncio.get_running_loop()
+    try:
+        return loop.run_in_executor(None, call)
+    except RuntimeError:
+        if loop.is_closed():
+            raise
+        return None
 
 
 async def stepwise(batches: Iterator[T]) -> AsyncGenerator[T, None]:

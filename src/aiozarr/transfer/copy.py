@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
@@ -13,6 +12,7 @@ from aiozarr.errors import UnsupportedOperationError
 from aiozarr.schedule import current_recorder
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 from aiozarr.stores import Store
+from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer.carry import Verify
 from aiozarr.transfer.job import CopyJob, OnError
 from aiozarr.transfer.places import check_apart
@@ -53,7 +53,8 @@ async def copy(
             fetched with those that are stored. None: neither.
         on_error: "raise" stops at the first object that cannot be copied; "continue" copies the others, and
             `CopyReport.failed` names it.
-        progress: called with `Progress`, objects and their bytes; the totals grow while the listing goes on.
+        progress: called with `Progress`, objects and their bytes; the totals grow while the listing goes on. What it
+            raises ends the copy.
         source_options: how to reach the source, for a URL: what fsspec's users pass.
         destination_options: how to reach the destination, for a URL.
         settings: limits and policies.
@@ -95,7 +96,7 @@ async def copy(
             )
             return await job.run()
 
-    return await run(work, timeout=settings.timeout)
+    return await run(work, timeout=settings.timeout, callback=report_progress)
 
 
 async def _check(source: Store, destination: Store, *, read_back: bool) -> None:
@@ -110,4 +111,4 @@ async def _check(source: Store, destination: Store, *, read_back: bool) -> None:
     if read_back and not destination.supports.readable:
         raise UnsupportedOperationError("verify='checksum' reads back, which this store cannot", store=destination.url)
     # Links of a file system are resolved there, which may wait for a disk.
-    await asyncio.to_thread(check_apart, source, destination)
+    await in_thread(lambda: check_apart(source, destination))
