@@ -33,6 +33,8 @@ class Settings:
         max_request_bytes: size limit of a merged request.
         index_cache_bytes: bytes of decoded shard indexes kept, for the process; 0: none.
         chunk_cache_bytes: bytes of decoded chunks kept; 0: none.
+        max_chunks: chunks, inner chunks of shards included, that one operation may touch; beyond that `LimitError` is
+            raised before anything is allocated.
         max_chunk_bytes: decoded bytes of a chunk above which `LimitError` is raised before anything is allocated.
         max_index_bytes: bytes of a shard index above which `LimitError` is raised before it is fetched.
         max_metadata_bytes: size limit of a metadata document.
@@ -55,6 +57,7 @@ class Settings:
     max_request_bytes: int = 16 * MIB
     index_cache_bytes: int = 64 * MIB
     chunk_cache_bytes: int = 0
+    max_chunks: int = 100_000_000
     max_chunk_bytes: int = GIB
     max_index_bytes: int = 64 * MIB
     max_metadata_bytes: int = 64 * MIB
@@ -74,6 +77,7 @@ class Settings:
         for name in (
             "max_bytes_in_flight",
             "max_request_bytes",
+            "max_chunks",
             "max_chunk_bytes",
             "max_index_bytes",
             "max_metadata_bytes",

@@ -2,11 +2,11 @@
 
 from aiozarr.engine.engine import Engine
 from aiozarr.engine.layout import ArrayLayout
-from aiozarr.engine.plan import Plan, plan_bounds
+from aiozarr.engine.plan import Plan, check_size, plan_bounds
 from aiozarr.engine.pool import InlinePool, ThreadPool, WorkerPool
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.read import Read
-from aiozarr.engine.runtime import callback_here, current_engine, io_thread, run, run_blocking, shut_down
+from aiozarr.engine.runtime import Callback, callback_here, current_engine, io_thread, run, run_blocking, shut_down
 from aiozarr.engine.session import Session
 from aiozarr.engine.stream import BlockStream
 from aiozarr.engine.write import Write
@@ -14,6 +14,7 @@ from aiozarr.engine.write import Write
 __all__ = [
     "ArrayLayout",
     "BlockStream",
+    "Callback",
     "Engine",
     "InlinePool",
     "Plan",
@@ -24,6 +25,7 @@ __all__ = [
     "WorkerPool",
     "Write",
     "callback_here",
+    "check_size",
     "current_engine",
     "io_thread",
     "plan_bounds",

@@ -9,7 +9,9 @@ from math import prod
 
 from aiozarr.codecs import ShardIndex
 from aiozarr.engine.layout import ArrayLayout
+from aiozarr.errors import LimitError
 from aiozarr.grid.projection import ChunkProjection, Map, Projection, RegularAxis, within
+from aiozarr.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,18 @@ def plan_bounds(layout: ArrayLayout, maps: Sequence[Map]) -> Plan:
     inner = prod([axis.count(each) for axis, each in zip(inner_axes, maps, strict=True)])
     size = objects * layout.shard.index_nbytes + inner * layout.shard.inner.max_encoded_size
     return Plan(objects, inner, objects + inner, objects, size, size, exact=False)
+
+
+def check_size(layout: ArrayLayout, maps: Sequence[Map], settings: Settings) -> None:
+    """Raise `LimitError` where an operation on `maps` would touch more chunks than `settings` allow."""
+    touched = plan_bounds(layout, maps).inner_chunks
+    if touched > settings.max_chunks:
+        raise LimitError(
+            f"the selection touches {touched} chunks; Settings.max_chunks allows {settings.max_chunks}",
+            limit="max_chunks",
+            value=touched,
+            allowed=settings.max_chunks,
+        )
 
 
 def keyed_projections(layout: ArrayLayout, maps: Sequence[Map], prefix: str) -> Iterator[tuple[str, ChunkProjection]]:

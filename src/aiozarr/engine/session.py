@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from typing_extensions import Buffer
 
 from aiozarr.engine.desk import Desk
 from aiozarr.errors import LimitError, PreconditionFailedError
 from aiozarr.model import ByteRange, Entry, Precondition, Range, Value, Version
-from aiozarr.schedule.events import Report
+from aiozarr.schedule.events import Report, RequestEvent
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.schedule.scheduler import Call, Origin, Source
 from aiozarr.settings import Settings
@@ -20,13 +21,14 @@ from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
 
 T = TypeVar("T")
+Operation: TypeAlias = Literal["fetch", "set", "erase", "list", "stat"]
 
 
 class OneCall(Source):
     """A single request as a caller of its own: it waits its turn between the others' requests, not behind them."""
 
     def __init__(self, call: Call, settings: Settings) -> None:
-        self.max_requests = None
+        self.max_requests = None if settings.max_requests == "auto" else settings.max_requests
         self.max_bytes = settings.max_bytes_in_flight
         self._calls = deque([call])
 
@@ -44,19 +46,21 @@ class OneCall(Source):
 class _Awaited(Call, Generic[T]):
     """A request that one task waits for."""
 
-    __slots__ = ("function", "future", "origin", "result")
+    __slots__ = ("error", "function", "future", "origin", "result")
 
     def __init__(self, origin: Origin, policy: RetryPolicy, function: Callable[[int], Awaitable[T]], cost: int) -> None:
         super().__init__(policy, cost)
         self.origin = origin
         self.function = function
         self.result: T | None = None
+        self.error: BaseException | None = None
         self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     async def send(self) -> None:
         self.result = await self.function(self.attempts)
 
     def done(self, error: BaseException | None) -> None:
+        self.error = error
         if error is None:
             self.origin.release(self.cost)
         if self.future.done():
@@ -94,7 +98,9 @@ class Session:
             LimitError: the value has more than `max_bytes` bytes; no more than that were fetched.
         """
         asked = Range(0, max_bytes + 1) if max_bytes is not None and range is None else range
-        value = await self._call(lambda _: self.store.fetch(key, asked, if_match=if_match), cost=cost, read=True)
+        value = await self._call(
+            "fetch", key, lambda _: self.store.fetch(key, asked, if_match=if_match), cost=cost, byte_range=asked
+        )
         if value is not None and max_bytes is not None and (size := memoryview(value.data).nbytes) > max_bytes:
             raise LimitError(
                 f"the value of {key!r} has more than {max_bytes} bytes (store {self.store.url})",
@@ -106,7 +112,7 @@ class Session:
 
     async def stat(self, key: str) -> Entry | None:
         """Return size and version of `key`, or None where nothing is stored."""
-        return await self._call(lambda _: self.store.stat(key))
+        return await self._call("stat", key, lambda _: self.store.stat(key))
 
     async def set(self, key: str, data: Buffer, *, precondition: Precondition | None = None) -> Version | None:
         """Store `data`, whole or not at all.
@@ -128,19 +134,19 @@ class Session:
                     raise
                 return stored.version
 
-        return await self._call(send, cost=size, written=size)
+        return await self._call("set", key, send, cost=size, written=size)
 
     async def erase(self, key: str) -> None:
         """Remove `key`; a key that is not stored is no error."""
-        await self._call(lambda _: self.store.erase(key))
+        await self._call("erase", key, lambda _: self.store.erase(key))
 
     async def erase_prefix(self, prefix: str) -> None:
         """Remove every key that starts with `prefix`."""
-        await self._call(lambda _: self.store.erase_prefix(prefix))
+        await self._call("erase", prefix, lambda _: self.store.erase_prefix(prefix))
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes one level below it."""
-        return await self._call(lambda _: self.store.list_dir(prefix))
+        return await self._call("list", prefix, lambda _: self.store.list_dir(prefix))
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """Iterate over all objects below `prefix`; a listing that has begun is not repeated."""
@@ -148,7 +154,14 @@ class Session:
             yield entry
 
     async def _call(
-        self, function: Callable[[int], Awaitable[T]], *, cost: int = 0, written: int = 0, read: bool = False
+        self,
+        operation: Operation,
+        key: str,
+        function: Callable[[int], Awaitable[T]],
+        *,
+        cost: int = 0,
+        written: int = 0,
+        byte_range: ByteRange | None = None,
     ) -> T:
         origin = self._desk.scheduler.origin(self.store.origin)
         call = _Awaited(origin, self._policy, function, cost)
@@ -159,22 +172,41 @@ class Session:
             return await call.future
         except asyncio.CancelledError:
             source.drop()
-            await _ended(call)
+            await _end(call)
             raise
         finally:
             origin.leave(source)
-            if self._recorder is not None and call.attempts:
-                size = _size(call.result) if read else 0
-                self._recorder.request(
-                    attempts=call.attempts, wanted=size, fetched=size, written=written, seconds=call.seconds
-                )
+            if call.attempts:
+                self._report(operation, key, byte_range, call, written)
+
+    def _report(
+        self, operation: Operation, key: str, byte_range: ByteRange | None, call: _Awaited[T], written: int
+    ) -> None:
+        """Count the request that has ended, and tell whoever observes."""
+        size = _size(call.result)
+        if self._recorder is not None:
+            self._recorder.request(
+                attempts=call.attempts, wanted=size, fetched=size, written=written, seconds=call.seconds
+            )
+        if self.settings.on_event is not None:
+            moved = size or written
+            self._desk.emit(
+                self.settings.on_event,
+                RequestEvent(
+                    operation, self.store.url, key, byte_range, moved, moved, call.seconds, call.attempts, call.error
+                ),
+            )
 
 
-async def _ended(call: _Awaited[T]) -> None:
-    """Cancel `call` and wait until its worker has let go of it."""
+async def _end(call: _Awaited[T]) -> None:
+    """Cancel `call`, also where it waits for room in the budget, and wait until its worker has let go of it."""
+    call.cancel()
     while call.worker is not None:
-        call.cancel()
-        await asyncio.sleep(0)
+        call.future = asyncio.get_running_loop().create_future()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([call.future])
+    if call.future.done() and not call.future.cancelled():
+        call.future.exception()
 
 
 def _size(value: object) -> int:

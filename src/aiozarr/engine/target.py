@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -10,6 +9,7 @@ from typing import Any, TypeAlias
 
 from aiozarr.settings import Settings
 from aiozarr.stores import Store, from_url
+from aiozarr.stores.blocking import in_thread
 
 Target: TypeAlias = str | os.PathLike[str] | Store
 
@@ -32,7 +32,7 @@ async def opened_store(
         yield target, False
         return
     # Client libraries are imported and credentials looked up there: the loop does not wait for it.
-    store = await asyncio.to_thread(make_store, target, storage_options, settings)
+    store = await in_thread(lambda: make_store(target, storage_options, settings))
     try:
         yield store, True
     except BaseException:
@@ -49,8 +49,22 @@ def make_store(target: str | os.PathLike[str], storage_options: Mapping[str, Any
     options = dict(storage_options or {})
     if settings.durable and _is_local(os.fspath(target)):
         options.setdefault("durable", True)
+    if _is_web(os.fspath(target)):
+        _add_timeouts(options, settings)
     return from_url(target, **options)
 
 
 def _is_local(place: str) -> bool:
     return place.startswith("file://") or not ("://" in place or "::" in place)
+
+
+def _is_web(place: str) -> bool:
+    return place.partition("://")[0].lower() in ("http", "https", "s3")
+
+
+def _add_timeouts(options: dict[str, Any], settings: Settings) -> None:
+    """Add `idle_timeout` for whatever waits for a server, unless `options` say how long that may take."""
+    given = {name.lower().removeprefix("aws_") for name in options}
+    for name in ("idle_timeout", "connect_timeout"):
+        if name not in given:
+            options[name] = settings.idle_timeout

@@ -11,12 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from aiozarr.engine import (
     ArrayLayout,
     BlockStream,
+    Callback,
     Engine,
     Plan,
     Progress,
     Read,
     Write,
     callback_here,
+    check_size,
     plan_bounds,
     run,
 )
@@ -110,22 +112,25 @@ class View:
         Args:
             out: a writeable array of the view's shape and dtype, of any strides; it is filled and returned. If the read
                 fails, what it holds is undefined.
-            progress: called with `Progress` as chunks land, on the calling event loop.
+            progress: called with `Progress` as chunks land, on the calling event loop. What it raises ends the read.
 
         Raises:
             StoreError: bytes could not be had.
             CodecError: bytes did not decode.
             MissingChunkError: a chunk is not stored, and `Settings.missing` is "raise".
-            LimitError: a chunk decodes to more than `Settings.max_chunk_bytes`.
+            LimitError: the view has more than `Settings.max_chunks` chunks, or one of them decodes to more than
+                `Settings.max_chunk_bytes`.
             TypeError, ValueError: `out` does not fit.
             TimeoutError: `Settings.timeout` has passed.
         """
+        self._check_size()
         target = self._output(out)
         if self.size:
             read = self._reading(target)
             recorder, callback = current_recorder(), callback_here(progress)
             await self._run(
-                lambda engine: engine.read([read], settings=self._settings, progress=callback, recorder=recorder)
+                lambda engine: engine.read([read], settings=self._settings, progress=callback, recorder=recorder),
+                callback,
             )
         return target if out is not None else self._result(target)
 
@@ -137,7 +142,8 @@ class View:
 
         Args:
             values: an array of a shape that broadcasts to the view's, or what numpy makes one of.
-            progress: called with `Progress` as chunks are stored, on the calling event loop.
+            progress: called with `Progress` as chunks are stored, on the calling event loop. What it raises ends the
+                write.
 
         Raises:
             UnsupportedOperationError: the array is read-only.
@@ -147,6 +153,7 @@ class View:
             StoreError, CodecError, LimitError, TimeoutError: as `read`.
         """
         self._array._check_writeable()
+        self._check_size()
         fitted = broadcast_values(convert_values(values, self.dtype), self.shape)
         if not self.size:
             return
@@ -154,7 +161,8 @@ class View:
         write = Write(self._layout, self._array.store, self._prefix, self._transform.maps, core)
         recorder, callback = current_recorder(), callback_here(progress)
         await self._run(
-            lambda engine: engine.write([write], settings=self._settings, progress=callback, recorder=recorder)
+            lambda engine: engine.write([write], settings=self._settings, progress=callback, recorder=recorder),
+            callback,
         )
 
     @overload
@@ -207,6 +215,9 @@ class View:
     def _prefix(self) -> str:
         return key_prefix(self._array.path)
 
+    def _check_size(self) -> None:
+        check_size(self._layout, self._touched(), self._settings)
+
     def _output(self, out: AnyArray | None) -> AnyArray:
         """Return `out` if it fits, or a new array."""
         if out is None:
@@ -235,6 +246,7 @@ class View:
 
     def _dry_read(self) -> Read:
         """Return a read without memory behind it, for what only looks at shapes."""
+        self._check_size()
         nothing = np.broadcast_to(np.empty((), self.dtype), self._transform.core_shape)
         return Read(self._layout, self._array.store, self._prefix, self._touched(), nothing)
 
@@ -267,8 +279,8 @@ class View:
         full = tuple([slice(0, 1) if dimension is None else next(core) for dimension in axes])
         return full, block[tuple([None if dimension is None else slice(None) for dimension in axes])]
 
-    async def _run(self, function: Callable[[Engine], Awaitable[T]]) -> T:
-        return await run(function, timeout=self._settings.timeout)
+    async def _run(self, function: Callable[[Engine], Awaitable[T]], callback: Callback[Progress] | None = None) -> T:
+        return await run(function, timeout=self._settings.timeout, callback=callback)
 
 
 async def read_many(views: Sequence[View | Array]) -> list[AnyArray]:
@@ -281,6 +293,8 @@ async def read_many(views: Sequence[View | Array]) -> list[AnyArray]:
         StoreError, CodecError, MissingChunkError, LimitError, TimeoutError: as `View.read`.
     """
     asked = [_as_view(view) for view in views]
+    for view in asked:
+        view._check_size()
     targets = [view._output(None) for view in asked]
     reads = [view._reading(target) for view, target in zip(asked, targets, strict=True) if view.size]
     if reads:
