@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiozarr.engine.errand import Errand
 from aiozarr.engine.flight import Flight, Unpack, Waiter
-from aiozarr.engine.pool import Work, run_quietly
+from aiozarr.engine.pool import Work, finish, run_quietly
 from aiozarr.errors import ChangedError, ShortReadError, StoreError
 from aiozarr.model import ByteRange, Range, Suffix, Value, Version
 from aiozarr.schedule.events import RequestEvent
@@ -202,8 +202,7 @@ class ChunkFetch(Fetch):
         if error is not None:
             self._fail(works, error)
         else:
-            for work in works:
-                work.finished()
+            finish(works)
 
     def done(self, error: BaseException | None) -> None:
         self.account(error)
@@ -237,6 +236,9 @@ class ChunkFetch(Fetch):
             assert isinstance(work, Unpack)
             for sink in work.flight.sinks:
                 sink.waiter.failed(sink, error)
+                sink.flight = None
+            work.flight.sinks.clear()
+        self.flights.clear()
         self.gone()
 
     def heir(self) -> Waiter | None:
@@ -249,6 +251,7 @@ class ChunkFetch(Fetch):
         self.open -= 1
         if not self.open:
             self.origin.release(self.cost)
+            self.flights.clear()
             self.gone()
 
     def abandoned(self) -> None:

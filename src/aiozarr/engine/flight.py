@@ -147,8 +147,12 @@ class Unpack(Work):
                 sink.waiter.landed(sink)
             else:
                 sink.waiter.failed(sink, error)
-        assert flight.request is not None
-        flight.request.unpacked()
+            # No cycle may keep the reader's array alive until the garbage collector comes by.
+            sink.flight = None
+        flight.sinks.clear()
+        request, flight.request = flight.request, None
+        assert request is not None
+        request.unpacked()
 
 
 class Fill(Work):

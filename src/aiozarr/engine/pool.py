@@ -182,6 +182,8 @@ def finish(batch: Sequence[Work]) -> None:
     """Tell each piece of a batch, on the loop, that it was done."""
     for work in batch:
         work.finished()
+        # Its traceback leads back to the work: no cycle may keep arrays alive.
+        work.error = None
 
 
 def cut_batches(works: Sequence[Work], threads: int) -> list[list[Work]]:

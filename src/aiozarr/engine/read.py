@@ -72,7 +72,7 @@ class ReadJob(Job):
         self._dying: set[Fetch] = set()
         self._repeated: set[str] = set()
         self._error: BaseException | None = None
-        self._ended = False
+        self._stopped = self._ended = False
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     # --- the caller's side -----------------------------------------------------------------------------------------
@@ -97,13 +97,16 @@ class ReadJob(Job):
                     break
             raise
         finally:
+            # The traceback of an error holds this frame: no way back may lead from the job to the error.
+            self._error = None
+            del self._future
             if self.recorder is not None:
                 self.recorder.operation(chunks=self._placed, shared=self._shared)
 
     # --- as a source -----------------------------------------------------------------------------------------------
 
     def next(self) -> Call | None:
-        while self._error is None:
+        while not self._stopped:
             if self._ready:
                 return self._ready.popleft()
             if not self.may_begin():
@@ -229,9 +232,10 @@ class ReadJob(Job):
 
     def stop(self, error: BaseException) -> None:
         """Give up: drop what was not sent, cancel what nobody else waits for, and end once all of that has ended."""
-        if self._error is not None:
+        if self._stopped:
             self._check_end()
             return
+        self._stopped = True
         self._error = error
         for shard in list(self._shards):
             shard.give_up()
@@ -274,7 +278,7 @@ class ReadJob(Job):
     def _check_end(self) -> None:
         if self._ended or self._sinks or self._shards or self._dying:
             return
-        if self._error is None and not (self._planned and not self._ready):
+        if not self._stopped and not (self._planned and not self._ready):
             return
         self._ended = True
         self.queue.leave(self)

@@ -149,15 +149,12 @@ class ShardRead:
 
     def failed(self, sink: Sink, error: BaseException) -> None:
         self._open -= 1
-        changed = isinstance(error, ChangedError)
-        if self._trouble is None or changed:
-            self._trouble = error
-        if not changed and not (isinstance(error, ChecksumError) and self._attempts == 1):
-            self.job.sink_closed(sink, landed=False)
-            self._end(error)
-            return
         self.job.sink_closed(sink, landed=False)
-        self._check()
+        if isinstance(error, ChangedError) or (isinstance(error, ChecksumError) and self._attempts == 1):
+            self._trouble = error
+            self._check()
+        else:
+            self._end(error)
 
     def missing(self, sink: Sink, key: str) -> BaseException | None:
         return self.job.missing_error(self._store, key)
@@ -169,6 +166,7 @@ class ShardRead:
     def give_up(self) -> None:
         """The read has been stopped."""
         self._given_up = True
+        self._trouble = None
         if self._index_fetch is not None:
             fetch, self._index_fetch = self._index_fetch, None
             fetch.leave(self)

@@ -69,7 +69,7 @@ class WriteJob(Job):
         self._begun = self._done = self._bytes_done = 0
         self._open: set[ObjectWrite] = set()
         self._error: BaseException | None = None
-        self._ended = False
+        self._stopped = self._ended = False
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
@@ -92,11 +92,14 @@ class WriteJob(Job):
                     break
             raise
         finally:
+            # The traceback of an error holds this frame: no way back may lead from the job to the error.
+            self._error = None
+            del self._future
             if self.recorder is not None:
                 self.recorder.operation(chunks=self._done)
 
     def next(self) -> Call | None:
-        if self._error is None:
+        if not self._stopped:
             step = next(self._plan, None)
             if step is not None:
                 self._begun += 1
@@ -124,7 +127,8 @@ class WriteJob(Job):
 
     def stop(self, error: BaseException) -> None:
         """Give up: begin nothing more, cancel what is under way, and end once all of that has ended."""
-        if self._error is None:
+        if not self._stopped:
+            self._stopped = True
             self._error = error
             for errand in list(self._open):
                 errand.cancel()
@@ -133,7 +137,7 @@ class WriteJob(Job):
     def _check_end(self) -> None:
         if self._ended or self._open:
             return
-        if self._error is None and self._done < self._total:
+        if not self._stopped and self._done < self._total:
             return
         self._ended = True
         self.queue.leave(self)

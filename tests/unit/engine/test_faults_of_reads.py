@@ -1,4 +1,4 @@
-"""What a read does when its store misbehaves, when it is cancelled, or when objects change under it; in virtual time."""
+"""What a read does when its store misbehaves, when it is cancelled, or when objects change under it."""
 
 from __future__ import annotations
 
