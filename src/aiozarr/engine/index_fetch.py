@@ -62,10 +62,7 @@ class IndexFetch(Fetch):
         if self.desk.index_fetches.get(self.token) is self:
             del self.desk.index_fetches[self.token]
         if error is None:
-            try:
-                self.entry = self.entry or self._decode()
-            except CodecError as failure:
-                error = failure
+            error = self._decode_if_needed()
             self.origin.release(self.cost)
         self.value = None
         waiters, self.waiters = self.waiters, []
@@ -89,6 +86,14 @@ class IndexFetch(Fetch):
             if self.desk.index_fetches.get(self.token) is self:
                 del self.desk.index_fetches[self.token]
             self.cancel()
+
+    def _decode_if_needed(self) -> CodecError | None:
+        """Decode the index unless a worker has done so; return what is wrong with it."""
+        try:
+            self.entry = self.entry or self._decode()
+        except CodecError as error:
+            return error
+        return None
 
     def _keep(self, entry: IndexEntry) -> None:
         version: Version | None = entry.version
