@@ -13,10 +13,12 @@ from aiozarr.errors import CodecError
 from aiozarr.testing.virtual_time import run_virtual
 
 
-@pytest.mark.parametrize("inner", [None, (2, 2)])
-@pytest.mark.parametrize("fate", ["done", "failed", "cancelled"])
+@pytest.mark.parametrize(
+    ("fate", "inner"),
+    [("done", None), ("done", (2, 2)), ("cancelled", None), ("cancelled", (2, 2)), ("failed", None)],
+)
 def test_a_read_that_is_over_holds_neither_array_nor_bytes_without_the_garbage_collector(
-    inner: tuple[int, int] | None, fate: str
+    fate: str, inner: tuple[int, int] | None
 ) -> None:
     async def scenario() -> None:
         array, store, reader = await sample((16, 16), (4, 4), inner=inner, latency=1.0)
