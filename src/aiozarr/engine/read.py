@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.desk import Desk
 from aiozarr.engine.fetch import ChunkFetch, Fetch
-from aiozarr.engine.flight import Fill, Flight, Sink
+from aiozarr.engine.flight import Fill, Flight, Sink, Token
 from aiozarr.engine.job import Job
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.progress import Progress
@@ -41,6 +42,11 @@ class Read:
     prefix: str
     maps: tuple[Map, ...]
     out: NDArray[Any]
+
+    @cached_property
+    def token(self) -> Token:
+        """What the chunks of this array have in common for readers who share them."""
+        return Token((self.store.identity, self.layout.token))
 
 
 class ReadJob(Job):
@@ -154,7 +160,7 @@ class ReadJob(Job):
         self._want(read, key, out, placed)
 
     def _want(self, read: Read, key: str, out: NDArray[Any], projection: ChunkProjection) -> None:
-        token = (read.store.identity, key, read.layout.token)
+        token = (read.token, key)
         flight = self.wait_for(Sink(self, out, projection, read), token, read.layout.pipeline)
         if flight is not None:
             self.push(ChunkFetch(self, read.store, key, None, [flight], cost=read.layout.spec.nbytes))
