@@ -68,7 +68,7 @@ class Fetch(Errand):
         return version is not None and not version.weak and self.store.supports.conditional_reads
 
     def _excuse(self, error: StoreError) -> None:
-        # What a 404 means is the store's to say, and it has: that of a bucket, or behind a redirect, is no missing object.
+        # What a 404 means the store has said: that of a bucket, or behind a redirect, is no missing object.
         if error.status is None or error.status == 404 or error.status not in self.settings.missing_status:
             raise error
         self.value = None
