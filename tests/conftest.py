@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from local_s3 import LocalS3, local_s3
+
+# `--hypothesis-profile long` searches for long what the daily tests look at for seconds (tests/support/cases.py).
+settings.register_profile("long", max_examples=2500, deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tarfile
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -31,7 +32,7 @@ DATA_TYPES = {"bool", "float16", "float32", "float64", "complex64", "complex128"
 CODECS = {"bytes", "endian", "transpose", "gzip", "blosc", "zstd", "crc32c", "sharding_indexed"}
 FORMATS = {3}
 # How many entries ran when this was written; more features raise these, nothing lowers them.
-FLOOR = {"array": 327, "group": 62, "invalid": 77}
+FLOOR = {"array": 439, "group": 81, "invalid": 77}
 
 Entry = dict[str, Any]
 
@@ -59,11 +60,20 @@ def unpack(archive: str, into: Path) -> None:
         tar.extractall(folder, filter="data")
 
 
+@cache
+def unzip(store: Path, into: Path) -> Path:
+    folder = into / store.parent.relative_to(store.anchor) / f"{store.name}.unzipped"
+    with zipfile.ZipFile(store) as archive:
+        archive.extractall(folder)
+    return folder
+
+
 def locate(entry: Entry, name: str, unpacked: Path) -> Path:
-    """A path of the entry: below the unpacked archives, or else where it lies."""
+    """A path of the entry: below the unpacked archives, or else where it lies. Zip archives are given as folders."""
     if "archive" in entry:
         unpack(entry["archive"], unpacked)
-    return unpacked / name if (unpacked / name).exists() else Path(str(ROOT), name)
+    path = unpacked / name if (unpacked / name).exists() else Path(str(ROOT), name)
+    return unzip(path, unpacked) if zipfile.is_zipfile(path) and path.suffix == ".zip" else path
 
 
 def document(entry: Entry, unpacked: Path) -> Any:
@@ -87,8 +97,6 @@ def codec_names(codecs: Any) -> Iterator[str]:
 
 def waits_for(entry: Entry, metadata: Any) -> str | None:
     """What aiozarr cannot do yet that this entry needs; None where it can do all."""
-    if entry["path"].endswith(".zip"):
-        return "zip archives"
     if entry["kind"] == "invalid":
         # Refusing needs no feature, but the place has to be recognised as a node of this format.
         return None
@@ -145,6 +153,8 @@ async def test_an_array_reads_equal(entry: Entry, unpacked: Path) -> None:
     assert values.dtype.kind == expected.dtype.kind
     assert values.dtype.itemsize == expected.dtype.itemsize
     np.testing.assert_array_equal(values, expected, strict=False)
+    backwards = (slice(None, None, -2),) * array.ndim
+    np.testing.assert_array_equal(await array[backwards], expected[backwards], strict=False)
     if "attributes" in entry:
         np.testing.assert_equal(dict(array.attrs), entry["attributes"])
 
@@ -172,13 +182,12 @@ async def test_what_is_damaged_is_refused_with_a_typed_error(entry: Entry, unpac
         with pytest.raises(aiozarr.AiozarrError):
             await aiozarr.open(folder, entry["node"], settings=aiozarr.Settings(strict=True))
         return
-    if entry.get("stage") == "read":
-        array = await aiozarr.open_array(folder, entry["node"])
-        with pytest.raises(aiozarr.AiozarrError) as refused:
-            await array[...]
-    else:
-        with pytest.raises(aiozarr.AiozarrError) as refused:
-            await aiozarr.open(folder, entry["node"])
+    with pytest.raises(aiozarr.AiozarrError) as refused:
+        node = await aiozarr.open(folder, entry["node"])
+        # What is damaged in its chunks alone can be seen no earlier than in a read.
+        assert entry.get("stage") == "read", f"{node} opens"
+        assert isinstance(node, aiozarr.Array)
+        await node[...]
     assert len(str(refused.value)) > 20
 
 
