@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from aiozarr.errors import AiozarrError, ChangedError, StoreError
-from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, check_key, resolve_range
+from aiozarr.model import ByteRange, Entry, Range, Value, Version, check_key, resolve_range
 from aiozarr.stores.contract import Store
 from aiozarr.stores.http_errors import error_for
 from aiozarr.stores.lane.judge import MAX_VALUE_BYTES, Accept, Want, etag_of
@@ -167,8 +167,4 @@ def _entry(key: str, answer: Answer, size: int) -> Entry:
 
 def _askable(byte_range: ByteRange | None) -> ByteRange | None:
     """Return a range that HTTP can say: of an empty one, the first byte, which is then dropped."""
-    match byte_range:
-        case Range(_, 0) | Suffix(0):
-            return _FIRST_BYTE
-        case _:
-            return byte_range
+    return _FIRST_BYTE if byte_range is not None and byte_range.length == 0 else byte_range

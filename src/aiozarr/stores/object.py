@@ -33,7 +33,7 @@ from aiozarr.stores.s3_address import (
     parse_url,
     sends_found_credentials_openly,
 )
-from aiozarr.stores.s3_client import check_process, has_credential_files
+from aiozarr.stores.s3_client import has_credential_files
 from aiozarr.stores.s3_errors import call, translated
 from aiozarr.stores.s3_link import S3Link, ask_region
 from aiozarr.stores.s3_probe import conditions_hold
@@ -136,7 +136,7 @@ class ObjectStore(WebStore):
     # --- reading -------------------------------------------------------------------------------------------------
 
     async def _ask(self, method: str, key: str, want: Want) -> Answer:
-        link = await self._ready()
+        link = self._link if self._region_known else await self._ready()
         answer = await link.ask(method, self._full(key), want)
         if isinstance(answer.verdict, Accept):
             return answer
@@ -183,7 +183,7 @@ class ObjectStore(WebStore):
         data = byte_view(value)
         full = self._full(key)
         link = await self._ready()
-        client = link.client(self.url)
+        client = link.client()
         result = await self._done(
             lambda: obstore.put_async(
                 client,
@@ -234,7 +234,7 @@ class ObjectStore(WebStore):
 
         if not keys:
             return
-        client = (await self._ready()).client(self.url)
+        client = (await self._ready()).client()
         full = [self._full(key) for key in keys]
         try:
             await self._done(lambda: obstore.delete_async(client, full), keys[0])
@@ -274,7 +274,7 @@ class ObjectStore(WebStore):
     async def _pages(self, prefix: str) -> AsyncIterator[list[Entry]]:
         import obstore
 
-        client = (await self._ready()).client(self.url)
+        client = (await self._ready()).client()
         full = self._root + prefix
         with translated(self.url, None):
             stream = obstore.list(client, full or None, chunk_size=PAGE)
@@ -286,7 +286,7 @@ class ObjectStore(WebStore):
         check_prefix(prefix, store=self.url)
         import obstore
 
-        client = (await self._ready()).client(self.url)
+        client = (await self._ready()).client()
         full = self._root + prefix
         found = await self._done(lambda: obstore.list_with_delimiter_async(client, full or None), None)
         skip = len(self._root)
@@ -331,8 +331,6 @@ class ObjectStore(WebStore):
 
     async def _ready(self) -> S3Link:
         """Return the way to the bucket, after its region is known."""
-        if self._link.signs:
-            check_process(self.url)
         if not self._region_known:
             loop = asyncio.get_running_loop()
             async with self._locks.setdefault(loop, asyncio.Lock()):

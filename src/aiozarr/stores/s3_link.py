@@ -31,7 +31,8 @@ class S3Link:
         self.place = place
         self._options = options
         self._source: Source = source
-        self.signs = source != "anonymous"
+        self._signs = source != "anonymous"
+        self._url = f"s3://{place.bucket}"
         web = place.web
         self._web = web
         self._path = web.path
@@ -50,31 +51,34 @@ class S3Link:
         self._signer: Signer | None = None
         self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
 
-    def client(self, url: str) -> S3Store:
+    def client(self) -> S3Store:
         """Return obstore's client.
 
         Raises:
             ForkedProcessError: it was used in the process that this one is a fork of.
         """
-        check_process(url)
+        check_process(self._url)
         if self._client is None:
             self._client = make_client(self.place, self._options, self._source, self.pool_origin.connect_timeout)
         return self._client
 
     async def ask(self, method: str, key: str, want: Want) -> Answer:
         """Send a GET or HEAD for `key`, signed unless the store is anonymous."""
-        target = await self._target(method, key) if self.signs else f"{self._path}/{quote_key(key)}"
+        if not self._signs:
+            target = f"{self._path}/{quote_key(key)}"
+        else:
+            check_process(self._url)
+            kept = None if self._signer is None else self._signer.kept(method, key)
+            target = kept or await self._sign(method, key)
         if self._proxied:
             return await self._detours().ask(method, self._web, target, {}, want, follow=False)
         return await self._pool().send(self._template.render(method, target, want.range, want.etag), want)
 
-    async def _target(self, method: str, key: str) -> str:
-        signer = self._signer
-        if signer is None:
-            fixed = self._source in _FIXED
-            signer = self._signer = Signer(self.client(self.place.base), self.place.base, fixed=fixed)
+    async def _sign(self, method: str, key: str) -> str:
+        if self._signer is None:
+            self._signer = Signer(self.client(), self.place.base, fixed=self._source in _FIXED)
         with translated(None, None):
-            return await signer.target(method, key)
+            return await self._signer.target(method, key)
 
     def renew(self) -> bool:
         """Forget what was signed with credentials that have expired; False where there can be no others."""

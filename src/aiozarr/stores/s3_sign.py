@@ -32,12 +32,16 @@ class Signer:
         self._kept: dict[tuple[str, str], tuple[float, str]] = {}
         self._batches: dict[tuple[asyncio.AbstractEventLoop, str], _Batch] = {}
 
+    def kept(self, method: str, key: str) -> str | None:
+        """Return path and query of a URL that was signed a while ago, or None."""
+        kept = self._kept.get((method, key))
+        return None if kept is None or kept[0] < time.monotonic() else kept[1]
+
     async def target(self, method: str, key: str) -> str:
         """Return path and query of a signed URL."""
-        now = time.monotonic()
-        kept = self._kept.get((method, key))
-        if kept is not None and kept[0] > now:
-            return kept[1]
+        kept = self.kept(method, key)
+        if kept is not None:
+            return kept
         if self._fixed:
             import obstore
 
@@ -48,7 +52,7 @@ class Signer:
         if len(self._kept) >= KEPT_URLS:
             self._kept.clear()
         if method != "DELETE":  # which is done once
-            self._kept[method, key] = (now + KEEP_SECONDS, target)
+            self._kept[method, key] = (time.monotonic() + KEEP_SECONDS, target)
         return target
 
     def forget(self) -> None:

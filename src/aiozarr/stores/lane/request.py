@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
-from aiozarr.model import ByteRange, Range
+from aiozarr.model import ByteRange, Suffix
 
 USER_AGENT: Final = "aiozarr"
 
@@ -23,15 +23,13 @@ def quote_key(key: str) -> str:
 
 def range_header(byte_range: ByteRange | None) -> str | None:
     """Return the value of the Range header; the length of `byte_range` is not 0, which HTTP cannot say."""
-    match byte_range:
-        case None:
-            return None
-        case Range(start, int(length)):
-            return f"bytes={start}-{start + length - 1}"
-        case Range(start):
-            return f"bytes={start}-"
-        case suffix:
-            return f"bytes=-{suffix.length}"
+    if byte_range is None:
+        return None
+    if isinstance(byte_range, Suffix):
+        return f"bytes=-{byte_range.length}"
+    if byte_range.length is None:
+        return f"bytes={byte_range.start}-"
+    return f"bytes={byte_range.start}-{byte_range.start + byte_range.length - 1}"
 
 
 def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
