@@ -155,6 +155,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._feed_rest(nbytes)
         except StoreError as error:
             self.abort(error)
+        except MemoryError as error:  # the length was announced, and allowed, and yet is too much for this machine
+            self.abort(error)
 
     def eof_received(self) -> bool:
         return False
