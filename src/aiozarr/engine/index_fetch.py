@@ -81,6 +81,8 @@ class IndexFetch(Fetch):
 
     def leave(self, waiter: IndexWaiter) -> None:
         """`waiter` no longer waits; without any the request is cancelled."""
+        if waiter not in self.waiters:
+            return  # the answer is being handed out: what one waiter does with it may end another
         self.waiters.remove(waiter)
         if not self.waiters:
             if self.desk.index_fetches.get(self.token) is self:

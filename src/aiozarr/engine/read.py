@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.desk import Desk
 from aiozarr.engine.fetch import ChunkFetch, Fetch
-from aiozarr.engine.flight import Fill, Flight, Sink, Token
+from aiozarr.engine.flight import Fill, Flight, Request, Sink, Token
 from aiozarr.engine.job import Job
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.progress import Progress
@@ -76,7 +76,7 @@ class ReadJob(Job):
         self._sinks: set[Sink] = set()
         self._shards: set[ShardRead] = set()
         self._dying: set[Fetch] = set()
-        self._repeated: set[str] = set()
+        self._repeated: dict[str, Request] = {}
         self._error: BaseException | None = None
         self._stopped = self._ended = False
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -191,13 +191,17 @@ class ReadJob(Job):
     def failed(self, sink: Sink, error: BaseException) -> None:
         self._sinks.discard(sink)
         request = sink.flight.request if sink.flight is not None else None
-        if isinstance(error, ChecksumError) and request is not None and request.key not in self._repeated:
+        if self._error is None and isinstance(error, ChecksumError) and self._may_repeat(request):
             # Bytes can be damaged on their way: they are fetched once more before they count as damaged in the store.
-            self._repeated.add(request.key)
+            assert request is not None
             self._want(sink.origin, request.key, sink.out, sink.projection)
             self.queue.offer(self)
             return
         self.stop(error)
+
+    def _may_repeat(self, request: Request | None) -> bool:
+        """Return whether `request` is the first for its key that brought damaged bytes; several sinks may say so."""
+        return request is not None and self._repeated.setdefault(request.key, request) is request
 
     def missing(self, sink: Sink, key: str) -> BaseException | None:
         return self.missing_error(sink.origin.store, key)

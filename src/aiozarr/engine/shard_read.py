@@ -83,6 +83,8 @@ class ShardRead:
 
     def index_ready(self, entry: IndexEntry) -> None:
         self._index_fetch = None
+        if self._given_up:
+            return
         if entry.index is not None:
             self._ask(entry)
         elif (error := self.job.missing_error(self._store, self._key)) is not None:
@@ -95,7 +97,7 @@ class ShardRead:
 
     def index_failed(self, error: BaseException) -> None:
         self._index_fetch = None
-        if isinstance(error, ChecksumError) and self._attempts == 1:
+        if isinstance(error, ChecksumError) and self._attempts == 1 and not self._given_up:
             # As for chunks: damaged once may be damaged on the way.
             self.begin()
             self.job.queue.offer(self.job)
