@@ -15,6 +15,9 @@ from aiozarr.stores.s3_address import S3Place, Source
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
+WRITE_TIMEOUT = 300.0
+"""Seconds for one request of obstore, the sending of its body included: it cannot watch for progress instead."""
+
 EXIT_PAUSE = 0.05
 """Seconds. obstore's threads let go of Python objects a moment after a call has ended; one that is still at it when the
 interpreter goes aborts the process."""
@@ -74,7 +77,11 @@ def make_client(place: S3Place, options: S3Options, source: Source, connect_time
     return S3Store(
         place.bucket,
         config=config,  # type: ignore[arg-type]
-        client_options={"allow_http": not place.web.secure, "connect_timeout": f"{connect_timeout:g} s"},
+        client_options={
+            "allow_http": not place.web.secure,
+            "connect_timeout": f"{connect_timeout:g} s",
+            "timeout": f"{WRITE_TIMEOUT:g} s",
+        },
         retry_config={"max_retries": 0},
         credential_provider=_provider(options, source),
     )
