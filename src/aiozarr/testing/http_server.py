@@ -35,6 +35,7 @@ class FaultServer:
         requests: all requests so far, in order.
         connections: how many connections were accepted so far.
         open_connections: how many are open now.
+        in_flight: how many requests are being answered now; a client that goes away ends its request.
         max_in_flight: the most requests that were being answered at one time.
         latency: seconds before each answer.
     """
@@ -52,8 +53,8 @@ class FaultServer:
         self.requests: list[Request] = []
         self.connections = 0
         self.open_connections = 0
+        self.in_flight = 0
         self.max_in_flight = 0
-        self._in_flight = 0
         self._tls = tls
         self._objects: dict[str, StoredObject] = {}
         self._writes = 0
@@ -168,14 +169,14 @@ class FaultServer:
             if request is None:
                 return
             request = self._note(request)
-            self._in_flight += 1
-            self.max_in_flight = max(self.max_in_flight, self._in_flight)
+            self.in_flight += 1
+            self.max_in_flight = max(self.max_in_flight, self.in_flight)
             try:
                 reply = self._answer(request)
                 if not await _send(reader, writer, request, reply, self.latency):
                     return
             finally:
-                self._in_flight -= 1
+                self.in_flight -= 1
 
     def _note(self, request: Request) -> Request:
         number = len(self.requests) + 1
