@@ -17,7 +17,8 @@ ENTRIES: list[dict[str, str]] = json.loads((DATA / "manifest.json").read_text("u
 
 
 def expected(entry: dict[str, str]) -> np.ndarray[Any, Any]:
-    return np.load(DATA / "expected" / f"{entry['case']}.npy", allow_pickle=False)
+    values: np.ndarray[Any, Any] = np.load(DATA / "expected" / f"{entry['case']}.npy", allow_pickle=False)
+    return values
 
 
 def test_both_writers_and_every_case_are_there() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from cases import AnyArray, Case, Selection, cases, examples
+from cases import AnyArray, Case, cases, examples
 from exchange import Exchange, Facts, carry_out, exchanges
 from hypothesis import given
 
@@ -46,6 +46,7 @@ class ZarrPython:
 
     def create(self, path: Path, case: Case) -> None:
         name, separator = case.key_encoding
+        key_encoding: Any = {"name": name, "separator": separator}
         zarr.create(
             case.shape,
             store=path,
@@ -56,15 +57,15 @@ class ZarrPython:
             fill_value=case.fill_value[()],
             dimension_names=case.dimension_names,
             attributes=case.attributes,
-            chunk_key_encoding={"name": name, "separator": separator},
+            chunk_key_encoding=key_encoding,
         )
 
-    def write(self, path: Path, selection: Selection, values: AnyArray) -> None:
+    def write(self, path: Path, selection: Any, values: AnyArray) -> None:
         # Else it leaves out what compares equal to the fill value: a chunk of -0.0, or of another NaN.
         with zarr.config.set({"array.write_empty_chunks": True}):
             zarr.open_array(path, mode="r+")[selection] = values
 
-    def read(self, path: Path, selection: Selection) -> AnyArray:
+    def read(self, path: Path, selection: Any) -> AnyArray:
         return np.asarray(zarr.open_array(path, mode="r")[selection])
 
     def facts(self, path: Path) -> Facts:

@@ -116,7 +116,7 @@ def _sharded(
 
 
 @st.composite
-def contents(draw: Draw, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any = 0) -> AnyArray:
+def contents(draw: Draw, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any = None) -> AnyArray:
     """Elements of any bits (payloads of NaN, signs of zero), a few values only, or parts that are the fill value."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     size = int(np.prod(shape, dtype=np.int64))
@@ -125,7 +125,9 @@ def contents(draw: Draw, shape: tuple[int, ...], dtype: np.dtype[Any], fill_valu
         raw = rng.integers(0, 2 if dtype.kind == "b" else 256, size * dtype.itemsize, np.uint8)
         return raw.view(dtype).reshape(shape)
     few = draw(_special_values(dtype)) if kind != "fill" else np.zeros(0, dtype)
-    pool = np.concatenate([np.full(1, fill_value, dtype), few])
+    pool = np.concatenate([np.zeros(1, dtype), few])
+    if fill_value is not None:
+        pool[0] = fill_value
     chosen = rng.integers(0, len(pool), size)
     if kind == "partly fill":
         chosen[: size // 2] = 0
@@ -138,6 +140,8 @@ def _special_values(dtype: np.dtype[Any]) -> st.SearchStrategy[AnyArray]:
         numbers: list[Any] = [0, 1, limits.min, limits.max]
     elif dtype.kind == "b":
         numbers = [False, True]
+    elif dtype.kind == "V":
+        numbers = [bytes(dtype.itemsize), b"\xff" * dtype.itemsize]
     else:
         numbers = [0.0, -0.0, 1.5, np.inf, -np.inf, np.nan, "another NaN"]
     return st.lists(st.sampled_from(numbers), min_size=1, max_size=4).map(lambda values: _array(values, dtype))
