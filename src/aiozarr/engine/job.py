@@ -1,8 +1,13 @@
-"""What a read and a write have in common: whose they are, where they queue, and within which limits."""
+"""What a read and a write have in common: whose they are, where they queue, how they end."""
 
 from __future__ import annotations
 
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable
+
 from aiozarr.engine.desk import Desk
+from aiozarr.engine.progress import Progress
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.schedule.scheduler import Origin, Source
@@ -10,9 +15,27 @@ from aiozarr.settings import Settings
 
 
 class Job(Source):
-    """One operation of one caller on one origin."""
+    """One operation of one caller on one origin. Lives on the I/O loop.
 
-    def __init__(self, desk: Desk, queue: Origin, settings: Settings, recorder: Report | None) -> None:
+    Attributes:
+        total: stored objects that it touches.
+        bytes_total: bytes of array elements that it moves.
+        done: stored objects that are finished.
+        bytes_done: bytes of elements that are finished, where somebody wants to know.
+        stopped: True once it has been given up: nothing more is begun.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        queue: Origin,
+        *,
+        settings: Settings,
+        recorder: Report | None,
+        progress: Callable[[Progress], None] | None,
+        total: int,
+        bytes_total: int,
+    ) -> None:
         self.desk = desk
         self.queue = queue
         self.settings = settings
@@ -20,3 +43,88 @@ class Job(Source):
         self.policy = RetryPolicy(settings.retries, settings.retry_seconds)
         self.max_requests = None if settings.max_requests == "auto" else settings.max_requests
         self.max_bytes = settings.max_bytes_in_flight
+        self.total = total
+        self.bytes_total = bytes_total
+        self.done = self.bytes_done = 0
+        self.stopped = False
+        self._progress = progress
+        self._ended = False
+        self._error: BaseException | None = None
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Do everything; after an error or a cancellation nothing is left under way when this returns."""
+        if not self.total:
+            return
+        self.queue.enter(self)
+        self.queue.offer(self)
+        try:
+            await self._future
+        except asyncio.CancelledError as cancelled:
+            self.stop(cancelled)
+            await self._wait_for_end()
+            raise
+        finally:
+            # The traceback of an error holds this frame: no way back may lead from the job to the error.
+            self._error = None
+            del self._future
+            self.report()
+
+    async def _wait_for_end(self) -> None:
+        """Wait until nothing is under way any more, however often the caller is cancelled."""
+        while not self._ended:
+            self._future = asyncio.get_running_loop().create_future()
+            try:
+                await self._future
+            except asyncio.CancelledError:
+                continue
+
+    def stop(self, error: BaseException) -> None:
+        """Give up; the first error counts. The job ends once what is under way has ended."""
+        if not self.stopped:
+            self.stopped = True
+            self._error = error
+            self.abandon()
+            self.queue.forget_cancelled()
+        self.check_end()
+
+    def check_end(self) -> None:
+        """End the job if nothing of it is left."""
+        if self._ended or not self.idle() or not (self.stopped or self.complete()):
+            return
+        self._ended = True
+        self.queue.leave(self)
+        if self._future.done():
+            return
+        if self._error is None or isinstance(self._error, asyncio.CancelledError):
+            self._future.set_result(None)
+        else:
+            self._future.set_exception(self._error)
+
+    @property
+    def watched(self) -> bool:
+        """True where somebody wants to know how far the job has come."""
+        return self._progress is not None
+
+    def advanced(self, nbytes: int) -> None:
+        """Tell whoever wants to know that `nbytes` more are in place."""
+        if self._progress is not None:
+            # A shard that is read again counts once.
+            self.bytes_done = min(self.bytes_done + nbytes, self.bytes_total)
+            self._progress(Progress(self.done, self.total, self.bytes_done, self.bytes_total))
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Drop what was not sent, and cancel what nobody else waits for."""
+
+    @abstractmethod
+    def idle(self) -> bool:
+        """Return whether nothing is under way."""
+
+    @abstractmethod
+    def complete(self) -> bool:
+        """Return whether everything has been begun."""
+
+    @abstractmethod
+    def report(self) -> None:
+        """Add the operation to the caller's report."""

@@ -61,15 +61,20 @@ class ReadJob(Job):
         recorder: Report | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        super().__init__(desk, desk.queue_of(reads[0].store), settings, recorder)
+        projections = [Projection(read.layout.axes, read.maps) for read in reads]
+        super().__init__(
+            desk,
+            desk.queue_of(reads[0].store),
+            settings=settings,
+            recorder=recorder,
+            progress=progress,
+            total=sum(map(len, projections)),
+            bytes_total=sum([read.out.nbytes for read in reads]),
+        )
         self.economy = self.queue.economy(settings)
-        self._progress = progress
-        self._projections = [Projection(read.layout.axes, read.maps) for read in reads]
-        self._total = sum(map(len, self._projections))
-        self._bytes_total = sum([read.out.nbytes for read in reads])
-        self._begun = self._done = self._bytes_done = self._placed = self._shared = 0
+        self._begun = self._placed = self._shared = 0
         self._plan: Iterator[tuple[Read, ChunkProjection]] = (
-            (read, part) for read, whole in zip(reads, self._projections, strict=True) for part in whole
+            (read, part) for read, whole in zip(reads, projections, strict=True) for part in whole
         )
         self._planned = False
         self._ready: deque[Fetch] = deque()
@@ -77,42 +82,11 @@ class ReadJob(Job):
         self._shards: set[ShardRead] = set()
         self._dying: set[Fetch] = set()
         self._repeated: dict[str, Request] = {}
-        self._error: BaseException | None = None
-        self._stopped = self._ended = False
-        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    # --- the caller's side -----------------------------------------------------------------------------------------
-
-    async def run(self) -> None:
-        """Read everything; after an error or a cancellation nothing is left under way when this returns."""
-        if not self._total:
-            return
-        self.queue.enter(self)
-        self.queue.offer(self)
-        try:
-            await self._future
-        except asyncio.CancelledError as cancelled:
-            self.stop(cancelled)
-            while not self._ended:
-                self._future = asyncio.get_running_loop().create_future()
-                try:
-                    await self._future
-                except asyncio.CancelledError:
-                    continue
-                except Exception:
-                    break
-            raise
-        finally:
-            # The traceback of an error holds this frame: no way back may lead from the job to the error.
-            self._error = None
-            del self._future
-            if self.recorder is not None:
-                self.recorder.operation(chunks=self._placed, shared=self._shared)
 
     # --- as a source -----------------------------------------------------------------------------------------------
 
     def next(self) -> Call | None:
-        while not self._stopped:
+        while not self.stopped:
             if self._ready:
                 return self._ready.popleft()
             if not self.may_begin():
@@ -123,11 +97,11 @@ class ReadJob(Job):
                 break
             self._begun += 1
             self._begin(*step)
-        self._check_end()
+        self.check_end()
         return None
 
     def pending(self) -> int:
-        return len(self._ready) + self._total - self._begun
+        return len(self._ready) + self.total - self._begun
 
     def may_begin(self) -> bool:
         """Return whether another stored object may be asked for."""
@@ -184,7 +158,7 @@ class ReadJob(Job):
     # --- what comes back -------------------------------------------------------------------------------------------
 
     def landed(self, sink: Sink) -> None:
-        self._done += 1
+        self.done += 1
         self.completed(sink.out)
         self.sink_closed(sink, landed=True)
 
@@ -221,32 +195,21 @@ class ReadJob(Job):
         self._sinks.discard(sink)
         if landed:
             self._placed += 1
-            if self._progress is not None:
-                # A shard that is read again counts once.
-                size = sink.projection.size * sink.out.dtype.itemsize
-                self._bytes_done = min(self._bytes_done + size, self._bytes_total)
-                self._progress(Progress(self._done, self._total, self._bytes_done, self._bytes_total))
-        self._check_end()
+            self.advanced(sink.projection.size * sink.out.dtype.itemsize if self.watched else 0)
+        self.check_end()
 
     def shard_closed(self, shard: ShardRead, *, landed: bool) -> None:
         """All of `shard` is in place, or given up."""
         self._shards.discard(shard)
         if landed:
-            self._done += 1
+            self.done += 1
             self.completed(shard.out)
-            if self._progress is not None:
-                self._progress(Progress(self._done, self._total, self._bytes_done, self._bytes_total))
-        self._check_end()
+            self.advanced(0)
+        self.check_end()
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
-    def stop(self, error: BaseException) -> None:
-        """Give up: drop what was not sent, cancel what nobody else waits for, and end once all of that has ended."""
-        if self._stopped:
-            self._check_end()
-            return
-        self._stopped = True
-        self._error = error
+    def abandon(self) -> None:
         for shard in list(self._shards):
             shard.give_up()
         for sink in list(self._sinks):
@@ -258,7 +221,16 @@ class ReadJob(Job):
                 fetch.done(asyncio.CancelledError())
             else:
                 heir.adopt(fetch)
-        self._check_end()
+
+    def idle(self) -> bool:
+        return not (self._sinks or self._shards or self._dying)
+
+    def complete(self) -> bool:
+        return self._planned and not self._ready
+
+    def report(self) -> None:
+        if self.recorder is not None:
+            self.recorder.operation(chunks=self._placed, shared=self._shared)
 
     def _leave(self, sink: Sink) -> None:
         flight = sink.flight
@@ -283,18 +255,4 @@ class ReadJob(Job):
 
     def _gone(self, request: Fetch) -> None:
         self._dying.discard(request)
-        self._check_end()
-
-    def _check_end(self) -> None:
-        if self._ended or self._sinks or self._shards or self._dying:
-            return
-        if not self._stopped and not (self._planned and not self._ready):
-            return
-        self._ended = True
-        self.queue.leave(self)
-        if self._future.done():
-            return
-        if self._error is None or isinstance(self._error, asyncio.CancelledError):
-            self._future.set_result(None)
-        else:
-            self._future.set_exception(self._error)
+        self.check_end()

@@ -103,12 +103,15 @@ class Origin:
         if source in self._waiting:
             self._waiting.discard(source)
             self._rotation.remove(source)
+        self.forget_cancelled()
+        self._refill()
+
+    def forget_cancelled(self) -> None:
+        """End a call that was cancelled while it waited for room; one that another caller has joined stays."""
         if self._held is not None and self._held[1].cancelled:
-            # Only a call that nobody wants any more goes: another caller may have joined it.
             _, call = self._held
             self._held = None
             call.done(asyncio.CancelledError())
-        self._refill()
 
     def offer(self, source: Source) -> None:
         """`source` has calls to send."""

@@ -279,3 +279,22 @@ def test_a_store_that_is_read_only_and_unconditional_is_read() -> None:
         assert np.array_equal(read.out, array.values[:, 0])
 
     run_virtual(scenario())
+
+
+@pytest.mark.parametrize("inner", [None, (2, 2)])
+def test_a_cancelled_read_whose_next_request_waits_for_room_ends(inner: tuple[int, int] | None) -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((64, 64), (4, 4), inner=inner, latency=1.0)
+        tight = replace(SETTINGS, max_bytes_in_flight=200)
+        read = array.read(slice(0, 8))
+        tasks = [asyncio.ensure_future(reader.read([each], settings=tight)) for each in (array.read(...), read)]
+        await asyncio.sleep(1.5)
+        tasks[0].cancel()
+        await asyncio.wait(tasks)
+        assert tasks[0].cancelled()
+        assert np.array_equal(read.out, array.values[:8])
+        assert quiet(store)
+        budget = reader.desk.queue_of(store).budget
+        assert (budget.in_flight, budget.bytes_in_flight) == (0, 0)
+
+    run_virtual(scenario())

@@ -255,3 +255,18 @@ def test_any_sequence_of_writes_leaves_what_numpy_leaves(data: st.DataObject) ->
         assert np.array_equal(await contents(worker, array), expected)
 
     run_virtual(scenario())
+
+
+def test_a_cancelled_write_whose_next_request_waits_for_room_ends() -> None:
+    async def scenario() -> None:
+        array, store, writer = await sample((64, 64), (4, 4), latency=1.0)
+        tight = replace(SETTINGS, max_bytes_in_flight=200)
+        task = asyncio.ensure_future(writer.write([array.write(-array.values)], settings=tight))
+        await asyncio.sleep(1.5)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert store.in_flight == 0
+        assert writer.desk.queue_of(store).budget.bytes_in_flight == 0
+
+    run_virtual(scenario())
