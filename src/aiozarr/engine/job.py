@@ -10,7 +10,7 @@ from aiozarr.engine.desk import Desk
 from aiozarr.engine.progress import Progress
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.retry import RetryPolicy
-from aiozarr.schedule.scheduler import Origin, Source
+from aiozarr.schedule.scheduler import Call, Origin, Source
 from aiozarr.settings import Settings
 
 
@@ -51,6 +51,18 @@ class Job(Source):
         self._ended = False
         self._error: BaseException | None = None
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def next(self) -> Call | None:
+        try:
+            return self.take()
+        except Exception as error:
+            # Whoever asks serves other callers too: a fault of this plan is this caller's alone.
+            self.stop(error)
+            return None
+
+    @abstractmethod
+    def take(self) -> Call | None:
+        """As `next`; what it raises ends the job."""
 
     async def run(self) -> None:
         """Do everything; after an error or a cancellation nothing is left under way when this returns."""

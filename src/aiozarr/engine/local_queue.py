@@ -27,6 +27,7 @@ class LocalQueue(Origin):
         self._pool = pool
         self._sources: deque[Source] = deque()
         self._batches = 0
+        self._pumping = False
 
     def economy(self, settings: Settings) -> Economy:
         # Small requests keep all threads busy; merging only saves system calls.
@@ -50,13 +51,20 @@ class LocalQueue(Origin):
 
     def pump(self) -> None:
         """Send batches while the threads have too few before them."""
-        while self._sources and self._batches < BATCHES_PER_THREAD * self._pool.threads:
-            batch = self._next_batch()
-            if not batch:
-                return
-            self._batches += 1
-            batch[-1].last = True
-            self._pool.submit_batch(batch)
+        # A source that is asked for its next call may offer itself again: the loop that asks it sees to that.
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self._sources and self._batches < BATCHES_PER_THREAD * self._pool.threads:
+                batch = self._next_batch()
+                if not batch:
+                    return
+                self._batches += 1
+                batch[-1].last = True
+                self._pool.submit_batch(batch)
+        finally:
+            self._pumping = False
 
     def _next_batch(self) -> list[ErrandWork]:
         batch: list[ErrandWork] = []

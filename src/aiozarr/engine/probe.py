@@ -11,6 +11,7 @@ from aiozarr.engine.index_cache import IndexEntry
 from aiozarr.engine.plan import Plan, keyed_projections, plan_bounds, wanted_ranges
 from aiozarr.engine.read import Read
 from aiozarr.engine.session import Session
+from aiozarr.errors import CodecError
 from aiozarr.grid.projection import ChunkProjection
 from aiozarr.schedule.coalesce import coalesce
 from aiozarr.settings import Settings
@@ -78,17 +79,20 @@ async def _shard(desk: Desk, session: Session, read: Read, key: str, projection:
     shard = read.layout.shard
     assert shard is not None
     token = (read.store.identity, key, read.layout.token)
-    entry = desk.indexes.get(token)
-    if entry is None:
-        value = await session.fetch(key, shard.index_range)
-        if value is None:
-            total.requests += 1
-            return
-        entry = IndexEntry(shard.parse_index(value.data, value.size), value.version)
-        if entry.version is not None and not entry.version.weak and read.store.supports.conditional_reads:
-            desk.indexes.put(token, entry, session.settings.index_cache_bytes)
-    assert entry.index is not None
-    ranges = wanted_ranges(read.layout, entry.index, projection)
+    # Not from the cache: the shard may have been replaced, and the figures are to be those of now.
+    value = await session.fetch(key, shard.index_range)
+    desk.indexes.drop(token)
+    if value is None:
+        total.requests += 1
+        return
+    try:
+        index = shard.parse_index(value.data, value.size)
+    except CodecError as error:
+        error.store, error.key, error.range = read.store.url, key, shard.index_range
+        raise
+    if value.version is not None and not value.version.weak and read.store.supports.conditional_reads:
+        desk.indexes.put(token, IndexEntry(index, value.version), session.settings.index_cache_bytes)
+    ranges = wanted_ranges(read.layout, index, projection)
     if not ranges or desk.indexes.get(token) is None:
         # A kept index is used where a request for data checks that it still holds.
         total.requests += 1

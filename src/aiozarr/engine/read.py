@@ -85,7 +85,7 @@ class ReadJob(Job):
 
     # --- as a source -----------------------------------------------------------------------------------------------
 
-    def next(self) -> Call | None:
+    def take(self) -> Call | None:
         while not self.stopped:
             if self._ready:
                 return self._ready.popleft()

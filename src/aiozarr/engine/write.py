@@ -73,7 +73,7 @@ class WriteJob(Job):
         self._begun = 0
         self._open: set[ObjectWrite] = set()
 
-    def next(self) -> Call | None:
+    def take(self) -> Call | None:
         if not self.stopped:
             step = next(self._plan, None)
             if step is not None:

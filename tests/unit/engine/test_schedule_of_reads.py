@@ -14,6 +14,7 @@ from aiozarr.errors import LimitError, MissingChunkError
 from aiozarr.model import Range, Suffix
 from aiozarr.schedule import Report
 from aiozarr.settings import Settings
+from aiozarr.stores import MemoryStore
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.virtual_time import run_virtual
 
@@ -270,6 +271,51 @@ def test_a_plan_of_a_million_chunks_is_walked_as_it_is_sent() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        assert store.in_flight == 0
+
+    run_virtual(scenario())
+
+
+def test_a_probe_after_a_write_counts_what_is_stored_now() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((16, 16), (8, 8), inner=(2, 2))
+        await reader.read([array.read(...)], settings=SETTINGS)
+        await reader.write([array.write(0, slice(0, 8), slice(0, 6))], settings=SETTINGS)
+        read = array.read(...)
+        plan = await reader.probe(read, settings=SETTINGS)
+        store.reset()
+        await reader.read([read], settings=SETTINGS)
+        assert (plan.requests, plan.bytes) == (store.count, store.nbytes)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("inner", [None, (1, 1)])
+def test_thousands_of_stored_objects_of_a_blocking_store_are_read_twice(inner: tuple[int, int] | None) -> None:
+    async def scenario() -> None:
+        array = Sample(layout_of((2000, 2), (1, 2), inner=inner), MemoryStore())
+        worker = engine()
+        await worker.write([array.write(array.values)], settings=SETTINGS)
+        for _ in range(2):
+            # The second time every index is at hand when its shard is begun.
+            read = array.read(...)
+            await worker.read([read], settings=SETTINGS)
+            assert np.array_equal(read.out, array.values)
+
+    run_virtual(scenario())
+
+
+def test_a_plan_that_fails_ends_its_read_and_no_other() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((64, 2), (1, 2), latency=1.0)
+        broken = array.read(...)
+        object.__setattr__(broken, "prefix", None)
+        fine = array.read(...)
+        results = await asyncio.gather(
+            *(reader.read([each], settings=SETTINGS) for each in (broken, fine)), return_exceptions=True
+        )
+        assert isinstance(results[0], TypeError)
+        assert np.array_equal(fine.out, array.values)
         assert store.in_flight == 0
 
     run_virtual(scenario())
