@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aftermath import left_on_the_io_thread, nothing_left, wait_for
+from aftermath import cancelling, left_on_the_io_thread, nothing_left, wait_for
 from remote_arrays import QUICK, RemoteArray, serve_array
 
 import aiozarr
@@ -67,18 +67,6 @@ async def cancelled(task: asyncio.Task[Any]) -> bool:
     done, _ = await asyncio.wait([task], timeout=SOON)
     assert done, "the cancellation did not arrive"
     return task.cancelled()
-
-
-def cancelling(task: asyncio.Task[Any], number: int) -> spoil.Script:
-    """Cancel `task` when the request `number` has arrived."""
-    loop = asyncio.get_running_loop()
-
-    def script(request: spoil.Request, reply: spoil.Reply) -> spoil.Reply:
-        if request.number == number:
-            loop.call_soon_threadsafe(task.cancel)
-        return reply
-
-    return script
 
 
 @pytest.mark.parametrize("inner", [None, (1,)], ids=["plain", "sharded"])

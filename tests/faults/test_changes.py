@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -140,6 +141,30 @@ async def test_f71_a_chunk_that_was_damaged_on_its_way_is_fetched_once_more(serv
     )
     assert np.array_equal(await remote.array[:2], remote.values[:2])
     assert remote.keys == ["c/0"] * 2
+
+
+async def test_f71_a_damaged_chunk_is_fetched_once_more_for_all_views_that_wait_for_it(server: FaultServer) -> None:
+    remote = await serve_array(server)
+    server.script = spoil.when(
+        lambda request: request.number == remote.begun + 1, lambda reply: replace(reply, body=flip(reply.body, 2))
+    )
+    found = await aiozarr.read_many([remote.array[:2], remote.array[1:2], remote.array[::-1][-2:]])
+    assert [each.tolist() for each in found] == [[1, 2], [2], [2, 1]]
+    assert remote.keys == ["c/0"] * 2
+
+
+async def test_f71_f63_damage_that_is_found_after_another_error_does_not_keep_the_read_waiting(
+    server: FaultServer,
+) -> None:
+    remote = await serve_array(server, shape=(1 << 20,), chunks=(1 << 18,))
+    damaged = flip(server.get("c/0") or b"", 2)
+    for key in ("c/0", "c/1", "c/2"):
+        server.put(key, damaged)
+    server.script = spoil.when(lambda request: request.key == "c/3", spoil.status(403))
+    for _ in range(10):
+        with pytest.raises((aiozarr.PermissionDeniedError, aiozarr.ChecksumError)):
+            async with asyncio.timeout(20):
+                await remote.array[...]
 
 
 async def test_f71_a_chunk_that_is_stored_damaged_is_a_checksum_error_with_store_and_key(server: FaultServer) -> None:

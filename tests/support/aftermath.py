@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiozarr.engine import Engine, run
+from aiozarr.testing import http_replies as spoil
 from aiozarr.testing.http_server import FaultServer
 
 
@@ -21,8 +22,9 @@ async def left_on_the_io_thread() -> list[str]:
         found = [repr(task) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         found += [f"flight {token}" for token in desk.flights]
         found += [f"index {token}" for token in desk.index_fetches]
-        queues = {"local": desk.local, **{str(key): queue for key, queue in desk.scheduler._origins.items()}}
-        for name, queue in queues.items():
+        if desk.local._sources or desk.local._batches:
+            found.append(f"{len(desk.local._sources)} callers and {desk.local._batches} batches of blocking stores")
+        for name, queue in desk.scheduler._origins.items():
             budget = queue.budget
             held = {
                 "requests": budget.in_flight,
@@ -64,7 +66,8 @@ async def nothing_left(*servers: FaultServer) -> AsyncIterator[None]:
     try:
         yield
         # Here and now, not some time later: who has been told of the end may rely on it.
-        assert await left_on_the_io_thread() == []
+        left = await left_on_the_io_thread()
+        assert not left, left
         for server in servers:
             # The server needs a moment to see that its client has gone.
             assert await wait_for(lambda server=server: server.in_flight == 0), server.requests  # type: ignore[misc]
@@ -73,8 +76,20 @@ async def nothing_left(*servers: FaultServer) -> AsyncIterator[None]:
     finally:
         await listen(None)
         logging.getLogger().removeHandler(records)
-    assert complaints == []
-    assert records.found == []
+    assert not complaints, complaints
+    assert not records.found, records.found
+
+
+def cancelling(task: asyncio.Task[Any], number: int) -> spoil.Script:
+    """Cancel `task` when the request `number` has arrived."""
+    loop = asyncio.get_running_loop()
+
+    def script(request: spoil.Request, reply: spoil.Reply) -> spoil.Reply:
+        if request.number == number:
+            loop.call_soon_threadsafe(task.cancel)
+        return reply
+
+    return script
 
 
 class _Records(logging.Handler):
