@@ -16,7 +16,7 @@ from aiozarr.errors import (
 )
 from aiozarr.hierarchy.location import ancestors, key_prefix, node_url
 from aiozarr.hierarchy.tasks import together
-from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, GroupMetadata, parse_node
+from aiozarr.metadata import OTHER_KEYS, PROBE_KEYS, ArrayMetadata, GroupMetadata, parse_node
 from aiozarr.model import Value
 from aiozarr.schedule import Report
 from aiozarr.settings import Settings
@@ -120,8 +120,27 @@ async def read_node(place: Place) -> NodeMetadata | None:
         return found
     above, below = await read_surroundings(place)
     if below and not any(isinstance(metadata, ArrayMetadata) for metadata in above.values()):
+        await refuse_other_formats(place)
         return implicit_group()
     return None
+
+
+async def refuse_other_formats(place: Place) -> None:
+    """Raise where the node has documents of a format that is not read yet.
+
+    Raises:
+        UnsupportedMetadataError: naming node, key and format.
+    """
+    entries = await together(place.session.stat(place.prefix + key) for key in OTHER_KEYS)
+    for (key, number), entry in zip(OTHER_KEYS.items(), entries, strict=True):
+        if entry is not None:
+            raise UnsupportedMetadataError(
+                f"the node is stored in Zarr format {number}, which is not supported yet",
+                node=place.url,
+                key=place.prefix + key,
+                point="zarr_format",
+                name=str(number),
+            )
 
 
 def node_not_found(place: Place) -> NodeNotFoundError:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from aiozarr.errors import InvalidKeyError, LimitError, MetadataError
-from aiozarr.hierarchy.documents import NodeMetadata, Place, implicit_group, read_explicit
+from aiozarr.hierarchy.documents import NodeMetadata, Place, implicit_group, read_explicit, refuse_other_formats
 from aiozarr.hierarchy.location import join_path
 from aiozarr.hierarchy.tasks import map_bounded
 from aiozarr.metadata import ArrayMetadata, check_node_name
@@ -40,7 +40,10 @@ async def load_nodes(place: Place, names: Sequence[str]) -> list[Found]:
 
     async def load(name: str) -> Found:
         try:
-            metadata = await read_explicit(place.at(join_path(place.path, name)))
+            at = place.at(join_path(place.path, name))
+            metadata = await read_explicit(at)
+            if metadata is None:
+                await refuse_other_formats(at)
         except (MetadataError, LimitError) as error:
             return Found(name, error)
         return Found(name, implicit_group() if metadata is None else metadata)

@@ -2,11 +2,12 @@
 
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.fill_value import make_fill_value, parse_fill_value, render_fill_value
-from aiozarr.metadata.formats import PROBE_KEYS, parse_node, render_node
+from aiozarr.metadata.formats import OTHER_KEYS, PROBE_KEYS, parse_node, render_node
 from aiozarr.metadata.names import check_node_name, check_path
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata, NamedConfig
 
 __all__ = [
+    "OTHER_KEYS",
     "PROBE_KEYS",
     "ArrayMetadata",
     "DataType",

@@ -16,6 +16,9 @@ from aiozarr.settings import DEFAULT_SETTINGS, Settings
 PROBE_KEYS: tuple[str, ...] = (V3_KEY,)
 """The keys, relative to a node, whose documents tell what it is; they are fetched at once."""
 
+OTHER_KEYS: dict[str, int] = {".zarray": 2, ".zgroup": 2, "meta": 1}
+"""Documents of formats that are not read yet, and their format: what holds one is no implicit group."""
+
 
 def parse_node(
     documents: Mapping[str, Buffer | None], *, node: str, settings: Settings = DEFAULT_SETTINGS
