@@ -108,3 +108,16 @@ def _at_least(name: str, value: object, least: int) -> None:
 
 
 DEFAULT_SETTINGS = Settings()
+
+
+def settings_or_default(settings: Settings | None) -> Settings:
+    """Return `settings`, or the defaults where there are none.
+
+    Raises:
+        TypeError: they are something else, such as a dictionary.
+    """
+    if settings is None:
+        return DEFAULT_SETTINGS
+    if not isinstance(settings, Settings):
+        raise TypeError(f"settings are an aiozarr.Settings, not {type(settings).__name__}")
+    return settings

@@ -17,6 +17,7 @@ class ArrayLayout:
     """Grid, keys and codecs of one array.
 
     Attributes:
+        node: the array's URL or path, for errors.
         metadata: what it was resolved from.
         grid: the grid of stored objects.
         axes: the grid's dimensions.
@@ -28,6 +29,7 @@ class ArrayLayout:
         token: equal for arrays whose chunks decode alike; decoded chunks are shared between readers by it.
     """
 
+    node: str
     metadata: ArrayMetadata
     grid: ChunkGrid
     axes: tuple[RegularAxis, ...]
@@ -57,6 +59,7 @@ class ArrayLayout:
             raise
         shard = pipeline.shard
         return cls(
+            node=node,
             metadata=metadata,
             grid=grid,
             axes=regular_axes(grid.chunk_shape, metadata.shape),
@@ -85,18 +88,21 @@ class ArrayLayout:
     def check_read(self, settings: Settings) -> None:
         """Raise `LimitError` where decoding one unit of this array would pass a limit of `settings`."""
         unit = self.spec if self.shard is None else self.shard.inner.spec
-        _check("max_chunk_bytes", unit.nbytes, settings.max_chunk_bytes, "a chunk decodes to")
+        self._check("max_chunk_bytes", unit.nbytes, settings.max_chunk_bytes, "a chunk decodes to")
         if self.shard is not None:
-            _check("max_index_bytes", self.shard.index_nbytes, settings.max_index_bytes, "the index of a shard has")
+            index_nbytes = self.shard.index_nbytes
+            self._check("max_index_bytes", index_nbytes, settings.max_index_bytes, "the index of a shard has")
 
     def check_write(self, settings: Settings) -> None:
         """Raise `LimitError` where encoding one stored object of this array would pass a limit of `settings`."""
         self.check_read(settings)
-        _check("max_chunk_bytes", self.spec.nbytes, settings.max_chunk_bytes, "a stored object decodes to")
+        self._check("max_chunk_bytes", self.spec.nbytes, settings.max_chunk_bytes, "a stored object decodes to")
 
-
-def _check(limit: str, value: int, allowed: int, what: str) -> None:
-    if value > allowed:
-        raise LimitError(
-            f"{what} {value} bytes; Settings.{limit} allows {allowed}", limit=limit, value=value, allowed=allowed
-        )
+    def _check(self, limit: str, value: int, allowed: int, what: str) -> None:
+        if value > allowed:
+            raise LimitError(
+                f"{what} {value} bytes; Settings.{limit} allows {allowed} (node {self.node})",
+                limit=limit,
+                value=value,
+                allowed=allowed,
+            )

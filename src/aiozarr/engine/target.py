@@ -26,6 +26,10 @@ async def opened_store(
         TypeError: `target` is nothing of that kind, an option is not known, or options are given for a `Store`.
         UnknownSchemeError: no store opens such URLs; also a `ValueError`.
     """
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise TypeError(
+            f"storage_options are a mapping of option names to values, not {type(storage_options).__name__}"
+        )
     if isinstance(target, Store):
         if storage_options:
             raise TypeError("storage_options go with a URL; a Store already has its own")

@@ -17,7 +17,7 @@ from aiozarr.hierarchy.documents import NodeMetadata, Place
 from aiozarr.hierarchy.group import AnyNode, Group, make_node
 from aiozarr.metadata import check_path
 from aiozarr.schedule import current_recorder
-from aiozarr.settings import DEFAULT_SETTINGS, Settings
+from aiozarr.settings import Settings, settings_or_default
 
 
 async def create_array(
@@ -121,7 +121,7 @@ async def _create(
     settings: Settings | None,
 ) -> AnyNode:
     path = check_path(path)
-    settings = settings or DEFAULT_SETTINGS
+    settings = settings_or_default(settings)
     recorder = current_recorder()
 
     async def create(engine: Engine) -> AnyNode:

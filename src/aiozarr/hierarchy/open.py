@@ -14,7 +14,7 @@ from aiozarr.hierarchy.group import AnyNode, Group, make_node, require_node
 from aiozarr.hierarchy.node import Mode
 from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_path
 from aiozarr.schedule import current_recorder
-from aiozarr.settings import DEFAULT_SETTINGS, Settings
+from aiozarr.settings import Settings, settings_or_default
 
 
 async def open(  # noqa: A001  # the public name
@@ -100,7 +100,7 @@ async def _open(
         raise ValueError(f"mode is 'r' or 'r+', not {mode!r}; create_array and create_group create")
     check_format(zarr_format)
     path = check_path(path)
-    settings = settings or DEFAULT_SETTINGS
+    settings = settings_or_default(settings)
     recorder = current_recorder()
 
     async def find(engine: Engine) -> AnyNode:

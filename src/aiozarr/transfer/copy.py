@@ -10,7 +10,7 @@ from aiozarr.engine import Engine, Progress, callback_here, run
 from aiozarr.engine.target import Target, opened_store
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.schedule import current_recorder
-from aiozarr.settings import DEFAULT_SETTINGS, Settings
+from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer.carry import Verify
@@ -72,7 +72,7 @@ async def copy(
         raise ValueError(f"verify is 'size', 'checksum' or None, not {verify!r}")
     if on_error not in ("raise", "continue"):
         raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
-    settings = settings or DEFAULT_SETTINGS
+    settings = settings_or_default(settings)
     recorder = current_recorder()
     report_progress = callback_here(progress)
 

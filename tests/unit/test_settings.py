@@ -1,0 +1,45 @@
+"""The options of readers and writers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import aiozarr
+from aiozarr.settings import Settings
+from aiozarr.stores import MemoryStore
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_requests": 0},
+        {"gap": -1},
+        {"decode_threads": 0},
+        {"max_bytes_in_flight": 0},
+        {"retries": -1},
+        {"idle_timeout": 0},
+        {"timeout": 0},
+        {"max_over_read": 0.5},
+        {"missing": "ignore"},
+        {"max_requests": "many"},
+        {"max_chunk_bytes": 1.5},
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_by_name(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises((ValueError, TypeError), match=name):
+        Settings(**wrong)
+
+
+def test_only_what_differs_from_the_defaults_is_shown() -> None:
+    assert repr(Settings(gap=3)) == "Settings(gap=3)"
+    assert repr(Settings()) == "Settings()"
+
+
+async def test_anything_else_in_place_of_settings_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="Settings"):
+        await aiozarr.open(MemoryStore(), settings={"timeout": 1})  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(TypeError, match="storage_options"):
+        await aiozarr.open("memory://x", storage_options="anon")  # type: ignore[arg-type]  # that is the point
