@@ -274,7 +274,7 @@ class ObjectStore(WebStore):
     async def _pages(self, prefix: str) -> AsyncIterator[list[Entry]]:
         import obstore
 
-        client = (await self._ready()).client()
+        client = (await self._ready()).lister()
         full = self._root + prefix
         with translated(self.url, None):
             stream = obstore.list(client, full or None, chunk_size=PAGE)

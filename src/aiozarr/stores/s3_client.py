@@ -55,8 +55,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def make_client(place: S3Place, options: S3Options, source: Source, connect_timeout: float) -> S3Store:
+def make_client(
+    place: S3Place, options: S3Options, source: Source, connect_timeout: float, *, keep_alive: bool = True
+) -> S3Store:
     """Return an obstore client. It does not retry: the scheduler does, for all layers.
+
+    A client that lists must not keep connections: a listing that is given up is dropped where Python drops it, outside
+    of the library's own threads; its connection then comes back to the pool there, where the library panics, and the
+    client is unusable from then on.
 
     Raises:
         ImportError: a profile is asked for without the package that reads profiles; names the extra.
@@ -81,6 +87,7 @@ def make_client(place: S3Place, options: S3Options, source: Source, connect_time
             "allow_http": not place.web.secure,
             "connect_timeout": f"{connect_timeout:g} s",
             "timeout": f"{WRITE_TIMEOUT:g} s",
+            **({} if keep_alive else {"pool_max_idle_per_host": "0"}),
         },
         retry_config={"max_retries": 0},
         credential_provider=_provider(options, source),

@@ -48,6 +48,7 @@ class S3Link:
         )
         self._proxied = proxy_for(web) is not None
         self._client: S3Store | None = None
+        self._lister: S3Store | None = None
         self._signer: Signer | None = None
         self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
 
@@ -61,6 +62,19 @@ class S3Link:
         if self._client is None:
             self._client = make_client(self.place, self._options, self._source, self.pool_origin.connect_timeout)
         return self._client
+
+    def lister(self) -> S3Store:
+        """Return obstore's client for listings, which may be given up at any time.
+
+        Raises:
+            ForkedProcessError: as `client`.
+        """
+        check_process(self._url)
+        if self._lister is None:
+            self._lister = make_client(
+                self.place, self._options, self._source, self.pool_origin.connect_timeout, keep_alive=False
+            )
+        return self._lister
 
     async def ask(self, method: str, key: str, want: Want) -> Answer:
         """Send a GET or HEAD for `key`, signed unless the store is anonymous."""
