@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from local_s3 import LocalS3, local_s3
 
+# No example is timed: what a machine does beside the tests must not decide about them.
+settings.register_profile("daily", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("daily")
 # `--hypothesis-profile long` searches for long what the daily tests look at for seconds (tests/support/cases.py).
-settings.register_profile("long", max_examples=2500, deadline=None)
+settings.register_profile("long", max_examples=2500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

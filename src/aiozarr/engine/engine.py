@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 
 from aiozarr.engine.desk import Desk
+from aiozarr.engine.job import Job
 from aiozarr.engine.plan import Plan
 from aiozarr.engine.pool import ThreadPool, WorkerPool
 from aiozarr.engine.probe import probe
@@ -19,6 +20,7 @@ from aiozarr.schedule.events import Report
 from aiozarr.schedule.scheduler import Origin
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
+from aiozarr.stores.tasks import together
 
 
 class Engine:
@@ -125,15 +127,10 @@ class Engine:
         return [group for _, group in groups.values()]
 
 
-async def _all(jobs: Sequence[ReadJob | WriteJob]) -> None:
+async def _all(jobs: Sequence[Job]) -> None:
     """Run all jobs; the first error stops the others, and is raised once they have ended."""
     if len(jobs) == 1:
+        # Nearly always; a task of its own would cost as much as a small read.
         await jobs[0].run()
-        return
-    tasks = [asyncio.ensure_future(job.run()) for job in jobs]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    else:
+        await together(job.run() for job in jobs)

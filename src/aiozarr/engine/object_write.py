@@ -23,6 +23,7 @@ from aiozarr.model import IfAbsent, IfMatch, Precondition, Value
 from aiozarr.schedule.events import RequestEvent
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
+from aiozarr.stores.tasks import together
 
 if TYPE_CHECKING:
     from aiozarr.engine.write import WriteJob
@@ -114,13 +115,8 @@ class ObjectWrite(Errand):
         parts = list(inner_parts(layout, self.projection))
         size = max(1, PART_BYTES // max(1, layout.shard.inner.spec.nbytes))
         groups = [parts[at : at + size] for at in range(0, len(parts), size)]
-        tasks = [asyncio.ensure_future(pool.call(partial(self._inner_now, group, shard))) for group in groups]
-        try:
-            changed = [each for group in await asyncio.gather(*tasks) for each in group]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        encoded = await together(pool.call(partial(self._inner_now, group, shard)) for group in groups)
+        changed = [each for group in encoded for each in group]
         return await pool.call(lambda: assemble_shard(layout, changed, shard, keep=stored is not None))
 
     async def _fetch(self) -> Value | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from aiozarr.errors import CodecError
 from aiozarr.grid.projection import ChunkProjection
 from aiozarr.schedule.coalesce import coalesce
 from aiozarr.settings import Settings
+from aiozarr.stores.tasks import together
 
 WORKERS = 64
 
@@ -33,18 +33,11 @@ async def probe(desk: Desk, read: Read, *, settings: Settings) -> Plan:
     and the figures do not count them.
     """
     bounds = plan_bounds(read.layout, read.maps)
-    session = desk_session(desk, read, settings)
+    session = Session(desk, read.store, settings)
     steps = keyed_projections(read.layout, read.maps, read.prefix)
     total = _Sum()
-    workers = [
-        asyncio.ensure_future(_work(desk, session, read, steps, total)) for _ in range(min(WORKERS, bounds.chunks))
-    ]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+    workers = min(WORKERS, bounds.chunks)
+    await together(_work(desk, session, read, steps, total) for _ in range(workers))
     return Plan(
         bounds.chunks,
         bounds.inner_chunks,
@@ -54,11 +47,6 @@ async def probe(desk: Desk, read: Read, *, settings: Settings) -> Plan:
         total.wanted,
         exact=True,
     )
-
-
-def desk_session(desk: Desk, read: Read, settings: Settings) -> Session:
-    """Return a session for the store of `read`."""
-    return Session(desk, read.store, settings)
 
 
 async def _work(

@@ -21,10 +21,10 @@ from aiozarr.hierarchy.documents import (
     read_node,
     read_surroundings,
 )
-from aiozarr.hierarchy.tasks import together
 from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, render_node
 from aiozarr.model import IfAbsent, IfMatch, Precondition, Value, Version
 from aiozarr.stores import Store
+from aiozarr.stores.tasks import together
 
 # Each lost race is another writer's success: so many in a row say that something else is wrong.
 MAX_CONFLICTS = 100

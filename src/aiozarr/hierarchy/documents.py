@@ -15,12 +15,12 @@ from aiozarr.errors import (
     UnsupportedMetadataError,
 )
 from aiozarr.hierarchy.location import ancestors, key_prefix, node_url
-from aiozarr.hierarchy.tasks import together
 from aiozarr.metadata import OTHER_KEYS, PROBE_KEYS, ArrayMetadata, GroupMetadata, parse_node
 from aiozarr.model import Value
 from aiozarr.schedule import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
+from aiozarr.stores.tasks import together
 
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata
 Documents: TypeAlias = Mapping[str, Value | None]

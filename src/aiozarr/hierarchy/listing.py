@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from aiozarr.errors import InvalidKeyError, LimitError, MetadataError
 from aiozarr.hierarchy.documents import NodeMetadata, Place, implicit_group, read_explicit, refuse_other_formats
 from aiozarr.hierarchy.location import join_path
-from aiozarr.hierarchy.tasks import map_bounded
 from aiozarr.metadata import ArrayMetadata, check_node_name
+from aiozarr.stores.tasks import map_bounded
 
 BATCH = 512
 """Nodes whose documents are fetched for one step of a listing: many round trips' worth, and little to hold."""

@@ -8,7 +8,7 @@ from math import prod
 
 from aiozarr.engine import ArrayLayout
 from aiozarr.hierarchy.documents import Place
-from aiozarr.hierarchy.tasks import each_bounded
+from aiozarr.stores.tasks import each_bounded
 
 # Up to here each key is simply erased; above, a listing tells which of them are stored.
 LIST_FROM = 1000

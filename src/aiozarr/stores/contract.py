@@ -22,6 +22,7 @@ from aiozarr.model import (
     check_key,
     check_prefix,
 )
+from aiozarr.stores.tasks import map_bounded
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -75,9 +76,17 @@ class Store(ABC):
         return None if value is None else value.data
 
     async def get_partial_values(self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]) -> list[Buffer | None]:
-        """Return the bytes of each `(key, (start, length | None))`, in order; None where nothing is stored."""
-        values = [await self.fetch(key, Range(start, length)) for key, (start, length) in key_ranges]
-        return [None if value is None else value.data for value in values]
+        """Return the bytes of each `(key, (start, length | None))`, in order; None where nothing is stored.
+
+        At most 64 of them are fetched at a time.
+        """
+
+        async def fetch(wanted: tuple[str, tuple[int, int | None]]) -> Buffer | None:
+            key, (start, length) = wanted
+            value = await self.fetch(key, Range(start, length))
+            return None if value is None else value.data
+
+        return await map_bounded(fetch, tuple(key_ranges))
 
     async def exists(self, key: str) -> bool:
         """Return whether a value is stored under `key`."""

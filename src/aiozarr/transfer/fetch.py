@@ -10,8 +10,8 @@ from aiozarr.engine import Session, WorkerPool
 from aiozarr.errors import ChangedError, UnsupportedOperationError
 from aiozarr.model import Range, Value, Version
 from aiozarr.stores import byte_view
+from aiozarr.stores.tasks import together
 from aiozarr.transfer.judge import Taken, same_version
-from aiozarr.transfer.tasks import together
 
 PARTS_AT_ONCE = 8
 

@@ -15,11 +15,11 @@ from aiozarr.schedule.events import Report
 from aiozarr.schedule.scheduler import Call, Source
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
+from aiozarr.stores.tasks import together
 from aiozarr.transfer.carry import Carrier, Verify
 from aiozarr.transfer.keys import is_folder_marker, is_metadata, metadata_levels, node_of, paths_above
 from aiozarr.transfer.listing import list_all
 from aiozarr.transfer.report import CopyReport, Tally
-from aiozarr.transfer.tasks import together
 
 OnError: TypeAlias = Literal["raise", "continue"]
 

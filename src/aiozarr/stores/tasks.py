@@ -1,4 +1,4 @@
-"""Several coroutines at once on the I/O thread: the first error cancels the rest, and is raised once they ended."""
+"""Several coroutines at once: the first error cancels the rest, and is raised as it is once they have ended."""
 
 from __future__ import annotations
 

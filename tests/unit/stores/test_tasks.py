@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aiozarr.hierarchy.tasks import each_bounded, map_bounded, together
+from aiozarr.stores.tasks import each_bounded, map_bounded, together
 
 
 async def test_results_come_in_order() -> None:
