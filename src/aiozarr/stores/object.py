@@ -278,8 +278,12 @@ class ObjectStore(WebStore):
         full = self._root + prefix
         with translated(self.url, None):
             stream = obstore.list(client, full or None, chunk_size=PAGE)
-        while (page := await self._done(lambda: anext(stream, None), None)) is not None:
-            yield [self._entry(found) for found in page if found["path"].startswith(full)]
+        try:
+            while (page := await self._done(lambda: anext(stream, None), None)) is not None:
+                yield [self._entry(found) for found in page if found["path"].startswith(full)]
+        finally:
+            # Its request is under way until it is dropped, and a traceback may keep this frame.
+            del stream
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes (ending with `/`) one level below it."""
