@@ -32,7 +32,7 @@ class Settings:
         max_over_read: bytes fetched / bytes wanted that merging may reach.
         max_request_bytes: size limit of a merged request.
         index_cache_bytes: bytes of decoded shard indexes kept, for the process; 0: none.
-        chunk_cache_bytes: bytes of decoded chunks kept; 0: none.
+        chunk_cache_bytes: bytes of decoded chunks kept; 0: none, which is all there is yet.
         max_chunks: chunks, inner chunks of shards included, that one operation may touch; beyond that `LimitError` is
             raised before anything is allocated.
         max_chunk_bytes: decoded bytes of a chunk above which `LimitError` is raised before anything is allocated.
@@ -94,6 +94,15 @@ class Settings:
             raise ValueError(f"Settings.max_over_read must be at least 1, not {self.max_over_read!r}")
         if self.missing not in ("fill", "raise"):
             raise ValueError(f"Settings.missing must be 'fill' or 'raise', not {self.missing!r}")
+        if self.chunk_cache_bytes:
+            raise ValueError("Settings.chunk_cache_bytes must be 0: decoded chunks are not kept yet")
+        if not isinstance(self.missing_status, tuple) or not all(isinstance(each, int) for each in self.missing_status):
+            raise TypeError(f"Settings.missing_status must be a tuple of ints, not {self.missing_status!r}")
+        for name in ("strict", "durable"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"Settings.{name} must be a bool, not {getattr(self, name)!r}")
+        if self.on_event is not None and not callable(self.on_event):
+            raise TypeError(f"Settings.on_event must be callable or None, not {self.on_event!r}")
 
     def __repr__(self) -> str:
         changed = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) != f.default]

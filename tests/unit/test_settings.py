@@ -25,6 +25,11 @@ from aiozarr.stores import MemoryStore
         {"missing": "ignore"},
         {"max_requests": "many"},
         {"max_chunk_bytes": 1.5},
+        {"chunk_cache_bytes": 1},
+        {"missing_status": 404},
+        {"missing_status": ("404",)},
+        {"on_event": 3},
+        {"strict": "yes"},
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_name(wrong: dict[str, Any]) -> None:

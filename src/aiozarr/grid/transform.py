@@ -47,6 +47,7 @@ class Strided:
 DimensionMap: TypeAlias = Constant | Strided
 
 _NOTHING = Strided(0, 1, 0)
+_ONLY_BASIC = "only integers and slices are supported yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +195,9 @@ def _resolve_index(item: Any, axis: int, length: int) -> int:
 
 def _as_integer(item: Any, axis: int) -> int:
     if isinstance(item, bool | np.bool_):
-        raise SelectionError(f"the index of axis {axis} is a bool, which numpy takes as a mask: use .oindex or .vindex")
+        raise SelectionError(f"the index of axis {axis} is a bool, which numpy takes as a mask: {_ONLY_BASIC}")
     if isinstance(item, list | tuple) or getattr(item, "shape", ()) != ():
-        raise SelectionError(f"the index of axis {axis} is an array or a sequence: use .oindex or .vindex")
+        raise SelectionError(f"the index of axis {axis} is an array or a sequence: {_ONLY_BASIC}")
     try:
         return as_index(item)
     except TypeError as error:

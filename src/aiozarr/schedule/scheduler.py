@@ -118,7 +118,8 @@ class Origin:
         if source not in self._waiting:
             self._waiting.add(source)
             self._rotation.append(source)
-        self._start(source.pending())
+        # At least one worker looks: only who asks for the next call notices that there are no more.
+        self._start(max(1, source.pending()))
 
     def release(self, cost: int) -> None:
         """`cost` bytes of an answered call are no longer held."""
