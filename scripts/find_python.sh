@@ -12,6 +12,8 @@ candidates() {
     for name in python3 python3.11 python3.12 python3.13 python3.14; do
         command -v "$name" 2>/dev/null
     done
+    # pyenv's own folder, wherever its command lies: its shims answer for the chosen version alone.
+    pyenv=$(command -v pyenv 2>/dev/null) && ls -d "${pyenv%/*/*}"/versions/3.1[1-4].*/bin/python 2>/dev/null
     ls -d "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[1-4].*/bin/python 2>/dev/null
 }
 found=$(candidates | while read -r python; do
