@@ -49,7 +49,9 @@ loop.close()
 }
 
 PRELUDE = """
-import asyncio, sys, threading, time
+import asyncio, os, sys, threading, time
+if os.environ.get("ASYNCIO_ONLY"):
+    sys.modules["uvloop"] = None
 import aiozarr
 from aiozarr import sync
 
@@ -67,12 +69,15 @@ async def one_block():
 """
 
 
+@pytest.mark.parametrize("asyncio_only", ["", "yes"], ids=["uvloop", "asyncio"])
 @pytest.mark.parametrize("part", PARTS.values(), ids=[name.replace(" ", "-") for name in PARTS])
-def test_f67_a_process_ends_soon_and_says_nothing_whatever_is_open(server: FaultServer, part: str) -> None:
+def test_f67_a_process_ends_soon_and_says_nothing_whatever_is_open(
+    server: FaultServer, part: str, asyncio_only: str
+) -> None:
     with FaultServer({"zarr.json": server.get("zarr.json") or b""}) as stalled:
         stalled.script = spoil.when(lambda request: request.key != "zarr.json", spoil.no_answer)
         code = PRELUDE + part + "\nprint(time.time())"
-        begun = float(run_script(code, server.url, stalled.url))
+        begun = float(run_script(code, server.url, stalled.url, ASYNCIO_ONLY=asyncio_only))
         assert time.time() - begun < EXIT_SECONDS
 
 
