@@ -1,0 +1,112 @@
+"""What a read does when an object store refuses or lacks something: S3's own error documents, and a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from remote_arrays import QUICK, serve_array
+
+import aiozarr
+from aiozarr.testing import http_replies as spoil
+from aiozarr.testing.http_server import FaultServer
+from local_s3 import LocalS3
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    with FaultServer() as running:
+        yield running
+
+
+def refusal(status: int, code: str) -> spoil.Spoil:
+    body = f"<Error><Code>{code}</Code><Message>no</Message><RequestId>id-3</RequestId></Error>".encode()
+    return spoil.status(status, body, X_Amz_Request_Id="id-3")
+
+
+async def open_in_bucket(server: FaultServer, **described: Any) -> aiozarr.Array:
+    """Serve an array under `bucket/`, and open it as an object store's."""
+    await serve_array(server, **described)
+    for key in list(server.keys()):
+        server.put(f"bucket/{key}", server.get(key) or b"")
+    return await aiozarr.open_array(
+        "s3://bucket", settings=QUICK, storage_options={"endpoint_url": server.url, "anon": True}
+    )
+
+
+@pytest.mark.parametrize("inner", [None, (1,)], ids=["plain", "sharded"])
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (403, "AccessDenied", aiozarr.PermissionDeniedError),
+        (404, "NoSuchBucket", aiozarr.StoreError),
+        (403, "InvalidAccessKeyId", aiozarr.PermissionDeniedError),
+        (400, "ExpiredToken", aiozarr.UnauthenticatedError),
+        (405, "MethodNotAllowed", aiozarr.UnsupportedOperationError),
+        (410, "Gone", aiozarr.StoreError),
+    ],
+)
+async def test_f33_f35_a_refusal_is_an_error_and_never_the_fill_value(
+    server: FaultServer, inner: tuple[int] | None, status: int, code: str, kind: type[aiozarr.StoreError]
+) -> None:
+    array = await open_in_bucket(server, inner=inner)
+    begun = len(server.requests)
+    server.script = spoil.always(refusal(status, code))
+    with pytest.raises(kind, match=code) as raised:
+        await array[:2]
+    assert (raised.value.store, raised.value.key, raised.value.status) == ("s3://bucket", "c/0", status)
+    assert (raised.value.request_id, raised.value.attempts) == ("id-3", 1)
+    assert len(server.requests) == begun + 1
+    server.script = None
+    assert np.array_equal(await array[...], np.arange(1, 9))
+
+
+async def test_f34_a_key_that_is_not_there_reads_as_the_fill_value(server: FaultServer) -> None:
+    array = await open_in_bucket(server)
+    server.script = spoil.when(lambda request: request.key == "bucket/c/0", refusal(404, "NoSuchKey"))
+    assert (await array[:4]).tolist() == [0, 0, 3, 4]
+
+
+async def test_f01_an_error_document_that_asks_for_less_is_waited_out(server: FaultServer) -> None:
+    array = await open_in_bucket(server)
+    begun = len(server.requests)
+    server.script = spoil.when(lambda request: request.number <= begun + 2, refusal(503, "SlowDown"))
+    assert (await array[:2]).tolist() == [1, 2]
+    assert len(server.requests) == begun + 3
+
+
+async def test_f23_the_idle_timeout_of_the_settings_reaches_object_stores_opened_by_url(server: FaultServer) -> None:
+    server.script = spoil.always(spoil.no_answer)
+    with pytest.raises(aiozarr.StoreTimeoutError) as raised:
+        await aiozarr.open_array(
+            "s3://bucket/a",
+            settings=aiozarr.Settings(idle_timeout=0.1, retries=1),
+            storage_options={"endpoint_url": server.url, "anon": True},
+        )
+    assert (raised.value.store, raised.value.key, raised.value.attempts) == ("s3://bucket/a", "zarr.json", 2)
+
+
+# --- a real server -------------------------------------------------------------------------------------------------
+
+
+async def test_f35_a_bucket_that_does_not_exist_is_an_error_of_opening(s3_server: LocalS3) -> None:
+    for opening in (aiozarr.open, aiozarr.open_array, aiozarr.open_group):
+        with pytest.raises(aiozarr.StoreError, match="bucket") as raised:
+            await opening("s3://faults-no-such-bucket/a", storage_options=s3_server.storage_options)
+        assert not isinstance(raised.value, FileNotFoundError)
+
+
+async def test_f35_a_bucket_that_is_gone_is_an_error_of_reading_and_never_the_fill_value(s3_server: LocalS3) -> None:
+    from urllib.request import Request, urlopen
+
+    s3_server.create_bucket("faults-gone")
+    array = await aiozarr.create_array(
+        "s3://faults-gone", shape=4, dtype="i4", chunks=2, storage_options=s3_server.storage_options
+    )
+    assert (await array[...]).tolist() == [0, 0, 0, 0]
+    await array.store.erase("zarr.json")
+    urlopen(Request(f"{s3_server.endpoint_url}/faults-gone", method="DELETE"), timeout=30).close()  # noqa: ASYNC210  # a server in a process of its own
+    with pytest.raises(aiozarr.StoreError, match="NoSuchBucket"):
+        await array[...]
