@@ -85,6 +85,12 @@ class Settings:
             _at_least(name, getattr(self, name), 1)
         for name in ("retries", "index_cache_bytes", "chunk_cache_bytes"):
             _at_least(name, getattr(self, name), 0)
+        for name in ("idle_timeout", "retry_seconds", "max_over_read", "timeout"):
+            value = getattr(self, name)
+            if name == "timeout" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"Settings.{name} must be a number, not {value!r}")
         for name in ("idle_timeout", "retry_seconds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"Settings.{name} must be more than 0 seconds, not {getattr(self, name)!r}")
@@ -96,8 +102,9 @@ class Settings:
             raise ValueError(f"Settings.missing must be 'fill' or 'raise', not {self.missing!r}")
         if self.chunk_cache_bytes:
             raise ValueError("Settings.chunk_cache_bytes must be 0: decoded chunks are not kept yet")
-        if not isinstance(self.missing_status, tuple) or not all(isinstance(each, int) for each in self.missing_status):
-            raise TypeError(f"Settings.missing_status must be a tuple of ints, not {self.missing_status!r}")
+        statuses: object = self.missing_status
+        if not isinstance(statuses, tuple) or not all(isinstance(each, int) for each in statuses):
+            raise TypeError(f"Settings.missing_status must be a tuple of ints, not {statuses!r}")
         for name in ("strict", "durable"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"Settings.{name} must be a bool, not {getattr(self, name)!r}")

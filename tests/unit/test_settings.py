@@ -29,6 +29,9 @@ from aiozarr.stores import MemoryStore
         {"missing_status": 404},
         {"missing_status": ("404",)},
         {"on_event": 3},
+        {"timeout": "1"},
+        {"idle_timeout": None},
+        {"max_over_read": "2"},
         {"strict": "yes"},
     ],
 )

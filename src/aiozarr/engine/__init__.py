@@ -2,7 +2,7 @@
 
 from aiozarr.engine.engine import Engine
 from aiozarr.engine.layout import ArrayLayout
-from aiozarr.engine.plan import Plan, check_size, plan_bounds
+from aiozarr.engine.plan import NO_READ, Plan, check_size, plan_bounds
 from aiozarr.engine.pool import InlinePool, ThreadPool, WorkerPool
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.read import Read
@@ -12,6 +12,7 @@ from aiozarr.engine.stream import BlockStream
 from aiozarr.engine.write import Write
 
 __all__ = [
+    "NO_READ",
     "ArrayLayout",
     "BlockStream",
     "Callback",

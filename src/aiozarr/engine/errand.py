@@ -7,12 +7,22 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aiozarr.engine.pool import Work
+from aiozarr.errors import StoreError
 from aiozarr.schedule.scheduler import Call, Origin
+from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
     from aiozarr.engine.job import Job
+
+
+def means_missing(error: StoreError, settings: Settings) -> bool:
+    """Return whether `settings` take this refusal for "nothing is stored there".
+
+    What a 404 means the store has said already: that of a bucket, or behind a redirect, is no missing object.
+    """
+    return error.status is not None and error.status != 404 and error.status in settings.missing_status
 
 
 class Errand(Call):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from aiozarr.engine.errand import Errand
+from aiozarr.engine.errand import Errand, means_missing
 from aiozarr.engine.flight import Flight, Unpack, Waiter
 from aiozarr.engine.pool import Work, finish, run_quietly
 from aiozarr.errors import ChangedError, ShortReadError, StoreError
@@ -68,8 +68,7 @@ class Fetch(Errand):
         return version is not None and not version.weak and self.store.supports.conditional_reads
 
     def _excuse(self, error: StoreError) -> None:
-        # What a 404 means the store has said: that of a bucket, or behind a redirect, is no missing object.
-        if error.status is None or error.status == 404 or error.status not in self.settings.missing_status:
+        if not means_missing(error, self.settings):
             raise error
         self.value = None
 

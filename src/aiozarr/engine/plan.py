@@ -44,6 +44,10 @@ class Plan:
         )
 
 
+NO_READ = Plan(0, 0, 0, 0, 0, 0, exact=True)
+"""The plan of a view without elements."""
+
+
 def plan_bounds(layout: ArrayLayout, maps: Sequence[Map]) -> Plan:
     """Return bounds on what reading `maps` asks of the store; pure, in time independent of the number of chunks."""
     objects = prod([axis.count(each) for axis, each in zip(layout.axes, maps, strict=True)])

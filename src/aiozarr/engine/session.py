@@ -11,7 +11,8 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 from typing_extensions import Buffer
 
 from aiozarr.engine.desk import Desk
-from aiozarr.errors import LimitError, PreconditionFailedError
+from aiozarr.engine.errand import means_missing
+from aiozarr.errors import LimitError, PreconditionFailedError, StoreError
 from aiozarr.model import ByteRange, Entry, Precondition, Range, Value, Version
 from aiozarr.schedule.events import Report, RequestEvent
 from aiozarr.schedule.retry import RetryPolicy
@@ -98,9 +99,16 @@ class Session:
             LimitError: the value has more than `max_bytes` bytes; no more than that were fetched.
         """
         asked = Range(0, max_bytes + 1) if max_bytes is not None and range is None else range
-        value = await self._call(
-            "fetch", key, lambda _: self.store.fetch(key, asked, if_match=if_match), cost=cost, byte_range=asked
-        )
+
+        async def send(_: int) -> Value | None:
+            try:
+                return await self.store.fetch(key, asked, if_match=if_match)
+            except StoreError as error:
+                if not means_missing(error, self.settings):
+                    raise
+                return None
+
+        value = await self._call("fetch", key, send, cost=cost, byte_range=asked)
         if value is not None and max_bytes is not None and (size := memoryview(value.data).nbytes) > max_bytes:
             raise LimitError(
                 f"the value of {key!r} has more than {max_bytes} bytes (store {self.store.url})",

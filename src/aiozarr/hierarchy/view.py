@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aiozarr.engine import (
+    NO_READ,
     ArrayLayout,
     BlockStream,
     Callback,
@@ -177,7 +178,7 @@ class View:
         Without `probe`: bounds, without I/O. With `probe=True`: an awaitable of the exact requests and bytes,
         for which shard indexes and sizes are fetched.
         """
-        return self._probe() if probe else plan_bounds(self._layout, self._touched())
+        return self._probe() if probe else self._bounds()
 
     def stream(self, prefetch: int | None = None) -> AsyncGenerator[tuple[Region, AnyArray], None]:
         """Iterate over the blocks of the view as they land, in no promised order.
@@ -250,7 +251,12 @@ class View:
         nothing = np.broadcast_to(np.empty((), self.dtype), self._transform.core_shape)
         return Read(self._layout, self._array.store, self._prefix, self._touched(), nothing)
 
+    def _bounds(self) -> Plan:
+        return plan_bounds(self._layout, self._touched()) if self.size else NO_READ
+
     async def _probe(self) -> Plan:
+        if not self.size:
+            return NO_READ
         read = self._dry_read()
         return await self._run(lambda engine: engine.probe(read, settings=self._settings))
 

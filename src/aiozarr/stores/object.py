@@ -10,6 +10,7 @@ import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from aiozarr.errors import (
@@ -279,7 +280,7 @@ class ObjectStore(WebStore):
         with translated(self.url, None):
             stream = obstore.list(client, full or None, chunk_size=PAGE)
         try:
-            while (page := await self._done(lambda: anext(stream, None), None)) is not None:
+            while (page := await self._done(partial(anext, stream, None), None)) is not None:
                 yield [self._entry(found) for found in page if found["path"].startswith(full)]
         finally:
             # Its request is under way until it is dropped, and a traceback may keep this frame.

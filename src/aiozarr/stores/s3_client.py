@@ -13,7 +13,7 @@ from aiozarr.stores.options import S3Options
 from aiozarr.stores.s3_address import S3Place, Source
 
 if TYPE_CHECKING:
-    from obstore.store import S3Store
+    from obstore.store import ClientConfig, S3Store
 
 WRITE_TIMEOUT = 300.0
 """Seconds for one request of obstore, the sending of its body included: it cannot watch for progress instead."""
@@ -83,15 +83,19 @@ def make_client(
     return S3Store(
         place.bucket,
         config=config,  # type: ignore[arg-type]
-        client_options={
-            "allow_http": not place.web.secure,
-            "connect_timeout": f"{connect_timeout:g} s",
-            "timeout": f"{WRITE_TIMEOUT:g} s",
-            **({} if keep_alive else {"pool_max_idle_per_host": "0"}),
-        },
+        client_options=_client_options(place, connect_timeout),
         retry_config={"max_retries": 0},
         credential_provider=_provider(options, source),
     )
+
+
+def _client_options(place: S3Place, connect_timeout: float) -> ClientConfig:
+    return {
+        "allow_http": not place.web.secure,
+        "connect_timeout": f"{connect_timeout:g} s",
+        "timeout": f"{WRITE_TIMEOUT:g} s",
+        **({} if keep_alive else {"pool_max_idle_per_host": "0"}),
+    }
 
 
 def _provider(options: S3Options, source: Source) -> Any:

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.errors import PermissionDeniedError
+from aiozarr.errors import NodeNotFoundError, PermissionDeniedError
+from aiozarr.settings import Settings
 from aiozarr.stores import LocalStore, MemoryStore, Store
+from aiozarr.testing.fakes import FakeStore
 
 
 async def test_open_gives_what_is_there(store: Store) -> None:
@@ -275,3 +278,12 @@ async def test_attributes_that_are_read_though_no_json_has_them_are_pickled_too(
     await memory.set("zarr.json", b'{"zarr_format": 3, "node_type": "group", "attributes": {"fill": NaN}}')
     group = pickle.loads(pickle.dumps(await aiozarr.open_group(memory)))
     assert np.isnan(group.attrs["fill"])
+
+
+async def test_a_status_that_settings_call_missing_means_that_there_is_no_node() -> None:
+    store = FakeStore(latency=0, faults=lambda call: PermissionDeniedError("no", status=403))
+    store.supports = replace(store.supports, listable=False)
+    with pytest.raises(PermissionDeniedError):
+        await aiozarr.open(store, "a")
+    with pytest.raises(NodeNotFoundError):
+        await aiozarr.open(store, "a", settings=Settings(missing_status=(404, 403)))

@@ -328,3 +328,11 @@ async def test_a_cancelled_read_is_over_when_the_cancellation_is_raised(remote: 
         await task
     remote.delay = 0
     assert np.array_equal(await array[...], DATA)
+
+
+async def test_a_view_without_elements_costs_nothing_even_where_only_a_new_axis_is_empty() -> None:
+    array = await aiozarr.create_array(MemoryStore(), shape=(), dtype="i4")
+    view = array[None][0:0]
+    assert view.plan().requests == 0
+    assert (await view.plan(probe=True)).requests == 0
+    assert (await view).shape == (0,)
