@@ -107,7 +107,7 @@ class IndexFetch(Fetch):
         if value is None:
             return IndexEntry(None, None)
         try:
-            index: ShardIndex = self.layout.parse_index(value.data, value.size)
+            index: ShardIndex = self.layout.parse_index(value.data, value.size, strict=self.settings.strict)
         except CodecError as error:
             error.store, error.key, error.range = self.store_url, self.key, self.range
             raise

@@ -46,7 +46,7 @@ class ArrayLayout:
         Raises:
             InvalidMetadataError, UnsupportedMetadataError: with `node` and `member`.
         """
-        del settings  # limits of chunks hold when a chunk is touched: metadata of a huge chunk may still be looked at
+        # Limits of chunks hold when a chunk is touched: metadata of a huge chunk may still be looked at.
         try:
             grid = resolve_grid(metadata.chunk_grid, metadata.shape)
             if not isinstance(grid, RegularGrid):
@@ -67,7 +67,7 @@ class ArrayLayout:
             pipeline=pipeline,
             shard=shard,
             inner_axes=() if shard is None else regular_axes(shard.inner_shape, shard.shard_shape),
-            token=f"{spec.shape}{spec.dtype.str}{metadata.fill_value.tobytes().hex()}{pipeline.to_json()!r}",
+            token=f"{spec.shape}{spec.dtype.str}{metadata.fill_value.tobytes().hex()}{pipeline.to_json()!r}{settings.strict}",
         )
 
     @property

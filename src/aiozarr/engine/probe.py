@@ -74,7 +74,7 @@ async def _shard(desk: Desk, session: Session, read: Read, key: str, projection:
         total.requests += 1
         return
     try:
-        index = shard.parse_index(value.data, value.size)
+        index = shard.parse_index(value.data, value.size, strict=session.settings.strict)
     except CodecError as error:
         error.store, error.key, error.range = read.store.url, key, shard.index_range
         raise
