@@ -83,19 +83,21 @@ def make_client(
     return S3Store(
         place.bucket,
         config=config,  # type: ignore[arg-type]
-        client_options=_client_options(place, connect_timeout),
+        client_options=_client_options(place, connect_timeout, keep_alive=keep_alive),
         retry_config={"max_retries": 0},
         credential_provider=_provider(options, source),
     )
 
 
-def _client_options(place: S3Place, connect_timeout: float) -> ClientConfig:
-    return {
+def _client_options(place: S3Place, connect_timeout: float, *, keep_alive: bool) -> ClientConfig:
+    options: ClientConfig = {
         "allow_http": not place.web.secure,
         "connect_timeout": f"{connect_timeout:g} s",
         "timeout": f"{WRITE_TIMEOUT:g} s",
-        **({} if keep_alive else {"pool_max_idle_per_host": "0"}),
     }
+    if not keep_alive:
+        options["pool_max_idle_per_host"] = "0"
+    return options
 
 
 def _provider(options: S3Options, source: Source) -> Any:
