@@ -10,7 +10,6 @@ import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from aiozarr.errors import (
@@ -278,13 +277,13 @@ class ObjectStore(WebStore):
         client = (await self._ready()).lister()
         full = self._root + prefix
         with translated(self.url, None):
-            stream = obstore.list(client, full or None, chunk_size=PAGE)
+            # Its request is under way until the stream is dropped, and a traceback may keep frames and arguments.
+            held = [obstore.list(client, full or None, chunk_size=PAGE)]
         try:
-            while (page := await self._done(partial(anext, stream, None), None)) is not None:
+            while (page := await self._done(lambda: anext(held[0], None), None)) is not None:
                 yield [self._entry(found) for found in page if found["path"].startswith(full)]
         finally:
-            # Its request is under way until it is dropped, and a traceback may keep this frame.
-            del stream
+            held.clear()
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes (ending with `/`) one level below it."""
