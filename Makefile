@@ -15,7 +15,7 @@ PYTEST := -m pytest -n $(JOBS) --dist loadfile -q
 READY := .ready-1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check check-format lint types contract docs docs-serve tests tests-newest test-servers bench dist format clean
+.PHONY: help demo test check check-format lint types contract docs docs-serve tests tests-newest test-servers test-long bench dist format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS="$$(printf '\t')" read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
@@ -81,6 +81,9 @@ tests-newest: $(VENV)/$(READY)
 test-servers: $(VENV)/$(READY) ## tests against real servers from system packages; it says what it needs
 	@scripts/servers_needed.sh
 	@$(BIN)/python -m pytest -q --servers -m servers $(ARGS)
+
+test-long: $(VENV)/$(READY) ## the property tests with many more examples: minutes for each file
+	@$(BIN)/python $(PYTEST) --hypothesis-profile long tests/properties $(ARGS)
 
 docs: $(VENV)/$(READY) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

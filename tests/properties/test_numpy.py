@@ -375,17 +375,22 @@ class ArrayMachine(RuleBasedStateMachine):
             if self.is_outside(place, shape):
                 self.hidden[place] = old[place]
         if delete_chunks:
-            grid = tuple(-(-n // chunk) for n, chunk in zip(shape, self.case.chunks, strict=True))
+            # Erased is what the old shape had; what an earlier call has left behind it stays.
+            before, after = self.grid(old.shape), self.grid(shape)
             self.hidden = {
                 place: value
                 for place, value in self.hidden.items()
-                if not self.is_outside(tuple(p // c for p, c in zip(place, self.case.chunks, strict=True)), grid)
+                for chunk in [tuple(p // length for p, length in zip(place, self.case.chunks, strict=True))]
+                if not self.is_outside(chunk, after) or self.is_outside(chunk, before)
             }
         values = self.run(self.array[...].read())
         for place in [place for place in self.hidden if not self.is_outside(place, shape)]:
             assert same_bits(values[place], self.hidden[place]) or same_bits(values[place], self.case.fill_value)
             self.model[place] = values[place]
             del self.hidden[place]
+
+    def grid(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(-(-n // chunk) for n, chunk in zip(shape, self.case.chunks, strict=True))
 
     def is_outside(self, place: tuple[int, ...], shape: tuple[int, ...]) -> bool:
         return any(p >= n for p, n in zip(place, shape, strict=True))

@@ -73,21 +73,21 @@ class TensorStore:
 
 
 @given(exchanges(ARRAYS, writers="ours"))
-@examples(100)
+@examples(60)
 async def test_tensorstore_reads_what_aiozarr_writes(exchange: Exchange) -> None:
     with TemporaryDirectory() as folder:
         await carry_out(exchange, TensorStore(), Path(folder))
 
 
 @given(exchanges(ARRAYS, writers="theirs"))
-@examples(100)
+@examples(60)
 async def test_aiozarr_reads_what_tensorstore_writes(exchange: Exchange) -> None:
     with TemporaryDirectory() as folder:
         await carry_out(exchange, TensorStore(), Path(folder))
 
 
 @given(exchanges(ARRAYS))
-@examples(100)
+@examples(60)
 async def test_the_two_write_one_array_in_turn(exchange: Exchange) -> None:
     with TemporaryDirectory() as folder:
         await carry_out(exchange, TensorStore(), Path(folder))

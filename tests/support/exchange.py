@@ -1,4 +1,7 @@
-"""Two implementations that write the same array in turn, on the local disk, and what both have to read then."""
+"""Two implementations that write the same array in turn, on the local disk, and what both have to read then.
+
+Raw bits (`r*`) are left out: zarr-python has no such type, and TensorStore writes their fill value in a form of its own.
+"""
 
 from __future__ import annotations
 
