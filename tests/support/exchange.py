@@ -1,6 +1,6 @@
 """Two implementations that write the same array in turn, on the local disk, and what both have to read then.
 
-Raw bits (`r*`) are left out: zarr-python has no such type, and TensorStore writes their fill value in a form of its own.
+Raw bits (`r*`) are left out: zarr-python has no such type, and TensorStore has another form of their fill value.
 """
 
 from __future__ import annotations
