@@ -26,9 +26,13 @@ def means_missing(error: StoreError, settings: Settings) -> bool:
 
 
 class Errand(Call):
-    """One stored object, or a part of it, that is to be fetched or stored."""
+    """One stored object, or a part of it, that is to be fetched or stored.
 
-    __slots__ = ("desk", "key", "origin", "recorder", "settings", "store", "watchers")
+    Attributes:
+        fills_batch: True where a worker's batch needs nothing beside it.
+    """
+
+    __slots__ = ("desk", "fills_batch", "key", "origin", "recorder", "settings", "store", "watchers")
 
     def __init__(self, job: Job, store: Store, key: str, cost: int) -> None:
         super().__init__(job.policy, cost)
@@ -38,6 +42,7 @@ class Errand(Call):
         self.key = key
         self.settings = job.settings
         self.recorder = job.recorder
+        self.fills_batch = False
         self.watchers: list[Callable[[], None]] = []
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -200,7 +200,21 @@ def _same_block(array: NDArray[Any], spec: ArraySpec) -> bool:
 _scratch = _Scratch()
 
 
-def decode_into(pipeline: CodecPipeline, data: Buffer, sinks: list[Sink]) -> None:
+class Target(Protocol):
+    """Where elements of a chunk go."""
+
+    @property
+    def out(self) -> NDArray[Any]:
+        """The array they go to."""
+        ...
+
+    @property
+    def projection(self) -> ChunkProjection:
+        """Which elements, and where in `out`."""
+        ...
+
+
+def decode_into(pipeline: CodecPipeline, data: Buffer, sinks: Sequence[Target]) -> None:
     """Decode one chunk and put its elements where the sinks want them, from the decoder itself where it can."""
     spec = pipeline.spec
     if len(sinks) == 1:

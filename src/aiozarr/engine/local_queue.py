@@ -6,7 +6,7 @@ import time
 from collections import deque
 
 from aiozarr.engine.errand import Errand
-from aiozarr.engine.pool import BATCH_BYTES, Work, WorkerPool
+from aiozarr.engine.pool import BATCH_BYTES, MIN_BATCH_BYTES, Work, WorkerPool
 from aiozarr.errors import StoreError
 from aiozarr.schedule.coalesce import Economy
 from aiozarr.schedule.scheduler import Origin, Source
@@ -21,6 +21,8 @@ GAP = 32 << 10
 
 class LocalQueue(Origin):
     """Callers in turn, as in `Origin`; what is limited is the number of batches that the threads have before them."""
+
+    blocking = True
 
     def __init__(self, pool: WorkerPool) -> None:
         super().__init__()
@@ -82,7 +84,13 @@ class LocalQueue(Origin):
             work = ErrandWork(self, call)
             batch.append(work)
             weight += work.weight
+            if call.fills_batch:
+                break
         return batch
+
+    def share(self, nbytes: int) -> int:
+        """Return how many bytes a batch of an operation on `nbytes` has, so that no thread is left without work."""
+        return min(BATCH_BYTES, max(MIN_BATCH_BYTES, nbytes // (2 * self._pool.threads)))
 
     def batch_done(self) -> None:
         """The threads have one batch less before them."""

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.desk import Desk
+from aiozarr.engine.direct_read import DirectRead, Place
 from aiozarr.engine.fetch import ChunkFetch, Fetch
 from aiozarr.engine.flight import Fill, Flight, Request, Sink, Token
 from aiozarr.engine.job import Job
 from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.local_queue import BATCH_CALLS
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.shard_read import ShardRead
 from aiozarr.errors import ChecksumError, MissingChunkError
@@ -77,6 +79,9 @@ class ReadJob(Job):
             (read, part) for read, whole in zip(reads, projections, strict=True) for part in whole
         )
         self._planned = False
+        self._put_back: tuple[Read, ChunkProjection] | None = None
+        self._run_bytes = self.queue.share(self.bytes_total)
+        self._direct: set[DirectRead] = set()
         self._ready: deque[Fetch] = deque()
         self._sinks: set[Sink] = set()
         self._shards: set[ShardRead] = set()
@@ -91,14 +96,36 @@ class ReadJob(Job):
                 return self._ready.popleft()
             if not self.may_begin():
                 return None
-            step = next(self._plan, None)
+            step = self._next_step()
             if step is None:
                 self._planned = True
                 break
+            if self.queue.blocking and step[0].layout.shard is None:
+                return self._take_run(*step)
             self._begun += 1
             self._begin(*step)
         self.check_end()
         return None
+
+    def _next_step(self) -> tuple[Read, ChunkProjection] | None:
+        step, self._put_back = self._put_back, None
+        return step or next(self._plan, None)
+
+    def _take_run(self, read: Read, projection: ChunkProjection) -> DirectRead:
+        """Return as many chunks of one array as make a batch, in one errand."""
+        places = [Place(*self.target(read, projection))]
+        room = self._run_bytes - read.layout.spec.nbytes
+        while room > 0 and len(places) < BATCH_CALLS and self.may_begin():
+            step = self._next_step()
+            if step is None or step[0] is not read:
+                self._put_back = step
+                break
+            places.append(Place(*self.target(*step)))
+            room -= read.layout.spec.nbytes
+        self._begun += len(places)
+        errand = DirectRead(self, read, places)
+        self._direct.add(errand)
+        return errand
 
     def pending(self) -> int:
         return len(self._ready) + self.total - self._begun
@@ -177,6 +204,21 @@ class ReadJob(Job):
         """Return whether `request` is the first for its key that brought damaged bytes; several sinks may say so."""
         return request is not None and self._repeated.setdefault(request.key, request) is request
 
+    def direct_done(self, errand: DirectRead, error: BaseException | None) -> None:
+        """A worker is through with a run of chunks."""
+        self._direct.discard(errand)
+        if error is not None:
+            self.stop(error)
+            return
+        if not self.stopped:
+            self.done += len(errand.places)
+            self._placed += len(errand.places)
+            for place in errand.places:
+                self.completed(place.out)
+            if self.watched:
+                self.advanced(sum([each.projection.size * each.out.dtype.itemsize for each in errand.places]))
+        self.check_end()
+
     def missing(self, sink: Sink, key: str) -> BaseException | None:
         return self.missing_error(sink.origin.store, key)
 
@@ -210,6 +252,8 @@ class ReadJob(Job):
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def abandon(self) -> None:
+        for errand in self._direct:
+            errand.cancel()
         for shard in list(self._shards):
             shard.give_up()
         for sink in list(self._sinks):
@@ -223,7 +267,7 @@ class ReadJob(Job):
                 heir.adopt(fetch)
 
     def idle(self) -> bool:
-        return not (self._sinks or self._shards or self._dying)
+        return not (self._sinks or self._shards or self._direct or self._dying)
 
     def complete(self) -> bool:
         return self._planned and not self._ready

@@ -77,6 +77,8 @@ class Source(ABC):
 class Origin:
     """The queue of one origin: its budget, the callers that have work, and the workers that do it."""
 
+    blocking = False
+
     def __init__(self, budget: Budget | None = None) -> None:
         self.budget = budget or Budget()
         self.learner = Learner()
@@ -126,6 +128,10 @@ class Origin:
         self.budget.bytes_in_flight -= cost
         if self._held is not None:
             self._refill()
+
+    def share(self, nbytes: int) -> int:
+        """Return how many bytes of an operation on `nbytes` travel in one errand; here each object is one."""
+        return 0
 
     async def close(self) -> None:
         """Stop all workers and wait for them."""
