@@ -45,7 +45,7 @@ class DirectRead(Errand):
         self._read = read
         self._at = 0
         self._requests = 0
-        self._events: list[tuple[str, int, float]] = []
+        self._events: list[tuple[str, int, float, StoreError | None]] = []
 
     async def send(self) -> None:
         raise AssertionError("the queue of a blocking store sends nothing on the loop")
@@ -68,19 +68,23 @@ class DirectRead(Errand):
 
     def _fetch(self, store: BlockingStore) -> Buffer | None:
         self._requests += 1
-        watched = self.settings.on_event is not None
-        begun = perf_counter() if watched else 0.0
+        begun = perf_counter()
         try:
             value = store.fetch_now(self.key)
         except StoreError as error:
             if not means_missing(error, self.settings):
+                self._note(0, begun, error)
                 raise
             value = None
         size = 0 if value is None else memoryview(value.data).nbytes
         self.fetched += size
-        if watched:
-            self._events.append((self.key, size, perf_counter() - begun))
+        self._note(size, begun)
         return None if value is None else value.data
+
+    def _note(self, size: int, begun: float, error: StoreError | None = None) -> None:
+        """Keep what the observer, if there is one, is told of on the loop."""
+        if self.settings.on_event is not None:
+            self._events.append((self.key, size, perf_counter() - begun, error))
 
     def _decode(self, store: BlockingStore, data: Buffer, place: Place) -> None:
         pipeline = self._read.layout.pipeline
@@ -107,8 +111,9 @@ class DirectRead(Errand):
                 seconds=self.seconds,
             )
         if self.settings.on_event is not None:
-            for key, size, seconds in self._events:
-                event = RequestEvent("fetch", self.store_url, key, None, size, size, seconds, 1)
+            for key, size, seconds, failure in self._events:
+                event = RequestEvent("fetch", self.store_url, key, None, size, size, seconds, 1, failure)
                 self.desk.emit(self.settings.on_event, event)
+            self._events.clear()
         self._job.direct_done(self, error)
         self.gone()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
@@ -23,7 +24,7 @@ T = TypeVar("T")
 M = TypeVar("M", ArrayMetadata, GroupMetadata)
 
 
-class Node(Generic[M]):
+class Node(ABC, Generic[M]):
     """A handle of one node. Its metadata are those of the last time that this handle read or wrote them.
 
     A handle may be used from any number of tasks, threads and event loops, and be pickled.
@@ -153,9 +154,9 @@ class Node(Generic[M]):
 
         return await self._at_place(apply)
 
+    @abstractmethod
     def _expect(self, metadata: NodeMetadata) -> M:
         """Return `metadata` if they are of this node's kind, else raise `NodeTypeError`."""
-        raise NotImplementedError
 
     def _adopt(self, metadata: M) -> None:
         self._metadata = metadata
