@@ -27,11 +27,15 @@ ReadBytes: TypeAlias = Callable[[ByteRange | None], Buffer]
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """A decoded representation: shape and numpy data type of an array, with the fill value (a 0-d array) behind it."""
+    """A decoded representation: shape and numpy data type of an array, with the fill value (a 0-d array) behind it.
+
+    `max_bytes` bounds what a decoder may produce where the type does not: elements of variable length.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     fill_value: AnyArray
+    max_bytes: int = 1 << 30
 
     @cached_property
     def size(self) -> int:
@@ -40,8 +44,13 @@ class ArraySpec:
 
     @cached_property
     def nbytes(self) -> int:
-        """Number of bytes of the elements; arithmetic is exact at any size."""
+        """Number of bytes of the elements, or of what stands for variable ones; exact at any size."""
         return self.size * self.dtype.itemsize
+
+    @cached_property
+    def is_variable(self) -> bool:
+        """True where elements lie elsewhere in memory: strings, bytes and other objects, of any length."""
+        return self.dtype.hasobject or self.dtype.kind == "T"
 
 
 def view_region(array: AnyArray, region: Region) -> AnyArray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from aiozarr.codecs import ArraySpec, CodecPipeline, ShardLayout
 from aiozarr.errors import LimitError, MetadataError, UnsupportedMetadataError
 from aiozarr.grid import ChunkGrid, ChunkKeyEncoding, RegularGrid, resolve_grid, resolve_key_encoding
-from aiozarr.grid.projection import RegularAxis, regular_axes
+from aiozarr.grid.axes import RegularAxis, regular_axes
 from aiozarr.metadata import ArrayMetadata
 from aiozarr.settings import Settings
 
@@ -52,7 +52,7 @@ class ArrayLayout:
             if not isinstance(grid, RegularGrid):
                 raise UnsupportedMetadataError("only regular chunk grids can be read", member="chunk_grid.name")
             key_encoding = resolve_key_encoding(metadata.chunk_key_encoding, len(metadata.shape))
-            spec = ArraySpec(grid.chunk_shape, metadata.data_type.dtype, metadata.fill_value)
+            spec = ArraySpec(grid.chunk_shape, metadata.data_type.dtype, metadata.fill_value, settings.max_chunk_bytes)
             pipeline = CodecPipeline.resolve(metadata.codecs, spec)
         except MetadataError as error:
             error.node = error.node or node

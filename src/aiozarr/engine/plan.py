@@ -10,7 +10,8 @@ from math import prod
 from aiozarr.codecs import ShardIndex
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.errors import LimitError
-from aiozarr.grid.projection import ChunkProjection, Map, Projection, RegularAxis, within
+from aiozarr.grid.axes import Map, RegularAxis
+from aiozarr.grid.projection import ChunkProjection, Projection, within
 from aiozarr.settings import Settings
 
 

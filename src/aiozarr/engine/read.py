@@ -22,7 +22,8 @@ from aiozarr.engine.local_queue import BATCH_CALLS
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.shard_read import ShardRead
 from aiozarr.errors import ChecksumError, MissingChunkError
-from aiozarr.grid.projection import ChunkProjection, Map, Projection
+from aiozarr.grid.axes import Map
+from aiozarr.grid.projection import ChunkProjection, Projection
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.scheduler import Call
 from aiozarr.settings import Settings

@@ -17,7 +17,8 @@ from aiozarr.engine.object_write import ObjectWrite
 from aiozarr.engine.plan import keyed_projections
 from aiozarr.engine.progress import Progress
 from aiozarr.grid import Strided
-from aiozarr.grid.projection import ChunkProjection, Map, Projection
+from aiozarr.grid.axes import Map
+from aiozarr.grid.projection import ChunkProjection, Projection
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.scheduler import Call
 from aiozarr.settings import Settings

@@ -6,90 +6,11 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import NamedTuple, TypeAlias
 
-from aiozarr.grid.transform import Constant, Strided
-
-Map: TypeAlias = Constant | Strided
-Index: TypeAlias = slice | int
+from aiozarr.grid.axes import Axis, DimPart, Index, Map, RegularAxis
 
 LAZY_FROM = 4096
 """A dimension with more parts than this is generated anew at each pass in place of being kept."""
-
-
-class DimPart(NamedTuple):
-    """The part of a selection that falls into one chunk, along one dimension.
-
-    Attributes:
-        chunk: the chunk's index in the grid.
-        selection: the elements in the chunk's own coordinates.
-        out: where they go along this axis of the output; None where the dimension is indexed by an integer.
-        start, step, taken: the same elements as `selection`, as numbers.
-        offset: position of the first of them along the output axis.
-        extent: how many elements of the chunk lie inside the array.
-    """
-
-    chunk: int
-    selection: Index
-    out: slice | None
-    start: int
-    step: int
-    taken: int
-    offset: int
-    extent: int
-
-    @property
-    def whole(self) -> bool:
-        """True where every element of the chunk that lies inside the array is selected."""
-        return self.taken == self.extent
-
-    def as_map(self) -> Map:
-        """Return the selection as an index map of the chunk's own coordinates."""
-        return Constant(self.start) if self.out is None else Strided(self.start, self.step, self.taken)
-
-
-class RegularAxis(NamedTuple):
-    """One dimension of a regular grid: chunks of `length` elements over `extent` elements."""
-
-    length: int
-    extent: int
-
-    def count(self, selected: Map) -> int:
-        """Return how many chunks `selected` touches."""
-        if isinstance(selected, Constant):
-            return 1
-        start, step, count = selected.start, selected.step, selected.count
-        if count == 0:
-            return 0
-        if abs(step) >= self.length:
-            return count
-        return abs((start + step * (count - 1)) // self.length - start // self.length) + 1
-
-    def split(self, selected: Map, offset: int = 0) -> Iterator[DimPart]:
-        """Yield the part of `selected` in each chunk it touches, in the order of the output, beginning at `offset`."""
-        length = self.length
-        if isinstance(selected, Constant):
-            chunk, inner = divmod(selected.index, length)
-            yield DimPart(chunk, inner, None, inner, 1, 1, offset, min(length, self.extent - chunk * length))
-            return
-        start, step, count = selected.start, selected.step, selected.count
-        done = 0
-        while done < count:
-            chunk, first = divmod(start + step * done, length)
-            room = length - 1 - first if step > 0 else first
-            taken = min(count - done, room // abs(step) + 1)
-            stop = first + step * taken
-            yield DimPart(
-                chunk,
-                slice(first, stop if stop >= 0 else None, step),
-                slice(offset + done, offset + done + taken),
-                first,
-                step,
-                taken,
-                offset + done,
-                min(length, self.extent - chunk * length),
-            )
-            done += taken
 
 
 class ChunkProjection:
@@ -138,7 +59,7 @@ class Projection:
         offsets: position in the output where each dimension's elements begin.
     """
 
-    def __init__(self, axes: Sequence[RegularAxis], maps: Sequence[Map], offsets: Sequence[int] | None = None) -> None:
+    def __init__(self, axes: Sequence[Axis], maps: Sequence[Map], offsets: Sequence[int] | None = None) -> None:
         self._axes = tuple(axes)
         self._maps = tuple(maps)
         self._offsets = tuple(offsets) if offsets is not None else (0,) * len(self._maps)
@@ -170,11 +91,6 @@ class Projection:
         for first in self._axes[0].split(self._maps[0], self._offsets[0]):
             for inner in rest:
                 yield ChunkProjection((first, *inner.parts))
-
-
-def regular_axes(chunk_shape: Sequence[int], array_shape: Sequence[int]) -> tuple[RegularAxis, ...]:
-    """Return the axes of a regular grid of `chunk_shape` over `array_shape`."""
-    return tuple([RegularAxis(length, extent) for length, extent in zip(chunk_shape, array_shape, strict=True)])
 
 
 def within(axes: Sequence[RegularAxis], projection: ChunkProjection) -> Projection:

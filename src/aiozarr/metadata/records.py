@@ -46,6 +46,8 @@ class ArrayMetadata:
         chunk_grid: where the chunks lie.
         chunk_key_encoding: which keys the chunks have.
         fill_value: what missing chunks hold: a read-only 0-d array of `data_type.dtype`.
+        has_fill_value: False where the document leaves open what missing chunks hold, as v2's null does. They read as
+            `fill_value`, the type's default, and no chunk is left out on writing because it equals that.
         codecs: how a chunk becomes bytes, in the order of encoding.
         attributes: the user's JSON; not to be changed in place.
         dimension_names: one name or None for each dimension; None where the document has no names.
@@ -64,6 +66,7 @@ class ArrayMetadata:
     dimension_names: tuple[str | None, ...] | None = None
     storage_transformers: tuple[NamedConfig, ...] = ()
     extra: Mapping[str, JSON] = field(default_factory=dict)
+    has_fill_value: bool = True
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -107,7 +110,7 @@ class ArrayMetadata:
             self.data_type,
             self.chunk_grid,
             self.chunk_key_encoding,
-            self.fill_value.tobytes(),
+            self.fill_value.tobytes() if self.has_fill_value else None,
             self.codecs,
             self.dimension_names,
             self.storage_transformers,

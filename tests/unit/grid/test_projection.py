@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiozarr.grid import Constant, IndexTransform, Strided
-from aiozarr.grid.projection import Projection, RegularAxis, regular_axes, within
+from aiozarr.grid.axes import RegularAxis, regular_axes
+from aiozarr.grid.projection import Projection, within
 
 
 @st.composite

@@ -1,0 +1,137 @@
+"""One dimension of a chunk grid: how the indices that a selection takes along it fall into chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiozarr.grid.transform import Constant, Strided
+
+Map: TypeAlias = Constant | Strided
+Index: TypeAlias = slice | int
+Indices: TypeAlias = NDArray[np.int64]
+
+
+class DimPart(NamedTuple):
+    """The part of a selection that falls into one chunk, along one dimension.
+
+    Attributes:
+        chunk: the chunk's index in the grid.
+        selection: the elements in the chunk's own coordinates.
+        out: where they go along this axis of the output; None where the dimension is indexed by an integer.
+        start, step, taken: the same elements as `selection`, as numbers.
+        offset: position of the first of them along the output axis.
+        extent: how many elements of the chunk lie inside the array.
+    """
+
+    chunk: int
+    selection: Index
+    out: slice | None
+    start: int
+    step: int
+    taken: int
+    offset: int
+    extent: int
+
+    @property
+    def whole(self) -> bool:
+        """True where every element of the chunk that lies inside the array is selected."""
+        return self.taken == self.extent
+
+    def as_map(self) -> Map:
+        """Return the selection as an index map of the chunk's own coordinates."""
+        return Constant(self.start) if self.out is None else Strided(self.start, self.step, self.taken)
+
+
+class Axis(Protocol):
+    """One dimension of a grid, regular or not."""
+
+    @property
+    def extent(self) -> int:
+        """Length of the array along the dimension."""
+        ...
+
+    def count(self, selected: Map) -> int:
+        """Return how many chunks `selected` touches."""
+        ...
+
+    def split(self, selected: Map, offset: int = 0) -> Iterator[DimPart]:
+        """Yield the part of `selected` in each chunk it touches, in the order of the output, beginning at `offset`."""
+        ...
+
+    def locate(self, indices: Indices) -> tuple[Indices, Indices]:
+        """Return, for indices inside the array, the chunk of each and its place in that chunk."""
+        ...
+
+    def chunk_length(self, chunk: int) -> int:
+        """Return the length of a chunk, which may reach past the array's end."""
+        ...
+
+    def chunk_extent(self, chunk: int) -> int:
+        """Return how many elements of a chunk lie inside the array."""
+        ...
+
+
+class RegularAxis(NamedTuple):
+    """One dimension of a regular grid: chunks of `length` elements over `extent` elements."""
+
+    length: int
+    extent: int
+
+    def count(self, selected: Map) -> int:
+        """Return how many chunks `selected` touches."""
+        if isinstance(selected, Constant):
+            return 1
+        start, step, count = selected.start, selected.step, selected.count
+        if count == 0:
+            return 0
+        if abs(step) >= self.length:
+            return count
+        return abs((start + step * (count - 1)) // self.length - start // self.length) + 1
+
+    def split(self, selected: Map, offset: int = 0) -> Iterator[DimPart]:
+        """Yield the part of `selected` in each chunk it touches, in the order of the output, beginning at `offset`."""
+        length = self.length
+        if isinstance(selected, Constant):
+            chunk, inner = divmod(selected.index, length)
+            yield DimPart(chunk, inner, None, inner, 1, 1, offset, min(length, self.extent - chunk * length))
+            return
+        start, step, count = selected.start, selected.step, selected.count
+        done = 0
+        while done < count:
+            chunk, first = divmod(start + step * done, length)
+            room = length - 1 - first if step > 0 else first
+            taken = min(count - done, room // abs(step) + 1)
+            stop = first + step * taken
+            yield DimPart(
+                chunk,
+                slice(first, stop if stop >= 0 else None, step),
+                slice(offset + done, offset + done + taken),
+                first,
+                step,
+                taken,
+                offset + done,
+                min(length, self.extent - chunk * length),
+            )
+            done += taken
+
+    def locate(self, indices: Indices) -> tuple[Indices, Indices]:
+        """Return, for indices inside the array, the chunk of each and its place in that chunk."""
+        chunks, inner = np.divmod(indices, self.length)
+        return chunks, inner
+
+    def chunk_length(self, chunk: int) -> int:
+        """Return the length of every chunk."""
+        return self.length
+
+    def chunk_extent(self, chunk: int) -> int:
+        """Return how many elements of a chunk lie inside the array."""
+        return min(self.length, self.extent - chunk * self.length)
+
+
+def regular_axes(chunk_shape: Sequence[int], array_shape: Sequence[int]) -> tuple[RegularAxis, ...]:
+    """Return the axes of a regular grid of `chunk_shape` over `array_shape`."""
+    return tuple([RegularAxis(length, extent) for length, extent in zip(chunk_shape, array_shape, strict=True)])
