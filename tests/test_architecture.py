@@ -32,11 +32,12 @@ RANK = {
     "stores": 3,
     "settings": 2,
     "model": 1,
+    "plugins": 1,
     "errors": 0,
 }
 # No I/O and no event loop: these see the shared records alone.
 PURE = {"codecs", "grid", "metadata"}
-SHARED = {"settings", "model", "errors"}
+SHARED = {"settings", "model", "plugins", "errors"}
 LOOPS = {"asyncio", "anyio", "trio", "uvloop", "aiohttp", "socket", "obstore", "httptools"}
 # The conformance suite is shipped to authors of stores: it must stand on what they stand on.
 TESTING_MAY_USE = {"schedule", "stores", *SHARED}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TypeVar
 
 from aiozarr.codecs.base import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
-from aiozarr.errors import UnsupportedMetadataError
+from aiozarr.plugins import check_class, load_class, unknown
 
 CodecClass = TypeVar("CodecClass", bound=type[Codec])
 
@@ -26,29 +25,20 @@ def register(codec_class: CodecClass) -> CodecClass:
     Raises:
         TypeError: it is no concrete subclass of `ArrayArrayCodec`, `ArrayBytesCodec` or `BytesBytesCodec` with a name.
     """
-    given: object = codec_class
-    if not isinstance(given, type) or not issubclass(given, _KINDS):
-        raise TypeError(f"a codec is a subclass of one of the three kinds in aiozarr.codecs, not {codec_class!r}")
-    if inspect.isabstract(codec_class):
-        missing = ", ".join(sorted(codec_class.__abstractmethods__))
-        raise TypeError(f"{codec_class.__name__} is abstract: it lacks {missing}")
-    name = getattr(codec_class, "name", None)
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"{codec_class.__name__} needs a class attribute `name`, a non-empty str")
-    _codecs[name] = codec_class
+    check_class(codec_class, *_KINDS)
+    _codecs[codec_class.name] = codec_class
     return codec_class
 
 
 def get_codec(name: str) -> type[Codec]:
-    """Return the codec class of `name`.
+    """Return the codec class of `name`: one registered here, or else announced by an installed package.
 
     Raises:
-        UnsupportedMetadataError: no such codec is registered.
+        UnsupportedMetadataError: there is no such codec, or its package cannot be used.
     """
     codec_class = _codecs.get(_aliases.get(name, name))
     if codec_class is None:
-        known = ", ".join(sorted(_codecs))
-        raise UnsupportedMetadataError(
-            f"unknown codec {name[:200]!r}; the known codecs are {known}", member="name", point="codec", name=name
-        )
+        codec_class = load_class("codec", name, *_KINDS)
+    if codec_class is None:
+        raise unknown("codec", name, _codecs, member="name")
     return codec_class

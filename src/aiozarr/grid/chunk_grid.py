@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.grid._configuration import NamedConfiguration, check_members
+from aiozarr.plugins import check_class, load_class, unknown
 
 _POINT = "chunk_grid"
 _CHUNK_SHAPE = "chunk_grid.configuration.chunk_shape"
@@ -137,19 +138,29 @@ class RegularGrid(ChunkGrid):
 _GRIDS: dict[str, type[ChunkGrid]] = {RegularGrid.name: RegularGrid}
 
 
+def register_chunk_grid(grid: type[ChunkGrid]) -> type[ChunkGrid]:
+    """Make `grid` the chunk grid of its `name`, in this process; also a class decorator.
+
+    A name that is taken is replaced: the last registration holds, for arrays opened after it.
+
+    Raises:
+        TypeError: it is no concrete subclass of `ChunkGrid` with a name.
+    """
+    check_class(grid, ChunkGrid)
+    _GRIDS[grid.name] = grid
+    return grid
+
+
 def resolve_grid(config: NamedConfiguration, shape: Sequence[int]) -> ChunkGrid:
     """Return the chunk grid that the `chunk_grid` member `config` describes for an array of `shape`.
 
     Raises:
         InvalidMetadataError: the configuration does not fit; `member` is counted from the document.
-        UnsupportedMetadataError: there is no grid of that name here.
+        UnsupportedMetadataError: there is no grid of that name, or its package cannot be used.
     """
     grid = _GRIDS.get(config.name)
     if grid is None:
-        raise UnsupportedMetadataError(
-            f"the chunk grid {config.name!r} is not known; known are {', '.join(_GRIDS)}",
-            member=f"{_POINT}.name",
-            point=_POINT,
-            name=config.name,
-        )
+        grid = load_class(_POINT, config.name, ChunkGrid)
+    if grid is None:
+        raise unknown(_POINT, config.name, _GRIDS, member=f"{_POINT}.name")
     return grid.from_json(config.configuration, shape)

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.errors import InvalidMetadataError
 from aiozarr.grid._configuration import NamedConfiguration, check_members
+from aiozarr.plugins import check_class, load_class, unknown
 
 _POINT = "chunk_key_encoding"
 
@@ -92,19 +93,29 @@ class V2KeyEncoding(_SeparatedEncoding):
 _ENCODINGS: dict[str, type[ChunkKeyEncoding]] = {each.name: each for each in (DefaultKeyEncoding, V2KeyEncoding)}
 
 
+def register_chunk_key_encoding(encoding: type[ChunkKeyEncoding]) -> type[ChunkKeyEncoding]:
+    """Make `encoding` the chunk key encoding of its `name`, in this process; also a class decorator.
+
+    A name that is taken is replaced: the last registration holds, for arrays opened after it.
+
+    Raises:
+        TypeError: it is no concrete subclass of `ChunkKeyEncoding` with a name.
+    """
+    check_class(encoding, ChunkKeyEncoding)
+    _ENCODINGS[encoding.name] = encoding
+    return encoding
+
+
 def resolve_key_encoding(config: NamedConfiguration, ndim: int) -> ChunkKeyEncoding:
     """Return the encoding that the `chunk_key_encoding` member `config` describes for an array of `ndim` dimensions.
 
     Raises:
         InvalidMetadataError: the configuration does not fit; `member` is counted from the document.
-        UnsupportedMetadataError: there is no encoding of that name here.
+        UnsupportedMetadataError: there is no encoding of that name, or its package cannot be used.
     """
     encoding = _ENCODINGS.get(config.name)
     if encoding is None:
-        raise UnsupportedMetadataError(
-            f"the chunk key encoding {config.name!r} is not known; known are {', '.join(_ENCODINGS)}",
-            member=f"{_POINT}.name",
-            point=_POINT,
-            name=config.name,
-        )
+        encoding = load_class(_POINT, config.name, ChunkKeyEncoding)
+    if encoding is None:
+        raise unknown(_POINT, config.name, _ENCODINGS, member=f"{_POINT}.name")
     return encoding.from_json(config.configuration, ndim)
