@@ -22,6 +22,7 @@ from aiozarr.codecs.shard_index import ShardIndex
 from aiozarr.codecs.shard_layout import ShardLayout
 from aiozarr.codecs.sharding import ShardingCodec
 from aiozarr.codecs.transpose import TransposeCodec
+from aiozarr.codecs.vlen import VlenBytesCodec, VlenUtf8Codec
 from aiozarr.codecs.zstd import ZstdCodec
 
 __all__ = [
@@ -45,6 +46,8 @@ __all__ = [
     "ShardLayout",
     "ShardingCodec",
     "TransposeCodec",
+    "VlenBytesCodec",
+    "VlenUtf8Codec",
     "ZstdCodec",
     "default_codecs",
     "get_codec",

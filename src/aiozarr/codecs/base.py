@@ -141,7 +141,9 @@ class ArrayBytesCodec(Codec):
     def max_encoded_size(self, spec: ArraySpec) -> int:
         """Return a bound on the bytes that such an array encodes to; the decoder of the next stage stops there."""
         size = self.compute_encoded_size(spec)
-        return 2 * spec.nbytes + 65536 if size is None else size
+        if size is not None:
+            return size
+        return spec.max_bytes if spec.is_variable else 2 * spec.nbytes + 65536
 
     def stores_memory(self, spec: ArraySpec) -> bool:
         """Return whether the encoding is the array's memory in C order, so that a decompressor may fill it directly."""

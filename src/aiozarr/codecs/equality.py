@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from aiozarr.codecs.base import AnyArray
+from aiozarr.codecs.base import AnyArray, view_region
+from aiozarr.codecs.storage_type import bits_used, clear_spare_bits, packed_type
 
 _BLOCK = 1 << 16
 _UNSIGNED: dict[int, np.dtype[Any]] = {1: np.dtype("u1"), 2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8")}
@@ -15,11 +16,19 @@ _UNSIGNED: dict[int, np.dtype[Any]] = {1: np.dtype("u1"), 2: np.dtype("u2"), 4: 
 def equals_everywhere(array: AnyArray, value: AnyArray) -> bool:
     """Return whether every element of `array` has the bytes of `value`, a 0-d array of the same type.
 
-    It stops at the first block that differs, and looks at the first element before anything else.
+    Padding between fields and bits that hold no value do not count. Strings and other objects are equal where they have
+    one type and compare equal; None is equal to None. It stops at the first block that differs, and looks at the first
+    element before anything else.
     """
     if array.size == 0:
         return True
-    if array.flat[0].tobytes() != value.tobytes():
+    if array.dtype.hasobject:
+        return _objects_equal(array, value[()])
+    if array.dtype.kind == "T":
+        return _rows_equal(array, value)
+    array, value = _comparable(array), _comparable(value)
+    # A region, not an element: the scalars of text types lose their trailing zeros.
+    if view_region(array, (slice(1),) * array.ndim).tobytes() != value.tobytes():
         return False
     unsigned = _UNSIGNED.get(array.dtype.itemsize)
     if unsigned is None:
@@ -32,9 +41,36 @@ def equals_everywhere(array: AnyArray, value: AnyArray) -> bool:
     return _rows_equal(flat, wanted)
 
 
+def _comparable(array: AnyArray) -> AnyArray:
+    """Return `array` such that equal values have equal bytes."""
+    dtype = array.dtype
+    if dtype.names is not None:
+        packed = packed_type(dtype)
+        return array if packed == dtype else array.astype(packed)
+    if bits_used(dtype) == 8 * dtype.itemsize:
+        return array
+    array = array.copy()
+    clear_spare_bits(array)
+    return array
+
+
 def _rows_equal(rows: AnyArray, wanted: AnyArray) -> bool:
     if rows.ndim == 0:
         return bool(rows == wanted)
     per_row = max(1, rows.size // len(rows))
     step = max(1, _BLOCK // per_row)
     return all(bool((rows[start : start + step] == wanted).all()) for start in range(0, len(rows), step))
+
+
+def _objects_equal(array: AnyArray, wanted: Any) -> bool:
+    return all(_same(item, wanted) for item in array.flat)
+
+
+def _same(left: Any, right: Any) -> bool:
+    if left is right:
+        return True
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, np.ndarray):
+        return bool(left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes())
+    return bool(left == right)

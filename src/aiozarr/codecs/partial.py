@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from typing_extensions import Buffer
 
@@ -37,7 +38,7 @@ def read_decoded(
     arrays = chain.array_bytes.partial_decode(read, specs[-1], stages[-1])
     for step, spec, before in zip(reversed(chain.array_array), specs[-2::-1], stages[-2::-1], strict=True):
         arrays = [
-            step.decode(array, ArraySpec(_shape(region, spec), spec.dtype, spec.fill_value))
+            step.decode(array, replace(spec, shape=_shape(region, spec)))
             for array, region in zip(arrays, before, strict=True)
         ]
     return arrays

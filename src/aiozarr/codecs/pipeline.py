@@ -13,6 +13,7 @@ from aiozarr.codecs.base import JSON, AnyArray, ArraySpec, Codec, ReadBytes, Reg
 from aiozarr.codecs.chain import CodecChain, NamedCodec, parse_chain
 from aiozarr.codecs.equality import equals_everywhere
 from aiozarr.codecs.partial import read_decoded
+from aiozarr.codecs.storage_type import has_byte_order
 from aiozarr.errors import MetadataError
 
 if TYPE_CHECKING:
@@ -170,6 +171,14 @@ def _resolve_specs(chain: CodecChain, spec: ArraySpec, member: str) -> list[Arra
 
 
 def default_codecs(dtype: np.dtype[Any]) -> list[dict[str, JSON]]:
-    """Return the codecs of an array that is created with `codecs="auto"`: little-endian bytes, then zstd at level 0."""
-    endian = {} if dtype.newbyteorder("S") == dtype else {"configuration": {"endian": "little"}}
-    return [{"name": "bytes", **endian}, {"name": "zstd", "configuration": {"level": 0, "checksum": False}}]
+    """Return the codecs of an array that is created with `codecs="auto"`: little-endian bytes, then zstd at level 0.
+
+    Strings get `vlen-utf8` in place of bytes, other objects `vlen-bytes`.
+    """
+    zstd = {"name": "zstd", "configuration": {"level": 0, "checksum": False}}
+    if dtype.kind == "T":
+        return [{"name": "vlen-utf8"}, zstd]
+    if dtype.hasobject:
+        return [{"name": "vlen-bytes"}, zstd]
+    endian = {"configuration": {"endian": "little"}} if has_byte_order(dtype) else {}
+    return [{"name": "bytes", **endian}, zstd]

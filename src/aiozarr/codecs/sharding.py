@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal, Self
 
@@ -84,7 +84,7 @@ class ShardingCodec(ArrayBytesCodec):
         if any(outer % inner for outer, inner in zip(spec.shape, self.chunk_shape, strict=True)):
             raise invalid("chunk_shape", f"{list(self.chunk_shape)} does not divide the shard's {list(spec.shape)}")
         grid_shape = tuple(outer // inner for outer, inner in zip(spec.shape, self.chunk_shape, strict=True))
-        inner_spec = ArraySpec(self.chunk_shape, spec.dtype, spec.fill_value)
+        inner_spec = replace(spec, shape=self.chunk_shape)
         index_spec = ArraySpec((*grid_shape, 2), np.dtype(np.uint64), np.array(EMPTY, np.uint64))
         index = CodecPipeline(self.index_chain, index_spec, member="configuration.index_codecs")
         if index.encoded_size is None:
@@ -130,7 +130,9 @@ class ShardingCodec(ArrayBytesCodec):
         return None
 
     def max_encoded_size(self, spec: ArraySpec) -> int:
-        return self.shard_layout(spec).max_encoded_size
+        layout = self.shard_layout(spec)
+        # Elements of variable length are bounded together, not in each inner chunk on its own.
+        return layout.index_nbytes + spec.max_bytes if spec.is_variable else layout.max_encoded_size
 
     def partial_decode(self, read: ReadBytes, spec: ArraySpec, regions: Sequence[Region]) -> list[AnyArray]:
         layout = self.shard_layout(spec)

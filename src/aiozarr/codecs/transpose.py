@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from aiozarr.codecs._configuration import check_members, integers, invalid
@@ -41,7 +41,7 @@ class TransposeCodec(ArrayArrayCodec):
             raise InvalidMetadataError(
                 f"the order has {len(self.order)} dimensions, the array {len(spec.shape)}", member="configuration.order"
             )
-        return ArraySpec(tuple(spec.shape[dim] for dim in self.order), spec.dtype, spec.fill_value)
+        return replace(spec, shape=tuple(spec.shape[dim] for dim in self.order))
 
     def encode(self, array: AnyArray, spec: ArraySpec) -> AnyArray:
         return array.transpose(self.order)

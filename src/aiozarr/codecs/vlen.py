@@ -1,0 +1,92 @@
+"""The codecs `vlen-utf8` and `vlen-bytes`: elements of any length, each behind its length, all behind their number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numcodecs.vlen import VLenBytes, VLenUTF8
+from typing_extensions import Buffer
+
+from aiozarr.codecs._buffers import byte_array
+from aiozarr.codecs._configuration import check_members
+from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs.registry import register
+from aiozarr.errors import CodecError, UnsupportedMetadataError
+
+_LENGTH_BYTES = 4
+
+
+class _VlenCodec(ArrayBytesCodec):
+    """A number of elements, then a length and as many bytes for each; numbers are uint32, little-endian.
+
+    What stands behind the last element is ignored.
+    """
+
+    _kinds: ClassVar[str]
+    _items: ClassVar[Any]
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        check_members(configuration, (), name=cls.name)
+        return cls()
+
+    def to_json(self) -> dict[str, JSON]:
+        return {}
+
+    def resolve(self, spec: ArraySpec) -> None:
+        if spec.dtype.kind not in self._kinds:
+            raise UnsupportedMetadataError(
+                f"codec {self.name!r} takes elements of variable length, not {spec.dtype}",
+                point="codec",
+                name=self.name,
+            )
+
+    def encode(self, array: AnyArray, spec: ArraySpec) -> Buffer:
+        items = np.ascontiguousarray(array.astype(object, copy=False)).reshape(-1)
+        try:
+            data: bytes = self._items.encode(items)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CodecError(f"cannot encode the elements: {error}", codec=self.name) from error
+        if len(data) > spec.max_bytes:
+            raise CodecError(f"it encodes to {len(data)} bytes, of at most {spec.max_bytes}", codec=self.name)
+        return data
+
+    def decode(self, data: Buffer, spec: ArraySpec, *, out: AnyArray | None = None) -> AnyArray:
+        memory = byte_array(data)
+        if memory.size > spec.max_bytes:
+            raise CodecError(f"there are {memory.size} bytes, of at most {spec.max_bytes}", codec=self.name)
+        # The number decides what is allocated: it is checked before anyone acts on it.
+        count = int.from_bytes(memory[:_LENGTH_BYTES].tobytes(), "little")
+        if memory.size < _LENGTH_BYTES * (1 + spec.size) or count != spec.size:
+            raise CodecError(f"there are {count} elements in {memory.size} bytes, not {spec.size}", codec=self.name)
+        try:
+            items: AnyArray = self._items.decode(memory)
+        except (TypeError, ValueError, OverflowError, SystemError) as error:
+            raise CodecError(f"cannot decode the elements: {error}", codec=self.name) from error
+        return items.astype(spec.dtype, copy=False).reshape(spec.shape)
+
+    def compute_encoded_size(self, spec: ArraySpec) -> None:
+        return None
+
+
+@register
+@dataclass(frozen=True)
+class VlenUtf8Codec(_VlenCodec):
+    """The codec `vlen-utf8` (registry of extensions): strings as UTF-8. None is written as the empty string."""
+
+    name = "vlen-utf8"
+    _kinds = "TO"
+    _items = VLenUTF8()
+
+
+@register
+@dataclass(frozen=True)
+class VlenBytesCodec(_VlenCodec):
+    """The codec `vlen-bytes` (registry of extensions): strings of bytes. None is written as the empty string."""
+
+    name = "vlen-bytes"
+    _kinds = "O"
+    _items = VLenBytes()
