@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.metadata.data_type import DataType
+from aiozarr.metadata.dimension_names import dimension_names_of
 
 JSON: TypeAlias = Any
 FillValue: TypeAlias = NDArray[Any]
@@ -51,7 +52,7 @@ class ArrayMetadata:
         codecs: how a chunk becomes bytes, in the order of encoding.
         attributes: the user's JSON; not to be changed in place.
         dimension_names: one name or None for each dimension; None where the document has no names.
-        storage_transformers: transformers that the document allows to ignore; others are refused on reading.
+        storage_transformers: what lies between the array and the store, in this order; `parse_node` refuses unknown ones.
         extra: unknown members that the document allows to ignore; written back as they are.
     """
 
@@ -79,8 +80,14 @@ class ArrayMetadata:
         return len(self.shape)
 
     def with_attributes(self, attributes: Mapping[str, JSON]) -> ArrayMetadata:
-        """Return a copy with these attributes; `render_node` checks that they are JSON."""
-        return replace(self, attributes=dict(attributes))
+        """Return a copy with these attributes; `render_node` checks that they are JSON.
+
+        In formats 1 and 2 attributes hold the names of dimensions, too.
+        """
+        if self.zarr_format == 3:
+            return replace(self, attributes=dict(attributes))
+        names = dimension_names_of(attributes, self.ndim)
+        return replace(self, attributes=dict(attributes), dimension_names=names)
 
     def with_shape(self, shape: Iterable[SupportsIndex]) -> ArrayMetadata:
         """Return a copy with this shape.
@@ -110,11 +117,37 @@ class ArrayMetadata:
             self.data_type,
             self.chunk_grid,
             self.chunk_key_encoding,
-            self.fill_value.tobytes() if self.has_fill_value else None,
+            self.data_type.fill_key(self.fill_value) if self.has_fill_value else None,
             self.codecs,
             self.dimension_names,
             self.storage_transformers,
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Consolidated:
+    """Copies of the documents of all nodes below a group, as the group's own documents hold them.
+
+    Attributes:
+        zarr_format: the version of the format of the group and the nodes.
+        nodes: by path relative to the group, without a leading `/`, the members of each of the node's documents by key
+            relative to the node. They are parsed when they are looked at: see `consolidated_node`.
+        duplicates: as in `Document`, for all that is in `nodes`.
+        may_hold_surrogates: as in `Document`.
+    """
+
+    zarr_format: int
+    nodes: Mapping[str, Mapping[str, Mapping[str, JSON]]]
+    duplicates: Mapping[int, str] = field(default_factory=dict, repr=False)
+    may_hold_surrogates: bool = field(default=False, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Consolidated):
+            return NotImplemented
+        return (self.zarr_format, self.nodes) == (other.zarr_format, other.nodes)
+
+    def __hash__(self) -> int:
+        return hash((self.zarr_format, frozenset(self.nodes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +158,14 @@ class GroupMetadata:
         zarr_format: the version of the format that the node is stored in.
         attributes: the user's JSON; not to be changed in place.
         extra: unknown members that the document allows to ignore; written back as they are.
+        consolidated: copies of the documents of all nodes below; None where the group has none. Who changes a node below
+            keeps them up to date, or takes them away: what is stale misleads every reader.
     """
 
     zarr_format: int
     attributes: Mapping[str, JSON] = field(default_factory=dict)
     extra: Mapping[str, JSON] = field(default_factory=dict)
+    consolidated: Consolidated | None = None
 
     def with_attributes(self, attributes: Mapping[str, JSON]) -> GroupMetadata:
         """Return a copy with these attributes; `render_node` checks that they are JSON."""

@@ -1,0 +1,88 @@
+"""Complex numbers: two floating point numbers side by side, in JSON and in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import ml_dtypes
+import numpy as np
+
+from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.metadata.data_type import JSON, DataType, FillValue, check_no_configuration, frozen, register_data_type
+from aiozarr.metadata.data_types._numbers import Names, cast_number
+from aiozarr.metadata.data_types.floats import FloatType
+
+_PARTS = {"complex64": "float32", "complex128": "float64", "complex_float16": "float16", "complex_bfloat16": "bfloat16"}
+_ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
+_NAMES = Names(
+    {
+        "complex64": np.dtype("complex64"),
+        "complex128": np.dtype("complex128"),
+        # Newer releases of ml_dtypes have these.
+        **{
+            name: np.dtype(getattr(ml_dtypes, theirs))
+            for name, theirs in (("complex_float16", "complex32"), ("complex_bfloat16", "bcomplex32"))
+            if hasattr(ml_dtypes, theirs)
+        },
+    }
+)
+
+
+@register_data_type
+@dataclass(frozen=True)
+class ComplexType(DataType):
+    """The complex numbers: `complex64`, `complex128`, `complex_float16`, `complex_bfloat16`.
+
+    `complex_float32` and `complex_float64` are the registry's other names of the first two. Of the small formats that
+    the registry also makes complex numbers of, numpy and ml_dtypes have none.
+    """
+
+    names = (
+        *_PARTS,
+        *_ALIASES,
+        *[f"complex_{name}" for name in FloatType.names if name.startswith(("float4", "float6", "float8"))],
+    )
+    name: str
+
+    @classmethod
+    def from_configuration(
+        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
+    ) -> Self:
+        check_no_configuration(name, configuration, member)
+        name = _ALIASES.get(name, name)
+        if name not in _NAMES.dtypes:
+            raise UnsupportedMetadataError(
+                f"numpy and the installed ml_dtypes have no {name}", member=member, point="data_type", name=name
+            )
+        return cls(name)
+
+    @classmethod
+    def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
+        name = _NAMES.find(dtype)
+        return None if name is None else cls(name)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return _NAMES.dtypes[self.name]
+
+    @cached_property
+    def part(self) -> FloatType:
+        """The type of the real and the imaginary part."""
+        return FloatType(_PARTS[self.name])
+
+    def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
+        if not isinstance(value, list) or len(value) != 2:
+            raise InvalidMetadataError(f"the fill value of {self.name} is a list of two parts", member=member)
+        parts = [self.part.parse_fill_value(each, f"{member}[{i}]", strict=strict) for i, each in enumerate(value)]
+        # Side by side in memory: arithmetic such as re + 1j * im would change NaN payloads and the sign of zero.
+        return frozen(np.frombuffer(b"".join([part.tobytes() for part in parts]), self.dtype).reshape(()))
+
+    def render_fill_value(self, array: FillValue) -> JSON:
+        parts = np.frombuffer(array.tobytes(), self.part.dtype)
+        return [self.part.render_fill_value(parts[0, ...]), self.part.render_fill_value(parts[1, ...])]
+
+    def make_fill_value(self, value: object) -> FillValue:
+        return self.default_fill_value if value is None else cast_number(value, self.dtype, self.name)

@@ -1,0 +1,147 @@
+"""Text: of a fixed number of code points, or of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from aiozarr.errors import InvalidMetadataError
+from aiozarr.metadata.data_type import (
+    JSON,
+    MAX_ITEM_SIZE,
+    DataType,
+    FillValue,
+    check_no_configuration,
+    frozen,
+    register_data_type,
+)
+from aiozarr.metadata.data_types._bytes import parse_length
+
+# numpy 1 has no type for strings of any length.
+_STRING: np.dtype[Any] = np.dtypes.StringDType() if hasattr(np.dtypes, "StringDType") else np.dtype(object)
+
+
+@register_data_type
+@dataclass(frozen=True)
+class FixedLengthTextType(DataType):
+    """`fixed_length_utf32` (registry of extensions): numpy's `U`, 4 bytes for a code point.
+
+    Attributes:
+        length_bytes: bytes of one element, a multiple of 4.
+    """
+
+    names = ("fixed_length_utf32",)
+    length_bytes: int
+    name: str = "fixed_length_utf32"
+
+    @classmethod
+    def from_configuration(
+        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
+    ) -> Self:
+        return cls(parse_length(name, configuration, member, multiple=4))
+
+    @classmethod
+    def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
+        return cls(dtype.itemsize) if dtype.kind == "U" and 0 < dtype.itemsize <= MAX_ITEM_SIZE else None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype((np.str_, self.length_bytes // 4))
+
+    @property
+    def configuration(self) -> Mapping[str, JSON]:
+        return {"length_bytes": self.length_bytes}
+
+    def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
+        # The registry wants exactly that length; zarr-python writes the text without its padding.
+        text = _parse_text(value, self.name, member)
+        if len(text) > self.length_bytes // 4:
+            reason = f"the fill value has at most {self.length_bytes // 4} code points, not {len(text)}"
+            raise InvalidMetadataError(reason, member=member)
+        return frozen(np.array(text, self.dtype))
+
+    def render_fill_value(self, array: FillValue) -> JSON:
+        return str(array.item())
+
+    def make_fill_value(self, value: object) -> FillValue:
+        if value is None:
+            return self.default_fill_value
+        text = _text_of(value, self.name).rstrip("\0")
+        if len(text) > self.length_bytes // 4:
+            raise ValueError(f"a fill value of this type has at most {self.length_bytes // 4} code points")
+        return frozen(np.array(text, self.dtype))
+
+
+@register_data_type
+@dataclass(frozen=True)
+class StringType(DataType):
+    """`string` (registry of extensions): text of any length; numpy's `StringDType` where numpy has it, else objects."""
+
+    names = ("string",)
+    name: str = "string"
+
+    @classmethod
+    def from_configuration(
+        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
+    ) -> Self:
+        check_no_configuration(name, configuration, member)
+        return cls()
+
+    @classmethod
+    def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
+        hinted = dtype.kind == "O" and dtype.metadata is not None and dtype.metadata.get("vlen") is str
+        return cls() if hinted or dtype.kind == "T" or (dtype.kind == "U" and dtype.itemsize == 0) else None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return _STRING
+
+    @property
+    def default_fill_value(self) -> FillValue:
+        return self._array("")
+
+    def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
+        return self._array(_parse_text(value, self.name, member))
+
+    def render_fill_value(self, array: FillValue) -> JSON:
+        return str(array.item())
+
+    def make_fill_value(self, value: object) -> FillValue:
+        return self._array("" if value is None else _text_of(value, self.name))
+
+    def fill_key(self, array: FillValue) -> bytes:
+        return str(array.item()).encode()
+
+    def _array(self, text: str) -> FillValue:
+        array: FillValue = np.empty((), _STRING)
+        array[()] = text
+        return frozen(array)
+
+
+def _parse_text(value: JSON, name: str, member: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidMetadataError(f"the fill value of {name} is a string", member=member)
+    if not _is_unicode(value):
+        raise InvalidMetadataError("not valid Unicode: a lone surrogate", member=member)
+    return value
+
+
+def _text_of(value: object, name: str) -> str:
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if not isinstance(value, str):
+        raise TypeError(f"a fill value of {name} is a str, not {value!r}")
+    if not _is_unicode(value):
+        raise ValueError(f"a fill value of {name} is valid Unicode, without lone surrogates")
+    return str(value)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,119 @@
+"""Moments and durations: integers that count units of time, one of them for "not a time"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.metadata.data_type import JSON, DataType, FillValue, frozen, register_data_type
+
+_UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic")
+_MICROSECONDS = ("\N{GREEK SMALL LETTER MU}s", "\N{MICRO SIGN}s")
+_KINDS = {"numpy.datetime64": "M8", "numpy.timedelta64": "m8"}
+_NAT = -(1 << 63)
+
+
+@register_data_type
+@dataclass(frozen=True)
+class TimeType(DataType):
+    """`numpy.datetime64` and `numpy.timedelta64` (registry of extensions): 64-bit counts of `scale_factor` units.
+
+    Attributes:
+        name: which of the two.
+        unit: a unit of numpy's, such as `ms`; `generic` where there is none.
+        scale_factor: how many units one step has.
+    """
+
+    names = tuple(_KINDS)
+    name: str
+    unit: str
+    scale_factor: int = 1
+
+    @classmethod
+    def from_configuration(
+        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
+    ) -> Self:
+        member = f"{member}.configuration"
+        for key in configuration:
+            if key not in ("unit", "scale_factor"):
+                raise InvalidMetadataError(f"{name!r} has no such parameter", member=f"{member}.{key}"[:200])
+        unit, scale = configuration.get("unit"), configuration.get("scale_factor")
+        unit = "us" if unit in _MICROSECONDS else unit
+        if unit not in _UNITS:
+            raise InvalidMetadataError(f"a unit is one of {', '.join(_UNITS)}", member=f"{member}.unit")
+        if type(scale) is not int or not 1 <= scale < 1 << 31:
+            reason = "a scale factor is an integer from 1 to 2147483647"
+            raise InvalidMetadataError(reason, member=f"{member}.scale_factor")
+        if unit == "generic" and scale != 1:
+            raise UnsupportedMetadataError(
+                "a scale of no unit means nothing", member=f"{member}.scale_factor", point="data_type", name=name
+            )
+        return cls(name, unit, scale)
+
+    @classmethod
+    def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
+        if dtype.kind not in "Mm":
+            return None
+        unit, scale = np.datetime_data(dtype)
+        if unit == "generic" and scale != 1:
+            return None
+        return cls("numpy.datetime64" if dtype.kind == "M" else "numpy.timedelta64", unit, max(scale, 1))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._dtype
+
+    @cached_property
+    def _dtype(self) -> np.dtype[Any]:
+        kind = _KINDS[self.name]
+        return np.dtype(kind if self.unit == "generic" else f"{kind}[{self.scale_factor}{self.unit}]")
+
+    @property
+    def configuration(self) -> Mapping[str, JSON]:
+        return {"unit": self.unit, "scale_factor": self.scale_factor}
+
+    @property
+    def default_fill_value(self) -> FillValue:
+        """NaT: zero would be a moment like any other."""
+        return self._array(_NAT)
+
+    def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
+        if value == "NaT":
+            return self._array(_NAT)
+        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+            raise InvalidMetadataError(f"the fill value of {self.name} is a 64-bit integer or 'NaT'", member=member)
+        return self._array(value)
+
+    def render_fill_value(self, array: FillValue) -> JSON:
+        count = int(array.view("i8"))
+        return "NaT" if count == _NAT else count
+
+    def make_fill_value(self, value: object) -> FillValue:
+        """Integers count this type's steps; text, dates and numpy's times are converted where that loses nothing."""
+        if value is None:
+            return self.default_fill_value
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
+            value = value.item()
+        if isinstance(value, int | np.integer) and not isinstance(value, bool):
+            if not -(1 << 63) <= int(value) < 1 << 63:
+                raise ValueError(f"{self.name} has no value {value!r}")
+            return self._array(int(value))
+        try:
+            given = np.asarray(value)
+            natural = given if given.dtype.kind in "Mm" else np.array(value, _KINDS[self.name])
+            cast = natural.astype(self.dtype, casting="same_kind")
+        except TypeError:
+            raise TypeError(f"a fill value of {self.name} is a time or an integer, not {value!r}") from None
+        if cast.ndim:
+            raise TypeError(f"a fill value of {self.name} is one value, not {value!r}")
+        if not np.isnat(natural) and cast != natural:
+            raise ValueError(f"{self.dtype} has no value {value!r}")
+        return frozen(cast)
+
+    def _array(self, count: int) -> FillValue:
+        return frozen(np.array(count, "i8").view(self.dtype))
