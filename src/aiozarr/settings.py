@@ -41,6 +41,8 @@ class Settings:
         missing: "fill" reads missing chunks as the fill value, "raise" raises `MissingChunkError`.
         missing_status: the HTTP statuses that mean "missing".
         strict: refuse what the formats do not allow and real stores hold.
+        v1_order_f: how chunks of v1 arrays of order F without blosc lie: "spec" as the v1 specification says, "written" as
+            zarr-python 1 wrote them, which is in C order.
         durable: local writes are flushed to the device before they count as done.
         on_event: called with each event record, on the I/O thread; it must not block. None costs nothing.
     """
@@ -64,6 +66,7 @@ class Settings:
     missing: Literal["fill", "raise"] = "fill"
     missing_status: tuple[int, ...] = (404,)
     strict: bool = False
+    v1_order_f: Literal["spec", "written"] = "spec"
     durable: bool = False
     on_event: Callable[[Event], None] | None = None
 
@@ -100,6 +103,8 @@ class Settings:
             raise ValueError(f"Settings.max_over_read must be at least 1, not {self.max_over_read!r}")
         if self.missing not in ("fill", "raise"):
             raise ValueError(f"Settings.missing must be 'fill' or 'raise', not {self.missing!r}")
+        if self.v1_order_f not in ("spec", "written"):
+            raise ValueError(f"Settings.v1_order_f must be 'spec' or 'written', not {self.v1_order_f!r}")
         if self.chunk_cache_bytes:
             raise ValueError("Settings.chunk_cache_bytes must be 0: decoded chunks are not kept yet")
         statuses: object = self.missing_status

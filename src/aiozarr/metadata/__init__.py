@@ -1,5 +1,6 @@
 """Metadata documents of every format, and the one model they are read into."""
 
+from aiozarr.metadata.consolidated import below
 from aiozarr.metadata.data_type import DataType, register_data_type
 from aiozarr.metadata.data_types import (
     BytesType,
@@ -7,28 +8,47 @@ from aiozarr.metadata.data_types import (
     StringType,
     StructType,
 )
+from aiozarr.metadata.dimension_names import with_dimension_names
 from aiozarr.metadata.fill_value import make_fill_value, parse_fill_value, render_fill_value
-from aiozarr.metadata.formats import OTHER_KEYS, PROBE_KEYS, parse_node, render_node
+from aiozarr.metadata.formats import (
+    DOCUMENT_KEYS,
+    OTHER_KEYS,
+    PROBE_KEYS,
+    consolidate,
+    consolidated_node,
+    is_document,
+    parse_node,
+    probe_keys,
+    render_node,
+)
 from aiozarr.metadata.names import check_node_name, check_path
-from aiozarr.metadata.records import ArrayMetadata, GroupMetadata, NamedConfig
+from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata, NamedConfig
 
 __all__ = [
+    "DOCUMENT_KEYS",
     "OTHER_KEYS",
     "PROBE_KEYS",
     "ArrayMetadata",
     "BytesType",
+    "Consolidated",
     "DataType",
     "GroupMetadata",
     "NamedConfig",
     "ObjectType",
     "StringType",
     "StructType",
+    "below",
     "check_node_name",
     "check_path",
+    "consolidate",
+    "consolidated_node",
+    "is_document",
     "make_fill_value",
     "parse_fill_value",
     "parse_node",
+    "probe_keys",
     "register_data_type",
     "render_fill_value",
     "render_node",
+    "with_dimension_names",
 ]

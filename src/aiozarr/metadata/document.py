@@ -77,17 +77,21 @@ def load_document(data: Buffer, *, max_bytes: int) -> Document:
     )
 
 
-def dump_document(members: Mapping[str, Any]) -> bytes:
+def dump_document(members: Mapping[str, Any], *, finite: bool = True) -> bytes:
     """Return the document of these members: indented UTF-8, members in their order, the same bytes every time.
+
+    Args:
+        members: what to write.
+        finite: refuse NaN and infinities; else they become the tokens that Python and most readers of v2 know.
 
     Raises:
         TypeError: a value that is no JSON.
         InvalidMetadataError: NaN or an infinity, a lone surrogate, more depth or digits than `load_document` reads.
     """
     for name, value in members.items():
-        check_json(value, name)
+        check_json(value, name, finite=finite)
     try:
-        text = _on_enough_stack(lambda: json.dumps(members, indent=2, ensure_ascii=False, allow_nan=False))
+        text = _on_enough_stack(lambda: json.dumps(members, indent=2, ensure_ascii=False, allow_nan=not finite))
     except ValueError as error:
         # An interpreter may be told to convert fewer digits than MAX_INT_DIGITS.
         raise InvalidMetadataError(f"the document cannot be written: {error}") from error

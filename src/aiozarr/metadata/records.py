@@ -52,7 +52,7 @@ class ArrayMetadata:
         codecs: how a chunk becomes bytes, in the order of encoding.
         attributes: the user's JSON; not to be changed in place.
         dimension_names: one name or None for each dimension; None where the document has no names.
-        storage_transformers: what lies between the array and the store, in this order; `parse_node` refuses unknown ones.
+        storage_transformers: what lies between array and store, in this order; `parse_node` refuses unknown ones.
         extra: unknown members that the document allows to ignore; written back as they are.
     """
 
@@ -158,8 +158,8 @@ class GroupMetadata:
         zarr_format: the version of the format that the node is stored in.
         attributes: the user's JSON; not to be changed in place.
         extra: unknown members that the document allows to ignore; written back as they are.
-        consolidated: copies of the documents of all nodes below; None where the group has none. Who changes a node below
-            keeps them up to date, or takes them away: what is stale misleads every reader.
+        consolidated: copies of the documents of all nodes below; None where the group has none. Who changes a node
+            below keeps them up to date, or takes them away: what is stale misleads every reader.
     """
 
     zarr_format: int

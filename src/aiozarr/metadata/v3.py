@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.metadata.consolidated import V3_KEY as KEY
+from aiozarr.metadata.consolidated import inline_member, parse_inline
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.document import Document, check_json, clip, dump_document, load_document
 from aiozarr.metadata.extensions import beyond, may_be_ignored, parse_extension, parse_extensions, render_extension
 from aiozarr.metadata.fill_value import parse_fill_value, render_fill_value
 from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
+from aiozarr.metadata.v2_codecs import ELEMENTS, refuse_pickle
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 
-KEY = "zarr.json"
 MAX_NDIM = 32
 _LENGTH_END = 1 << 63
 _REQUIRED = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs")
@@ -21,8 +23,6 @@ _ARRAY_MEMBERS = {
     *("zarr_format", "node_type", *_REQUIRED),
     *("attributes", "dimension_names", "storage_transformers"),
 }
-# zarr-python puts the documents of all descendants into their group's, or a bare null. Descendants are read from their
-# own documents here. The copy is not written back: it would show readers who trust it children as they once were.
 _CONSOLIDATED = "consolidated_metadata"
 _GROUP_MEMBERS = {"zarr_format", "node_type", "attributes", _CONSOLIDATED}
 
@@ -45,10 +45,8 @@ def parse_v3(document: Document, settings: Settings) -> ArrayMetadata | GroupMet
     attributes = _parse_attributes(document, settings)
     if node_type == "array":
         return _parse_array(members, attributes, settings)
-    consolidated = members.get(_CONSOLIDATED)
-    if consolidated is not None and not may_be_ignored(consolidated):
-        raise _unknown_member(_CONSOLIDATED)
-    return GroupMetadata(3, attributes, _parse_extra(members, _GROUP_MEMBERS))
+    extra = _parse_extra(members, _GROUP_MEMBERS)
+    return GroupMetadata(3, attributes, extra, parse_inline(members.get(_CONSOLIDATED), document))
 
 
 def render_v3(metadata: ArrayMetadata | GroupMetadata) -> bytes:
@@ -59,14 +57,26 @@ def render_v3(metadata: ArrayMetadata | GroupMetadata) -> bytes:
         MetadataError: `metadata` is not what `parse_v3` reads, or JSON cannot hold it: NaN, an infinity, a lone
             surrogate in an attribute.
     """
+    data = dump_document(v3_members(metadata))
+    # Whoever made this metadata, nothing is stored that could not be opened again.
+    parse_v3(load_document(data, max_bytes=len(data)), DEFAULT_SETTINGS)
+    return data
+
+
+def v3_members(metadata: ArrayMetadata | GroupMetadata) -> dict[str, Any]:
+    """Return the members of the document of `metadata`, in the order of the specification.
+
+    Raises:
+        MetadataError: the fill value cannot be written.
+    """
     if isinstance(metadata, GroupMetadata):
         members: dict[str, Any] = {"zarr_format": 3, "node_type": "group"}
     else:
         members = _array_members(metadata)
-    data = dump_document(members | {"attributes": dict(metadata.attributes)} | dict(metadata.extra))
-    # Whoever made this metadata, nothing is stored that could not be opened again.
-    parse_v3(load_document(data, max_bytes=len(data)), DEFAULT_SETTINGS)
-    return data
+    members |= {"attributes": dict(metadata.attributes), **metadata.extra}
+    if isinstance(metadata, GroupMetadata) and metadata.consolidated is not None:
+        members[_CONSOLIDATED] = inline_member(metadata.consolidated)
+    return members
 
 
 def _check_format_members(document: Document) -> None:
@@ -94,8 +104,12 @@ def _parse_array(members: Mapping[str, Any], attributes: Mapping[str, Any], sett
     shape, data_type, chunk_grid, chunk_key_encoding, fill_value, codecs = (_required(members, n) for n in _REQUIRED)
     extra = _parse_extra(members, _ARRAY_MEMBERS)
     lengths = _parse_shape(shape)
-    parsed_type = DataType.from_json(data_type)
+    parsed_type = DataType.from_json(data_type, strict=settings.strict)
     chain = parse_extensions(codecs, "codecs")
+    for i, codec in enumerate(chain):
+        refuse_pickle(codec.name, f"codecs[{i}]")
+        if codec.name == ELEMENTS:
+            raise InvalidMetadataError(f"the codec {ELEMENTS!r} is none of Zarr v3", member=f"codecs[{i}]")
     if not chain:
         raise InvalidMetadataError("there is no codec, and at least one makes bytes of arrays", member="codecs")
     return ArrayMetadata(
@@ -132,7 +146,7 @@ def _parse_fill_value(value: object, data_type: DataType, settings: Settings) ->
     # enough: no value was chosen.
     if value is None and not settings.strict:
         return data_type.default_fill_value
-    return parse_fill_value(value, data_type)
+    return parse_fill_value(value, data_type, strict=settings.strict)
 
 
 def _parse_dimension_names(members: Mapping[str, Any], ndim: int, settings: Settings) -> tuple[str | None, ...] | None:
@@ -151,16 +165,7 @@ def _parse_dimension_names(members: Mapping[str, Any], ndim: int, settings: Sett
 
 
 def _parse_storage_transformers(members: Mapping[str, Any]) -> tuple[NamedConfig, ...]:
-    transformers = parse_extensions(members.get("storage_transformers", []), "storage_transformers")
-    for i, transformer in enumerate(transformers):
-        if transformer.must_understand:
-            raise UnsupportedMetadataError(
-                f"the storage transformer {transformer.name!r} is not known",
-                member=f"storage_transformers[{i}]",
-                point="storage_transformer",
-                name=transformer.name,
-            )
-    return transformers
+    return parse_extensions(members.get("storage_transformers", []), "storage_transformers")
 
 
 def _parse_extra(members: Mapping[str, Any], known: set[str]) -> dict[str, Any]:

@@ -1,0 +1,186 @@
+"""A v2 array's order, data type, filters and compressor as a chain of codecs, and a chain as these members again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.metadata.document import clip
+from aiozarr.metadata.extensions import MAX_EXTENSIONS, MAX_NAME, beyond
+from aiozarr.metadata.records import NamedConfig
+from aiozarr.metadata.v2_dtype import DTypeJSON, parse_dtype, render_dtype
+
+ELEMENTS = "v2_elements"
+PREFIX = "numcodecs."
+BYTES_CODECS = frozenset(
+    (
+        *("blosc", "zstd", "zlib", "gzip", "bz2", "lzma", "lz4"),
+        *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3", "shuffle"),
+    )
+)
+"""Numcodecs ids that, as compressors, make bytes of bytes, and are codecs of their own here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a v1 or v2 document says that chunks become bytes.
+
+    Attributes:
+        order: `C` or `F`.
+        dtype: the `dtype` member.
+        filters: numcodecs configurations, each with an `id`, in the order of encoding.
+        compressor: a numcodecs configuration, or None.
+    """
+
+    order: str
+    dtype: DTypeJSON
+    filters: Sequence[Mapping[str, Any]] = ()
+    compressor: Mapping[str, Any] | None = None
+
+    def codecs(self, ndim: int) -> tuple[NamedConfig, ...]:
+        """Return the chain for arrays of `ndim` dimensions."""
+        chain: list[NamedConfig] = []
+        if self.order == "F" and ndim > 1:
+            chain.append(NamedConfig("transpose", {"order": list(reversed(range(ndim)))}))
+        compressor = self.compressor
+        known = compressor is None or compressor["id"] in BYTES_CODECS
+        dtype = parse_dtype(self.dtype)
+        if known and not self.filters and dtype.names is None and dtype.kind != "O":
+            chain.append(_bytes_codec(dtype))
+        else:
+            configuration: dict[str, Any] = {"dtype": self.dtype, "filters": [dict(each) for each in self.filters]}
+            if not known:
+                configuration["compressor"] = dict(compressor or {})
+            chain.append(NamedConfig(ELEMENTS, configuration))
+        if known and compressor is not None:
+            configuration = {key: value for key, value in compressor.items() if key != "id"}
+            chain.append(NamedConfig(PREFIX + compressor["id"], configuration))
+        return tuple(chain)
+
+
+def read_encoding(codecs: Sequence[NamedConfig], dtype: np.dtype[Any], ndim: int) -> Encoding:
+    """Return how a v1 or v2 document says what the chain does, for elements of `dtype` in memory.
+
+    Raises:
+        UnsupportedMetadataError: these formats cannot say it; `member` is where in `codecs` the fault lies.
+    """
+    rest = list(codecs)
+    order = "C"
+    if rest and rest[0].name == "transpose":
+        axes = list(rest.pop(0).configuration.get("order", ()))
+        if axes == list(reversed(range(ndim))):
+            order = "F" if ndim > 1 else "C"
+        elif axes != list(range(ndim)):
+            raise _not_sayable(codecs, 0, "only the order of all axes may be reversed")
+    if not rest or rest[0].name not in ("bytes", ELEMENTS):
+        raise _not_sayable(codecs, len(codecs) - len(rest), f"the codec 'bytes' or {ELEMENTS!r} is wanted here")
+    elements = rest.pop(0)
+    compressor: Mapping[str, Any] | None = None
+    filters: Sequence[Mapping[str, Any]] = ()
+    if elements.name == "bytes":
+        order_sign = ">" if elements.configuration.get("endian") == "big" else "<"
+        described = render_dtype(dtype, order_sign)
+    else:
+        described = elements.configuration["dtype"]
+        filters = elements.configuration.get("filters") or ()
+        compressor = elements.configuration.get("compressor")
+    if rest and compressor is None:
+        compressor = _compressor(codecs, rest.pop(0))
+    if rest:
+        raise _not_sayable(codecs, len(codecs) - len(rest), "there is one compressor at most")
+    return Encoding(order, described, tuple(filters), compressor)
+
+
+def parse_filters(value: object, *, item_size: int, strict: bool) -> tuple[Mapping[str, Any], ...]:
+    """Return the configurations of a `filters` member: null, or a list.
+
+    Raises:
+        InvalidMetadataError: it is something else.
+        UnsupportedMetadataError: pickle, or more filters than any real array has.
+    """
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise InvalidMetadataError("filters are a list, or null", member="filters")
+    if not value and strict:
+        # zarrita and early zarr-python 3 write it.
+        raise InvalidMetadataError("no filters are null, not an empty list", member="filters")
+    if len(value) > MAX_EXTENSIONS:
+        raise beyond("filters", f"at most {MAX_EXTENSIONS} are read, not {len(value)}")
+    parts = [parse_numcodec(part, f"filters[{i}]") for i, part in enumerate(value)]
+    # netCDF-C writes 0, and means the size of the elements.
+    return tuple(
+        {**part, "elementsize": item_size}
+        if part["id"] == "shuffle" and part.get("elementsize") == 0 and not strict
+        else part
+        for part in parts
+    )
+
+
+def parse_compressor(value: object, *, strict: bool) -> Mapping[str, Any] | None:
+    """Return the configuration of a `compressor` member: null, or an object.
+
+    Raises:
+        InvalidMetadataError: it is something else.
+        UnsupportedMetadataError: pickle.
+    """
+    if value is None:
+        return None
+    compressor = parse_numcodec(value, "compressor")
+    # GDAL writes `"delta": null` for LZMA, and means that there is none.
+    if compressor["id"] == "lzma" and "delta" in compressor and compressor["delta"] is None and not strict:
+        return {key: part for key, part in compressor.items() if key != "delta"}
+    return compressor
+
+
+def parse_numcodec(value: object, member: str) -> Mapping[str, Any]:
+    """Return a numcodecs configuration: an object with an `id`, which is not that of pickle."""
+    if not isinstance(value, dict):
+        raise InvalidMetadataError("a codec is an object", member=member)
+    name = value.get("id")
+    if not isinstance(name, str) or not name:
+        raise InvalidMetadataError("a codec has an id, which is a string", member=f"{member}.id")
+    if len(name) > MAX_NAME:
+        raise beyond(f"{member}.id", f"a name has at most {MAX_NAME} characters, not {len(name)}")
+    refuse_pickle(name, member)
+    return value
+
+
+def refuse_pickle(name: str, member: str) -> None:
+    """Refuse pickle in any spelling: to decode it is to run code of whoever wrote the bytes.
+
+    Raises:
+        UnsupportedMetadataError: `name` is that of pickle.
+    """
+    if name.casefold().strip().rpartition(".")[2] == "pickle":
+        raise UnsupportedMetadataError(
+            f"the codec {clip(name)!r} is never used: unpickling runs code from the stored bytes",
+            member=member,
+            point="codec",
+            name=clip(name),
+        )
+
+
+def _bytes_codec(dtype: np.dtype[Any]) -> NamedConfig:
+    if dtype.itemsize == 1 or dtype.kind in "SV":
+        # ml_dtypes are of kind V, and those of two bytes have an order: TensorStore's is little-endian.
+        return NamedConfig("bytes", {"endian": "little"} if dtype.name == "bfloat16" else {})
+    return NamedConfig("bytes", {"endian": "big" if dtype.byteorder == ">" else "little"})
+
+
+def _compressor(codecs: Sequence[NamedConfig], codec: NamedConfig) -> Mapping[str, Any]:
+    name = codec.name.removeprefix(PREFIX)
+    if name == codec.name:
+        raise _not_sayable(codecs, codecs.index(codec), f"a compressor is a codec whose name begins with {PREFIX!r}")
+    return {"id": name, **codec.configuration}
+
+
+def _not_sayable(codecs: Sequence[NamedConfig], i: int, reason: str) -> UnsupportedMetadataError:
+    name = codecs[i].name if i < len(codecs) else None
+    return UnsupportedMetadataError(
+        f"Zarr v1 and v2 cannot say this chain of codecs: {reason}", member=f"codecs[{i}]", point="codec", name=name
+    )
