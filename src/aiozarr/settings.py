@@ -41,8 +41,8 @@ class Settings:
         missing: "fill" reads missing chunks as the fill value, "raise" raises `MissingChunkError`.
         missing_status: the HTTP statuses that mean "missing".
         strict: refuse what the formats do not allow and real stores hold.
-        v1_order_f: how chunks of v1 arrays of order F without blosc lie: "spec" as the v1 specification says, "written" as
-            zarr-python 1 wrote them, which is in C order.
+        v1_order_f: how chunks of v1 arrays of order F without blosc lie: "spec" as the v1 specification says, "written"
+            as zarr-python 1 wrote them, which is in C order.
         durable: local writes are flushed to the device before they count as done.
         on_event: called with each event record, on the I/O thread; it must not block. None costs nothing.
     """

@@ -11,6 +11,7 @@ from typing_extensions import Buffer
 
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError, UnsupportedMetadataError
 from aiozarr.metadata.consolidated import (
+    V3_KEY,
     ZMETADATA_KEY,
     below,
     check_node_count,
@@ -31,7 +32,6 @@ from aiozarr.metadata.v2 import (
     parse_v2_group,
     v2_members,
 )
-from aiozarr.metadata.v3 import KEY as V3_KEY
 from aiozarr.metadata.v3 import parse_v3, render_v3, v3_members
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 

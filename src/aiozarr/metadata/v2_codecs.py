@@ -82,8 +82,7 @@ def read_encoding(codecs: Sequence[NamedConfig], dtype: np.dtype[Any], ndim: int
     compressor: Mapping[str, Any] | None = None
     filters: Sequence[Mapping[str, Any]] = ()
     if elements.name == "bytes":
-        order_sign = ">" if elements.configuration.get("endian") == "big" else "<"
-        described = render_dtype(dtype, order_sign)
+        described = render_dtype(dtype, ">" if elements.configuration.get("endian") == "big" else "<")
     else:
         described = elements.configuration["dtype"]
         filters = elements.configuration.get("filters") or ()

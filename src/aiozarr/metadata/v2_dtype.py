@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -53,7 +53,7 @@ def parse_dtype(value: object, *, member: str = "dtype") -> np.dtype[Any]:
     return _parse_fields(value, member, 1, [0])
 
 
-def render_dtype(dtype: np.dtype[Any], order: str = "<") -> DTypeJSON:
+def render_dtype(dtype: np.dtype[Any], order: Literal["<", ">"] = "<") -> DTypeJSON:
     """Return the `dtype` member for a numpy type; its own byte order is replaced by `order`, `<` or `>`.
 
     Raises:
@@ -180,7 +180,7 @@ def _parse_subarray(value: object, member: str) -> tuple[int, ...]:
     return tuple(lengths)
 
 
-def _render_field(dtype: np.dtype[Any], name: str, order: str) -> list[Any]:
+def _render_field(dtype: np.dtype[Any], name: str, order: Literal["<", ">"]) -> list[Any]:
     field = dtype[name]
     if field.subdtype is None:
         return [name, render_dtype(field, order)]

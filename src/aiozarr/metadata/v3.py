@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata.consolidated import V3_KEY as KEY
-from aiozarr.metadata.consolidated import inline_member, parse_inline
+from aiozarr.metadata.consolidated import V3_KEY, inline_member, parse_inline
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.document import Document, check_json, clip, dump_document, load_document
 from aiozarr.metadata.extensions import beyond, may_be_ignored, parse_extension, parse_extensions, render_extension
@@ -38,7 +37,7 @@ def parse_v3(document: Document, settings: Settings) -> ArrayMetadata | GroupMet
     members = document.members
     version = _required(members, "zarr_format")
     if type(version) is not int or version != 3:
-        raise InvalidMetadataError(f"{KEY} is a document of Zarr format 3", member="zarr_format")
+        raise InvalidMetadataError(f"{V3_KEY} is a document of Zarr format 3", member="zarr_format")
     node_type = _required(members, "node_type")
     if node_type not in ("array", "group"):
         raise InvalidMetadataError("a node is an 'array' or a 'group'", member="node_type")
