@@ -1,6 +1,5 @@
 """Metadata documents of every format, and the one model they are read into."""
 
-from aiozarr.metadata.consolidated import below
 from aiozarr.metadata.data_type import DataType, register_data_type
 from aiozarr.metadata.data_types import (
     BytesType,
@@ -21,7 +20,7 @@ from aiozarr.metadata.formats import (
     probe_keys,
     render_node,
 )
-from aiozarr.metadata.names import check_node_name, check_path
+from aiozarr.metadata.names import check_node_name, check_path, normalize_path
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata, NamedConfig
 
 __all__ = [
@@ -37,13 +36,13 @@ __all__ = [
     "ObjectType",
     "StringType",
     "StructType",
-    "below",
     "check_node_name",
     "check_path",
     "consolidate",
     "consolidated_node",
     "is_document",
     "make_fill_value",
+    "normalize_path",
     "parse_fill_value",
     "parse_node",
     "probe_keys",

@@ -116,13 +116,6 @@ def inline_member(consolidated: Consolidated) -> dict[str, Any]:
     return {"kind": "inline", "must_understand": False, "metadata": nodes}
 
 
-def below(consolidated: Consolidated, path: str) -> Consolidated:
-    """Return the copies of what lies below `path`, by paths relative to it; it looks at every path once."""
-    prefix = f"{path}/"
-    nodes = {key[len(prefix) :]: node for key, node in consolidated.nodes.items() if key.startswith(prefix)}
-    return Consolidated(consolidated.zarr_format, nodes, consolidated.duplicates, consolidated.may_hold_surrogates)
-
-
 def document_of(consolidated: Consolidated, members: Mapping[str, Any]) -> Document:
     """Return a copy as the document that it was."""
     return Document(dict(members), consolidated.duplicates, consolidated.may_hold_surrogates)

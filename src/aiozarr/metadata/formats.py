@@ -13,7 +13,6 @@ from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError, Unsu
 from aiozarr.metadata.consolidated import (
     V3_KEY,
     ZMETADATA_KEY,
-    below,
     check_node_count,
     document_of,
     parse_zmetadata,
@@ -154,7 +153,7 @@ def consolidated_node(
     reader = _Reader({}, node, settings, documents)
     metadata = _READERS[consolidated.zarr_format](reader)
     if isinstance(metadata, GroupMetadata):
-        return replace(metadata, consolidated=below(consolidated, path))
+        return replace(metadata, consolidated=consolidated.below(path))
     if metadata is not None:
         with reader.naming(V3_KEY):
             _check_storage_transformers(metadata, storage_transformers)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import index
 from typing import Any, SupportsIndex, TypeAlias
 
@@ -124,14 +126,14 @@ class ArrayMetadata:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Consolidated:
     """Copies of the documents of all nodes below a group, as the group's own documents hold them.
 
     Attributes:
         zarr_format: the version of the format of the group and the nodes.
         nodes: by path relative to the group, without a leading `/`, the members of each of the node's documents by key
-            relative to the node. They are parsed when they are looked at: see `consolidated_node`.
+            relative to the node; not to be changed in place. `consolidated_node` parses those of one node.
         duplicates: as in `Document`, for all that is in `nodes`.
         may_hold_surrogates: as in `Document`.
     """
@@ -140,6 +142,23 @@ class Consolidated:
     nodes: Mapping[str, Mapping[str, Mapping[str, JSON]]]
     duplicates: Mapping[int, str] = field(default_factory=dict, repr=False)
     may_hold_surrogates: bool = field(default=False, repr=False)
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the nodes, sorted: what lies below one of them stands together."""
+        return tuple(sorted(self.nodes))
+
+    def below(self, path: str) -> Consolidated:
+        """Return the copies of the nodes below `path`, by paths relative to it, at a cost in their number."""
+        prefix = f"{path}/"
+        # "0" is the character after "/".
+        found = self.paths[bisect_left(self.paths, prefix) : bisect_left(self.paths, f"{path}0")]
+        nodes = {each[len(prefix) :]: self.nodes[each] for each in found}
+        return Consolidated(self.zarr_format, nodes, self.duplicates, self.may_hold_surrogates)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # In another process objects have other ids.
+        return Consolidated, (self.zarr_format, self.nodes, {}, self.may_hold_surrogates)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Consolidated):
