@@ -10,12 +10,13 @@ JOBS ?= 2
 
 VENV := .venv
 NEWEST := .venv-newest
+PEERS := .venv-peers
 BIN := $(VENV)/bin
 PYTEST := -m pytest -n $(JOBS) --dist loadfile -q
 READY := .ready-1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check check-format lint types contract docs docs-serve tests tests-newest test-servers test-long bench dist format clean
+.PHONY: help demo test check check-format lint types contract docs docs-serve tests tests-newest test-servers test-peers test-long bench dist format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS="$$(printf '\t')" read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
@@ -82,6 +83,10 @@ test-servers: $(VENV)/$(READY) ## tests against real servers from system package
 	@scripts/servers_needed.sh
 	@$(BIN)/python -m pytest -q --servers -m servers $(ARGS)
 
+test-peers: $(VENV)/$(READY) ## every data type and codec exchanged with six other implementations, and the table of the documentation
+	@scripts/make_peers.sh $(PEERS) $(PYTHON_NEWEST)
+	@AIOZARR_PEERS=$(CURDIR)/$(PEERS) AIOZARR_WRITE_TABLE=1 $(BIN)/python -m pytest -q tests/interop/test_matrix.py $(ARGS)
+
 test-long: $(VENV)/$(READY) ## the property tests with many more examples: minutes for each file
 	@$(BIN)/python $(PYTEST) --hypothesis-profile long tests/properties $(ARGS)
 
@@ -98,5 +103,5 @@ dist: $(VENV)/$(READY) ## sdist and wheel into dist/
 	@$(BIN)/python -m build --quiet
 
 clean: ## remove environments, caches and everything built
-	rm -rf .venv .venv-newest .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build site
+	rm -rf .venv .venv-newest .venv-peers .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

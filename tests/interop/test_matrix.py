@@ -1,0 +1,252 @@
+"""Every data type × codec × format in both directions with other implementations, each in an environment of its own.
+
+`make test-peers` builds the environments and names their folder in AIOZARR_PEERS; with AIOZARR_WRITE_TABLE set, the run
+writes the table of docs/reference/interoperability.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import pytest
+from interop_cases import Case, all_cases, contents
+from interop_peer import lay_down
+from interop_values import AnyArray, dump, load, plain, same
+
+from aiozarr import AiozarrError
+from aiozarr import sync as aiozarr
+
+FOLDER = os.environ.get("AIOZARR_PEERS")
+pytestmark = pytest.mark.skipif(FOLDER is None, reason="AIOZARR_PEERS names no environments of peers (make test-peers)")
+
+WORKER = Path(__file__).parents[1] / "support" / "interop_peer.py"
+TABLE = Path(__file__).parents[2] / "docs" / "reference" / "interoperability.md"
+
+PEERS = {
+    "zarr2": ("zarr-python 2", "zarr2"),
+    "zarr3": ("zarr-python 3", "newest"),
+    "tensorstore": ("TensorStore", "newest"),
+    "zarrs": ("zarrs (zarr-python pipeline)", "newest"),
+    "zarrista": ("zarrista", "newest"),
+    "gdal": ("GDAL", "newest"),
+    "netcdf": ("netCDF-C", "newest"),
+}
+FORMATS = {"zarr2": (2,), "netcdf": (2,)}
+
+Status = Literal["equal", "no", "wrong", "refused"]
+
+
+@dataclass
+class Peer:
+    """A worker process."""
+
+    name: str
+    process: subprocess.Popen[str]
+    version: str = ""
+
+    @classmethod
+    def start(cls, name: str) -> Peer:
+        python = Path(str(FOLDER), PEERS[name][1], "bin", "python")
+        environment = {**os.environ, "PYTHONPATH": str(WORKER.parent), "PYTHONWARNINGS": "ignore"}
+        process = subprocess.Popen(
+            [python, WORKER, name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        peer = cls(name, process)
+        peer.version = str(peer._answer()["ok"])
+        return peer
+
+    def ask(self, **order: Any) -> dict[str, Any]:
+        if self.process.poll() is not None:
+            self.close()
+            self.process = Peer.start(self.name).process
+        _pipe(self.process.stdin).write(json.dumps(order) + "\n")
+        _pipe(self.process.stdin).flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        line = _pipe(self.process.stdout).readline()
+        if not line:
+            self.process.wait()
+            return {"no": f"the process ended with status {self.process.returncode}"}
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        for pipe in (self.process.stdin, self.process.stdout):
+            _pipe(pipe).close()
+        self.process.wait()
+
+
+def _pipe(pipe: IO[str] | None) -> IO[str]:
+    assert pipe is not None
+    return pipe
+
+
+@dataclass
+class Results:
+    """What became of each case, by peer and direction."""
+
+    statuses: dict[tuple[str, str], dict[Case, tuple[Status, str]]] = field(default_factory=lambda: defaultdict(dict))
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def results() -> Iterator[Results]:
+    gathered = Results()
+    yield gathered
+    if os.environ.get("AIOZARR_WRITE_TABLE") and len(gathered.versions) == len(PEERS):
+        TABLE.write_text(render(gathered), "utf-8")
+
+
+@pytest.fixture(params=PEERS)
+def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
+    started = Peer.start(request.param)
+    yield started
+    started.close()
+
+
+def cases_of(peer: Peer) -> list[Case]:
+    return [case for case in all_cases() if case.zarr_format in FORMATS.get(peer.name, (2, 3))]
+
+
+def test_what_a_peer_writes_is_read_here(peer: Peer, results: Results, tmp_path: Path) -> None:
+    found = {}
+    for number, case in enumerate(cases_of(peer)):
+        found[case] = exchange_from(peer, case, tmp_path / str(number))
+    judge(peer, "read", found, results)
+
+
+def test_what_is_written_here_is_read_by_a_peer(peer: Peer, results: Results, tmp_path: Path) -> None:
+    found = {}
+    for number, case in enumerate(cases_of(peer)):
+        found[case] = exchange_to(peer, case, tmp_path / str(number))
+    judge(peer, "written", found, results)
+
+
+def exchange_from(peer: Peer, case: Case, folder: Path) -> tuple[Status, str]:
+    folder.mkdir()
+    values = contents(case.kind)
+    dump(values, folder / "values")
+    order = {"path": str(folder / "a"), "document": case.document, "values": str(folder / "values")}
+    answer = peer.ask(op="write", dtype=dtype_name(values), **order)
+    if "no" in answer:
+        return "no", answer["no"]
+    # NCZarr stores a dataset, which is a group.
+    node = "v" if peer.name == "netcdf" else ""
+    if peer.name == "gdal" and not (folder / "a" / case.key).exists():
+        node = "a"
+    try:
+        read = aiozarr.open_array(folder / "a", node)[...]
+    except AiozarrError as error:
+        return "refused", str(error)
+    expected = values if answer["ok"] == len(values) else written(case)
+    return ("equal", "") if same(canonical(read), canonical(expected)) else ("wrong", f"{read!r} is not {expected!r}")
+
+
+def exchange_to(peer: Peer, case: Case, folder: Path) -> tuple[Status, str]:
+    path = folder / "group" / "a"
+    lay_down(path, case.document)
+    if peer.name == "netcdf":
+        (path.parent / ".zgroup").write_text('{"zarr_format": 2}', "utf-8")
+    values = contents(case.kind)
+    try:
+        array = aiozarr.open_array(path, mode="r+")
+        array.update_attributes({"written": "here"})
+        array[:4] = values[:4]
+    except AiozarrError as error:
+        return "refused", str(error)
+    answer = peer.ask(op="read", path=str(path), values=str(folder / "values"))
+    if "no" in answer:
+        return "no", answer["no"]
+    read, expected = load(folder / "values"), canonical(written(case))
+    return ("equal", "") if same(read, expected) else ("wrong", f"{read!r} is not {expected!r}")
+
+
+def written(case: Case) -> AnyArray:
+    """What is there after four rows were written: stored chunks and missing ones hold the fill value alike."""
+    return contents(case.kind)
+
+
+def canonical(array: AnyArray) -> AnyArray:
+    return array.astype(object) if array.dtype.kind in "OT" else plain(array)
+
+
+def dtype_name(array: AnyArray) -> str:
+    ours = array.dtype.type.__module__.startswith("ml_dtypes")
+    return f"ml_dtypes.{array.dtype.name}" if ours else array.dtype.str
+
+
+# What peers do wrong, by peer, direction and a part of the case's name. A case that is here and passes is an error too.
+KNOWN: dict[tuple[str, str], tuple[str, ...]] = {}
+
+
+def judge(peer: Peer, direction: str, found: dict[Case, tuple[Status, str]], results: Results) -> None:
+    results.versions[peer.name] = peer.version
+    results.statuses[peer.name, direction] = found
+    known = KNOWN.get((peer.name, direction), ())
+    bad = {case.name: (status, why) for case, (status, why) in found.items() if status in ("wrong", "refused")}
+    unknown = {name: what for name, what in bad.items() if not any(part in name for part in known)}
+    if os.environ.get("AIOZARR_SHOW_PEERS"):
+        for case, (status, why) in found.items():
+            if status != "equal":
+                sys.stderr.write(f"{peer.name} {direction} {case.name}: {status}: {why[:200]}\n")
+    assert not unknown, f"{len(unknown)} of {len(found)}"
+    equal = [case for case, (status, _) in found.items() if status == "equal"]
+    assert len(equal) >= FLOORS[peer.name, direction]
+    assert all(any(part in name for name in bad) for part in known), "a fault that is gone is still on the list"
+
+
+# How many cases were exchanged when this was written; nothing lowers them but another version of the peer.
+FLOORS = dict.fromkeys([(name, direction) for name in PEERS for direction in ("read", "written")], 0)
+
+
+# --- the table ----------------------------------------------------------------------------------------------------
+
+HEAD = """# Interoperability
+
+Arrays exchanged with other implementations, both ways: one makes an array of a data type, codec chain and format and
+stores elements in it, some chunks are left out; the other reads all of it and finds every element equal. `make
+test-peers` writes this page.
+
+A cell counts what was **read here / written here** and equal on the other side, of the cases in its row. – stands where
+the other implementation does not take part: it refuses such arrays, or cannot make them.
+"""
+
+
+def render(results: Results) -> str:
+    names = [f"{title} {results.versions[name]}" for name, (title, _) in PEERS.items()]
+    parts = [HEAD]
+    for zarr_format in (2, 3):
+        cases = [case for case in all_cases() if case.zarr_format == zarr_format]
+        for title, of in (("Data types", lambda case: case.kind.name), ("Codecs and layouts", lambda case: case.codec)):
+            groups: dict[str, list[Case]] = defaultdict(list)
+            for case in cases:
+                groups[of(case)].append(case)
+            parts.append(f"\n## Format {zarr_format}: {title.lower()}\n")
+            parts.append(f"| | cases | {' | '.join(names)} |\n|---|---|{'---|' * len(names)}")
+            for group, members in groups.items():
+                cells = [cell(results, name, members) for name in PEERS]
+                parts.append(f"| `{group}` | {len(members)} | {' | '.join(cells)} |")
+    parts.append("")
+    return "\n".join(parts)
+
+
+def cell(results: Results, name: str, members: list[Case]) -> str:
+    counts = []
+    for direction in ("read", "written"):
+        found = results.statuses[name, direction]
+        counts.append(sum([found.get(case, ("no", ""))[0] == "equal" for case in members]))
+    return f"{counts[0]} / {counts[1]}" if any(counts) else "–"
