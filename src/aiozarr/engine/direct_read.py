@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from aiozarr.engine.errand import Errand, means_missing
-from aiozarr.engine.flight import decode_into
+from aiozarr.engine.flight import decode_into, decode_unpadded
 from aiozarr.errors import ChecksumError, CodecError, StoreError
-from aiozarr.grid.projection import ChunkProjection
+from aiozarr.grid.projection import Part
 from aiozarr.schedule.events import RequestEvent
 from aiozarr.stores.blocking import BlockingStore
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """What is wanted of one chunk, and where it goes: `out[projection.out_selection]`."""
+    """What is wanted of one chunk, and the array it goes to."""
 
     out: NDArray[Any]
-    projection: ChunkProjection
+    projection: Part
 
 
 class DirectRead(Errand):
@@ -36,8 +36,8 @@ class DirectRead(Errand):
 
     __slots__ = ("_at", "_events", "_job", "_read", "_requests", "fetched", "places")
 
-    def __init__(self, job: ReadJob, read: Read, places: list[Place]) -> None:
-        super().__init__(job, read.store, "", len(places) * read.layout.spec.nbytes)
+    def __init__(self, job: ReadJob, read: Read, places: list[Place], nbytes: int) -> None:
+        super().__init__(job, read.store, "", nbytes)
         self.places = places
         self.fetched = 0
         self.fills_batch = len(places) > 1
@@ -63,7 +63,7 @@ class DirectRead(Errand):
             elif (refused := self._job.missing_error(store, self.key)) is not None:
                 raise refused
             else:
-                place.out[place.projection.out_selection] = spec.fill_value
+                place.projection.fill(place.out, spec.fill_value)
             self._at += 1
 
     def _fetch(self, store: BlockingStore) -> Buffer | None:
@@ -87,7 +87,8 @@ class DirectRead(Errand):
             self._events.append((self.key, size, perf_counter() - begun, error))
 
     def _decode(self, store: BlockingStore, data: Buffer, place: Place) -> None:
-        pipeline = self._read.layout.pipeline
+        layout = self._read.layout
+        pipeline = layout.object_of(place.projection).pipeline
         try:
             try:
                 decode_into(pipeline, data, (place,))
@@ -97,6 +98,8 @@ class DirectRead(Errand):
                 if again is None:
                     raise
                 decode_into(pipeline, again, (place,))
+            except CodecError as error:
+                decode_unpadded(layout.unpadded(place.projection), error, data, (place,))
         except CodecError as error:
             error.store, error.key = self.store_url, self.key
             raise

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline, ShardIndex
-from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.layout import ObjectLayout
 from aiozarr.grid.projection import ChunkProjection
 from aiozarr.model import Suffix
 
@@ -66,7 +66,7 @@ def encode_chunk(
     return None if not keep and pipeline.is_fill(block) else pipeline.encode(block)
 
 
-def open_shard(layout: ArrayLayout, data: Buffer) -> StoredShard:
+def open_shard(layout: ObjectLayout, data: Buffer) -> StoredShard:
     """Return the stored shard that `data` is, its index checked."""
     assert layout.shard is not None
     view = memoryview(data).cast("B")
@@ -77,22 +77,27 @@ def open_shard(layout: ArrayLayout, data: Buffer) -> StoredShard:
 
 
 def encode_inner(
-    layout: ArrayLayout,
+    layout: ObjectLayout,
     values: AnyArray,
     parts: Sequence[tuple[int, ChunkProjection]],
     stored: StoredShard | None,
+    *,
+    keep: bool = False,
 ) -> list[tuple[int, Buffer | None]]:
-    """Return the encodings of inner chunks after `values` were written to them, by linear index."""
+    """Return the encodings of inner chunks after `values` were written to them, by linear index.
+
+    With `keep` all of them have one, also those that hold nothing but the fill value.
+    """
     assert layout.shard is not None
     pipeline = layout.shard.inner
     return [
-        (position, encode_chunk(pipeline, values, part, None if stored is None else stored.chunk(position)))
+        (position, encode_chunk(pipeline, values, part, None if stored is None else stored.chunk(position), keep=keep))
         for position, part in parts
     ]
 
 
 def assemble_shard(
-    layout: ArrayLayout,
+    layout: ObjectLayout,
     changed: Iterable[tuple[int, Buffer | None]],
     stored: StoredShard | None,
     *,

@@ -54,7 +54,7 @@ class Engine:
             StoreError, CodecError, MissingChunkError, LimitError
         """
         for read in reads:
-            read.layout.check_read(settings)
+            read.layout.check_read(settings, read.maps)
         self._prepare(settings)
         begun = perf_counter()
         jobs = [
@@ -83,7 +83,7 @@ class Engine:
             StoreError, CodecError, LimitError
         """
         for write in writes:
-            write.layout.check_write(settings)
+            write.layout.check_write(settings, write.maps)
         self._prepare(settings)
         begun = perf_counter()
         try:
@@ -101,13 +101,13 @@ class Engine:
         self, read: Read, *, settings: Settings, prefetch: int | None = None, recorder: Report | None = None
     ) -> BlockStream:
         """Return the blocks of a read as they land; `read.out` gives type and shape and is not filled."""
-        read.layout.check_read(settings)
+        read.layout.check_read(settings, read.maps)
         self._prepare(settings)
         return BlockStream(self.desk, read, settings=settings, prefetch=prefetch, recorder=recorder)
 
     async def probe(self, read: Read, *, settings: Settings) -> Plan:
         """Return exactly what `read` would fetch now; indexes and sizes are looked up for it."""
-        read.layout.check_read(settings)
+        read.layout.check_read(settings, read.maps)
         return await probe(self.desk, read, settings=settings)
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.pool import Work
-from aiozarr.errors import CodecError
+from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.grid.projection import ChunkProjection
 from aiozarr.model import Range
 from aiozarr.schedule.scheduler import Call
@@ -48,6 +48,9 @@ class Waiter(Protocol):
 
     def adopt(self, request: Call) -> None:
         """Send `request`, which another reader has left unsent."""
+
+    def unpadded(self, sink: Sink) -> CodecPipeline | None:
+        """Return the codecs of the chunk if only its part inside the array was stored; None: no such leniency."""
 
 
 class Sink:
@@ -127,7 +130,11 @@ class Unpack(Work):
                 sink.out[sink.projection.out_selection] = fill
             return
         try:
-            decode_into(flight.pipeline, self.data, flight.sinks)
+            try:
+                decode_into(flight.pipeline, self.data, flight.sinks)
+            except CodecError as error:
+                sink = flight.sinks[0]
+                decode_unpadded(sink.waiter.unpadded(sink), error, self.data, flight.sinks)
         except CodecError as error:
             request = flight.request
             assert request is not None
@@ -212,6 +219,19 @@ class Target(Protocol):
     def projection(self) -> ChunkProjection:
         """Which elements, and where in `out`."""
         ...
+
+
+def decode_unpadded(pipeline: CodecPipeline | None, error: CodecError, data: Buffer, sinks: Sequence[Target]) -> None:
+    """Decode a chunk that failed to decode by `pipeline`, for its part inside the array; raise `error` if that fails.
+
+    Some writers do not store what of a chunk lies behind the array's end.
+    """
+    if pipeline is None or isinstance(error, ChecksumError):
+        raise error
+    try:
+        decode_into(pipeline, data, sinks)
+    except CodecError:
+        raise error from None
 
 
 def decode_into(pipeline: CodecPipeline, data: Buffer, sinks: Sequence[Target]) -> None:

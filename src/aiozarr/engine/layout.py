@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from math import prod
 
 from aiozarr.codecs import ArraySpec, CodecPipeline, ShardLayout
-from aiozarr.errors import LimitError, MetadataError, UnsupportedMetadataError
-from aiozarr.grid import ChunkGrid, ChunkKeyEncoding, RegularGrid, resolve_grid, resolve_key_encoding
-from aiozarr.grid.axes import RegularAxis, regular_axes
+from aiozarr.codecs.chain import CodecChain, parse_chain
+from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
+from aiozarr.grid import ChunkGrid, ChunkKeyEncoding, resolve_grid, resolve_key_encoding
+from aiozarr.grid.axes import Axis, Map, RegularAxis, regular_axes
+from aiozarr.grid.projection import Part
+from aiozarr.grid.runs_axis import RunsAxis
 from aiozarr.metadata import ArrayMetadata
 from aiozarr.settings import Settings
+
+MAX_OBJECTS = 256
+"""Shapes of stored objects whose codecs are kept resolved at a time, where an array has objects of many shapes."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ObjectLayout:
+    """What is known of one stored object, a chunk or a shard, from its shape.
+
+    Attributes:
+        pipeline: its codecs.
+        spec: its decoded representation.
+        shard: how it divides into inner chunks that can be read by ranges; None where it does not.
+        inner_axes: the dimensions of the grid of inner chunks inside it; empty without shards.
+    """
+
+    pipeline: CodecPipeline
+    spec: ArraySpec
+    shard: ShardLayout | None
+    inner_axes: tuple[RegularAxis, ...]
+
+    @classmethod
+    def of(cls, pipeline: CodecPipeline) -> ObjectLayout:
+        """Return the layout of objects that these codecs are for."""
+        shard = pipeline.shard
+        inner_axes = () if shard is None else regular_axes(shard.inner_shape, shard.shard_shape)
+        return cls(pipeline, pipeline.spec, shard, inner_axes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,22 +55,23 @@ class ArrayLayout:
         grid: the grid of stored objects.
         axes: the grid's dimensions.
         key_encoding: chunk coordinates → key, relative to the array.
-        pipeline: the codecs of a stored object.
-        spec: the decoded representation of a stored object.
-        shard: how a stored object divides into inner chunks that can be read by ranges; None where it does not.
-        inner_axes: the dimensions of the grid of inner chunks inside one shard; empty without shards.
+        largest: what is known of the largest stored object.
+        single: the same where all stored objects have one shape; else None.
         token: equal for arrays whose chunks decode alike; decoded chunks are shared between readers by it.
+        strict: `Settings.strict`.
     """
 
     node: str
     metadata: ArrayMetadata
     grid: ChunkGrid
-    axes: tuple[RegularAxis, ...]
+    axes: tuple[Axis, ...]
     key_encoding: ChunkKeyEncoding
-    pipeline: CodecPipeline
-    shard: ShardLayout | None
-    inner_axes: tuple[RegularAxis, ...]
+    largest: ObjectLayout
+    single: ObjectLayout | None
     token: str
+    strict: bool
+    _chain: CodecChain
+    _objects: dict[tuple[int, ...], ObjectLayout] = field(default_factory=dict)
 
     @classmethod
     def resolve(cls, metadata: ArrayMetadata, *, node: str, settings: Settings) -> ArrayLayout:
@@ -49,54 +83,118 @@ class ArrayLayout:
         # Limits of chunks hold when a chunk is touched: metadata of a huge chunk may still be looked at.
         try:
             grid = resolve_grid(metadata.chunk_grid, metadata.shape)
-            if not isinstance(grid, RegularGrid):
-                raise UnsupportedMetadataError("only regular chunk grids can be read", member="chunk_grid.name")
+            axes = grid.axes
             key_encoding = resolve_key_encoding(metadata.chunk_key_encoding, len(metadata.shape))
-            spec = ArraySpec(grid.chunk_shape, metadata.data_type.dtype, metadata.fill_value, settings.max_chunk_bytes)
-            pipeline = CodecPipeline.resolve(metadata.codecs, spec)
+            shape = grid.largest_chunk
+            spec = ArraySpec(shape, metadata.data_type.dtype, metadata.fill_value, settings.max_chunk_bytes)
+            chain = parse_chain(metadata.codecs)
+            largest = ObjectLayout.of(CodecPipeline(chain, spec))
+            if largest.shard is not None:
+                _check_division(axes, largest.shard.inner_shape)
         except MetadataError as error:
             error.node = error.node or node
             raise
-        shard = pipeline.shard
+        single = largest if all([axis.is_uniform for axis in axes]) else None
+        # Where chunks differ, one key may hold chunks of other shapes after another grid has been stored.
+        shapes = spec.shape if single is not None else sha256(repr(grid.to_json()).encode()).hexdigest()
+        codecs = largest.pipeline.to_json()
         return cls(
             node=node,
             metadata=metadata,
             grid=grid,
-            axes=regular_axes(grid.chunk_shape, metadata.shape),
+            axes=axes,
             key_encoding=key_encoding,
-            pipeline=pipeline,
-            shard=shard,
-            inner_axes=() if shard is None else regular_axes(shard.inner_shape, shard.shard_shape),
-            token=f"{spec.shape}{spec.dtype.str}{metadata.fill_value.tobytes().hex()}{pipeline.to_json()!r}{settings.strict}",
+            largest=largest,
+            single=single,
+            token=f"{shapes}{metadata.data_type!r}{_fill_key(metadata)}{codecs!r}{settings.strict}",
+            strict=settings.strict,
+            _chain=chain,
         )
+
+    def object_of(self, projection: Part) -> ObjectLayout:
+        """Return what is known of the stored object that `projection` is of.
+
+        Raises:
+            InvalidMetadataError, UnsupportedMetadataError: the codecs do not take chunks of its shape.
+        """
+        if self.single is not None:
+            return self.single
+        parts = zip(self.axes, projection.coords, strict=True)
+        return self._object(tuple([axis.chunk_length(chunk) for axis, chunk in parts]))
+
+    def unpadded(self, projection: Part) -> CodecPipeline | None:
+        """Return the codecs of a chunk at the array's end that was stored without what lies behind the end.
+
+        The formats want chunks stored whole; some writers do not. None where the chunk lies inside the array, or
+        `Settings.strict` holds, or objects are shards, whose indexes would not fit.
+        """
+        if self.strict or self.largest.shard is not None:
+            return None
+        shape = tuple([axis.chunk_extent(chunk) for axis, chunk in zip(self.axes, projection.coords, strict=True)])
+        if shape == self.object_of(projection).spec.shape:
+            return None
+        try:
+            return self._object(shape).pipeline
+        except MetadataError:
+            return None
+
+    def _object(self, shape: tuple[int, ...]) -> ObjectLayout:
+        found = self._objects.get(shape)
+        if found is None:
+            try:
+                found = ObjectLayout.of(CodecPipeline(self._chain, replace(self.spec, shape=shape)))
+            except MetadataError as error:
+                error.node = error.node or self.node
+                raise
+            # Several threads may be here at once; what one of them drops or makes twice costs only time.
+            if len(self._objects) >= MAX_OBJECTS:
+                self._objects.clear()
+            self._objects[shape] = found
+        return found
 
     @property
     def spec(self) -> ArraySpec:
-        """The decoded representation of a stored object."""
-        return self.pipeline.spec
+        """The decoded representation of the largest stored object; all have its type and fill value."""
+        return self.largest.spec
+
+    @property
+    def shard(self) -> ShardLayout | None:
+        """How the largest stored object divides into inner chunks, which have one shape in all; None: they do not."""
+        return self.largest.shard
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Shape of the smallest unit that can be read: the inner chunk of a sharded array, else the chunk."""
+        """Shape of the smallest unit that can be read: the inner chunk of a sharded array, else the largest chunk."""
         return self.spec.shape if self.shard is None else self.shard.inner_shape
 
-    @property
-    def shards(self) -> tuple[int, ...] | None:
-        """Shape of a shard; None where the array has none."""
-        return None if self.shard is None else self.shard.shard_shape
+    def check_read(self, settings: Settings, maps: Sequence[Map] | None = None) -> None:
+        """Raise `LimitError` where decoding one unit that `maps` touch would pass a limit of `settings`.
 
-    def check_read(self, settings: Settings) -> None:
-        """Raise `LimitError` where decoding one unit of this array would pass a limit of `settings`."""
-        unit = self.spec if self.shard is None else self.shard.inner.spec
-        self._check("max_chunk_bytes", unit.nbytes, settings.max_chunk_bytes, "a chunk decodes to")
+        Without `maps` all units count.
+        """
+        shape = self._largest_touched(maps)
+        nbytes = self._nbytes(shape) if self.shard is None else self.shard.inner.spec.nbytes
+        self._check("max_chunk_bytes", nbytes, settings.max_chunk_bytes, "a chunk decodes to")
         if self.shard is not None:
             index_nbytes = self.shard.index_nbytes
+            if shape != self.spec.shape and (shard := self._object(shape).shard) is not None:
+                index_nbytes = shard.index_nbytes
             self._check("max_index_bytes", index_nbytes, settings.max_index_bytes, "the index of a shard has")
 
-    def check_write(self, settings: Settings) -> None:
-        """Raise `LimitError` where encoding one stored object of this array would pass a limit of `settings`."""
-        self.check_read(settings)
-        self._check("max_chunk_bytes", self.spec.nbytes, settings.max_chunk_bytes, "a stored object decodes to")
+    def check_write(self, settings: Settings, maps: Sequence[Map] | None = None) -> None:
+        """Raise `LimitError` where encoding one stored object that `maps` touch would pass a limit of `settings`."""
+        self.check_read(settings, maps)
+        nbytes = self._nbytes(self._largest_touched(maps))
+        self._check("max_chunk_bytes", nbytes, settings.max_chunk_bytes, "a stored object decodes to")
+
+    def _largest_touched(self, maps: Sequence[Map] | None) -> tuple[int, ...]:
+        if self.single is not None or maps is None:
+            return self.spec.shape
+        # A grid is a product of its dimensions, so there is a chunk that is the longest in each of them.
+        return tuple([axis.longest(each) for axis, each in zip(self.axes, maps, strict=True)])
+
+    def _nbytes(self, shape: tuple[int, ...]) -> int:
+        return prod(shape) * self.spec.dtype.itemsize
 
     def _check(self, limit: str, value: int, allowed: int, what: str) -> None:
         if value > allowed:
@@ -106,3 +204,18 @@ class ArrayLayout:
                 value=value,
                 allowed=allowed,
             )
+
+
+def _check_division(axes: Sequence[Axis], inner_shape: Sequence[int]) -> None:
+    """Check that inner chunks divide every shard, not only the largest."""
+    for dimension, (axis, inner) in enumerate(zip(axes, inner_shape, strict=True)):
+        wrong = [each for each in axis.lengths if each % inner] if isinstance(axis, RunsAxis) else []
+        if wrong:
+            raise InvalidMetadataError(
+                f"the inner chunks, {inner} long in dimension {dimension}, do not divide a shard of {wrong[0]}",
+                member="codecs[0].configuration.chunk_shape",
+            )
+
+
+def _fill_key(metadata: ArrayMetadata) -> str:
+    return metadata.data_type.fill_key(metadata.fill_value).hex()

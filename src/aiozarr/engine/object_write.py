@@ -10,6 +10,7 @@ from random import random
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
@@ -17,8 +18,8 @@ from aiozarr.engine.encode import StoredShard, assemble_shard, encode_chunk, enc
 from aiozarr.engine.errand import Errand
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan import inner_parts
-from aiozarr.errors import CodecError, PreconditionFailedError
-from aiozarr.grid.projection import ChunkProjection
+from aiozarr.errors import ChecksumError, CodecError, PreconditionFailedError
+from aiozarr.grid.projection import Part
 from aiozarr.model import IfAbsent, IfMatch, Precondition, Value
 from aiozarr.schedule.events import RequestEvent
 from aiozarr.stores.blocking import BlockingStore
@@ -37,7 +38,7 @@ PART_BYTES = 2 << 20
 class ObjectWrite(Errand):
     """One chunk or shard, and the values that go into it."""
 
-    __slots__ = ("fetched", "job", "layout", "projection", "put", "sent", "values")
+    __slots__ = ("fetched", "job", "keep", "layout", "projection", "put", "sent", "stored", "values")
 
     def __init__(
         self,
@@ -46,11 +47,14 @@ class ObjectWrite(Errand):
         layout: ArrayLayout,
         values: NDArray[Any],
         key: str,
-        projection: ChunkProjection,
+        projection: Part,
     ) -> None:
-        super().__init__(job, store, key, layout.spec.nbytes)
+        self.stored = layout.object_of(projection)
+        super().__init__(job, store, key, self.stored.spec.nbytes)
         self.job = job
         self.layout = layout
+        # Where the metadata leave open what missing chunks hold, none may be missing for what it holds.
+        self.keep = not layout.metadata.has_fill_value
         self.values = values
         self.projection = projection
         self.sent = self.fetched = self.put = 0
@@ -102,22 +106,23 @@ class ObjectWrite(Errand):
         return None
 
     async def _encode(self, value: Value | None) -> Buffer | None:
-        stored = None if value is None else value.data
-        if self.layout.shard is not None:
-            return await self._encode_shard(stored)
-        return await self.desk.pool.call(lambda: self._encode_now(stored), self.layout.spec.nbytes)
+        data = None if value is None else value.data
+        if self.stored.shard is not None:
+            return await self._encode_shard(data)
+        return await self.desk.pool.call(lambda: self._encode_now(data), self.stored.spec.nbytes)
 
-    async def _encode_shard(self, stored: Buffer | None) -> Buffer | None:
+    async def _encode_shard(self, data: Buffer | None) -> Buffer | None:
         """Encode the inner chunks of a shard in parts, by as many threads as there are."""
-        pool, layout = self.desk.pool, self.layout
-        assert layout.shard is not None
-        shard = None if stored is None else await pool.call(lambda: self._open_now(stored))
-        parts = list(inner_parts(layout, self.projection))
-        size = max(1, PART_BYTES // max(1, layout.shard.inner.spec.nbytes))
+        pool, stored = self.desk.pool, self.stored
+        assert stored.shard is not None
+        shard = None if data is None else await pool.call(lambda: self._open_now(data))
+        parts = list(inner_parts(stored, self.projection))
+        size = max(1, PART_BYTES // max(1, stored.shard.inner.spec.nbytes))
         groups = [parts[at : at + size] for at in range(0, len(parts), size)]
         encoded = await together(pool.call(partial(self._inner_now, group, shard)) for group in groups)
         changed = [each for group in encoded for each in group]
-        return await pool.call(lambda: assemble_shard(layout, changed, shard, keep=stored is not None))
+        keep = self.keep or data is not None
+        return await pool.call(lambda: assemble_shard(stored, changed, shard, keep=keep))
 
     async def _fetch(self) -> Value | None:
         store = self.store
@@ -177,20 +182,40 @@ class ObjectWrite(Errand):
                 self.put += memoryview(data).nbytes
                 return
 
-    def _encode_now(self, stored: Buffer | None) -> Buffer | None:
-        pipeline = self.layout.pipeline
+    def _encode_now(self, data: Buffer | None) -> Buffer | None:
+        pipeline = self.stored.pipeline
+        keep = self.keep or data is not None
         with self._naming():
-            return encode_chunk(pipeline, self.values, self.projection, stored, keep=stored is not None)
+            try:
+                return encode_chunk(pipeline, self.values, self.projection, data, keep=keep)
+            except ChecksumError:
+                raise
+            except CodecError as error:
+                if data is None:
+                    raise
+                return encode_chunk(pipeline, self.values, self.projection, self._padded(data, error), keep=keep)
 
-    def _open_now(self, stored: Buffer) -> StoredShard:
-        with self._naming():
-            return open_shard(self.layout, stored)
+    def _padded(self, data: Buffer, error: CodecError) -> Buffer:
+        """Return the encoding of the whole chunk for that of one that was stored without what lies behind the array."""
+        cropped = self.layout.unpadded(self.projection)
+        if cropped is None:
+            raise error
+        try:
+            values = cropped.decode(data)
+        except CodecError:
+            raise error from None
+        spec = self.stored.spec
+        block = np.full(spec.shape, spec.fill_value, spec.dtype)
+        block[tuple([slice(length) for length in values.shape])] = values
+        return self.stored.pipeline.encode(block)
 
-    def _inner_now(
-        self, parts: list[tuple[int, ChunkProjection]], shard: StoredShard | None
-    ) -> list[tuple[int, Buffer | None]]:
+    def _open_now(self, data: Buffer) -> StoredShard:
         with self._naming():
-            return encode_inner(self.layout, self.values, parts, shard)
+            return open_shard(self.stored, data)
+
+    def _inner_now(self, parts: list[tuple[int, Part]], shard: StoredShard | None) -> list[tuple[int, Buffer | None]]:
+        with self._naming():
+            return encode_inner(self.stored, self.values, parts, shard, keep=self.keep)
 
     @contextmanager
     def _naming(self) -> Iterator[None]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 
 from aiozarr.codecs import ShardIndex
-from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.layout import ArrayLayout, ObjectLayout
 from aiozarr.errors import LimitError
 from aiozarr.grid.axes import Map, RegularAxis
-from aiozarr.grid.projection import ChunkProjection, Projection, within
+from aiozarr.grid.projection import Part, Parts, Projection
 from aiozarr.settings import Settings
 
 
@@ -53,9 +52,9 @@ def plan_bounds(layout: ArrayLayout, maps: Sequence[Map]) -> Plan:
     """Return bounds on what reading `maps` asks of the store; pure, in time independent of the number of chunks."""
     objects = prod([axis.count(each) for axis, each in zip(layout.axes, maps, strict=True)])
     if layout.shard is None:
-        size = objects * layout.pipeline.max_encoded_size
+        size = objects * layout.largest.pipeline.max_encoded_size
         return Plan(objects, objects, objects, objects, size, size, exact=False)
-    # Inner chunks divide shards, so over the whole array they are a regular grid too.
+    # Inner chunks divide shards, of whatever lengths, so over the whole array they are a regular grid.
     inner_axes = [
         RegularAxis(length, axis.extent) for length, axis in zip(layout.shard.inner_shape, layout.axes, strict=True)
     ]
@@ -76,32 +75,24 @@ def check_size(layout: ArrayLayout, maps: Sequence[Map], settings: Settings) -> 
         )
 
 
-def keyed_projections(layout: ArrayLayout, maps: Sequence[Map], prefix: str) -> Iterator[tuple[str, ChunkProjection]]:
+def parts_of(layout: ArrayLayout, maps: Sequence[Map]) -> Parts:
+    """Return the stored objects that `maps` touch, with what is wanted of each."""
+    return Projection(layout.axes, maps)
+
+
+def keyed_projections(layout: ArrayLayout, maps: Sequence[Map], prefix: str) -> Iterator[tuple[str, Part]]:
     """Yield the key of every stored object that `maps` touches, with what is wanted of it."""
-    for projection in Projection(layout.axes, maps):
+    for projection in parts_of(layout, maps):
         yield prefix + layout.key_encoding.encode(projection.coords), projection
 
 
-def inner_parts(layout: ArrayLayout, projection: ChunkProjection) -> Iterator[tuple[int, ChunkProjection]]:
+def inner_parts(stored: ObjectLayout, projection: Part) -> Iterator[tuple[int, Part]]:
     """Yield the linear index of every inner chunk that the projection of a shard touches, with what is wanted of it."""
-    assert layout.shard is not None
-    inner = within(layout.inner_axes, projection)
-    strides = _strides(layout.shard.grid_shape)
-    offsets = [
-        [chunk * stride for chunk in chunks]
-        for chunks, stride in zip(inner.chunks_by_dimension(), strides, strict=True)
-    ]
-    return zip(map(sum, product(*offsets)), inner, strict=True)
+    assert stored.shard is not None
+    return projection.within(stored.inner_axes).numbered(stored.shard.grid_shape)
 
 
-def wanted_ranges(layout: ArrayLayout, index: ShardIndex, projection: ChunkProjection) -> list[tuple[int, int]]:
+def wanted_ranges(stored: ObjectLayout, index: ShardIndex, projection: Part) -> list[tuple[int, int]]:
     """Return (start, length) of every stored inner chunk that the projection of a shard touches."""
-    located = [index.locate(position) for position, _ in inner_parts(layout, projection)]
+    located = [index.locate(position) for position, _ in inner_parts(stored, projection)]
     return [(each.start, each.length or 0) for each in located if each is not None]
-
-
-def _strides(shape: Sequence[int]) -> list[int]:
-    strides = [1]
-    for length in reversed(shape[1:]):
-        strides.append(strides[-1] * length)
-    return strides[::-1] if shape else []

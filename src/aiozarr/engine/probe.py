@@ -11,7 +11,7 @@ from aiozarr.engine.plan import Plan, keyed_projections, plan_bounds, wanted_ran
 from aiozarr.engine.read import Read
 from aiozarr.engine.session import Session
 from aiozarr.errors import CodecError
-from aiozarr.grid.projection import ChunkProjection
+from aiozarr.grid.projection import Part
 from aiozarr.schedule.coalesce import coalesce
 from aiozarr.settings import Settings
 from aiozarr.stores.tasks import together
@@ -49,9 +49,7 @@ async def probe(desk: Desk, read: Read, *, settings: Settings) -> Plan:
     )
 
 
-async def _work(
-    desk: Desk, session: Session, read: Read, steps: Iterator[tuple[str, ChunkProjection]], total: _Sum
-) -> None:
+async def _work(desk: Desk, session: Session, read: Read, steps: Iterator[tuple[str, Part]], total: _Sum) -> None:
     for key, projection in steps:
         if read.layout.shard is not None:
             await _shard(desk, session, read, key, projection, total)
@@ -63,8 +61,9 @@ async def _work(
         total.wanted += size
 
 
-async def _shard(desk: Desk, session: Session, read: Read, key: str, projection: ChunkProjection, total: _Sum) -> None:
-    shard = read.layout.shard
+async def _shard(desk: Desk, session: Session, read: Read, key: str, projection: Part, total: _Sum) -> None:
+    stored = read.layout.object_of(projection)
+    shard = stored.shard
     assert shard is not None
     token = (read.store.identity, key, read.layout.token)
     # Not from the cache: the shard may have been replaced, and the figures are to be those of now.
@@ -80,7 +79,7 @@ async def _shard(desk: Desk, session: Session, read: Read, key: str, projection:
         raise
     if value.version is not None and not value.version.weak and read.store.supports.conditional_reads:
         desk.indexes.put(token, IndexEntry(index, value.version), session.settings.index_cache_bytes)
-    ranges = wanted_ranges(read.layout, index, projection)
+    ranges = wanted_ranges(stored, index, projection)
     if not ranges or desk.indexes.get(token) is None:
         # A kept index is used where a request for data checks that it still holds.
         total.requests += 1

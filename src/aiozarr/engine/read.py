@@ -19,11 +19,12 @@ from aiozarr.engine.flight import Fill, Flight, Request, Sink, Token
 from aiozarr.engine.job import Job
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.local_queue import BATCH_CALLS
+from aiozarr.engine.plan import parts_of
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.shard_read import ShardRead
 from aiozarr.errors import ChecksumError, MissingChunkError
 from aiozarr.grid.axes import Map
-from aiozarr.grid.projection import ChunkProjection, Projection
+from aiozarr.grid.projection import Part
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.scheduler import Call
 from aiozarr.settings import Settings
@@ -64,7 +65,7 @@ class ReadJob(Job):
         recorder: Report | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        projections = [Projection(read.layout.axes, read.maps) for read in reads]
+        projections = [parts_of(read.layout, read.maps) for read in reads]
         super().__init__(
             desk,
             desk.queue_of(reads[0].store),
@@ -76,11 +77,11 @@ class ReadJob(Job):
         )
         self.economy = self.queue.economy(settings)
         self._begun = self._placed = self._shared = 0
-        self._plan: Iterator[tuple[Read, ChunkProjection]] = (
+        self._plan: Iterator[tuple[Read, Part]] = (
             (read, part) for read, whole in zip(reads, projections, strict=True) for part in whole
         )
         self._planned = False
-        self._put_back: tuple[Read, ChunkProjection] | None = None
+        self._put_back: tuple[Read, Part] | None = None
         self._run_bytes = self.queue.share(self.bytes_total)
         self._direct: set[DirectRead] = set()
         self._ready: deque[Fetch] = deque()
@@ -108,23 +109,27 @@ class ReadJob(Job):
         self.check_end()
         return None
 
-    def _next_step(self) -> tuple[Read, ChunkProjection] | None:
+    def _next_step(self) -> tuple[Read, Part] | None:
         step, self._put_back = self._put_back, None
         return step or next(self._plan, None)
 
-    def _take_run(self, read: Read, projection: ChunkProjection) -> DirectRead:
+    def _take_run(self, read: Read, projection: Part) -> DirectRead:
         """Return as many chunks of one array as make a batch, in one errand."""
+        layout = read.layout
+        nbytes = layout.object_of(projection).spec.nbytes
         places = [Place(*self.target(read, projection))]
-        room = self._run_bytes - read.layout.spec.nbytes
+        room = self._run_bytes - nbytes
         while room > 0 and len(places) < BATCH_CALLS and self.may_begin():
             step = self._next_step()
             if step is None or step[0] is not read:
                 self._put_back = step
                 break
+            if layout.single is None:
+                nbytes = layout.object_of(step[1]).spec.nbytes
             places.append(Place(*self.target(*step)))
-            room -= read.layout.spec.nbytes
+            room -= nbytes
         self._begun += len(places)
-        errand = DirectRead(self, read, places)
+        errand = DirectRead(self, read, places, self._run_bytes - room)
         self._direct.add(errand)
         return errand
 
@@ -135,7 +140,7 @@ class ReadJob(Job):
         """Return whether another stored object may be asked for."""
         return True
 
-    def target(self, read: Read, projection: ChunkProjection) -> tuple[NDArray[Any], ChunkProjection]:
+    def target(self, read: Read, projection: Part) -> tuple[NDArray[Any], Part]:
         """Return the array that a stored object's elements go to, and their place in it."""
         return read.out, projection
 
@@ -151,7 +156,7 @@ class ReadJob(Job):
         self.push(request)
         self.queue.offer(self)
 
-    def _begin(self, read: Read, projection: ChunkProjection) -> None:
+    def _begin(self, read: Read, projection: Part) -> None:
         key = read.prefix + read.layout.key_encoding.encode(projection.coords)
         out, placed = self.target(read, projection)
         if read.layout.shard is not None:
@@ -161,11 +166,12 @@ class ReadJob(Job):
             return
         self._want(read, key, out, placed)
 
-    def _want(self, read: Read, key: str, out: NDArray[Any], projection: ChunkProjection) -> None:
+    def _want(self, read: Read, key: str, out: NDArray[Any], projection: Part) -> None:
         token = (read.token, key)
-        flight = self.wait_for(Sink(self, out, projection, read), token, read.layout.pipeline)
+        pipeline = read.layout.object_of(projection).pipeline
+        flight = self.wait_for(Sink(self, out, projection, read), token, pipeline)
         if flight is not None:
-            self.push(ChunkFetch(self, read.store, key, None, [flight], cost=read.layout.spec.nbytes))
+            self.push(ChunkFetch(self, read.store, key, None, [flight], cost=pipeline.spec.nbytes))
 
     def wait_for(self, sink: Sink, token: Hashable, pipeline: CodecPipeline) -> Flight | None:
         """Join the flight of `token`; where there is none, begin it and return it: its bytes are still to fetch."""
@@ -222,6 +228,10 @@ class ReadJob(Job):
 
     def missing(self, sink: Sink, key: str) -> BaseException | None:
         return self.missing_error(sink.origin.store, key)
+
+    def unpadded(self, sink: Sink) -> CodecPipeline | None:
+        layout: ArrayLayout = sink.origin.layout
+        return layout.unpadded(sink.projection)
 
     def missing_error(self, store: Store, key: str) -> BaseException | None:
         """Return the error for an object that is not stored; None where it reads as the fill value."""

@@ -14,7 +14,7 @@ from aiozarr.engine.index_fetch import IndexFetch
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan import inner_parts
 from aiozarr.errors import ChangedError, ChecksumError
-from aiozarr.grid.projection import ChunkProjection
+from aiozarr.grid.projection import Part
 from aiozarr.model import Range
 from aiozarr.schedule.coalesce import coalesce
 from aiozarr.schedule.scheduler import Call
@@ -37,12 +37,13 @@ class ShardRead:
         store: Store,
         key: str,
         out: NDArray[Any],
-        projection: ChunkProjection,
+        projection: Part,
     ) -> None:
-        assert layout.shard is not None
+        stored = layout.object_of(projection)
+        assert stored.shard is not None
         self.job = job
-        self._layout = layout
-        self._shard = layout.shard
+        self._stored = stored
+        self._shard = stored.shard
         self._store = store
         self._key = key
         self.out = out
@@ -79,7 +80,7 @@ class ShardRead:
         index = entry.index
         if index is None:
             return False
-        return any(index.locate(position) is not None for position, _ in inner_parts(self._layout, self._projection))
+        return any(index.locate(position) is not None for position, _ in inner_parts(self._stored, self._projection))
 
     def index_ready(self, entry: IndexEntry) -> None:
         self._index_fetch = None
@@ -92,7 +93,7 @@ class ShardRead:
             return
         else:
             self._open = 1
-            self.job.fill([Sink(self, self.out, self._projection)], self._layout.spec.fill_value)
+            self.job.fill([Sink(self, self.out, self._projection)], self._stored.spec.fill_value)
         self.job.queue.offer(self.job)
 
     def index_failed(self, error: BaseException) -> None:
@@ -111,7 +112,7 @@ class ShardRead:
         flights: list[Flight] = []
         empty: list[Sink] = []
         object_token = Token((self._token, entry.version))
-        for position, part in inner_parts(self._layout, self._projection):
+        for position, part in inner_parts(self._stored, self._projection):
             located = entry.index.locate(position)
             sink = Sink(self, self.out, part)
             self._open += 1
@@ -124,7 +125,7 @@ class ShardRead:
                 ranges.append((located.start, located.length))
                 flights.append(flight)
         if empty:
-            self.job.fill(empty, self._layout.spec.fill_value)
+            self.job.fill(empty, self._stored.spec.fill_value)
         for merged in coalesce(ranges, self.job.economy):
             members = [flights[member] for member in merged.members]
             for flight, member in zip(members, merged.members, strict=True):
@@ -160,6 +161,9 @@ class ShardRead:
 
     def missing(self, sink: Sink, key: str) -> BaseException | None:
         return self.job.missing_error(self._store, key)
+
+    def unpadded(self, sink: Sink) -> None:
+        """Return None: inner chunks are stored whole."""
 
     def adopt(self, request: Call) -> None:
         """Send `request`, which another reader has left unsent."""

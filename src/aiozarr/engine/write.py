@@ -14,11 +14,11 @@ from aiozarr.engine.desk import Desk
 from aiozarr.engine.job import Job
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.object_write import ObjectWrite
-from aiozarr.engine.plan import keyed_projections
+from aiozarr.engine.plan import keyed_projections, parts_of
 from aiozarr.engine.progress import Progress
 from aiozarr.grid import Strided
 from aiozarr.grid.axes import Map
-from aiozarr.grid.projection import ChunkProjection, Projection
+from aiozarr.grid.projection import Part
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.scheduler import Call
 from aiozarr.settings import Settings
@@ -65,12 +65,12 @@ class WriteJob(Job):
             settings=settings,
             recorder=recorder,
             progress=progress,
-            total=len(Projection(write.layout.axes, write.maps)),
+            total=len(parts_of(write.layout, write.maps)),
             bytes_total=prod(core) * write.layout.spec.dtype.itemsize,
         )
         self._write = write
         self._values = np.broadcast_to(write.values, core)
-        self._plan: Iterator[tuple[str, ChunkProjection]] = keyed_projections(write.layout, write.maps, write.prefix)
+        self._plan: Iterator[tuple[str, Part]] = keyed_projections(write.layout, write.maps, write.prefix)
         self._begun = 0
         self._open: set[ObjectWrite] = set()
 

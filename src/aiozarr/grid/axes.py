@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,11 @@ class Axis(Protocol):
         """Length of the array along the dimension."""
         ...
 
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+        ...
+
     def count(self, selected: Map) -> int:
         """Return how many chunks `selected` touches."""
         ...
@@ -66,6 +71,10 @@ class Axis(Protocol):
         """Return, for indices inside the array, the chunk of each and its place in that chunk."""
         ...
 
+    def chunk_start(self, chunk: int) -> int:
+        """Return where a chunk begins in the array."""
+        ...
+
     def chunk_length(self, chunk: int) -> int:
         """Return the length of a chunk, which may reach past the array's end."""
         ...
@@ -74,12 +83,26 @@ class Axis(Protocol):
         """Return how many elements of a chunk lie inside the array."""
         ...
 
+    def longest(self, selected: Any = None) -> int:
+        """Return the length of the longest chunk that `selected` touches, or of all; an upper bound will do."""
+        ...
+
+    @property
+    def is_uniform(self) -> bool:
+        """True where all chunks have one length."""
+        ...
+
 
 class RegularAxis(NamedTuple):
     """One dimension of a regular grid: chunks of `length` elements over `extent` elements."""
 
     length: int
     extent: int
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+        return -(-self.extent // self.length)
 
     def count(self, selected: Map) -> int:
         """Return how many chunks `selected` touches."""
@@ -123,6 +146,10 @@ class RegularAxis(NamedTuple):
         chunks, inner = np.divmod(indices, self.length)
         return chunks, inner
 
+    def chunk_start(self, chunk: int) -> int:
+        """Return where a chunk begins in the array."""
+        return chunk * self.length
+
     def chunk_length(self, chunk: int) -> int:
         """Return the length of every chunk."""
         return self.length
@@ -130,6 +157,15 @@ class RegularAxis(NamedTuple):
     def chunk_extent(self, chunk: int) -> int:
         """Return how many elements of a chunk lie inside the array."""
         return min(self.length, self.extent - chunk * self.length)
+
+    def longest(self, selected: Any = None) -> int:
+        """Return the length of every chunk."""
+        return self.length
+
+    @property
+    def is_uniform(self) -> bool:
+        """True: all chunks have one length."""
+        return True
 
 
 def regular_axes(chunk_shape: Sequence[int], array_shape: Sequence[int]) -> tuple[RegularAxis, ...]:

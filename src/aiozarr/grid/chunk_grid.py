@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from functools import cached_property
+from typing import Any, ClassVar, Self, TypeVar
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.grid._configuration import NamedConfiguration, check_members
+from aiozarr.grid.axes import Axis, regular_axes
+from aiozarr.grid.runs_axis import RunsAxis
 from aiozarr.plugins import check_class, load_class, unknown
 
 _POINT = "chunk_grid"
 _CHUNK_SHAPE = "chunk_grid.configuration.chunk_shape"
 _END = 1 << 63
 
+MAX_RUNS = 1 << 18
+"""Runs of chunks of equal length that all dimensions of one grid may have together."""
+
+GridClass = TypeVar("GridClass", bound="type[ChunkGrid]")
+
 
 class ChunkGrid(ABC):
-    """The chunks of one array: hyperrectangles that tile it, with whole-numbered coordinates from 0."""
+    """The chunks of one array: hyperrectangles that tile it, with whole-numbered coordinates from 0.
+
+    Third parties subclass it and register the class with `register_chunk_grid`. What is abstract here is enough, as
+    long as chunks along different dimensions are independent of each other.
+    """
 
     name: ClassVar[str]
 
@@ -55,6 +67,30 @@ class ChunkGrid(ABC):
         """Number of dimensions."""
         return len(self.array_shape)
 
+    @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """The grid's dimensions, for readers and writers.
+
+        Raises:
+            UnsupportedMetadataError: a dimension has more than 262,144 chunks, and the grid's class does not say more
+                of them than its `edges`.
+        """
+        return tuple([_axis_of(self, dimension) for dimension in range(self.ndim)])
+
+    @property
+    def largest_chunk(self) -> tuple[int, ...]:
+        """Shape of the largest chunk, the parts of chunks behind the array's end included."""
+        return tuple([axis.longest() for axis in self.axes])
+
+    def with_shape(self, shape: Sequence[int], multiple: Sequence[int] | None = None) -> ChunkGrid:
+        """Return the grid of the array after a resize to `shape`.
+
+        Args:
+            shape: as many lengths as before.
+            multiple: lengths that those of chunks that are added must be multiples of, as shards need; None: any.
+        """
+        return self.from_json(self.to_json(), shape)
+
 
 class RegularGrid(ChunkGrid):
     """Chunks of one shape; those at the end of a dimension reach past it and are stored whole.
@@ -65,7 +101,6 @@ class RegularGrid(ChunkGrid):
     """
 
     name = "regular"
-    __slots__ = ("_array_shape", "_shape", "chunk_shape")
 
     def __init__(self, array_shape: Sequence[int], chunk_shape: Sequence[int]) -> None:
         if len(array_shape) != len(chunk_shape):
@@ -94,14 +129,7 @@ class RegularGrid(ChunkGrid):
                 f"the chunks have {len(chunk_shape)} dimensions, the array has {len(shape)}", member=_CHUNK_SHAPE
             )
         for dimension, (chunk, length) in enumerate(zip(chunk_shape, shape, strict=True)):
-            # bool is an int to Python, and 16.0 equals 16; neither is an integer in JSON.
-            if type(chunk) is not int:
-                raise InvalidMetadataError("not an integer", member=f"{_CHUNK_SHAPE}[{dimension}]")
-            if chunk < (1 if length else 0):
-                raise InvalidMetadataError("a chunk length is at least 1", member=f"{_CHUNK_SHAPE}[{dimension}]")
-            if chunk >= _END:
-                reason = "chunk lengths are less than 2^63 here"
-                raise UnsupportedMetadataError(reason, member=f"{_CHUNK_SHAPE}[{dimension}]")
+            chunk_length(chunk, f"{_CHUNK_SHAPE}[{dimension}]", least=1 if length else 0)
         return cls(shape, chunk_shape)
 
     def to_json(self) -> dict[str, Any]:
@@ -117,6 +145,16 @@ class RegularGrid(ChunkGrid):
     def shape(self) -> tuple[int, ...]:
         """Number of chunks along each dimension; 0 where the array has length 0."""
         return self._shape
+
+    @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """The grid's dimensions."""
+        return regular_axes(self.chunk_shape, self._array_shape)
+
+    @property
+    def largest_chunk(self) -> tuple[int, ...]:
+        """Shape of every chunk."""
+        return self.chunk_shape
 
     def edges(self, dimension: int) -> range:
         """Return the multiples of the chunk length as a range: three numbers, however many chunks there are."""
@@ -138,7 +176,7 @@ class RegularGrid(ChunkGrid):
 _GRIDS: dict[str, type[ChunkGrid]] = {RegularGrid.name: RegularGrid}
 
 
-def register_chunk_grid(grid: type[ChunkGrid]) -> type[ChunkGrid]:
+def register_chunk_grid(grid: GridClass) -> GridClass:
     """Make `grid` the chunk grid of its `name`, in this process; also a class decorator.
 
     A name that is taken is replaced: the last registration holds, for arrays opened after it.
@@ -164,3 +202,30 @@ def resolve_grid(config: NamedConfiguration, shape: Sequence[int]) -> ChunkGrid:
     if grid is None:
         raise unknown(_POINT, config.name, _GRIDS, member=f"{_POINT}.name")
     return grid.from_json(config.configuration, shape)
+
+
+def chunk_length(given: Any, member: str, least: int = 1) -> int:
+    """Return `given` if it is the length of a chunk.
+
+    Raises:
+        InvalidMetadataError: no integer, or less than `least`.
+        UnsupportedMetadataError: 2^63 or more.
+    """
+    # bool is an int to Python, and 16.0 equals 16; neither is an integer in JSON.
+    if type(given) is not int:
+        raise InvalidMetadataError("not an integer", member=member)
+    if given < least:
+        raise InvalidMetadataError("a chunk length is at least 1", member=member)
+    if given >= _END:
+        raise UnsupportedMetadataError("chunk lengths are less than 2^63 here", member=member)
+    return given
+
+
+def _axis_of(grid: ChunkGrid, dimension: int) -> Axis:
+    count = grid.shape[dimension]
+    if count > MAX_RUNS:
+        reason = f"dimension {dimension} has {count} chunks; a grid of another kind than 'regular' has up to {MAX_RUNS}"
+        raise UnsupportedMetadataError(reason, member=_POINT, point=_POINT, name=grid.name)
+    edges = grid.edges(dimension)
+    lengths = [int(edges[at + 1]) - int(edges[at]) for at in range(count)]
+    return RunsAxis([(length, 1) for length in lengths], grid.array_shape[dimension])

@@ -64,9 +64,9 @@ def test_a_chunk_shape_that_does_not_fit_is_refused_with_its_place(configuration
 
 
 def test_unknown_grids_and_members_are_named() -> None:
-    with pytest.raises(UnsupportedMetadataError, match="rectilinear") as caught:
-        resolve({}, (4,), name="rectilinear")
-    assert (caught.value.point, caught.value.name) == ("chunk_grid", "rectilinear")
+    with pytest.raises(UnsupportedMetadataError, match="hexagonal") as caught:
+        resolve({}, (4,), name="hexagonal")
+    assert (caught.value.point, caught.value.name) == ("chunk_grid", "hexagonal")
     with pytest.raises(UnsupportedMetadataError) as caught:
         resolve({"chunk_shape": [4], "offset": [1]}, (4,))
     assert caught.value.member == "chunk_grid.configuration.offset"

@@ -1,0 +1,192 @@
+"""An axis of chunks of differing lengths, kept as runs of equal ones: what it costs grows with runs, not with chunks."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiozarr.grid.axes import DimPart, Indices, Map
+from aiozarr.grid.transform import Constant, Strided
+
+
+class RunsAxis:
+    """One dimension of a grid whose chunks differ in length.
+
+    Args:
+        runs: (length, count) of the runs, in order; each at least 1. Together they reach the array's end or go past
+            it; chunks that begin behind the end are left out.
+        extent: length of the array along the dimension; less than 2^63.
+    """
+
+    __slots__ = ("_arrays", "_firsts", "_lengths", "_starts", "chunks", "extent")
+
+    def __init__(self, runs: Iterable[tuple[int, int]], extent: int) -> None:
+        self.extent = extent
+        self._lengths: list[int] = []
+        self._starts: list[int] = []
+        self._firsts: list[int] = []
+        start = first = 0
+        for length, count in runs:
+            if start >= extent:
+                break
+            # What ends behind the array's end would not fit the 64 bits that indices have.
+            count = min(count, -(-(extent - start) // length))
+            if not self._lengths or self._lengths[-1] != length:
+                self._lengths.append(length)
+                self._starts.append(start)
+                self._firsts.append(first)
+            start += length * count
+            first += count
+        if start < extent:
+            raise ValueError(f"the chunks reach to {start}, the array to {extent}")
+        self.chunks = first
+        self._arrays: tuple[Indices, Indices, Indices] | None = None
+
+    @property
+    def is_uniform(self) -> bool:
+        """True where all chunks have one length."""
+        return len(self._lengths) <= 1
+
+    @property
+    def lengths(self) -> list[int]:
+        """The lengths of the runs; neighbours differ."""
+        return self._lengths
+
+    @property
+    def end(self) -> int:
+        """Where the last chunk ends; it may lie past the array's end."""
+        return self.chunk_start(self.chunks)
+
+    def longest(self, selected: Any = None) -> int:
+        """Return the length of the longest chunk that `selected` touches, or of all; 1 where there is none."""
+        lengths = self._lengths
+        if isinstance(selected, Constant):
+            return lengths[self._run_of(selected.index)]
+        if isinstance(selected, Strided) and selected.count:
+            _, _, touched = self._touched(selected)
+            return int(self._as_arrays()[0][touched].max())
+        return max(lengths, default=1)
+
+    def count(self, selected: Map) -> int:
+        """Return how many chunks `selected` touches."""
+        if isinstance(selected, Constant):
+            return 1
+        if selected.count == 0:
+            return 0
+        before, behind, touched = self._touched(selected)
+        lengths, starts, _ = (each[touched] for each in self._as_arrays())
+        start, step, _ = _ascending(selected)
+        first = start + step * before[touched] - starts
+        last = start + step * (behind[touched] - 1) - starts
+        # Steps of a chunk's length and more never touch one twice.
+        counts = np.where(step >= lengths, (behind - before)[touched], last // lengths - first // lengths + 1)
+        return int(counts.sum())
+
+    def split(self, selected: Map, offset: int = 0) -> Iterator[DimPart]:
+        """Yield the part of `selected` in each chunk it touches, in the order of the output, beginning at `offset`."""
+        if isinstance(selected, Constant):
+            run = self._run_of(selected.index)
+            chunk, inner, _, extent = self._place(run, selected.index)
+            yield DimPart(chunk, inner, None, inner, 1, 1, offset, extent)
+            return
+        start, step, count = selected.start, selected.step, selected.count
+        done = 0
+        run, low, high = 0, 0, -1
+        while done < count:
+            position = start + step * done
+            if not low <= position < high:
+                run = self._run_of(position)
+                low, high = self._starts[run], self._run_end(run)
+            chunk, first, length, extent = self._place(run, position)
+            room = length - 1 - first if step > 0 else first
+            taken = min(count - done, room // abs(step) + 1)
+            stop = first + step * taken
+            yield DimPart(
+                chunk,
+                slice(first, stop if stop >= 0 else None, step),
+                slice(offset + done, offset + done + taken),
+                first,
+                step,
+                taken,
+                offset + done,
+                extent,
+            )
+            done += taken
+
+    def locate(self, indices: Indices) -> tuple[Indices, Indices]:
+        """Return, for indices inside the array, the chunk of each and its place in that chunk."""
+        lengths, starts, firsts = self._as_arrays()
+        if not len(lengths):
+            return indices, indices
+        runs = np.searchsorted(starts, indices, side="right") - 1
+        chunks, inner = np.divmod(indices - starts[runs], lengths[runs])
+        return chunks + firsts[runs], inner
+
+    def chunk_start(self, chunk: int) -> int:
+        """Return where a chunk begins in the array; for the number of chunks, where the last one ends."""
+        if not self._lengths:
+            return 0
+        run = bisect_right(self._firsts, chunk) - 1
+        return self._starts[run] + (chunk - self._firsts[run]) * self._lengths[run]
+
+    def chunk_length(self, chunk: int) -> int:
+        """Return the length of a chunk, which may reach past the array's end."""
+        return self._lengths[bisect_right(self._firsts, chunk) - 1]
+
+    def chunk_extent(self, chunk: int) -> int:
+        """Return how many elements of a chunk lie inside the array."""
+        return min(self.chunk_length(chunk), self.extent - self.chunk_start(chunk))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RunsAxis):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((self.extent, self.chunks, len(self._lengths)))
+
+    def __repr__(self) -> str:
+        return f"RunsAxis({self.chunks} chunks in {len(self._lengths)} runs over {self.extent})"
+
+    # --- helpers -------------------------------------------------------------------------------------------------
+
+    def _key(self) -> tuple[object, ...]:
+        return self.extent, self.chunks, self._lengths, self._firsts
+
+    def _run_of(self, index: int) -> int:
+        return bisect_right(self._starts, index) - 1
+
+    def _run_end(self, run: int) -> int:
+        return self._starts[run + 1] if run + 1 < len(self._starts) else self.extent
+
+    def _place(self, run: int, index: int) -> tuple[int, int, int, int]:
+        """Return the chunk of an index, its place there, and length and extent of the chunk."""
+        length, start = self._lengths[run], self._starts[run]
+        chunk, inner = divmod(index - start, length)
+        return self._firsts[run] + chunk, inner, length, min(length, self.extent - start - chunk * length)
+
+    def _touched(self, selected: Strided) -> tuple[Indices, Indices, NDArray[np.bool_]]:
+        """Return how many of the ascending indices lie before each run and before its end, and which runs have any."""
+        start, step, count = _ascending(selected)
+        _, starts, _ = self._as_arrays()
+        ends = np.append(starts[1:], self.extent)
+        before = np.clip(-((start - starts) // step), 0, count)
+        behind = np.clip(-((start - ends) // step), 0, count)
+        return before, behind, behind > before
+
+    def _as_arrays(self) -> tuple[Indices, Indices, Indices]:
+        """Return lengths, starts and first chunks of the runs."""
+        if self._arrays is None:
+            lengths = np.array(self._lengths, np.int64)
+            self._arrays = (lengths, np.array(self._starts, np.int64), np.array(self._firsts, np.int64))
+        return self._arrays
+
+
+def _ascending(selected: Strided) -> tuple[int, int, int]:
+    """Return start, step and count of the same indices in ascending order."""
+    start, step, count = selected.start, selected.step, selected.count
+    return (start, step, count) if step > 0 else (start + step * (count - 1), -step, count)
