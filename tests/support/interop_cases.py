@@ -185,7 +185,7 @@ def generic_chains(kind: Kind) -> dict[str, list[JSON]]:
         "numcodecs.lzma": [plain, _named("numcodecs.lzma", format=1, check=-1, preset=None, filters=None)],
         "numcodecs.lz4": [plain, _named("numcodecs.lz4", acceleration=1)],
         "numcodecs.zstd": [plain, _named("numcodecs.zstd", level=1)],
-        "numcodecs.adler32": [plain, {"name": "numcodecs.adler32"}],
+        "numcodecs.adler32": [plain, _named("numcodecs.adler32")],
     }
     if "endian" in plain.get("configuration", {}):
         chains["big-endian"] = [elements(kind, "big")]
@@ -206,7 +206,7 @@ def special_chains() -> Iterator[tuple[str, str, list[JSON]]]:
     yield "int32", "numcodecs.shuffle", [little, _named("numcodecs.shuffle", elementsize=4)]
     yield "float64", "numcodecs.bitround", [_named("numcodecs.bitround", keepbits=52), little]
     yield "float64", "numcodecs.astype", [_named("numcodecs.astype", encode_dtype="<f8", decode_dtype="<f8"), little]
-    yield "bool", "numcodecs.packbits", [{"name": "numcodecs.packbits"}, {"name": "bytes"}]
+    yield "bool", "numcodecs.packbits", [_named("numcodecs.packbits"), {"name": "bytes"}]
     yield "bool", "packbits", [_named("packbits", padding_encoding="first_byte")]
     for name in ("uint4", "int4", "int2", "float4_e2m1fn", "float6_e2m3fn"):
         yield name, "packbits", [_named("packbits", padding_encoding="none")]
