@@ -145,6 +145,10 @@ class ArrayBytesCodec(Codec):
             return size
         return spec.max_bytes if spec.is_variable else 2 * spec.nbytes + 65536
 
+    def encoded_item_size(self, spec: ArraySpec) -> int:
+        """Return the number of bytes of each item in the encoding; 1 where it has no items of equal size."""
+        return 1 if spec.is_variable else spec.dtype.itemsize
+
     def stores_memory(self, spec: ArraySpec) -> bool:
         """Return whether the encoding is the array's memory in C order, so that a decompressor may fill it directly."""
         return False
@@ -175,6 +179,13 @@ class BytesBytesCodec(Codec):
         Raises:
             CodecError: `data` is no valid encoding, or decodes to more than `max_size` bytes.
         """
+
+    def for_items(self, item_size: int) -> BytesBytesCodec:
+        """Return the codec for bytes that are items of `item_size` bytes; it has the same configuration.
+
+        A codec that regroups bytes by items, and whose configuration leaves their size to the array, returns another.
+        """
+        return self
 
     @abstractmethod
     def compute_encoded_size(self, size: int) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 from aiozarr.codecs._configuration import short
@@ -44,6 +44,10 @@ class CodecChain:
     def codecs(self) -> tuple[Codec, ...]:
         """All codecs, in the order of encoding."""
         return (*self.array_array, self.array_bytes, *self.bytes_bytes)
+
+    def for_items(self, item_size: int) -> CodecChain:
+        """Return the chain whose bytes -> bytes codecs know the size of the items in the bytes, in bytes."""
+        return replace(self, bytes_bytes=tuple(codec.for_items(item_size) for codec in self.bytes_bytes))
 
     def to_json(self) -> list[dict[str, JSON]]:
         """Return the `codecs` member of a metadata document."""

@@ -38,10 +38,11 @@ class CodecPipeline:
     shard: ShardLayout | None
 
     def __init__(self, chain: CodecChain, spec: ArraySpec, *, member: str = "codecs") -> None:
-        self._chain = chain
         self.spec = spec
-        self.codecs = chain.codecs
         specs = _resolve_specs(chain, spec, member)
+        chain = chain.for_items(chain.array_bytes.encoded_item_size(specs[-1]))
+        self._chain = chain
+        self.codecs = chain.codecs
         self._specs = specs
         self._inner_spec = specs[-1]
         self._array_decode = chain.array_bytes.decode

@@ -1,0 +1,170 @@
+"""The codecs `numcodecs.crc32`, `crc32c`, `adler32`, `fletcher32` and `jenkins_lookup3`: bytes with their checksum."""
+
+from __future__ import annotations
+
+import zlib
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import google_crc32c
+from numcodecs.fletcher32 import Fletcher32  # pyright: ignore[reportMissingImports]  # compiled, without stubs
+from numcodecs.jenkins import jenkins_lookup3  # pyright: ignore[reportMissingImports]  # compiled, without stubs
+from typing_extensions import Buffer
+
+from aiozarr.codecs._buffers import byte_array
+from aiozarr.codecs._configuration import check_members, invalid, is_integer, short
+from aiozarr.codecs.base import JSON, BytesBytesCodec
+from aiozarr.codecs.numcodecs_parameters import optional_choice, optional_integer
+from aiozarr.codecs.registry import register
+from aiozarr.errors import ChecksumError, CodecError
+
+_CHECKSUM_BYTES = 4
+
+
+class _ChecksumCodec(BytesBytesCodec):
+    """The bytes as they are, with 32 bits of checksum, little-endian, at their start or end.
+
+    It decodes to a view of its input. There is no partial decoding: a part cannot be checked without the whole.
+    """
+
+    location: str
+
+    @abstractmethod
+    def checksum(self, content: Buffer) -> int:
+        """Return the checksum of `content`, below 2**32."""
+
+    def encode(self, data: Buffer) -> Buffer:
+        checksum = self.checksum(data).to_bytes(_CHECKSUM_BYTES, "little")
+        return b"".join((checksum, data) if self.location == "start" else (data, checksum))
+
+    def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
+        view = memoryview(data).cast("B")
+        size = len(view) - _CHECKSUM_BYTES
+        if size < 0:
+            raise CodecError(f"{len(view)} bytes are too few to hold a checksum", codec=self.name)
+        if size > max_size:
+            raise CodecError(f"there are {size} bytes, of at most {max_size}", codec=self.name)
+        at_start = self.location == "start"
+        content, checksum = (view[4:], view[:4]) if at_start else (view[:size], view[size:])
+        stored, actual = int.from_bytes(checksum, "little"), self.checksum(content)
+        if stored != actual:
+            raise ChecksumError(f"the checksum is {actual:08x}, stored is {stored:08x}", codec=self.name)
+        return content
+
+    def compute_encoded_size(self, size: int) -> int:
+        return size + _CHECKSUM_BYTES
+
+
+class _PlacedChecksumCodec(_ChecksumCodec):
+    """A checksum whose place the configuration may choose."""
+
+    usual_location: ClassVar[str] = "start"
+
+    def __init__(self, location: str | None = None) -> None:
+        self.location = location or self.usual_location
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        check_members(configuration, ("location",), name=cls.name)
+        if configuration.get("location") is None:
+            return cls()
+        return cls(optional_choice(configuration, "location", cls.usual_location, ("start", "end")))
+
+    def to_json(self) -> dict[str, JSON]:
+        return {"location": self.location}
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and isinstance(other, _ChecksumCodec) and other.location == self.location
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.location))
+
+
+@register
+class NumcodecsCrc32Codec(_PlacedChecksumCodec):
+    """The codec `numcodecs.crc32`: the CRC-32 of zlib, at the start unless `location` is "end"."""
+
+    name = "numcodecs.crc32"
+
+    def checksum(self, content: Buffer) -> int:
+        return zlib.crc32(content)
+
+
+@register
+class NumcodecsAdler32Codec(_PlacedChecksumCodec):
+    """The codec `numcodecs.adler32`: the Adler-32 of zlib, at the start unless `location` is "end"."""
+
+    name = "numcodecs.adler32"
+
+    def checksum(self, content: Buffer) -> int:
+        return zlib.adler32(content)
+
+
+@register
+class NumcodecsCrc32cCodec(_PlacedChecksumCodec):
+    """The codec `numcodecs.crc32c`: the CRC-32C, at the end unless `location` is "start"."""
+
+    name = "numcodecs.crc32c"
+    usual_location = "end"
+
+    def checksum(self, content: Buffer) -> int:
+        return int(google_crc32c.value(byte_array(content)))
+
+
+@register
+@dataclass(frozen=True)
+class NumcodecsFletcher32Codec(_ChecksumCodec):
+    """The codec `numcodecs.fletcher32`: HDF5's Fletcher checksum of 16-bit words, at the end."""
+
+    name = "numcodecs.fletcher32"
+    location: ClassVar[str] = "end"
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        check_members(configuration, (), name=cls.name)
+        return cls()
+
+    def to_json(self) -> dict[str, JSON]:
+        return {}
+
+    def checksum(self, content: Buffer) -> int:
+        # Numcodecs gives the checksum together with a copy of the content, and takes no empty content.
+        if memoryview(content).nbytes == 0:
+            return 0
+        encoded: bytes = Fletcher32().encode(byte_array(content))
+        return int.from_bytes(encoded[-_CHECKSUM_BYTES:], "little")
+
+
+@register
+@dataclass(frozen=True)
+class NumcodecsJenkinsLookup3Codec(_ChecksumCodec):
+    """The codec `numcodecs.jenkins_lookup3`: Bob Jenkins' lookup3 as HDF5 has it, at the end.
+
+    Attributes:
+        initval: where the hash starts.
+        prefix: bytes that are hashed before the content, and not stored; None for none.
+    """
+
+    name = "numcodecs.jenkins_lookup3"
+    location: ClassVar[str] = "end"
+    initval: int = 0
+    prefix: bytes | None = None
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        check_members(configuration, ("initval", "prefix"), name=cls.name)
+        prefix = configuration.get("prefix")
+        if prefix is not None:
+            if not isinstance(prefix, list) or not all(is_integer(byte) and 0 <= byte < 256 for byte in prefix):
+                raise invalid("prefix", f"it must be null or a list of bytes, not {short(prefix)}")
+            prefix = bytes(prefix)
+        return cls(optional_integer(configuration, "initval", 0, 0, 2**32 - 1), prefix)
+
+    def to_json(self) -> dict[str, JSON]:
+        return {"initval": self.initval, "prefix": None if self.prefix is None else list(self.prefix)}
+
+    def checksum(self, content: Buffer) -> int:
+        hashed = content if self.prefix is None else b"".join((self.prefix, content))
+        return int(jenkins_lookup3(byte_array(hashed), self.initval))

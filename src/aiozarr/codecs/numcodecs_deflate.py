@@ -1,0 +1,248 @@
+"""The codecs `numcodecs.zlib`, `numcodecs.bz2` and `numcodecs.lzma`, decompressed piece by piece within a bound."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zlib
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from typing_extensions import Buffer
+
+from aiozarr.codecs._configuration import integer, invalid, is_integer, short
+from aiozarr.codecs.base import JSON, BytesBytesCodec
+from aiozarr.codecs.numcodecs_parameters import optional_integer
+from aiozarr.codecs.registry import register
+from aiozarr.errors import CodecError
+
+MAX_DICTIONARY = 128 << 20
+"""Bytes of the largest LZMA dictionary that is accepted; the highest preset has 64 MiB."""
+
+_MAX_STREAMS = 1 << 12
+_PIECE = 16 << 10
+_LZMA_MEMORY = MAX_DICTIONARY + (16 << 20)
+_LZMA_FILTERS = {
+    lzma.FILTER_LZMA1: "lzma",
+    lzma.FILTER_LZMA2: "lzma",
+    lzma.FILTER_DELTA: "delta",
+    lzma.FILTER_X86: "bcj",
+    lzma.FILTER_IA64: "bcj",
+    lzma.FILTER_ARM: "bcj",
+    lzma.FILTER_ARMTHUMB: "bcj",
+    lzma.FILTER_POWERPC: "bcj",
+    lzma.FILTER_SPARC: "bcj",
+}
+_LZMA_OPTIONS = {
+    "lzma": ("preset", "dict_size", "lc", "lp", "pb", "mode", "nice_len", "mf", "depth"),
+    "delta": ("dist",),
+    "bcj": ("start_offset",),
+}
+
+
+class _Decompressor(Protocol):
+    """What the decompressors of the standard library share."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: Buffer, max_length: int, /) -> bytes: ...
+
+
+class _StreamCodec(BytesBytesCodec):
+    """Streams that end themselves, one after the other; anything else behind the last one is refused."""
+
+    streams_follow = True
+
+    @abstractmethod
+    def decompressor(self) -> _Decompressor:
+        """Return a decompressor for one stream."""
+
+    def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
+        try:
+            parts = self._streams(memoryview(data).cast("B"), max_size)
+        except (zlib.error, lzma.LZMAError, OSError, ValueError, EOFError, MemoryError) as error:
+            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _streams(self, view: memoryview, max_size: int) -> list[bytes]:
+        parts: list[bytes] = []
+        position, left = 0, max_size
+        # There is nearly always one stream. Where more follow, the decoder gets small pieces: it copies what it does
+        # not use, which for thousands of streams would be quadratic.
+        step = max(1, len(view))
+        for _ in range(_MAX_STREAMS if self.streams_follow else 1):
+            decoder = self.decompressor()
+            while not decoder.eof:
+                piece = view[position : position + step] if decoder.needs_input else view[:0]
+                part = decoder.decompress(piece, left + 1)
+                position += len(piece)
+                left -= len(part)
+                if left < 0:
+                    raise CodecError(f"it decodes to more than {max_size} bytes", codec=self.name)
+                if not decoder.eof and not piece and not part:
+                    raise CodecError("the compressed data is cut short", codec=self.name)
+                parts.append(part)
+            position -= len(decoder.unused_data)
+            if position == len(view):
+                return parts
+            step = _PIECE
+        raise CodecError(f"{len(view) - position} bytes follow the compressed data", codec=self.name)
+
+    def compute_encoded_size(self, size: int) -> None:
+        return None
+
+
+class _Zlib:
+    """zlib's decompressor, which else forgets what it was given and did not take."""
+
+    def __init__(self) -> None:
+        self._decoder = zlib.decompressobj()
+
+    @property
+    def eof(self) -> bool:
+        return self._decoder.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._decoder.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._decoder.unused_data
+
+    def decompress(self, data: Buffer, max_length: int, /) -> bytes:
+        return self._decoder.decompress(self._decoder.unconsumed_tail or data, max_length)
+
+
+@register
+@dataclass(frozen=True)
+class NumcodecsZlibCodec(_StreamCodec):
+    """The codec `numcodecs.zlib`: one zlib stream (RFC 1950). Level -1 is zlib's own default."""
+
+    name = "numcodecs.zlib"
+    streams_follow = False
+    level: int = 1
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        return cls(optional_integer(configuration, "level", 1, -1, 9))
+
+    def to_json(self) -> dict[str, JSON]:
+        return {"level": self.level}
+
+    def encode(self, data: Buffer) -> Buffer:
+        return zlib.compress(data, self.level)
+
+    def decompressor(self) -> _Decompressor:
+        return _Zlib()
+
+
+@register
+@dataclass(frozen=True)
+class NumcodecsBz2Codec(_StreamCodec):
+    """The codec `numcodecs.bz2`: bzip2 streams."""
+
+    name = "numcodecs.bz2"
+    level: int = 1
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        return cls(optional_integer(configuration, "level", 1, 1, 9))
+
+    def to_json(self) -> dict[str, JSON]:
+        return {"level": self.level}
+
+    def encode(self, data: Buffer) -> Buffer:
+        return bz2.compress(data, self.level)
+
+    def decompressor(self) -> _Decompressor:
+        return bz2.BZ2Decompressor()
+
+
+@register
+@dataclass(frozen=True)
+class NumcodecsLzmaCodec(_StreamCodec):
+    """The codec `numcodecs.lzma`: xz, lzma or raw streams, with dictionaries of at most `MAX_DICTIONARY` bytes.
+
+    Attributes:
+        format: the container: 0 any on reading, 1 xz, 2 lzma, 3 raw.
+        check: the checksum of xz; -1 is the format's own default.
+        preset: 0 to 9; None is 6, or what the filters say.
+        filters: the chain of filters; None for the preset alone.
+        delta: the distance in bytes of a delta filter before the preset, as GDAL writes it; None for none.
+    """
+
+    name = "numcodecs.lzma"
+    format: int = lzma.FORMAT_XZ
+    check: int = -1
+    preset: int | None = None
+    filters: tuple[tuple[tuple[str, int], ...], ...] | None = None
+    delta: int | None = None
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        given = {key: value for key, value in configuration.items() if value is not None}
+        filters = _lzma_filters(given["filters"]) if "filters" in given else None
+        container = optional_integer(given, "format", lzma.FORMAT_XZ, 0, 3)
+        if container == lzma.FORMAT_RAW and filters is None:
+            raise invalid("filters", "the raw format needs them")
+        if filters is not None and "preset" in given:
+            raise invalid("preset", "it must be null where there are filters")
+        return cls(
+            format=container,
+            check=optional_integer(given, "check", -1, -1, 15),
+            preset=integer(given, "preset", 0, 2**32 - 1) if "preset" in given else None,
+            filters=filters,
+            delta=integer(given, "delta", 1, 256) if "delta" in given else None,
+        )
+
+    def to_json(self) -> dict[str, JSON]:
+        filters = None if self.filters is None else [dict(options) for options in self.filters]
+        members = {"format": self.format, "check": self.check, "preset": self.preset, "filters": filters}
+        return members if self.delta is None else {**members, "delta": self.delta}
+
+    def encode(self, data: Buffer) -> Buffer:
+        container = self.format or lzma.FORMAT_XZ
+        preset, filters = self.preset, self._chain()
+        if self.delta is not None and filters is None and container == lzma.FORMAT_XZ:
+            main = {"id": lzma.FILTER_LZMA2, "preset": lzma.PRESET_DEFAULT if preset is None else preset}
+            preset, filters = None, [{"id": lzma.FILTER_DELTA, "dist": self.delta}, main]
+        try:
+            return lzma.compress(data, container, self.check, preset, filters)
+        except (lzma.LZMAError, ValueError, TypeError, OverflowError, MemoryError) as error:
+            raise CodecError(f"cannot compress: {error}", codec=self.name) from error
+
+    def decompressor(self) -> _Decompressor:
+        if self.format == lzma.FORMAT_RAW:
+            return lzma.LZMADecompressor(lzma.FORMAT_RAW, None, self._chain())
+        return lzma.LZMADecompressor(self.format, _LZMA_MEMORY)
+
+    def _chain(self) -> list[dict[str, Any]] | None:
+        return None if self.filters is None else [dict(options) for options in self.filters]
+
+
+def _lzma_filters(value: object) -> tuple[tuple[tuple[str, int], ...], ...]:
+    if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= 4:
+        raise invalid("filters", f"it must be a list of one to four filters, not {short(value)}")
+    return tuple(_lzma_filter(item) for item in value)
+
+
+def _lzma_filter(item: object) -> tuple[tuple[str, int], ...]:
+    kind = _LZMA_FILTERS.get(item.get("id", 0)) if isinstance(item, Mapping) and is_integer(item.get("id")) else None
+    if kind is None or not isinstance(item, Mapping):
+        raise invalid("filters", f"not a filter of lzma: {short(item)}")
+    for key, option in item.items():
+        if (key != "id" and key not in _LZMA_OPTIONS[kind]) or not is_integer(option) or not 0 <= option < 2**64:
+            raise invalid("filters", f"not an option of this filter: {short(key)}: {short(option)}")
+    if item.get("dict_size", 0) > MAX_DICTIONARY or item.get("preset", 0) & 0x1F > 9:
+        raise invalid("filters", f"a dictionary of more than {MAX_DICTIONARY} bytes")
+    return tuple((str(key), int(option)) for key, option in item.items())

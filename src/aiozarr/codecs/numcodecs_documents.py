@@ -1,0 +1,207 @@
+"""The object codecs `json2` and `msgpack2`, and `json` and `msgpack` before them: elements as one nested document.
+
+The document is a list: the elements, nested by dimension, then the type, then (not in the older two) the shape.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Self, cast
+
+import numpy as np
+from typing_extensions import Buffer
+
+from aiozarr.codecs._configuration import check_members, invalid, is_integer, short
+from aiozarr.codecs.base import JSON, AnyArray
+from aiozarr.codecs.numcodecs_objects import ObjectFilter
+from aiozarr.codecs.numcodecs_parameters import is_object_type, simple_type
+from aiozarr.errors import CodecError, MetadataError, UnsupportedMetadataError
+
+try:
+    import msgpack
+except ImportError:  # one of the packages of aiozarr[codecs]
+    msgpack = None
+
+_MAX_DIMENSIONS = 64
+_OBJECT = np.dtype(object)
+_ENCODINGS = ("utf-8", "utf8", "ascii", "latin-1", "utf-16", "utf-32")
+
+
+class _DocumentFilter(ObjectFilter):
+    """A list of nested elements, the type, and the shape."""
+
+    tells_shape = True
+
+    @abstractmethod
+    def _dump(self, items: list[Any]) -> Buffer: ...
+
+    @abstractmethod
+    def _load(self, data: bytes) -> Any: ...
+
+    def encode(self, array: AnyArray) -> Buffer:
+        items: list[Any] = np.atleast_1d(array).tolist()
+        items.append(array.dtype.str)
+        if self.tells_shape:
+            items.append(list(array.shape))
+        try:
+            return self._dump(items)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise CodecError(f"cannot encode: {error}", codec=self.filter_id) from error
+
+    def decode(self, data: Buffer, size: int, max_bytes: int) -> AnyArray:
+        try:
+            items = self._load(bytes(data))
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise CodecError(f"cannot decode: {short(str(error))}", codec=self.filter_id) from error
+        tail = 2 if self.tells_shape else 1
+        if not isinstance(items, list) or len(items) < tail:
+            raise CodecError("it is no list of elements and their type", codec=self.filter_id)
+        told = items[len(items) - tail]
+        elements = items[: len(items) - tail]
+        try:
+            dtype = _OBJECT if is_object_type(told) else simple_type(told, "dtype")
+        except MetadataError as error:
+            raise CodecError(f"{short(told)} is no type of elements", codec=self.filter_id) from error
+        if size * dtype.itemsize > max_bytes:
+            raise CodecError(f"{size} elements of {dtype} exceed {max_bytes} bytes", codec=self.filter_id)
+        flat = self._flatten(elements, self._shape(items[-1], size) if self.tells_shape else None, size)
+        return self._array(flat, dtype)
+
+    def _shape(self, told: Any, size: int) -> tuple[int, ...]:
+        if not isinstance(told, list) or not all(is_integer(length) and 0 <= length <= size for length in told):
+            raise CodecError(f"{short(told)} is no shape of {size} elements", codec=self.filter_id)
+        if len(told) > _MAX_DIMENSIONS or prod(told) != size:
+            raise CodecError(f"the shape {short(told)} has not {size} elements", codec=self.filter_id)
+        return tuple(told)
+
+    def _flatten(self, elements: list[Any], shape: tuple[int, ...] | None, size: int) -> list[Any]:
+        """Return the elements without nesting: of `shape`, or as deep as `size` elements need."""
+        level = elements
+        if shape is None:
+            while len(level) < size and all(isinstance(row, list) for row in level):
+                level = [item for row in level for item in row]
+        else:
+            for length in shape[1:]:
+                if not all(isinstance(row, list) and len(row) == length for row in level):
+                    raise CodecError(f"the elements do not have the shape {list(shape)}", codec=self.filter_id)
+                level = [item for row in level for item in row]
+        if len(level) != size:
+            raise CodecError(f"there are {len(level)} elements, expected {size}", codec=self.filter_id)
+        return level
+
+    def _array(self, flat: Sequence[Any], dtype: np.dtype[Any]) -> AnyArray:
+        array: AnyArray = np.empty(len(flat), dtype)
+        try:
+            for i, element in enumerate(flat):
+                array[i] = element
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CodecError(f"not elements of {dtype}: {short(str(error))}", codec=self.filter_id) from error
+        return array
+
+
+@dataclass(frozen=True)
+class JsonDocument(_DocumentFilter):
+    """The codec `json2`: a JSON text."""
+
+    filter_id = "json2"
+    encoding: str = "utf-8"
+    skipkeys: bool = False
+    ensure_ascii: bool = True
+    check_circular: bool = True
+    allow_nan: bool = True
+    sort_keys: bool = True
+    indent: int | str | None = None
+    separators: tuple[str, str] | None = None
+    strict: bool = True
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        flags = ("skipkeys", "ensure_ascii", "check_circular", "allow_nan", "sort_keys", "strict")
+        check_members(configuration, (*flags, "encoding", "indent", "separators"), name=cls.filter_id)
+        given: dict[str, Any] = {key: configuration[key] for key in flags if key in configuration}
+        for key, value in given.items():
+            if not isinstance(value, bool):
+                raise invalid(key, f"it must be true or false, not {short(value)}")
+        encoding, indent = configuration.get("encoding", "utf-8"), configuration.get("indent")
+        if not isinstance(encoding, str) or encoding.lower() not in _ENCODINGS:
+            raise invalid("encoding", f"it must be one of {', '.join(_ENCODINGS)}, not {short(encoding)}")
+        if indent is not None and not (isinstance(indent, (int, str)) and len(str(indent)) <= 2):
+            raise invalid("indent", f"it must be null or a small number, not {short(indent)}")
+        separators = configuration.get("separators")
+        if separators is not None:
+            if not isinstance(separators, list) or [str(part).strip() for part in separators] != [",", ":"]:
+                raise invalid("separators", f"it must be a comma and a colon, not {short(separators)}")
+            separators = tuple(separators)
+        return cls(encoding=encoding, indent=indent, separators=separators, **given)
+
+    def _dump(self, items: list[Any]) -> Buffer:
+        return json.dumps(
+            items,
+            skipkeys=self.skipkeys,
+            ensure_ascii=self.ensure_ascii,
+            check_circular=self.check_circular,
+            allow_nan=self.allow_nan,
+            sort_keys=self.sort_keys,
+            indent=self.indent,
+            separators=self.separators or ((",", ":") if self.indent is None else (", ", ": ")),
+        ).encode(self.encoding)
+
+    def _load(self, data: bytes) -> Any:
+        return json.loads(data.decode(self.encoding), strict=self.strict)
+
+
+@dataclass(frozen=True)
+class LegacyJsonDocument(JsonDocument):
+    """The codec `json` of numcodecs before 0.6: without the shape."""
+
+    filter_id = "json"
+    tells_shape = False
+
+
+@dataclass(frozen=True)
+class MsgpackDocument(_DocumentFilter):
+    """The codec `msgpack2`: a MessagePack document."""
+
+    filter_id = "msgpack2"
+    use_single_float: bool = False
+    use_bin_type: bool = True
+    raw: bool = False
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        flags = ("use_single_float", "use_bin_type", "raw", "encoding")
+        check_members(configuration, flags, name=cls.filter_id)
+        given = {key: configuration[key] for key in flags[:3] if key in configuration}
+        for key, value in given.items():
+            if not isinstance(value, bool):
+                raise invalid(key, f"it must be true or false, not {short(value)}")
+        if msgpack is None:
+            raise UnsupportedMetadataError(
+                f"the codec {cls.filter_id!r} needs the package msgpack: install aiozarr[codecs]",
+                point="codec",
+                name=cls.filter_id,
+            )
+        return cls(**given)
+
+    def _dump(self, items: list[Any]) -> Buffer:
+        packed = msgpack.packb(items, use_bin_type=self.use_bin_type, use_single_float=self.use_single_float)
+        return cast("bytes", packed)
+
+    def _load(self, data: bytes) -> Any:
+        items = msgpack.unpackb(data, raw=self.raw)
+        if self.raw and isinstance(items, list):
+            # What is text to the format came back as bytes: the type too.
+            items = [*items[:-2], *(part.decode() if isinstance(part, bytes) else part for part in items[-2:])]
+        return items
+
+
+@dataclass(frozen=True)
+class LegacyMsgpackDocument(MsgpackDocument):
+    """The codec `msgpack` of numcodecs before 0.6: without the shape."""
+
+    filter_id = "msgpack"
+    tells_shape = False

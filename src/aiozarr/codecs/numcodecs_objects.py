@@ -1,0 +1,239 @@
+"""What numcodecs' object codecs do: arrays of Python objects as bytes, and bytes that a stranger wrote as objects."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numcodecs.vlen import VLenArray, VLenBytes, VLenUTF8  # pyright: ignore[reportMissingImports]  # compiled
+from typing_extensions import Buffer
+
+from aiozarr.codecs._buffers import byte_array
+from aiozarr.codecs._configuration import check_members, invalid, required, short
+from aiozarr.codecs.base import JSON, AnyArray
+from aiozarr.codecs.numcodecs_parameters import data_type, is_object_type, simple_type
+from aiozarr.errors import CodecError
+
+_LENGTH_BYTES = 4
+_MAX_LABELS = 1 << 16
+_OBJECT = np.dtype(object)
+
+
+class ObjectFilter(ABC):
+    """A way to turn elements of any kind into bytes."""
+
+    filter_id: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        """Build the filter from its configuration without `id`."""
+
+    @abstractmethod
+    def encode(self, array: AnyArray) -> Buffer:
+        """Return the encoding of an array of objects of any shape."""
+
+    @abstractmethod
+    def decode(self, data: Buffer, size: int, max_bytes: int) -> AnyArray:
+        """Return the `size` elements as a flat array, of objects or of the type that the encoding tells.
+
+        Raises:
+            CodecError: `data` encodes no such elements, or would take more than `max_bytes` in memory.
+        """
+
+
+class _VariableLength(ObjectFilter):
+    """The number of elements, then for each its length in bytes and its bytes; all numbers in four bytes."""
+
+    def decode(self, data: Buffer, size: int, max_bytes: int) -> AnyArray:
+        view = memoryview(data).cast("B")
+        count = int.from_bytes(view[:_LENGTH_BYTES], "little")
+        if len(view) < _LENGTH_BYTES * (1 + size):
+            raise CodecError(f"{len(view)} bytes are too few for {size} elements", codec=self.filter_id)
+        if count != size:
+            raise CodecError(f"it tells {count} elements, expected {size}", codec=self.filter_id)
+        try:
+            # The decoder checks that each element ends before the data does.
+            elements: AnyArray = self._decode(byte_array(view))
+        except ValueError as error:
+            raise CodecError(f"cannot decode: {error}", codec=self.filter_id) from error
+        told = _LENGTH_BYTES * (1 + size) + self._content(elements.tolist())
+        if told != len(view):
+            raise CodecError(f"{len(view) - told} bytes follow the last element", codec=self.filter_id)
+        return elements
+
+    def encode(self, array: AnyArray) -> Buffer:
+        flat: AnyArray = np.empty(array.size, _OBJECT)
+        for i, element in enumerate(array.reshape(-1).tolist()):
+            flat[i] = self._stored(element)
+        try:
+            encoded: Buffer = self._encode(flat)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CodecError(f"cannot encode: {error}", codec=self.filter_id) from error
+        return encoded
+
+    @abstractmethod
+    def _stored(self, element: Any) -> Any:
+        """Return the element, or what is stored for one that is missing."""
+
+    @abstractmethod
+    def _encode(self, flat: AnyArray) -> Buffer: ...
+
+    @abstractmethod
+    def _decode(self, data: AnyArray) -> AnyArray: ...
+
+    @abstractmethod
+    def _content(self, elements: list[Any]) -> int:
+        """Return the bytes of all elements together."""
+
+
+@dataclass(frozen=True)
+class VariableText(_VariableLength):
+    """Strings in UTF-8; None and 0 are stored as empty ones."""
+
+    filter_id = "vlen-utf8"
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        check_members(configuration, (), name=cls.filter_id)
+        return cls()
+
+    def _stored(self, element: Any) -> Any:
+        if isinstance(element, str):
+            # Exactly str: numpy's own has the same text, and the encoder does not take it.
+            return str(element)
+        if element is None or _is_zero(element):
+            return ""
+        raise CodecError(f"elements are strings, not {short(element)}", codec=self.filter_id)
+
+    def _encode(self, flat: AnyArray) -> Buffer:
+        encoded: Buffer = VLenUTF8().encode(flat)
+        return encoded
+
+    def _decode(self, data: AnyArray) -> AnyArray:
+        decoded: AnyArray = VLenUTF8().decode(data)
+        return decoded
+
+    def _content(self, elements: list[Any]) -> int:
+        return len("".join(elements).encode())
+
+
+@dataclass(frozen=True)
+class VariableBytes(_VariableLength):
+    """Bytes; None and 0 are stored as empty ones."""
+
+    filter_id = "vlen-bytes"
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        check_members(configuration, (), name=cls.filter_id)
+        return cls()
+
+    def _stored(self, element: Any) -> Any:
+        if isinstance(element, (bytes, bytearray, memoryview)):
+            return bytes(element)
+        if element is None or _is_zero(element):
+            return b""
+        raise CodecError(f"elements are bytes, not {short(element)}", codec=self.filter_id)
+
+    def _encode(self, flat: AnyArray) -> Buffer:
+        encoded: Buffer = VLenBytes().encode(flat)
+        return encoded
+
+    def _decode(self, data: AnyArray) -> AnyArray:
+        decoded: AnyArray = VLenBytes().decode(data)
+        return decoded
+
+    def _content(self, elements: list[Any]) -> int:
+        return sum(map(len, elements))
+
+
+@dataclass(frozen=True)
+class VariableArray(_VariableLength):
+    """Arrays of one dimension and one type; None is stored as an empty one."""
+
+    filter_id = "vlen-array"
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        check_members(configuration, ("dtype",), name=cls.filter_id)
+        return cls(data_type(configuration, "dtype"))
+
+    def _stored(self, element: Any) -> Any:
+        if element is None:
+            return np.empty(0, self.dtype)
+        try:
+            array: AnyArray = np.ascontiguousarray(element, self.dtype)
+        except (TypeError, ValueError, OverflowError) as error:
+            message = f"elements are arrays of {self.dtype}, not {short(element)}"
+            raise CodecError(message, codec=self.filter_id) from error
+        if array.ndim != 1:
+            raise CodecError(f"elements have one dimension, not {array.ndim}", codec=self.filter_id)
+        return array
+
+    def _encode(self, flat: AnyArray) -> Buffer:
+        encoded: Buffer = VLenArray(self.dtype).encode(flat)
+        return encoded
+
+    def _decode(self, data: AnyArray) -> AnyArray:
+        decoded: AnyArray = VLenArray(self.dtype).decode(data)
+        return decoded
+
+    def _content(self, elements: list[Any]) -> int:
+        return sum(element.nbytes for element in elements)
+
+
+@dataclass(frozen=True)
+class Categorize(ObjectFilter):
+    """Each string as its place in a list of labels, counted from 1; 0 is any other string, read as an empty one."""
+
+    filter_id = "categorize"
+    labels: tuple[str, ...]
+    dtype: np.dtype[Any]
+    astype: np.dtype[Any]
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        check_members(configuration, ("labels", "dtype", "astype"), name=cls.filter_id)
+        labels = required(configuration, "labels")
+        if not isinstance(labels, (list, tuple)) or not all(isinstance(label, str) for label in labels):
+            raise invalid("labels", f"it must be a list of strings, not {short(labels)}")
+        if len(labels) > _MAX_LABELS:
+            raise invalid("labels", f"there are {len(labels)}, of at most {_MAX_LABELS}")
+        given = required(configuration, "dtype")
+        dtype = _OBJECT if is_object_type(given) else simple_type(given, "dtype")
+        if dtype.kind not in "UO":
+            raise invalid("dtype", f"only strings and objects have categories, not {dtype}")
+        astype = data_type(configuration, "astype", np.dtype(np.uint8))
+        if astype.kind not in "iu":
+            raise invalid("astype", f"it must be an integer type, not {astype}")
+        return cls(tuple(labels), dtype, astype)
+
+    def encode(self, array: AnyArray) -> Buffer:
+        places = {label: i + 1 for i, label in enumerate(self.labels)}
+        # Numbers, lists and what else may lie among objects are no labels, and need not be hashable.
+        found = [places.get(item, 0) if isinstance(item, str) else 0 for item in array.reshape(-1).tolist()]
+        try:
+            encoded: AnyArray = np.array(found, np.int64).astype(self.astype)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CodecError(f"cannot encode: {error}", codec=self.filter_id) from error
+        return encoded.view(np.uint8).data
+
+    def decode(self, data: Buffer, size: int, max_bytes: int) -> AnyArray:
+        nbytes = memoryview(data).nbytes
+        if nbytes != size * self.astype.itemsize:
+            message = f"{nbytes} bytes are not {size} elements of {self.astype}"
+            raise CodecError(message, codec=self.filter_id)
+        if size * self.dtype.itemsize > max_bytes:
+            raise CodecError(f"{size} elements of {self.dtype} exceed {max_bytes} bytes", codec=self.filter_id)
+        places: AnyArray = byte_array(data).view(self.astype)
+        table: AnyArray = np.array(["", *self.labels], self.dtype)
+        return table[np.where((places > 0) & (places <= len(self.labels)), places, 0).astype(np.intp)]
+
+
+def _is_zero(element: Any) -> bool:
+    return isinstance(element, (int, float, np.number)) and bool(element == 0)

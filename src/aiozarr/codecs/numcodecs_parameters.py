@@ -1,0 +1,76 @@
+"""The parameters of numcodecs configurations, each with the default that numcodecs gives it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from aiozarr.codecs._configuration import integer, invalid, is_integer, one_of, required, short
+
+_SIMPLE_TYPE = re.compile(
+    r"[<>|=]?(?:b1|\?|[bBhHiIlLqQefdFD]|[iu][1248]|f[248]|c(?:8|16)|[SUV][0-9]{1,6}|[mM]8(?:\[[0-9a-zA-Z]{1,12}\])?"
+    r"|bool|u?int(?:8|16|32|64)|float(?:16|32|64)|complex(?:64|128)|(?:datetime|timedelta)64(?:\[[0-9a-zA-Z]{1,12}\])?)"
+)
+_OBJECT_TYPES = ("|O", "O", "object")
+
+
+def optional_integer(configuration: Mapping[str, Any], key: str, default: int, least: int, most: int) -> int:
+    """Return the member `key`, an integer from `least` to `most`; `default` where it is absent."""
+    return integer(configuration, key, least, most) if key in configuration else default
+
+
+def any_level(configuration: Mapping[str, Any], key: str, default: int, least: int, most: int) -> int:
+    """Return the member `key`, any integer; what lies outside `least` to `most` means the nearer of them."""
+    return min(most, max(least, optional_integer(configuration, key, default, -(2**31), 2**31)))
+
+
+def optional_choice(configuration: Mapping[str, Any], key: str, default: str, allowed: tuple[str, ...]) -> str:
+    """Return the member `key`, one of the strings `allowed`; `default` where it is absent."""
+    return one_of(configuration, key, allowed) if key in configuration else default
+
+
+def number(configuration: Mapping[str, Any], key: str, default: float | None = None) -> int | float:
+    """Return the member `key`, a number; required where there is no default. Integers stay integers."""
+    value = required(configuration, key) if default is None else configuration.get(key, default)
+    if not isinstance(value, float) and (not is_integer(value) or abs(value) > 2**64):
+        raise invalid(key, f"it must be a number, not {short(value)}")
+    return value
+
+
+def flag(configuration: Mapping[str, Any], key: str, default: bool) -> bool:
+    """Return the member `key`, true or false; GDAL writes these as "YES" and "NO"."""
+    value = configuration.get(key, default)
+    if isinstance(value, str) and value.upper() in ("YES", "NO"):
+        return value.upper() == "YES"
+    if not isinstance(value, bool):
+        raise invalid(key, f"it must be true or false, not {short(value)}")
+    return value
+
+
+def data_type(configuration: Mapping[str, Any], key: str, default: np.dtype[Any] | None = None) -> np.dtype[Any]:
+    """Return the member `key`, a simple numpy type such as "<i4"; required where there is no default.
+
+    A null means the default, as it does for numcodecs.
+    """
+    value = configuration.get(key)
+    if value is None and default is not None:
+        return default
+    return simple_type(required(configuration, key), key)
+
+
+def simple_type(value: object, key: str) -> np.dtype[Any]:
+    """Return the numpy type that `value` names: one of fixed size, without fields. `key` is for the error."""
+    if isinstance(value, str) and _SIMPLE_TYPE.fullmatch(value):
+        try:
+            return np.dtype(value)
+        except (TypeError, ValueError):
+            pass
+    raise invalid(key, f"it must be a simple type such as '<i4', not {short(value)}")
+
+
+def is_object_type(value: object) -> bool:
+    """Return whether `value` names numpy's type of Python objects."""
+    return isinstance(value, str) and value in _OBJECT_TYPES

@@ -1,0 +1,213 @@
+"""The codec `v2_elements`: elements of a v2 data type through filters, and perhaps a compressor (v2, "Filters")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from typing_extensions import Buffer
+
+from aiozarr.codecs._buffers import array_over, byte_array, byte_view
+from aiozarr.codecs._configuration import check_members, invalid, one_of, required, short
+from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs.numcodecs_documents import JsonDocument, MsgpackDocument
+from aiozarr.codecs.registry import register
+from aiozarr.codecs.v2_stages import Extent, ObjectStage, Stage, build_stage
+from aiozarr.errors import CodecError, InvalidMetadataError, MetadataError, UnsupportedMetadataError
+
+_MAX_DEPTH = 16
+_MAX_FIELDS = 1 << 12
+_MAX_FILTERS = 32
+_OBJECT = np.dtype(object)
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class V2ElementsCodec(ArrayBytesCodec):
+    """How v2 arrays with filters, fields, mixed byte orders or objects become bytes; no codec of v3 documents.
+
+    Attributes:
+        dtype: the elements as they are stored.
+        stages: filters and compressor, in the order of encoding.
+        configuration: the configuration that says so.
+    """
+
+    name = "v2_elements"
+    dtype: np.dtype[Any]
+    stages: tuple[Stage, ...]
+    configuration: Mapping[str, JSON] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        check_members(configuration, ("dtype", "filters", "compressor", "order"), name=cls.name)
+        dtype = parse_v2_dtype(required(configuration, "dtype"))
+        filters = configuration.get("filters") or []
+        if not isinstance(filters, (list, tuple)):
+            raise invalid("filters", f"it must be a list, not {short(filters)}")
+        if len(filters) > _MAX_FILTERS:
+            raise UnsupportedMetadataError(
+                f"{len(filters)} filters; at most {_MAX_FILTERS} are read", member="configuration.filters"
+            )
+        stages = [_stage(config, f"configuration.filters[{i}]") for i, config in enumerate(filters)]
+        if configuration.get("compressor") is not None:
+            stages.append(_stage(configuration["compressor"], "configuration.compressor"))
+        if dtype.hasobject and not (stages and stages[0].takes_objects):
+            raise InvalidMetadataError(
+                "objects need a filter that makes bytes of them, and it comes first", member="configuration.filters"
+            )
+        codec = cls(dtype, tuple(stages), dict(configuration))
+        if "order" in configuration and one_of(configuration, "order", ("C", "F")) == "F" and not codec.tells_shape:
+            raise invalid("order", "only elements that tell their own shape are free of it")
+        return codec
+
+    def to_json(self) -> dict[str, JSON]:
+        return dict(self.configuration)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, V2ElementsCodec) and self.configuration == other.configuration
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.dtype, len(self.stages)))
+
+    @property
+    def tells_shape(self) -> bool:
+        """True where the bytes hold the array's shape: they do not depend on its order in memory."""
+        first = self.stages[0] if self.stages else None
+        return (
+            isinstance(first, ObjectStage)
+            and isinstance(first.filter, (JsonDocument, MsgpackDocument))
+            and first.filter.tells_shape
+        )
+
+    def resolve(self, spec: ArraySpec) -> None:
+        native = self.dtype.newbyteorder("=")
+        if spec.is_variable != self.dtype.hasobject or (not spec.is_variable and spec.dtype != native):
+            raise InvalidMetadataError(
+                f"elements of {spec.dtype} are not stored as {self.dtype}", member="configuration.dtype"
+            )
+        try:
+            self._extents(spec)
+        except MetadataError as error:
+            error.member = "configuration.filters"
+            raise
+
+    def encode(self, array: AnyArray, spec: ArraySpec) -> Buffer:
+        value: AnyArray = np.ascontiguousarray(array, self.dtype)
+        for stage in self.stages:
+            value = stage.encode(value)
+        return byte_view(value)
+
+    def decode(self, data: Buffer, spec: ArraySpec, *, out: AnyArray | None = None) -> AnyArray:
+        value: AnyArray = byte_array(data)
+        extents = self._extents(spec)
+        for stage, extent in zip(reversed(self.stages), extents[-2::-1], strict=True):
+            value = stage.decode(value, extent)
+        return self._objects(value, spec) if self.dtype.hasobject else self._elements(value, spec, out)
+
+    def compute_encoded_size(self, spec: ArraySpec) -> int | None:
+        return self._extents(spec)[-1].exact
+
+    def max_encoded_size(self, spec: ArraySpec) -> int:
+        return self._extents(spec)[-1].bound
+
+    def encoded_item_size(self, spec: ArraySpec) -> int:
+        return self._extents(spec)[-1].item_size
+
+    def stores_memory(self, spec: ArraySpec) -> bool:
+        return not self.stages and self.dtype == spec.dtype
+
+    def _extents(self, spec: ArraySpec) -> list[Extent]:
+        """Return the extents before each stage, and behind the last."""
+        exact = None if spec.is_variable else spec.size * self.dtype.itemsize
+        bound = spec.max_bytes if exact is None else exact
+        extents = [Extent(spec.size, 1 if exact is None else self.dtype.itemsize, exact, bound, self.dtype)]
+        for stage in self.stages:
+            extents.append(stage.measure(extents[-1]))
+        return extents
+
+    def _elements(self, value: AnyArray, spec: ArraySpec, out: AnyArray | None) -> AnyArray:
+        if value.dtype.hasobject:
+            # Strings and numbers that went through an object codec.
+            try:
+                value = value.astype(self.dtype)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise CodecError(f"not elements of {self.dtype}: {short(str(error))}", codec=self.name) from error
+        nbytes = spec.size * self.dtype.itemsize
+        if value.nbytes != nbytes:
+            raise CodecError(f"chunk has {value.nbytes} bytes, expected {nbytes}", codec=self.name)
+        array = array_over(byte_view(value), spec.shape, self.dtype)
+        if self.dtype == spec.dtype:
+            return array
+        if out is None:
+            return array.astype(spec.dtype)
+        np.copyto(out, array)
+        return out
+
+    def _objects(self, value: AnyArray, spec: ArraySpec) -> AnyArray:
+        if value.size != spec.size:
+            raise CodecError(f"there are {value.size} elements, expected {spec.size}", codec=self.name)
+        if value.dtype.kind in "SV":
+            raise CodecError(f"the filters make {value.dtype}, not objects", codec=self.name)
+        elements = value.reshape(spec.shape)
+        if spec.dtype == elements.dtype:
+            return elements
+        if spec.dtype.kind == "T":
+            wrong = next((item for item in value.tolist() if not isinstance(item, str)), None)
+            if wrong is not None:
+                raise CodecError(f"elements are strings, not {short(wrong)}", codec=self.name)
+        return elements.astype(spec.dtype)
+
+
+def parse_v2_dtype(value: JSON) -> np.dtype[Any]:
+    """Return the numpy type of a v2 `dtype`: a string, or a list of fields that may be lists again.
+
+    Raises:
+        InvalidMetadataError: it is none.
+        UnsupportedMetadataError: fields are nested too deeply, or are too many.
+    """
+    try:
+        return np.dtype(_description(value, 0, [0]))
+    except (TypeError, ValueError, OverflowError, MemoryError) as error:
+        raise invalid("dtype", f"{short(value)} is no data type: {short(str(error))}") from error
+
+
+def _description(value: JSON, depth: int, fields: list[int]) -> Any:
+    if isinstance(value, str):
+        # Not what numpy takes besides: lists of types in one string, shapes, names of C types.
+        if "," in value or "(" in value:
+            raise invalid("dtype", f"{short(value)} is no simple type")
+        return value
+    if not isinstance(value, (list, tuple)) or not value:
+        raise invalid("dtype", f"it must be a string or a list of fields, not {short(value)}")
+    fields[0] += len(value)
+    if depth >= _MAX_DEPTH or fields[0] > _MAX_FIELDS:
+        raise UnsupportedMetadataError(
+            f"a data type of more than {_MAX_FIELDS} fields, or nested more than {_MAX_DEPTH} deep",
+            member="configuration.dtype",
+            point="data_type",
+        )
+    return [_field(item, depth, fields) for item in value]
+
+
+def _field(item: JSON, depth: int, fields: list[int]) -> tuple[Any, ...]:
+    if not isinstance(item, (list, tuple)) or not 2 <= len(item) <= 3 or not isinstance(item[0], str):
+        raise invalid("dtype", f"a field is [name, type] or [name, type, shape], not {short(item)}")
+    inner = _description(item[1], depth + 1, fields)
+    if len(item) == 2:
+        return (item[0], inner)
+    lengths: Sequence[Any] = item[2] if isinstance(item[2], (list, tuple)) else [item[2]]
+    if not all(isinstance(length, int) and 0 < length < 2**31 for length in lengths):
+        raise invalid("dtype", f"{short(item[2])} is no shape of a field")
+    return (item[0], inner, tuple(lengths))
+
+
+def _stage(config: JSON, member: str) -> Stage:
+    if not isinstance(config, Mapping):
+        raise InvalidMetadataError(f"a numcodecs configuration is an object, not {short(config)}", member=member)
+    try:
+        return build_stage(config)
+    except MetadataError as error:
+        error.member = member if error.member is None else f"{member}.{error.member}"
+        raise
