@@ -22,11 +22,12 @@ from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store, byte_view
 from aiozarr.stores.local import LocalStore
 from aiozarr.stores.memory import MemoryStore
-from aiozarr.stores.urls import from_url
+from aiozarr.stores.urls import from_url, register_store
 
 if TYPE_CHECKING:
     from aiozarr.stores.http import HTTPStore
     from aiozarr.stores.object import ObjectStore
+    from aiozarr.stores.zip import ZipStore
 
 __all__ = [
     "BlockingStore",
@@ -45,10 +46,12 @@ __all__ = [
     "Supports",
     "Value",
     "Version",
+    "ZipStore",
     "byte_view",
     "check_key",
     "check_prefix",
     "from_url",
+    "register_store",
 ]
 
 
@@ -62,4 +65,8 @@ def __getattr__(name: str) -> Any:
         from aiozarr.stores.object import ObjectStore
 
         return ObjectStore
+    if name == "ZipStore":
+        from aiozarr.stores.zip import ZipStore
+
+        return ZipStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

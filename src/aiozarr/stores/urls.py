@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-from aiozarr.errors import UnknownSchemeError
+from aiozarr.errors import UnknownSchemeError, UnsupportedMetadataError
+from aiozarr.plugins import announced, load_plugin, not_of_its_kind
 from aiozarr.stores.contract import Store
+
+Opener: TypeAlias = Callable[..., Store]
 
 # `scheme://...`, or an fsspec chain `scheme::...`. A single letter is no scheme but a Windows drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)(://|::)")
+_ARCHIVE = re.compile(r"\.zip(?=/|$)", re.IGNORECASE)
 
 
 def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
@@ -32,30 +36,143 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     if found is None:
         return _local(os.path.expanduser(url), storage_options)
     scheme, separator = found[1].lower(), found[2]
-    opener = _OPENERS.get(scheme) if separator == "://" else None
-    if opener is None:
-        raise UnknownSchemeError(
-            f"no store opens {scheme + separator!r} URLs: known are {', '.join(f'{name}://' for name in _OPENERS)} "
-            "and local paths; other protocols and archives belong to the extra aiozarr[fsspec], which this version "
-            "does not use yet"
-        )
-    return opener(url, storage_options)
+    url = scheme + url[len(scheme) :]
+    if scheme == "zip":
+        return _archive(url[len("zip") :], storage_options)
+    if separator == "://":
+        opener = _OPENERS.get(scheme)
+        if opener is not None:
+            # What is read below these is one file of theirs, where its name says so.
+            inner = split_archive(url) if opener in (_http, _object) else None
+            return opener(url, storage_options) if inner is None else _inside(*inner, storage_options)
+        opened = _from_plugin(scheme, url, storage_options)
+        if opened is not None:
+            return opened
+    known = ", ".join(f"{name}://" for name in (*_OPENERS, *announced("store")))
+    raise UnknownSchemeError(
+        f"no store opens {scheme + separator!r} URLs: known are {known}, zip:: in front of them, and local paths; "
+        "other protocols belong to the extra aiozarr[fsspec], which this version does not use yet, or are registered "
+        "by aiozarr.stores.register_store, or by an installed package with an entry point in the group "
+        "'aiozarr.stores'"
+    )
+
+
+def register_store(scheme: str) -> Callable[[Opener], Opener]:
+    """Return a decorator that makes a function the opener of `scheme://` URLs, in this process.
+
+    The function is called with the URL, as it was given, and the storage options as keywords. A scheme that is taken is
+    replaced.
+
+    Raises:
+        ValueError: `scheme` cannot begin a URL.
+    """
+    if not _SCHEME.fullmatch(scheme + "://") or scheme != scheme.lower() or scheme == "zip":
+        raise ValueError(f"not a URL scheme in lower case: {scheme!r}")
+
+    def register(opener: Opener) -> Opener:
+        _OPENERS[scheme] = lambda url, options: opener(url, **options)
+        return opener
+
+    return register
+
+
+def _from_plugin(scheme: str, url: str, options: dict[str, Any]) -> Store | None:
+    try:
+        opener = load_plugin("store", scheme)
+        if opener is None:
+            return None
+        if not callable(opener):
+            raise not_of_its_kind("store", scheme, "a callable is wanted, which makes a store of a URL and options")
+    except UnsupportedMetadataError as error:
+        raise UnknownSchemeError(str(error)) from error
+    store: Store = opener(url, **options)
+    return store
 
 
 def _local(path: str, options: dict[str, Any]) -> Store:
     from aiozarr.stores.local import LocalStore
 
+    found = _local_archive(path)
+    if found is not None:
+        return _zip(*found, options)
     _only(options, "durable")
-    if path.rstrip("/").endswith(".zip") and not os.path.isdir(path):
-        raise UnknownSchemeError("zip archives cannot be opened by this version")
     return LocalStore(path, **options)
 
 
+def _local_archive(path: str) -> tuple[str, str] | None:
+    """Return an archive and the path inside it, where a part of `path` is called like one and is no directory."""
+    for match in _ARCHIVE.finditer(path):
+        archive = path[: match.end()]
+        inner = path[match.end() :].strip("/")
+        # A path that leads on says that it means a directory, unless a file lies there.
+        if not os.path.isdir(archive) and (not inner or os.path.isfile(archive)):
+            return archive, inner
+    return None
+
+
+def _zip(path: str, inner: str, options: dict[str, Any]) -> Store:
+    from aiozarr.stores.zip import ZipStore
+
+    _only(options, "durable", "max_member_bytes")
+    return ZipStore(path, "a", prefix=inner and inner + "/", **options)
+
+
+def _archive(rest: str, options: dict[str, Any]) -> Store:
+    """Open an fsspec chain: `zip::URL`, `zip://inner::URL`, and what stands for a node, `zip::URL/inner`."""
+    inner = ""
+    if rest.startswith("://"):
+        inner, _, rest = rest[len("://") :].partition("::")
+        inner = inner.strip("/")
+    else:
+        rest = rest.removeprefix("::")
+    if not rest:
+        raise ValueError("an archive's URL is zip::URL, as in zip::s3://bucket/data.zip")
+    place, mark, more = rest.partition("!/")
+    if not mark:
+        found = split_archive(rest)
+        place, more = found if found is not None and not rest.endswith("!") else (rest.removesuffix("!"), "")
+    inner = "/".join(part for part in (inner, unquote(more).strip("/")) if part)
+    return _inside(place, inner, options)
+
+
+def split_archive(url: str) -> tuple[str, str] | None:
+    """Return the URL of the archive and the path inside it, where a part of the URL's path is called `*.zip`."""
+    place, mark, query = url.partition("?")
+    start = place.find("://") + 3 if "://" in place else 0
+    match = _ARCHIVE.search(place, place.find("/", start) + 1)
+    if match is None or "/" not in place[start:]:
+        return None
+    return place[: match.end()] + mark + query, unquote(place[match.end() :].strip("/"))
+
+
+def _inside(place: str, inner: str, options: dict[str, Any]) -> Store:
+    """Open the archive at the URL or path `place`, seen from `inner`."""
+    if "://" not in place:
+        return _zip(os.path.expanduser(place), inner, options)
+    if place.startswith("file://"):
+        return _zip(_file_path(place), inner, options)
+    from aiozarr.stores.zip_remote import RemoteZipStore
+
+    address, mark, query = place.partition("?")
+    above, _, name = address.rpartition("/")
+    if above.endswith(":/") or not name:
+        raise ValueError(f"{place!r} names no file in a store")
+    limits = {key: options.pop(key) for key in ("max_member_bytes",) if key in options}
+    store = from_url(above + mark + query, **options)
+    # The paths of web addresses are percent-encoded, those of buckets are not.
+    key = name if store.url.startswith("s3:") else unquote(name)
+    return RemoteZipStore(store, key=key, prefix=inner and inner + "/", owns_store=True, **limits)
+
+
 def _file(url: str, options: dict[str, Any]) -> Store:
+    return _local(_file_path(url), options)
+
+
+def _file_path(url: str) -> str:
     host, slash, path = url[len("file://") :].partition("/")
     if host not in ("", "localhost") or not slash:
         raise ValueError(f"a file URL names an absolute path, as in file:///data/a.zarr, not {url!r}")
-    return _local("/" + unquote(path), options)
+    return "/" + unquote(path)
 
 
 def _memory(url: str, options: dict[str, Any]) -> Store:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aiozarr.errors import AiozarrError, InvalidKeyError, UnknownSchemeError
-from aiozarr.stores import LocalStore, MemoryStore, from_url
+from aiozarr.stores import LocalStore, MemoryStore, ZipStore, from_url
 
 
 def test_a_path_is_a_local_store(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_memory_urls_name_a_store_and_a_prefix() -> None:
         from_url("memory://name/../other")
 
 
-@pytest.mark.parametrize("url", ["gs://bucket/a", "az://c/a", "ftp://host/x", "zip::s3://b/x.zip", "nonsense://x"])
+@pytest.mark.parametrize("url", ["gs://bucket/a", "az://c/a", "ftp://host/x", "nonsense://x", "tar::s3://b/x"])
 def test_an_unknown_scheme_names_those_that_are_known(url: str) -> None:
     with pytest.raises(
         UnknownSchemeError, match=r"memory://, file://, http://, https://, s3://.*aiozarr\[fsspec\]"
@@ -60,11 +60,62 @@ def test_an_unknown_scheme_names_those_that_are_known(url: str) -> None:
     assert isinstance(e.value, ValueError)
 
 
-def test_an_archive_is_not_taken_for_a_directory(tmp_path: Path) -> None:
-    with pytest.raises(UnknownSchemeError, match="zip"):
-        from_url(tmp_path / "a.zip")
+def test_a_path_that_ends_in_zip_is_an_archive_unless_it_is_a_directory(tmp_path: Path) -> None:
+    expected = ZipStore(tmp_path / "a.zip")
+    for place in (
+        tmp_path / "a.zip",
+        f"{tmp_path}/a.zip/",
+        f"file://{tmp_path}/a.zip",
+        f"zip::file://{tmp_path}/a.zip",
+    ):
+        assert from_url(place) == expected
+    assert from_url(f"zip://::file://{tmp_path}/a.zip") == expected
+    assert from_url(expected.url) == expected
     (tmp_path / "a.zip").mkdir()
     assert from_url(tmp_path / "a.zip") == LocalStore(tmp_path / "a.zip")
+    assert from_url(tmp_path / "a.zip" / "b") == LocalStore(tmp_path / "a.zip" / "b")
+    assert from_url(tmp_path / "a.zip" / "b.zip" / "c") == LocalStore(tmp_path / "a.zip" / "b.zip" / "c")
+
+
+def test_a_place_inside_an_archive_is_the_archive_seen_from_there(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").touch()
+    expected = ZipStore(tmp_path / "a.zip", prefix="in side/b/")
+    for place in (
+        tmp_path / "a.zip" / "in side" / "b",
+        f"zip://in side/b::file://{tmp_path}/a.zip",
+        f"zip::file://{tmp_path}/a.zip/in%20side/b",
+        expected.url,
+    ):
+        assert from_url(place) == expected
+    with pytest.raises(InvalidKeyError):
+        from_url(f"zip://../b::file://{tmp_path}/a.zip")
+
+
+@pytest.mark.parametrize("name", ["odd.kmz", "one.zip/two.zip", "ü %.zip"])
+def test_the_url_of_an_archive_leads_back_to_it(tmp_path: Path, name: str) -> None:
+    for prefix in ("", "a b/c/"):
+        store = ZipStore(tmp_path / name, prefix=prefix)
+        assert from_url(store.url) == store
+
+
+def test_an_archive_behind_a_url_is_one_object_of_a_store_there() -> None:
+    store = from_url("http://host/some/where/x%20y.zip?token=1", max_member_bytes=5)
+    assert store == ZipStore(from_url("http://host/some/where/?token=1"), key="x y.zip")
+    assert store.url == "zip::http://host/some/where/x%20y.zip"
+    inside = from_url("https://host/x.zip/a/b")
+    assert inside == ZipStore(from_url("https://host"), key="x.zip", prefix="a/b/")
+    memory = from_url("zip::memory://name/x.zip")
+    assert memory == ZipStore(from_url("memory://name"), key="x.zip")
+    assert from_url(memory.url) == memory
+    options = {"key": "k", "secret": "s", "endpoint_url": "http://127.0.0.1:1", "region": "us-east-1"}
+    for url in ("s3://b/x.zip", "zip::s3://b/x.zip", "zip://::s3://b/x.zip"):
+        assert from_url(url, **options) == ZipStore(from_url("s3://b", **options), key="x.zip")
+
+
+@pytest.mark.parametrize("url", ["zip::", "zip://a", "zip://a::", "zip::http://x.zip", "zip::memory://name"])
+def test_an_archive_that_no_store_holds_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"archive's URL|names no file"):
+        from_url(url)
 
 
 @pytest.mark.parametrize("url", ["file://host/data", "file://data", "file://"])

@@ -1,0 +1,209 @@
+"""A zip archive behind another store: its directory is fetched once, and then one range per value."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import zipfile
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+from weakref import WeakKeyDictionary
+
+from aiozarr.errors import ChangedError, ShortReadError, StoreError, UnsupportedOperationError
+from aiozarr.model import ByteRange, Range, Suffix, Supports, Value, Version, check_key, resolve_range
+from aiozarr.settings import GIB
+from aiozarr.stores.blocking import in_thread
+from aiozarr.stores.contract import Store
+from aiozarr.stores.zip import ZipMode, ZipStore
+from aiozarr.stores.zip_contents import Names
+from aiozarr.stores.zip_format import (
+    LOCAL_HEADER,
+    STORED,
+    TAIL,
+    End,
+    Member,
+    data_start,
+    find_end,
+    read_directory,
+)
+from aiozarr.stores.zip_members import check_limit, check_sum, expand
+
+_IN_THREAD = 1 << 18
+"""Bytes from which on checking and decompressing leave the event loop."""
+
+
+@dataclass(eq=False)
+class _Remote(Names):
+    """The directory, and the version of the archive that it belongs to."""
+
+    version: Version | None = None
+    token: str = ""
+
+
+class RemoteZipStore(ZipStore):
+    """The archive at one key of another store; `ZipStore(store, key=...)` makes it."""
+
+    def __init__(
+        self,
+        path_or_store: str | os.PathLike[str] | Store,
+        mode: ZipMode = "r",
+        *,
+        key: str | None = None,
+        prefix: str = "",
+        compression: int = zipfile.ZIP_STORED,
+        max_member_bytes: int = GIB,
+        durable: bool = False,
+        owns_store: bool = False,
+    ) -> None:
+        assert isinstance(path_or_store, Store)
+        if mode != "r":
+            raise UnsupportedOperationError(
+                "an archive behind another store is only read; write it on the local disk and copy it there",
+                store=path_or_store.url,
+            )
+        if key is None:
+            raise TypeError("an archive in a store is named by its key: ZipStore(store, key='data.zip')")
+        self._store = path_or_store
+        self._key = check_key(key)
+        self._owns = owns_store
+        place, mark, query = self._store.url.partition("?")
+        self._describe(f"{place.rstrip('/')}/{quote(key)}{mark}{query}", prefix, max_member_bytes)
+        inner = self._store.supports
+        self.supports = Supports(
+            listable=True, partial_reads=inner.partial_reads, conditional_reads=inner.conditional_reads
+        )
+        self._loaded: _Remote | None = None
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+    @property
+    def origin(self) -> Hashable:
+        return self._store.origin
+
+    @property
+    def identity(self) -> Hashable:
+        return (RemoteZipStore, self._store.identity, self._key, self._prefix)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_restore, (self._store, self._key, self._prefix, self._limit, self._owns))
+
+    def __repr__(self) -> str:
+        return f"ZipStore({self._store!r}, key={self._key!r}{f', prefix={self._prefix!r}' if self._prefix else ''})"
+
+    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
+        check_key(key, store=self._url)
+        for attempt in (1, 2):
+            names = await self._names()
+            member = names.members.get(self._prefix + key)
+            if member is None:
+                return None
+            version = self._version(names, member)
+            if if_match is not None and version != if_match:
+                raise ChangedError("the value was replaced", store=self._url, key=key, range=range)
+            start, stop = resolve_range(member.size, range)
+            try:
+                return Value(await self._read(names, member, start, stop), version, member.size)
+            except ChangedError:
+                # Another archive lies there now: its directory is read, and tells whether the value is the same.
+                self._loaded = None
+                if attempt == 2 or if_match is not None:
+                    raise
+        raise AssertionError
+
+    async def aclose(self) -> None:
+        """Forget the directory; the other store is closed if it was made for this one."""
+        self._loaded = None
+        if self._owns:
+            await self._store.aclose()
+
+    async def _names(self) -> _Remote:
+        loaded = self._loaded
+        if loaded is None:
+            lock = self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+            async with lock:
+                loaded = self._loaded
+                if loaded is None:
+                    loaded = self._loaded = await self._load()
+        return loaded
+
+    def _version(self, names: _Remote, member: Member) -> Version:
+        return Version(generation=f"{names.token}-{member.offset:x}-{member.crc:08x}")
+
+    async def _load(self) -> _Remote:
+        value = await self._store.fetch(self._key, Suffix(TAIL))
+        if value is None:
+            return _Remote({})
+        size, version = value.size, value.version
+        if size is None:
+            raise UnsupportedOperationError("the store does not tell the size of the archive", store=self._url)
+        tail = bytes(memoryview(value.data))
+        while not isinstance(end := find_end(tail, size, self._url), End):
+            tail = await self._range(end, size, version)
+        at = end.start - (size - len(tail))
+        data = tail[at : at + end.length] if at >= 0 else await self._range(end.start, end.start + end.length, version)
+        members = await in_thread(lambda: read_directory(data, end, self._url))
+        token = f"{size:x}" if version is None else f"{version.etag or ''}{version.generation or ''}"
+        return _Remote(members, version=version, token=token)
+
+    async def _read(self, names: _Remote, member: Member, start: int, stop: int) -> bytes | memoryview:
+        if start == stop and member.size:
+            return b""
+        whole = stop - start == member.size
+        if member.method == STORED and not whole:
+            return await self._part(names, member, start, stop)
+        if member.method != STORED:
+            check_limit(member, self._limit, self._url)
+        # The header's length is told by the header alone: what lies up to the next member comes along.
+        until = min(member.end, member.likely_start + member.stored + 4096)
+        data = memoryview(await self._range(member.offset, until, names.version))
+        begin = self._data_start(names, data[: LOCAL_HEADER + len(member.raw)], member) - member.offset
+        packed = data[begin : begin + member.stored]
+        if len(packed) < member.stored:
+            rest = await self._range(until, member.offset + begin + member.stored, names.version)
+            packed = memoryview(bytes(packed) + rest)
+
+        def unpack() -> bytes | memoryview:
+            if member.method == STORED:
+                check_sum(member, packed, self._url)
+                return packed
+            return expand(member, [bytes(packed)], start, stop, self._url)
+
+        return unpack() if max(member.size, member.stored) < _IN_THREAD else await in_thread(unpack)
+
+    async def _part(self, names: _Remote, member: Member, start: int, stop: int) -> bytes:
+        """Fetch a range of a stored member, and beside it the header that tells whether it began where it seemed to."""
+        begin = names.starts.get(member.key)
+        if begin is not None:
+            return await self._range(begin + start, begin + stop, names.version)
+        # Info-ZIP writes a little more into the header than into the directory; what is longer is a data descriptor.
+        gap = member.end - member.stored - member.likely_start
+        guess = member.likely_start + (gap if gap < 12 else 0)
+        header, data = await asyncio.gather(
+            self._range(member.offset, member.offset + LOCAL_HEADER + len(member.raw), names.version),
+            self._range(guess + start, guess + stop, names.version),
+        )
+        begin = self._data_start(names, header, member)
+        return data if begin == guess else await self._range(begin + start, begin + stop, names.version)
+
+    def _data_start(self, names: _Remote, header: bytes | memoryview, member: Member) -> int:
+        begin = names.starts[member.key] = data_start(bytes(header), member, self._url)
+        return begin
+
+    async def _range(self, start: int, stop: int, version: Version | None) -> bytes:
+        conditional = self._store.supports.conditional_reads
+        value = await self._store.fetch(
+            self._key, Range(start, stop - start), if_match=version if conditional and version is not None else None
+        )
+        if value is None:
+            raise StoreError("the archive was removed while it was in use", store=self._url)
+        if version is not None and value.version != version:
+            raise ChangedError("the archive was replaced", store=self._url)
+        data = bytes(memoryview(value.data))
+        if len(data) != stop - start:
+            raise ShortReadError(f"{len(data)} bytes of the archive came, not {stop - start}", store=self._url)
+        return data
+
+
+def _restore(store: Store, key: str, prefix: str, limit: int, owns: bool) -> ZipStore:
+    return RemoteZipStore(store, key=key, prefix=prefix, max_member_bytes=limit, owns_store=owns)

@@ -1,0 +1,79 @@
+"""The zip store keeps the store contract: written on disk, read there, and read behind another store."""
+
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from typing_extensions import Buffer
+
+from aiozarr.stores import MemoryStore, Store, ZipStore
+from aiozarr.testing.conformance import StoreConformance
+
+
+def archive_of(values: dict[str, bytes], compression: int) -> bytes:
+    into = BytesIO()
+    with zipfile.ZipFile(into, "w", compression) as archive:
+        for key, data in values.items():
+            archive.writestr(key, data)
+    return into.getvalue()
+
+
+class TestWrittenZipStore(StoreConformance):
+    pickles = False  # what is not closed yet is in no archive
+    compression = zipfile.ZIP_STORED
+
+    @pytest.fixture(autouse=True)
+    def _path(self, tmp_path: Path) -> None:
+        self.folder, self.made = tmp_path, 0
+
+    async def make_store(self) -> Store:
+        self.made += 1
+        return ZipStore(self.folder / f"{self.made}.zip", "w", compression=self.compression)
+
+
+class TestDeflatedZipStore(TestWrittenZipStore):
+    compression = zipfile.ZIP_DEFLATED
+    many_keys = 50
+
+
+class TestReadZipStore(StoreConformance):
+    compression = zipfile.ZIP_STORED
+
+    @pytest.fixture(autouse=True)
+    def _values(self, tmp_path: Path) -> None:
+        self.values: dict[str, bytes] = {}
+        self.path = tmp_path / "data.zip"
+
+    async def make_store(self) -> Store:
+        return ZipStore(self.path)
+
+    async def put(self, store: Store, key: str, data: Buffer) -> None:
+        await self.put_all(store, {key: bytes(data)})
+
+    async def put_all(self, store: Store, values: dict[str, bytes]) -> None:
+        self.values |= values
+        await self.bring(store, archive_of(self.values, self.compression))
+
+    async def bring(self, store: Store, data: bytes) -> None:
+        other = self.path.with_suffix(".new")
+        other.write_bytes(data)
+        other.replace(self.path)
+
+
+class TestReadDeflatedZipStore(TestReadZipStore):
+    compression = zipfile.ZIP_DEFLATED
+
+
+class TestRemoteZipStore(TestReadZipStore):
+    async def make_store(self) -> Store:
+        self.inner = MemoryStore()
+        return ZipStore(self.inner, key="some where/data.zip")
+
+    async def bring(self, store: Store, data: bytes) -> None:
+        await self.inner.set("some where/data.zip", data)
+        await store.aclose()  # the directory is read once
+
+
+class TestRemoteDeflatedZipStore(TestRemoteZipStore):
+    compression = zipfile.ZIP_DEFLATED

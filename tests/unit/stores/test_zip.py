@@ -1,0 +1,424 @@
+"""The zip store: what it fetches, what it writes and when, and which archives it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import stat
+import struct
+import time
+import tracemalloc
+import warnings
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aiozarr
+from aiozarr.errors import (
+    AiozarrError,
+    ChangedError,
+    InvalidKeyError,
+    LimitError,
+    PreconditionFailedError,
+    StoreError,
+    UnsupportedOperationError,
+)
+from aiozarr.model import ByteRange, IfAbsent, Range, Suffix, Value, Version
+from aiozarr.stores import LocalStore, MemoryStore, ZipStore
+from aiozarr.stores.zip import LocalZipStore
+
+METHODS = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+DATA = bytes(range(256)) * 40
+
+
+def archive_of(values: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    into = BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(into, "w", compression) as archive:
+        warnings.simplefilter("ignore")
+        for key, data in values.items():
+            archive.writestr(key, data)
+    return into.getvalue()
+
+
+class Counted(MemoryStore):
+    """Notes the ranges that are fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[ByteRange | None] = []
+
+    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
+        self.fetched.append(range)
+        await asyncio.sleep(0)
+        return await super().fetch(key, range, if_match=if_match)
+
+
+async def read(store: aiozarr.stores.Store, key: str, range: ByteRange | None = None) -> bytes:
+    value = await store.fetch(key, range)
+    assert value is not None
+    return bytes(memoryview(value.data))
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_members_of_every_method_are_read_whole_and_in_part(tmp_path: Path, method: int) -> None:
+    data = archive_of({"a/b": DATA, "empty": b"", "z": b"z"}, method)
+    (tmp_path / "x.zip").write_bytes(data)
+    inner = MemoryStore()
+    await inner.set("x.zip", data)
+    for store in (ZipStore(tmp_path / "x.zip"), ZipStore(inner, key="x.zip")):
+        assert await read(store, "a/b") == DATA
+        assert await read(store, "a/b", Range(1000, 7)) == DATA[1000:1007]
+        assert await read(store, "a/b", Range(10_000)) == DATA[10_000:]
+        assert await read(store, "a/b", Suffix(5)) == DATA[-5:]
+        assert await read(store, "a/b", Range(99_999, 5)) == b""
+        assert await read(store, "empty") == b""
+        assert await store.fetch("b") is None
+        assert await store.list_dir("") == (["empty", "z"], ["a/"])
+
+
+async def test_the_directory_is_fetched_once_and_then_one_range_per_value() -> None:
+    inner = Counted()
+    data = archive_of({f"c/{i}": bytes([i]) * 100_000 for i in range(8)})
+    await inner.set("x.zip", data)
+    store = ZipStore(inner, key="x.zip")
+    values = await asyncio.gather(*(read(store, f"c/{i}") for i in range(8)))
+    assert values == [bytes([i]) * 100_000 for i in range(8)]
+    assert len(inner.fetched) == 1 + 8
+    assert isinstance(inner.fetched[0], Suffix)
+    assert sum(each.length or 0 for each in inner.fetched[1:] if isinstance(each, Range)) < 8 * 100_000 + 8 * 200
+    inner.fetched.clear()
+    assert await read(store, "c/3", Range(50_000, 10)) == bytes([3]) * 10
+    assert sum(each.length or 0 for each in inner.fetched if isinstance(each, Range)) == 10
+
+
+async def test_a_part_of_a_stored_member_costs_that_part_and_its_header_at_once() -> None:
+    inner = Counted()
+    await inner.set("x.zip", archive_of({"shard": DATA}))
+    store = ZipStore(inner, key="x.zip")
+    assert await store.exists("shard")
+    inner.fetched.clear()
+    assert await read(store, "shard", Range(500, 4)) == DATA[500:504]
+    assert inner.fetched == [Range(0, 35), Range(535, 4)]
+
+
+async def test_headers_of_another_length_than_the_directory_says_are_read_right() -> None:
+    """Info-ZIP writes longer extra fields into headers; other writers differ in other ways."""
+    plain = archive_of({"a": DATA})
+    for pad in (4, 40):
+        inner = MemoryStore()
+        header = bytearray(plain[:31])
+        header[28:30] = struct.pack("<H", pad)
+        field = struct.pack("<2H", 0x5455, pad - 4) + bytes(pad - 4)
+        body = bytes(header) + field + plain[31:]
+        end = bytearray(body)
+        end[-6:-2] = struct.pack("<L", struct.unpack("<L", body[-6:-2])[0] + pad)
+        await inner.set("x.zip", bytes(end))
+        assert await read(ZipStore(inner, key="x.zip"), "a", Range(500, 4)) == DATA[500:504]
+        assert await read(ZipStore(inner, key="x.zip"), "a") == DATA
+
+
+async def test_names_are_utf_8_or_code_page_437_and_folders_are_no_values() -> None:
+    into = BytesIO()
+    with zipfile.ZipFile(into, "w") as archive:
+        archive.mkdir("folder")
+        archive.writestr("folder/ü", b"1")
+        archive.writestr("plain", b"2")
+    old = into.getvalue().replace(b"plain", b"pl\x84in")
+    inner = MemoryStore()
+    await inner.set("x.zip", b"in front of it" + old)
+    assert await ZipStore(inner, key="x.zip").list() == ["folder/ü", "pläin"]
+
+
+async def test_an_archive_that_is_replaced_is_read_anew(tmp_path: Path) -> None:
+    inner = MemoryStore()
+    first, second = archive_of({"a": b"1"}), archive_of({"new": b"", "a": b"22"})
+    await inner.set("x.zip", first)
+    store = ZipStore(inner, key="x.zip")
+    value = await store.fetch("a")
+    assert value is not None
+    await inner.set("x.zip", second)
+    with pytest.raises(ChangedError):
+        await store.fetch("a", if_match=value.version)
+    assert await read(store, "a") == b"22"
+    await inner.erase("x.zip")
+    with pytest.raises(StoreError, match="removed"):
+        await store.fetch("a")
+
+
+async def test_where_there_is_no_archive_nothing_is_found(tmp_path: Path) -> None:
+    with pytest.raises(aiozarr.NodeNotFoundError):
+        await aiozarr.open(tmp_path / "x.zip")
+    with pytest.raises(aiozarr.NodeNotFoundError):
+        await aiozarr.open("zip::memory://no-archive/x.zip")
+    assert os.listdir(tmp_path) == []
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_written_becomes_the_archive_when_the_store_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "below" / "x.zip"
+    async with ZipStore(path, "w") as store:
+        await store.set("a/ü", DATA)
+        await store.set("b", b"1")
+        await store.set("b", b"22")
+        await store.set("c", b"3")
+        await store.erase("c")
+        assert not path.exists()
+        assert await read(store, "b") == b"22"
+        assert await read(ZipStore(path), "b") == b"22"  # the stores of one process see it
+    with zipfile.ZipFile(path) as archive:
+        assert archive.namelist() == ["a/ü", "b"]
+        assert archive.testzip() is None
+        assert archive.read("a/ü") == DATA
+    assert path.read_bytes().count(b"PK\x03\x04") == 2
+    assert os.listdir(path.parent) == ["x.zip"]
+    async with ZipStore(path, "a") as store:
+        await store.set("d", b"4")
+        await store.erase("a/ü")
+    with zipfile.ZipFile(path) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {"b": b"22", "d": b"4"}
+    async with ZipStore(path, "w"):
+        pass
+    with zipfile.ZipFile(path) as archive:
+        assert archive.namelist() == []
+
+
+async def test_mode_x_never_replaces_an_archive(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    async with ZipStore(path, "x") as store:
+        await store.set("a", b"1")
+    with pytest.raises(PreconditionFailedError):
+        ZipStore(path, "x")
+    store = ZipStore(tmp_path / "y.zip", "x")
+    await store.set("a", b"1")
+    (tmp_path / "y.zip").write_bytes(b"of another process")
+    with pytest.raises(PreconditionFailedError):
+        await store.aclose()
+    assert (tmp_path / "y.zip").read_bytes() == b"of another process"
+    (tmp_path / "y.zip").unlink()
+    await store.aclose()
+
+
+async def test_a_store_that_is_not_closed_is_closed_when_it_goes_and_says_so(tmp_path: Path) -> None:
+    store = ZipStore(tmp_path / "x.zip", "w")
+    await store.set("a", b"1")
+    with pytest.warns(ResourceWarning, match=r"x\.zip was not closed"):
+        del store
+    assert await read(ZipStore(tmp_path / "x.zip"), "a") == b"1"
+
+
+async def test_deflated_members_are_written_where_that_is_smaller(tmp_path: Path) -> None:
+    async with ZipStore(tmp_path / "x.zip", "w", compression=zipfile.ZIP_DEFLATED) as store:
+        await store.set("a", bytes(1000))
+        await store.set("b", b"xy")
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        assert [each.compress_type for each in archive.infolist()] == [zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED]
+        assert archive.testzip() is None
+
+
+async def test_a_store_is_read_only_unless_it_is_made_to_write(tmp_path: Path) -> None:
+    store = ZipStore(tmp_path / "x.zip")
+    for change in (store.set("a", b""), store.erase("a")):
+        with pytest.raises(UnsupportedOperationError):
+            await change
+    with pytest.raises(UnsupportedOperationError, match="only read"):
+        ZipStore(MemoryStore(), "w", key="x.zip")
+    with pytest.raises(UnsupportedOperationError, match="condition"):
+        await ZipStore(tmp_path / "x.zip", "a").set("a", b"", precondition=IfAbsent())
+    for wrong in ({"mode": "r+"}, {"compression": 99}):
+        with pytest.raises(ValueError, match="is"):
+            ZipStore(tmp_path / "x.zip", **wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="key"):
+        ZipStore(MemoryStore())
+
+
+async def test_a_store_with_changes_is_not_pickled(tmp_path: Path) -> None:
+    store = ZipStore(tmp_path / "x.zip", "a", prefix="p/")
+    assert pickle.loads(pickle.dumps(store)) == store
+    await store.set("a", b"1")
+    with pytest.raises(UnsupportedOperationError, match="close"):
+        pickle.dumps(store)
+    await store.aclose()
+    assert await read(pickle.loads(pickle.dumps(store)), "a") == b"1"
+
+
+async def test_more_members_than_a_short_directory_counts_are_written_and_read(tmp_path: Path) -> None:
+    store = ZipStore(tmp_path / "x.zip", "w")
+    assert isinstance(store, LocalZipStore)
+    for i in range(65_540):
+        store.set_now(f"c/{i}", b"")
+    await store.aclose()
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        assert len(archive.namelist()) == 65_540
+    assert len(await ZipStore(tmp_path / "x.zip").list()) == 65_540
+
+
+async def test_a_child_reads_and_does_not_commit_what_its_parent_writes(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    async with ZipStore(path, "w") as store:
+        await store.set("old", b"1")
+    async with ZipStore(path, "a") as store:
+        assert isinstance(store, LocalZipStore)
+        await store.set("new", b"2")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                assert store.fetch_now("old") is not None
+                assert store.fetch_now("new") is None
+                try:
+                    store.set_now("other", b"3")
+                except aiozarr.ForkedProcessError:
+                    status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0  # noqa: ASYNC222  # it does one thing and ends
+    assert await ZipStore(path).list() == ["new", "old"]
+
+
+# --- hierarchies -------------------------------------------------------------------------------------------------
+
+
+async def test_a_hierarchy_is_made_in_an_archive_and_read_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    async with await aiozarr.create_group(path, attributes={"a": 1}) as group:
+        async with await group.create_array("b/c", shape=(100,), dtype="int16", chunks=(10,), shards=(50,)) as array:
+            await array[...].write(range(100))
+        await group.update_attributes({"a": 2})
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    assert len(set(names)) == len(names)
+    async with await aiozarr.open_group(path) as group:
+        assert group.attrs["a"] == 2
+        node = await group.open("b/c")
+        assert isinstance(node, aiozarr.Array)
+        assert list(await node[95:]) == [95, 96, 97, 98, 99]
+        assert node.url == f"zip::file://{path}/b/c"
+    for place in (node.url, f"{path}/b/c", f"zip://b/c::file://{path}"):
+        assert list(await (await aiozarr.open_array(place))[:2]) == [0, 1]
+
+
+async def test_a_copy_goes_into_an_archive_and_out_of_it(tmp_path: Path) -> None:
+    source = LocalStore(tmp_path / "a.zarr")
+    array = await aiozarr.create_array(source, "x", shape=(4,), dtype="int8", chunks=(2,))
+    await array[...].write([1, 2, 3, 4])
+    await aiozarr.copy(source, tmp_path / "b.zip", verify="checksum")
+    await aiozarr.copy(tmp_path / "b.zip", tmp_path / "c.zarr", verify="checksum")
+    assert list(await (await aiozarr.open_array(tmp_path / "c.zarr", "x"))[...]) == [1, 2, 3, 4]
+    assert sorted(await LocalStore(tmp_path / "c.zarr").list()) == sorted(await source.list())
+
+
+# --- hostile archives --------------------------------------------------------------------------------------------
+
+
+def link() -> bytes:
+    into = BytesIO()
+    with zipfile.ZipFile(into, "w") as archive:
+        info = zipfile.ZipInfo("a")
+        info.create_system, info.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(info, "/etc/passwd")
+    return into.getvalue()
+
+
+def patched(data: bytes, at: str, offset: int, value: bytes) -> bytes:
+    place = data.rindex({"entry": b"PK\x01\x02", "end": b"PK\x05\x06", "header": b"PK\x03\x04"}[at]) + offset
+    return data[:place] + value + data[place + len(value) :]
+
+
+ONE = archive_of({"a": b"value"})
+BOMB = archive_of({"a": bytes(50 << 20)}, zipfile.ZIP_DEFLATED)
+HOSTILE: dict[str, tuple[bytes, type[AiozarrError], str]] = {
+    "a name that leads out": (archive_of({"../a": b"", "a": b""}), InvalidKeyError, "valid key"),
+    "an absolute name": (archive_of({"//a": b"", "a": b""}), InvalidKeyError, "valid key"),
+    "a name with an empty part": (archive_of({"a//b": b"", "a": b""}), InvalidKeyError, "valid key"),
+    "a name twice": (ONE[:0] + archive_of({"a": b"1", "b": b"2"}).replace(b"b", b"a"), StoreError, "twice"),
+    "a link": (link(), UnsupportedOperationError, "symbolic"),
+    "an encrypted member": (patched(ONE, "entry", 8, b"\x01"), UnsupportedOperationError, "encrypted"),
+    "an unknown method": (patched(ONE, "entry", 10, b"\x63"), UnsupportedOperationError, "method 99"),
+    "sizes that differ": (patched(ONE, "entry", 24, b"\x06"), StoreError, "sizes differ"),
+    "a size without its zip64 field": (patched(ONE, "entry", 20, b"\xff" * 8), StoreError, "zip64"),
+    "a size beyond the file": (patched(ONE, "entry", 20, b"\x00\x00\x00\x10" * 2), StoreError, "reach into"),
+    "an offset beyond the file": (patched(ONE, "entry", 42, b"\xf0\xf0"), StoreError, "reach into"),
+    "a value with another checksum": (patched(ONE, "header", 31, b"V"), StoreError, "checksum"),
+    "another name in the header": (patched(ONE, "header", 30, b"b"), StoreError, "not the one"),
+    "a directory beyond the file": (patched(ONE, "end", 12, b"\xff\xff\xff\x0f"), StoreError, "does not fit"),
+    "a huge directory": (patched(ONE, "end", 12, b"\xff\xff\xff\x7f"), LimitError, "directory"),
+    "more members than bytes": (patched(ONE, "end", 10, b"\xf0\xf0"), StoreError, "does not fit"),
+    "a lost zip64 record": (patched(ONE, "end", 10, b"\xff\xff"), StoreError, "does not fit"),
+    "a bomb": (BOMB, LimitError, "decompresses to"),
+    "a bomb that lies": (patched(BOMB, "entry", 24, b"\x10\x00\x00\x00"), StoreError, "another size"),
+    "a size that deflate cannot reach": (
+        patched(archive_of({"a": b"xy" * 9}, 8), "entry", 24, b"\0\0\0\x10"),
+        StoreError,
+        "cannot decompress",
+    ),
+    "a member that ends early": (
+        patched(archive_of({"a": DATA}, 8), "entry", 24, struct.pack("<L", len(DATA) + 1)),
+        StoreError,
+        "another size",
+    ),
+    "no archive": (b"x" * 100, StoreError, "no zip archive"),
+    "nothing": (b"", StoreError, "no zip archive"),
+    "half an archive": (archive_of({"a": DATA})[: len(DATA) // 2], StoreError, "no zip archive"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_hostile_archive_is_refused_with_a_typed_error(tmp_path: Path, name: str) -> None:
+    data, kind, message = HOSTILE[name]
+    (tmp_path / "x.zip").write_bytes(data)
+    inner = MemoryStore()
+    await inner.set("x.zip", data)
+    for store in (
+        ZipStore(tmp_path / "x.zip", max_member_bytes=1 << 20),
+        ZipStore(inner, key="x.zip", max_member_bytes=1 << 20),
+    ):
+        began = time.monotonic()
+        with pytest.raises(kind, match=message):
+            await store.fetch("a")
+        assert time.monotonic() - began < 5  # no bound of speed: the rows ask for an answer at all
+    assert os.listdir(tmp_path) == ["x.zip"]
+
+
+async def test_a_bomb_that_lies_takes_no_more_memory_than_it_claims(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(patched(BOMB, "entry", 24, b"\x10\x00\x00\x00"))
+    tracemalloc.start()
+    try:
+        with pytest.raises(StoreError):
+            await ZipStore(tmp_path / "x.zip").fetch("a")
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@given(
+    st.sampled_from([ONE, archive_of({"a": DATA[:300], "b/c": b"2"}, 8), archive_of({"a": DATA[:300]}, 12)]),
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4),
+)
+def test_a_damaged_archive_is_read_right_or_refused(data: bytes, changes: list[tuple[int, int]]) -> None:
+    spoilt = bytearray(data)
+    for place, byte in changes:
+        spoilt[place % len(data)] = byte
+
+    async def look() -> None:
+        inner = MemoryStore()
+        await inner.set("x.zip", bytes(spoilt))
+        store = ZipStore(inner, key="x.zip")
+        try:
+            for key in await store.list():
+                await store.get(key)
+        except AiozarrError:
+            pass
+
+    asyncio.run(look())
