@@ -13,8 +13,22 @@ _KINDS = (ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec)
 
 _codecs: dict[str, type[Codec]] = {}
 
-_aliases = {"endian": "bytes"}
-"""Names that drafts of the specification gave to codecs; read, never written."""
+_ZARRS = "https://codec.zarrs.dev/"
+
+_aliases = {
+    "endian": "bytes",
+    "zarrs.bitround": "bitround",
+    f"{_ZARRS}array_to_array/bitround": "bitround",
+    f"{_ZARRS}array_to_bytes/bitround": "bitround",
+    f"{_ZARRS}array_to_array/squeeze": "zarrs.squeeze",
+    "zarrs.zfp": "zfp",
+    f"{_ZARRS}array_to_bytes/zfp": "zfp",
+    f"{_ZARRS}array_to_bytes/zfpy": "numcodecs.zfpy",
+    f"{_ZARRS}array_to_bytes/pcodec": "numcodecs.pcodec",
+    f"{_ZARRS}bytes_to_bytes/bz2": "numcodecs.bz2",
+    f"{_ZARRS}bytes_to_bytes/fletcher32": "numcodecs.fletcher32",
+}
+"""Names that drafts, and early writers of what is registered now, gave to codecs; read, never written."""
 
 
 def register(codec_class: CodecClass) -> CodecClass:
