@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline, ShardIndex
 from aiozarr.engine.layout import ObjectLayout
-from aiozarr.grid.projection import ChunkProjection
+from aiozarr.grid.projection import Part
 from aiozarr.model import Suffix
 
 AnyArray = NDArray[Any]
@@ -37,7 +37,7 @@ class StoredShard:
 def encode_chunk(
     pipeline: CodecPipeline,
     values: AnyArray,
-    projection: ChunkProjection,
+    projection: Part,
     stored: Buffer | None,
     *,
     keep: bool = False,
@@ -52,9 +52,8 @@ def encode_chunk(
         keep: return an encoding in any case.
     """
     spec = pipeline.spec
-    # `values[()]` would be a scalar.
-    part = values[projection.out_selection] if projection.out_selection else values
-    if part.shape == spec.shape and part.dtype == spec.dtype and all([each.step == 1 for each in projection.parts]):
+    part = projection.take(values)
+    if part.shape == spec.shape and part.dtype == spec.dtype and projection.straight:
         # Every element, in its place and type: nothing is copied before the first codec.
         return None if not keep and pipeline.is_fill(part) else pipeline.encode(part)
     if stored is not None and not projection.whole:
@@ -62,7 +61,7 @@ def encode_chunk(
     else:
         block = np.empty(spec.shape, spec.dtype)
         block[...] = spec.fill_value
-    block[projection.chunk_selection] = part
+    projection.put(block, part)
     return None if not keep and pipeline.is_fill(block) else pipeline.encode(block)
 
 
@@ -79,7 +78,7 @@ def open_shard(layout: ObjectLayout, data: Buffer) -> StoredShard:
 def encode_inner(
     layout: ObjectLayout,
     values: AnyArray,
-    parts: Sequence[tuple[int, ChunkProjection]],
+    parts: Sequence[tuple[int, Part]],
     stored: StoredShard | None,
     *,
     keep: bool = False,

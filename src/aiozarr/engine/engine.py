@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
+from typing import TypeVar
 
 from aiozarr.engine.desk import Desk
 from aiozarr.engine.job import Job
@@ -21,6 +22,8 @@ from aiozarr.schedule.scheduler import Origin
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 from aiozarr.stores.tasks import together
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -109,6 +112,10 @@ class Engine:
         """Return exactly what `read` would fetch now; indexes and sizes are looked up for it."""
         read.layout.check_read(settings, read.maps)
         return await probe(self.desk, read, settings=settings)
+
+    async def work(self, function: Callable[[], T]) -> T:
+        """Run what would hold up a loop, such as copying arrays, in a worker."""
+        return await self.desk.pool.call(function)
 
     async def close(self) -> None:
         """Stop what is under way and let the threads go."""

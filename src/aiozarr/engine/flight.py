@@ -13,7 +13,7 @@ from typing_extensions import Buffer
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.pool import Work
 from aiozarr.errors import ChecksumError, CodecError
-from aiozarr.grid.projection import ChunkProjection
+from aiozarr.grid.projection import Part
 from aiozarr.model import Range
 from aiozarr.schedule.scheduler import Call
 
@@ -54,11 +54,11 @@ class Waiter(Protocol):
 
 
 class Sink:
-    """Where one reader wants a chunk's elements: `out[projection.out_selection]`; `origin` is the waiter's own note."""
+    """Where one reader wants which of a chunk's elements; `origin` is the waiter's own note."""
 
     __slots__ = ("flight", "origin", "out", "projection", "waiter")
 
-    def __init__(self, waiter: Waiter, out: NDArray[Any], projection: ChunkProjection, origin: Any = None) -> None:
+    def __init__(self, waiter: Waiter, out: NDArray[Any], projection: Part, origin: Any = None) -> None:
         self.waiter = waiter
         self.out = out
         self.projection = projection
@@ -127,14 +127,15 @@ class Unpack(Work):
         if self.data is None:
             fill = flight.pipeline.spec.fill_value
             for sink in flight.sinks:
-                sink.out[sink.projection.out_selection] = fill
+                sink.projection.fill(sink.out, fill)
             return
         try:
             try:
                 decode_into(flight.pipeline, self.data, flight.sinks)
             except CodecError as error:
                 sink = flight.sinks[0]
-                decode_unpadded(sink.waiter.unpadded(sink), error, self.data, flight.sinks)
+                if not decode_unpadded(sink.waiter.unpadded(sink), error, self.data, flight.sinks):
+                    raise
         except CodecError as error:
             request = flight.request
             assert request is not None
@@ -174,7 +175,7 @@ class Fill(Work):
 
     def run(self) -> None:
         for sink in self.sinks:
-            sink.out[sink.projection.out_selection] = self.fill_value
+            sink.projection.fill(sink.out, self.fill_value)
 
     def finished(self) -> None:
         for sink in self.sinks:
@@ -216,22 +217,23 @@ class Target(Protocol):
         ...
 
     @property
-    def projection(self) -> ChunkProjection:
+    def projection(self) -> Part:
         """Which elements, and where in `out`."""
         ...
 
 
-def decode_unpadded(pipeline: CodecPipeline | None, error: CodecError, data: Buffer, sinks: Sequence[Target]) -> None:
-    """Decode a chunk that failed to decode by `pipeline`, for its part inside the array; raise `error` if that fails.
+def decode_unpadded(pipeline: CodecPipeline | None, error: CodecError, data: Buffer, sinks: Sequence[Target]) -> bool:
+    """Decode a chunk whose decoding has failed with `error` by `pipeline`, for its part inside the array alone.
 
-    Some writers do not store what of a chunk lies behind the array's end.
+    Some writers do not store what of a chunk lies behind the array's end. Returns False where that does not explain it.
     """
     if pipeline is None or isinstance(error, ChecksumError):
-        raise error
+        return False
     try:
         decode_into(pipeline, data, sinks)
     except CodecError:
-        raise error from None
+        return False
+    return True
 
 
 def decode_into(pipeline: CodecPipeline, data: Buffer, sinks: Sequence[Target]) -> None:
@@ -239,19 +241,19 @@ def decode_into(pipeline: CodecPipeline, data: Buffer, sinks: Sequence[Target]) 
     spec = pipeline.spec
     if len(sinks) == 1:
         sink = sinks[0]
-        selection = sink.projection.out_selection
-        # `out[()]` would be a scalar, not a view.
-        region = sink.out[selection] if selection else sink.out
+        region = sink.projection.window(sink.out)
         if (
-            region.shape == spec.shape
+            region is not None
+            and region.shape == spec.shape
             and region.flags.c_contiguous
             and region.dtype == spec.dtype
-            and not any([part.step < 0 for part in sink.projection.parts])
+            and sink.projection.straight
         ):
             chunk = pipeline.decode(data, out=region)
             if chunk is not region:
                 region[...] = chunk
             return
-    chunk = pipeline.decode(data, out=_scratch.array_of(pipeline))
+    # Strings and other objects would be kept alive by the block, and are made anew anyway.
+    chunk = pipeline.decode(data, out=None if spec.is_variable else _scratch.array_of(pipeline))
     for sink in sinks:
-        sink.out[sink.projection.out_selection] = chunk[sink.projection.chunk_selection]
+        sink.projection.scatter(sink.out, sink.projection.gather(chunk))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from aiozarr.codecs import ShardIndex
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout
 from aiozarr.errors import LimitError
-from aiozarr.grid.axes import Map, RegularAxis
-from aiozarr.grid.projection import Part, Parts, Projection
+from aiozarr.grid import DimensionMap, Fields
+from aiozarr.grid.axes import RegularAxis
+from aiozarr.grid.projection import Part, Parts
+from aiozarr.grid.touched import count_chunks, project
 from aiozarr.settings import Settings
 
 
@@ -48,9 +49,9 @@ NO_READ = Plan(0, 0, 0, 0, 0, 0, exact=True)
 """The plan of a view without elements."""
 
 
-def plan_bounds(layout: ArrayLayout, maps: Sequence[Map]) -> Plan:
+def plan_bounds(layout: ArrayLayout, maps: Sequence[DimensionMap]) -> Plan:
     """Return bounds on what reading `maps` asks of the store; pure, in time independent of the number of chunks."""
-    objects = prod([axis.count(each) for axis, each in zip(layout.axes, maps, strict=True)])
+    objects = count_chunks(layout.axes, maps)
     if layout.shard is None:
         size = objects * layout.largest.pipeline.max_encoded_size
         return Plan(objects, objects, objects, objects, size, size, exact=False)
@@ -58,12 +59,12 @@ def plan_bounds(layout: ArrayLayout, maps: Sequence[Map]) -> Plan:
     inner_axes = [
         RegularAxis(length, axis.extent) for length, axis in zip(layout.shard.inner_shape, layout.axes, strict=True)
     ]
-    inner = prod([axis.count(each) for axis, each in zip(inner_axes, maps, strict=True)])
+    inner = count_chunks(inner_axes, maps)
     size = objects * layout.shard.index_nbytes + inner * layout.shard.inner.max_encoded_size
     return Plan(objects, inner, objects + inner, objects, size, size, exact=False)
 
 
-def check_size(layout: ArrayLayout, maps: Sequence[Map], settings: Settings) -> None:
+def check_size(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Settings) -> None:
     """Raise `LimitError` where an operation on `maps` would touch more chunks than `settings` allow."""
     touched = plan_bounds(layout, maps).inner_chunks
     if touched > settings.max_chunks:
@@ -75,14 +76,16 @@ def check_size(layout: ArrayLayout, maps: Sequence[Map], settings: Settings) -> 
         )
 
 
-def parts_of(layout: ArrayLayout, maps: Sequence[Map]) -> Parts:
+def parts_of(layout: ArrayLayout, maps: Sequence[DimensionMap], fields: Fields | None = None) -> Parts:
     """Return the stored objects that `maps` touch, with what is wanted of each."""
-    return Projection(layout.axes, maps)
+    return project(layout.axes, maps, fields)
 
 
-def keyed_projections(layout: ArrayLayout, maps: Sequence[Map], prefix: str) -> Iterator[tuple[str, Part]]:
+def keyed_projections(
+    layout: ArrayLayout, maps: Sequence[DimensionMap], prefix: str, fields: Fields | None = None
+) -> Iterator[tuple[str, Part]]:
     """Yield the key of every stored object that `maps` touches, with what is wanted of it."""
-    for projection in parts_of(layout, maps):
+    for projection in parts_of(layout, maps, fields):
         yield prefix + layout.key_encoding.encode(projection.coords), projection
 
 

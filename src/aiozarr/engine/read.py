@@ -23,7 +23,7 @@ from aiozarr.engine.plan import parts_of
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.shard_read import ShardRead
 from aiozarr.errors import ChecksumError, MissingChunkError
-from aiozarr.grid.axes import Map
+from aiozarr.grid import DimensionMap, Fields
 from aiozarr.grid.projection import Part
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.scheduler import Call
@@ -37,15 +37,17 @@ class Read:
 
     Attributes:
         prefix: the array's keys begin with it; `""` or ending with `/`.
-        maps: the elements, one map per dimension of the array.
-        out: an array of the core shape: one axis per dimension that is not indexed by an integer.
+        maps: the elements, one map per dimension of the array, and of `fields` behind them.
+        out: an array of the core shape: `core_shape_of` the maps.
+        fields: the part of each element that is wanted; None: all of it.
     """
 
     layout: ArrayLayout
     store: Store
     prefix: str
-    maps: tuple[Map, ...]
+    maps: tuple[DimensionMap, ...]
     out: NDArray[Any]
+    fields: Fields | None = None
 
     @cached_property
     def token(self) -> Token:
@@ -65,7 +67,7 @@ class ReadJob(Job):
         recorder: Report | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        projections = [parts_of(read.layout, read.maps) for read in reads]
+        projections = [parts_of(read.layout, read.maps, read.fields) for read in reads]
         super().__init__(
             desk,
             desk.queue_of(reads[0].store),

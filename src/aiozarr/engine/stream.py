@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from aiozarr.engine.desk import Desk
 from aiozarr.engine.read import Read, ReadJob
-from aiozarr.grid.projection import ChunkProjection
+from aiozarr.grid.projection import CoreRegion, Part
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
-
-Region = tuple[slice, ...]
 
 
 class _StreamJob(ReadJob):
@@ -26,10 +24,10 @@ class _StreamJob(ReadJob):
     ) -> None:
         super().__init__(desk, [read], settings=settings, recorder=recorder)
         self._prefetch = prefetch
-        self._regions: dict[int, Region] = {}
+        self._regions: dict[int, CoreRegion] = {}
         self._out_count = 0
         self._out_bytes = 0
-        self.blocks: deque[tuple[Region, NDArray[Any]]] = deque()
+        self.blocks: deque[tuple[CoreRegion, NDArray[Any]]] = deque()
         self.arrived = asyncio.Event()
 
     def may_begin(self) -> bool:
@@ -38,16 +36,13 @@ class _StreamJob(ReadJob):
         # The one that is being taken is not ahead of anybody.
         return self._out_count < self._prefetch + 1
 
-    def target(self, read: Read, projection: ChunkProjection) -> tuple[NDArray[Any], ChunkProjection]:
-        shape = [part.taken for part in projection.parts if part.out is not None]
+    def target(self, read: Read, projection: Part) -> tuple[NDArray[Any], Part]:
+        shape, region, moved = projection.detached()
         block = np.empty(shape, read.out.dtype)
-        self._regions[id(block)] = projection.out_selection
+        self._regions[id(block)] = region
         self._out_count += 1
         self._out_bytes += block.nbytes
-        moved = [
-            part if part.out is None else part._replace(out=slice(0, part.taken), offset=0) for part in projection.parts
-        ]
-        return block, ChunkProjection(tuple(moved))
+        return block, moved
 
     def completed(self, out: NDArray[Any]) -> None:
         self.blocks.append((self._regions.pop(id(out)), out))
@@ -69,7 +64,7 @@ class BlockStream:
         self._job = _StreamJob(desk, read, settings=settings, prefetch=prefetch, recorder=recorder)
         self._task: asyncio.Task[None] | None = None
 
-    async def next(self) -> tuple[Region, NDArray[Any]] | None:
+    async def next(self) -> tuple[CoreRegion, NDArray[Any]] | None:
         """Return the next block and its place in the read's result; None after the last.
 
         Raises:

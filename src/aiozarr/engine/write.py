@@ -16,8 +16,7 @@ from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.object_write import ObjectWrite
 from aiozarr.engine.plan import keyed_projections, parts_of
 from aiozarr.engine.progress import Progress
-from aiozarr.grid import Strided
-from aiozarr.grid.axes import Map
+from aiozarr.grid import DimensionMap, Fields, core_shape_of
 from aiozarr.grid.projection import Part
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.scheduler import Call
@@ -31,16 +30,18 @@ class Write:
 
     Attributes:
         prefix: the array's keys begin with it; `""` or ending with `/`.
-        maps: the elements, one map per dimension of the array.
-        values: broadcast to the core shape: one axis per dimension that is not indexed by an integer. They are cast to
-            the array's type as numpy's assignment does.
+        maps: the elements, one map per dimension of the array, and of `fields` behind them.
+        values: broadcast to the core shape: `core_shape_of` the maps. They are cast to the array's type as numpy's
+            assignment does.
+        fields: the part of each element that is written; None: all of it.
     """
 
     layout: ArrayLayout
     store: Store
     prefix: str
-    maps: tuple[Map, ...]
+    maps: tuple[DimensionMap, ...]
     values: NDArray[Any]
+    fields: Fields | None = None
 
 
 class WriteJob(Job):
@@ -58,19 +59,19 @@ class WriteJob(Job):
         # A shard is encoded by all threads at once, so its errand is not tied to one of them.
         sharded = write.layout.shard is not None
         queue = desk.scheduler.origin(write.store.origin) if sharded else desk.queue_of(write.store)
-        core = tuple([each.count for each in write.maps if isinstance(each, Strided)])
+        core = core_shape_of(write.maps)
         super().__init__(
             desk,
             queue,
             settings=settings,
             recorder=recorder,
             progress=progress,
-            total=len(parts_of(write.layout, write.maps)),
+            total=len(parts_of(write.layout, write.maps, write.fields)),
             bytes_total=prod(core) * write.layout.spec.dtype.itemsize,
         )
         self._write = write
         self._values = np.broadcast_to(write.values, core)
-        self._plan: Iterator[tuple[str, Part]] = keyed_projections(write.layout, write.maps, write.prefix)
+        self._plan: Iterator[tuple[str, Part]] = keyed_projections(write.layout, write.maps, write.prefix, write.fields)
         self._begun = 0
         self._open: set[ObjectWrite] = set()
 

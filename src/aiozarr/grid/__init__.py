@@ -1,10 +1,17 @@
 """Pure geometry: chunk grids, chunk keys and index transforms."""
 
 from aiozarr.grid.advanced import select_orthogonal, select_pointwise
-from aiozarr.grid.chunk_grid import ChunkGrid, RegularGrid, resolve_grid
+from aiozarr.grid.chunk_grid import ChunkGrid, RegularGrid, register_chunk_grid, resolve_grid
 from aiozarr.grid.fields import FieldNames, Fields
 from aiozarr.grid.indices import ArraySelection
-from aiozarr.grid.key_encoding import ChunkKeyEncoding, DefaultKeyEncoding, V2KeyEncoding, resolve_key_encoding
+from aiozarr.grid.key_encoding import (
+    ChunkKeyEncoding,
+    DefaultKeyEncoding,
+    V2KeyEncoding,
+    register_chunk_key_encoding,
+    resolve_key_encoding,
+)
+from aiozarr.grid.rectilinear import RectilinearGrid
 from aiozarr.grid.transform import (
     BasicSelection,
     Constant,
@@ -27,10 +34,13 @@ __all__ = [
     "Fields",
     "IndexTransform",
     "Indexed",
+    "RectilinearGrid",
     "RegularGrid",
     "Strided",
     "V2KeyEncoding",
     "core_shape_of",
+    "register_chunk_grid",
+    "register_chunk_key_encoding",
     "resolve_grid",
     "resolve_key_encoding",
     "select_orthogonal",

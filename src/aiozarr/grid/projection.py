@@ -6,15 +6,99 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aiozarr.grid.axes import Axis, DimPart, Index, Map, RegularAxis
+
+AnyArray: TypeAlias = NDArray[Any]
+CoreRegion: TypeAlias = tuple[slice | NDArray[np.int64], ...]
+"""Places in an array of the core shape, orthogonal: a slice or ascending positions per axis."""
 
 LAZY_FROM = 4096
 """A dimension with more parts than this is generated anew at each pass in place of being kept."""
 
 
+class Part(Protocol):
+    """One chunk that a selection touches, and the way of the selected elements to and from an output.
+
+    The output has the core shape: `core_shape_of` the selection's maps.
+    """
+
+    @property
+    def coords(self) -> tuple[int, ...]:
+        """The chunk's index in the grid."""
+        ...
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """How many elements of the chunk lie inside the array, per dimension."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of selected elements."""
+        ...
+
+    @property
+    def whole(self) -> bool:
+        """True only where every element of the chunk that lies inside the array is selected."""
+        ...
+
+    @property
+    def straight(self) -> bool:
+        """True where, if as many elements are selected as a chunk has, each is in its place."""
+        ...
+
+    def window(self, out: AnyArray) -> AnyArray | None:
+        """Return the elements' places in `out` as a view; None where they make none."""
+        ...
+
+    def gather(self, chunk: AnyArray) -> AnyArray:
+        """Return the selected elements of `chunk`, a view where that is possible."""
+        ...
+
+    def scatter(self, out: AnyArray, part: AnyArray) -> None:
+        """Put what `gather` has returned to its places in `out`."""
+        ...
+
+    def fill(self, out: AnyArray, value: AnyArray) -> None:
+        """Put `value`, a 0-d array of the chunk's type, to all these places in `out`."""
+        ...
+
+    def take(self, values: AnyArray) -> AnyArray:
+        """Return the elements that are at these places in `values`, a view where that is possible."""
+        ...
+
+    def put(self, chunk: AnyArray, part: AnyArray) -> None:
+        """Put what `take` has returned into `chunk`; of elements that are selected repeatedly, the last one stays."""
+        ...
+
+    def within(self, axes: Sequence[RegularAxis]) -> Parts:
+        """Return the inner chunks that are touched; `axes` are those of the inner grid."""
+        ...
+
+    def detached(self) -> tuple[tuple[int, ...], CoreRegion, Part]:
+        """Return the shape of an array for these elements alone, its place in the output, and the part for it."""
+        ...
+
+
+class Parts(Protocol):
+    """All chunks that a selection touches, in C order of the output where that is defined."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Part]: ...
+
+    def numbered(self, grid_shape: Sequence[int]) -> Iterator[tuple[int, Part]]:
+        """Yield each part with its chunk's linear index, in C order, in a grid of `grid_shape`."""
+        ...
+
+
 class ChunkProjection:
-    """One chunk that a selection touches: `out[p.out_selection] = chunk[p.chunk_selection]`."""
+    """One chunk that a selection touches: `out[p.out_selection] = chunk[p.chunk_selection]`. A `Part`."""
 
     __slots__ = ("parts",)
 
@@ -37,21 +121,73 @@ class ChunkProjection:
         return tuple([part.out for part in self.parts if part.out is not None])
 
     @property
+    def extents(self) -> tuple[int, ...]:
+        """How many elements of the chunk lie inside the array, per dimension."""
+        return tuple([part.extent for part in self.parts])
+
+    @property
     def whole(self) -> bool:
         """True where every element of the chunk that lies inside the array is selected."""
         return all([part.taken == part.extent for part in self.parts])
+
+    @property
+    def straight(self) -> bool:
+        """True where, if as many elements are selected as a chunk has, each is in its place."""
+        return not any([part.step < 0 for part in self.parts])
 
     @property
     def size(self) -> int:
         """Number of selected elements."""
         return prod([part.taken for part in self.parts])
 
+    def window(self, out: AnyArray) -> AnyArray:
+        """Return the elements' places in `out` as a view."""
+        selection = self.out_selection
+        # `out[()]` would be a scalar, not a view.
+        return out[selection] if selection else out
+
+    def gather(self, chunk: AnyArray) -> AnyArray:
+        """Return the selected elements of `chunk`."""
+        return chunk[self.chunk_selection]
+
+    def scatter(self, out: AnyArray, part: AnyArray) -> None:
+        """Put what `gather` has returned to its places in `out`."""
+        out[self.out_selection] = part
+
+    def fill(self, out: AnyArray, value: AnyArray) -> None:
+        """Put `value` to all these places in `out`."""
+        out[self.out_selection] = value
+
+    def take(self, values: AnyArray) -> AnyArray:
+        """Return the elements that are at these places in `values`, as a view."""
+        return self.window(values)
+
+    def put(self, chunk: AnyArray, part: AnyArray) -> None:
+        """Put what `take` has returned into `chunk`."""
+        chunk[self.chunk_selection] = part
+
+    def within(self, axes: Sequence[RegularAxis]) -> Projection:
+        """Return the inner chunks that are touched; `axes` are those of the inner grid."""
+        parts = self.parts
+        clipped = [RegularAxis(axis.length, part.extent) for axis, part in zip(axes, parts, strict=True)]
+        return Projection(clipped, [part.as_map() for part in parts], [part.offset for part in parts])
+
+    def detached(self) -> tuple[tuple[int, ...], CoreRegion, ChunkProjection]:
+        """Return the shape of an array for these elements alone, its place in the output, and the part for it."""
+        shape = tuple([part.taken for part in self.parts if part.out is not None])
+        return shape, self.out_selection, ChunkProjection(tuple([moved_to_start(part) for part in self.parts]))
+
     def __repr__(self) -> str:
         return f"ChunkProjection({self.coords}, {self.chunk_selection} -> {self.out_selection})"
 
 
+def moved_to_start(part: DimPart) -> DimPart:
+    """Return `part` for an output that begins with it."""
+    return part if part.out is None else part._replace(out=slice(0, part.taken), offset=0)
+
+
 class Projection:
-    """The chunks of a grid that a selection touches, as an iterable of `ChunkProjection` in C order of the output.
+    """The chunks of a grid that slices and integers touch: an iterable of `ChunkProjection` in C order of the output.
 
     Args:
         axes: one per dimension of the grid.
@@ -79,6 +215,14 @@ class Projection:
         """Return the indices of the touched chunks along each dimension; the projection is their product, in order."""
         return [[part.chunk for part in dimension] for dimension in self._dims]
 
+    def numbered(self, grid_shape: Sequence[int]) -> Iterator[tuple[int, ChunkProjection]]:
+        """Yield each part with its chunk's linear index, in C order, in a grid of `grid_shape`."""
+        offsets = [
+            [chunk * stride for chunk in chunks]
+            for chunks, stride in zip(self.chunks_by_dimension(), strides_of(grid_shape), strict=True)
+        ]
+        return zip(map(sum, product(*offsets)), self, strict=True)
+
     @cached_property
     def _dims(self) -> list[list[DimPart]]:
         return [
@@ -93,8 +237,14 @@ class Projection:
                 yield ChunkProjection((first, *inner.parts))
 
 
-def within(axes: Sequence[RegularAxis], projection: ChunkProjection) -> Projection:
-    """Return the inner chunks that a projection of their outer chunk touches; `axes` are the inner grid's."""
-    parts = projection.parts
-    clipped = [RegularAxis(axis.length, part.extent) for axis, part in zip(axes, parts, strict=True)]
-    return Projection(clipped, [part.as_map() for part in parts], [part.offset for part in parts])
+def strides_of(grid_shape: Sequence[int]) -> list[int]:
+    """Return by how much the linear index of a chunk, in C order, grows along each dimension."""
+    strides = [1]
+    for length in reversed(grid_shape[1:]):
+        strides.append(strides[-1] * length)
+    return strides[::-1] if grid_shape else []
+
+
+def within(axes: Sequence[RegularAxis], projection: Part) -> Parts:
+    """Return the inner chunks that a part of their outer chunk touches; `axes` are the inner grid's."""
+    return projection.within(axes)

@@ -1,7 +1,8 @@
-"""An index transform is numpy's basic indexing composed lazily: which elements of an array a view addresses, and how.
+"""An index transform is numpy's indexing composed lazily: which elements of an array a view addresses, and how.
 
-A view's elements are, per dimension of the array, either one index or an arithmetic progression of indices. Every chain
-of integers, slices, `...` and `np.newaxis` keeps that form, so a view costs a few integers whatever it addresses.
+A view's elements are, per dimension of the array, one index, an arithmetic progression of indices, or listed indices.
+Every chain of integers, slices, `...` and `np.newaxis` keeps the first two, so a view costs a few integers whatever it
+addresses; index arrays (`aiozarr.grid.advanced`) cost what they list.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 from math import prod
 from operator import index as as_index
 from types import EllipsisType
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, NamedTuple, SupportsIndex, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiozarr.errors import SelectionError
 
@@ -44,10 +46,47 @@ class Strided:
     count: int
 
 
-DimensionMap: TypeAlias = Constant | Strided
+@dataclass(frozen=True, slots=True, eq=False)
+class Indexed:
+    """Listed indices of an array dimension, all inside it.
 
-_NOTHING = Strided(0, 1, 0)
-_ONLY_BASIC = "only integers and slices are supported yet"
+    Dimensions of one group are walked together: their lists have one shape, and the points of the view are the tuples
+    of what stands in them at the same place. Different groups are orthogonal, as are other dimensions.
+
+    Attributes:
+        group: the first dimension of the group.
+        indices: read-only int64, of the group's shape: one axis or more.
+    """
+
+    group: int
+    indices: NDArray[np.int64]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Indexed):
+            return NotImplemented
+        return self.group == other.group and np.array_equal(self.indices, other.indices)
+
+    def __hash__(self) -> int:
+        return hash((self.group, self.indices.shape, self.indices.tobytes()))
+
+
+DimensionMap: TypeAlias = Constant | Strided | Indexed
+
+
+class GroupAxis(NamedTuple):
+    """An axis of a view that runs along an axis of a group of listed dimensions.
+
+    A view has all axes of its groups, those of one group in ascending order.
+    """
+
+    group: int
+    axis: int
+
+
+NOTHING = Strided(0, 1, 0)
+"""No index at all."""
+
+_ONLY_BASIC = "only integers and slices stand in plain brackets; `oindex` and `vindex` take index arrays and masks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +98,12 @@ class IndexTransform:
 
     Attributes:
         maps: one per dimension of the array, in order.
-        axes: for each axis of the view the array dimension it runs along, in order; None for a new axis.
+        axes: for each axis of the view the array dimension or the axis of a group it runs along; None for a new axis.
         shape: lengths of the view's axes.
     """
 
     maps: tuple[DimensionMap, ...]
-    axes: tuple[int | None, ...]
+    axes: tuple[int | GroupAxis | None, ...]
     shape: tuple[int, ...]
 
     @classmethod
@@ -85,8 +124,8 @@ class IndexTransform:
 
     @property
     def core_shape(self) -> tuple[int, ...]:
-        """The view's shape without new axes: the counts of the strided maps, in order."""
-        return tuple([each.count for each in self.maps if type(each) is Strided])
+        """The shape in which elements are moved: `core_shape_of` the maps."""
+        return core_shape_of(self.maps)
 
     def select(self, selection: BasicSelection) -> IndexTransform:
         """Return the transform of `view[selection]`, as numpy's basic indexing defines it.
@@ -99,51 +138,102 @@ class IndexTransform:
         """
         items = _expand(selection if isinstance(selection, tuple) else (selection,), self.shape)
         maps = list(self.maps)
-        axes: list[int | None] = []
+        axes: list[int | GroupAxis | None] = []
         shape: list[int] = []
+        groups: dict[int, list[slice | int]] = {}
         axis = 0
         for item in items:
             if item is None:
                 axes.append(None)
                 shape.append(1)
                 continue
-            dimension = self.axes[axis]
+            along = self.axes[axis]
             length = self.shape[axis]
             if isinstance(item, slice):
                 start, step, count = _resolve_slice(item, axis, length)
-                if dimension is not None:
-                    maps[dimension] = _narrow(maps[dimension], start, step, count)
-                axes.append(dimension)
+                if isinstance(along, GroupAxis):
+                    along = _add_to_group(groups, along, _slice_of(start, step, count))
+                elif along is not None:
+                    maps[along] = _narrow(maps[along], start, step, count)
+                axes.append(along)
                 shape.append(count)
             else:
                 position = _resolve_index(item, axis, length)
-                if dimension is not None:
-                    maps[dimension] = _pick(maps[dimension], position)
+                if isinstance(along, GroupAxis):
+                    _add_to_group(groups, along, position)
+                elif along is not None:
+                    maps[along] = _pick(maps[along], position)
             axis += 1
+        for group, taken in groups.items():
+            _index_group(maps, group, tuple(taken))
         return IndexTransform(tuple(maps), tuple(axes), tuple(shape))
 
     def without_new_axes(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return `array`, of the view's shape, as a view of `core_shape`; never a copy. `size` must not be 0."""
+        """Return `array`, of the view's shape, without its new axes; never a copy. `size` must not be 0."""
         if None not in self.axes:
             return array
         # The trailing `...` keeps a result without axes an array instead of a scalar.
-        return array[(*(0 if dimension is None else slice(None) for dimension in self.axes), ...)]
+        return array[(*(0 if along is None else slice(None) for along in self.axes), ...)]
+
+    def extended(self, lengths: Iterable[int]) -> IndexTransform:
+        """Return the transform with dimensions of these lengths behind the others, all of them taken."""
+        added = tuple(lengths)
+        dimensions = range(len(self.maps), len(self.maps) + len(added))
+        if self.ndim + len(added) > MAX_VIEW_NDIM:
+            raise SelectionError(f"the view would have {self.ndim + len(added)} axes; numpy allows {MAX_VIEW_NDIM}")
+        return IndexTransform((*self.maps, *map(_whole, added)), (*self.axes, *dimensions), self.shape + added)
+
+
+def core_shape_of(maps: Iterable[DimensionMap]) -> tuple[int, ...]:
+    """Return the lengths of the core axes: one per strided dimension and, in place of its first dimension, per group.
+
+    The axes of a group are flattened in C order.
+    """
+    lengths = []
+    for dimension, each in enumerate(maps):
+        if isinstance(each, Strided):
+            lengths.append(each.count)
+        elif isinstance(each, Indexed) and each.group == dimension:
+            lengths.append(each.indices.size)
+    return tuple(lengths)
 
 
 def _whole(length: int) -> Strided:
-    return Strided(0, 1, length) if length else _NOTHING
+    return Strided(0, 1, length) if length else NOTHING
 
 
 def _narrow(current: DimensionMap, start: int, step: int, count: int) -> Strided:
     assert type(current) is Strided  # an axis of the view never runs along a dimension that is held constant
     if count > 1:
         return Strided(current.start + start * current.step, step * current.step, count)
-    return Strided(current.start + start * current.step, 1, 1) if count else _NOTHING
+    return Strided(current.start + start * current.step, 1, 1) if count else NOTHING
 
 
 def _pick(current: DimensionMap, position: int) -> Constant:
     assert type(current) is Strided  # as in _narrow
     return Constant(current.start + position * current.step)
+
+
+def _slice_of(start: int, step: int, count: int) -> slice:
+    stop = start + step * count
+    # Counted from the front, a stop before it is written as None.
+    return slice(start, stop if stop >= 0 else None, step) if count else slice(0, 0)
+
+
+def _add_to_group(groups: dict[int, list[slice | int]], along: GroupAxis, taken: slice | int) -> GroupAxis:
+    """Note what is taken of one axis of a group; return the axis as it will be numbered."""
+    before = groups.setdefault(along.group, [])
+    kept = sum([isinstance(each, slice) for each in before])
+    before.append(taken)
+    return GroupAxis(along.group, kept)
+
+
+def _index_group(maps: list[DimensionMap], group: int, taken: tuple[slice | int, ...]) -> None:
+    """Narrow all lists of a group; a single point is held constant."""
+    for dimension, each in enumerate(maps):
+        if type(each) is Indexed and each.group == group:
+            indices = each.indices[(*taken, ...)]
+            maps[dimension] = Indexed(group, indices) if indices.ndim else Constant(int(indices))
 
 
 def _expand(items: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:

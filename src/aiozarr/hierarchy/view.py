@@ -24,7 +24,17 @@ from aiozarr.engine import (
     run,
 )
 from aiozarr.errors import SelectionError
-from aiozarr.grid import BasicSelection, IndexTransform, Strided
+from aiozarr.grid import (
+    BasicSelection,
+    FieldNames,
+    Fields,
+    IndexTransform,
+    Strided,
+    select_orthogonal,
+    select_pointwise,
+)
+from aiozarr.grid.arrangement import core_array, new_array, view_region
+from aiozarr.hierarchy.indexer import Indexer, split_fields
 from aiozarr.hierarchy.location import key_prefix
 from aiozarr.hierarchy.values import broadcast_values, convert_values
 from aiozarr.schedule import Report, current_recorder
@@ -35,28 +45,42 @@ if TYPE_CHECKING:
 
 AnyArray: TypeAlias = NDArray[Any]
 T = TypeVar("T")
-Region: TypeAlias = tuple[slice, ...]
+Region: TypeAlias = tuple[slice | AnyArray, ...]
+FieldSelection: TypeAlias = FieldNames | list[str] | tuple[Any, ...]
 ProgressCallback: TypeAlias = Callable[[Progress], object]
 
 
 class View:
-    """Elements of an array, as numpy's basic indexing selects them. `await view` reads them.
+    """Elements of an array, as numpy's indexing selects them. `await view` reads them.
+
+    Views are made by brackets, of an array or of another view: `[...]` as numpy's basic indexing, `.oindex[...]` axis
+    by axis, `.vindex[...]` point by point. Names of fields in any of them select parts of structured elements.
 
     A view belongs to the array as it was when the view was made: a later `resize` does not move it, and what the resize
     has erased reads as the fill value.
     """
 
-    __slots__ = ("_array", "_layout", "_scalar", "_transform")
+    __slots__ = ("_array", "_fields", "_layout", "_scalar", "_transform")
 
     # Without this, Python would try view[0], view[1], ... as it does for whatever can be indexed.
     __iter__ = None
 
-    def __init__(self, array: Array, layout: ArrayLayout, transform: IndexTransform, *, scalar: bool = False) -> None:
+    def __init__(
+        self,
+        array: Array,
+        layout: ArrayLayout,
+        transform: IndexTransform,
+        *,
+        scalar: bool = False,
+        fields: Fields | None = None,
+    ) -> None:
         self._array = array
         self._layout = layout
         self._transform = transform
         # numpy gives a scalar where integers alone have led to one element, and a 0-d array after `...`.
         self._scalar = scalar
+        # The transform has the dimensions of fields behind those of the array.
+        self._fields = fields
 
     @property
     def array(self) -> Array:
@@ -81,28 +105,40 @@ class View:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements in memory."""
-        return self._layout.metadata.dtype
+        return self._layout.metadata.dtype if self._fields is None else self._fields.dtype
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements in memory."""
         return self.size * self.dtype.itemsize
 
-    def __getitem__(self, selection: BasicSelection) -> View:
-        """Return a view of this view, without I/O.
+    def __getitem__(self, selection: BasicSelection | FieldSelection) -> View:
+        """Return a view of this view, without I/O: integers, slices, `...`, None (a new axis), names of fields.
+
+        `view["a"]` is the field `a` of structured elements, `view[["a", "b"]]` the structure of two fields, and
+        `view["a", :3]` is `view["a"][:3]`. The axes of a sub-array come last, as in numpy.
 
         Raises:
             SelectionError: the selection does not fit; also an `IndexError`.
         """
-        try:
-            transform = self._transform.select(selection)
-        except SelectionError as error:
-            error.add_note(f"selecting from a view of shape {self.shape} of {self._array.url}")
-            raise
-        parts = selection if isinstance(selection, tuple) else (selection,)
-        return View(
-            self._array, self._layout, transform, scalar=not transform.shape and not any(p is Ellipsis for p in parts)
-        )
+        return self._select(IndexTransform.select, selection)
+
+    @property
+    def oindex(self) -> Indexer[View]:
+        """Orthogonal indexing: `view.oindex[[1, 5], :, mask]` takes each axis by itself, as numpy's `np.ix_`.
+
+        Each axis takes an integer, a slice, a list of integers in any order and number, or a mask of its length.
+        """
+        return Indexer(lambda selection: self._select(select_orthogonal, selection))
+
+    @property
+    def vindex(self) -> Indexer[View]:
+        """Pointwise indexing: `view.vindex[i, j]` has the element `i[k], j[k]` at `k`, as numpy's index arrays.
+
+        Index arrays broadcast against each other; a mask stands for as many axes as it has. The axes that
+        they make come first, before those of slices. Costs grow with the number of points, not of chunks.
+        """
+        return Indexer(lambda selection: self._select(select_pointwise, selection))
 
     def __await__(self) -> Generator[Any, Any, AnyArray]:
         return self.read().__await__()
@@ -127,19 +163,24 @@ class View:
         self._check_size()
         target = self._output(out)
         if self.size:
-            read = self._reading(target)
+            core = core_array(self._transform, target)
+            landing = new_array(self._transform, self.dtype) if core is None else target
+            read = self._reading(landing)
             recorder, callback = current_recorder(), callback_here(progress)
             await self._run(
                 lambda engine: engine.read([read], settings=self._settings, progress=callback, recorder=recorder),
                 callback,
             )
+            if landing is not target:
+                await self._run(lambda engine: engine.work(lambda: np.copyto(target, landing)))
         return target if out is not None else self._result(target)
 
     async def write(self, values: ArrayLike, progress: ProgressCallback | None = None) -> None:
         """Write `values`, broadcast and cast as numpy assignment does, but by the rule `same_kind`.
 
         A chunk that is written whole is not read first; one that is written in part is read, changed and stored again,
-        guarded against other writers. `values` must not be changed before this returns.
+        guarded against other writers. Where the view has an element repeatedly, the last of its values stays. `values`
+        must not be changed before this returns.
 
         Args:
             values: an array of a shape that broadcasts to the view's, or what numpy makes one of.
@@ -158,8 +199,13 @@ class View:
         fitted = broadcast_values(convert_values(values, self.dtype), self.shape)
         if not self.size:
             return
-        core = self._transform.without_new_axes(fitted)
-        write = Write(self._layout, self._array.store, self._prefix, self._transform.maps, core)
+        core = core_array(self._transform, fitted)
+        if core is None:
+            core = await self._run(
+                lambda engine: engine.work(lambda: core_array(self._transform, fitted, may_copy=True))
+            )
+        assert core is not None
+        write = Write(self._layout, self._array.store, self._prefix, self._transform.maps, core, self._fields)
         recorder, callback = current_recorder(), callback_here(progress)
         await self._run(
             lambda engine: engine.write([write], settings=self._settings, progress=callback, recorder=recorder),
@@ -183,8 +229,10 @@ class View:
     def stream(self, prefetch: int | None = None) -> AsyncGenerator[tuple[Region, AnyArray], None]:
         """Iterate over the blocks of the view as they land, in no promised order.
 
-        Yields `(region, block)`: `region` has one slice per axis of the view, and `block` is `view[region]`. Leaving
-        the loop early cancels what is under way; `contextlib.aclosing` does so at a definite point.
+        Yields `(region, block)`, such that `result[region] = block` for each of them makes up the view: `region` has
+        one slice per axis of the view, or one index array per axis where index arrays have made the view and
+        the block's elements do not lie together. Leaving the loop early cancels what is under way;
+        `contextlib.aclosing` does so at a definite point.
 
         Args:
             prefetch: how many blocks may be fetched ahead; None: as many as the byte budget allows.
@@ -204,9 +252,28 @@ class View:
 
     def __reduce__(self) -> tuple[Any, ...]:
         array = self._array if self._array._layout is self._layout else self._array._at(self._layout.metadata)
-        return (_restore, (array, self._transform, self._scalar))
+        return (_restore, (array, self._transform, self._scalar, self._fields))
 
     # --- for this package ----------------------------------------------------------------------------------------
+
+    def _select(self, select: Callable[[IndexTransform, Any], IndexTransform], selection: Any) -> View:
+        """Return the view that `select` makes of `selection`, less the fields that this names."""
+        fields, transform, scalar = self._fields, self._transform, self._scalar
+        try:
+            names, rest = split_fields(selection)
+            if names is not None:
+                fields = Fields.of(self.dtype, names, before=fields)
+                added = fields.shape if self._fields is None else fields.shape[len(self._fields.shape) :]
+                transform = transform.extended(added)
+                scalar = scalar and not added
+            if names is None or rest:
+                transform = select(transform, rest)
+                # numpy gives a scalar for `a[1, 2]`, and an array without axes for `a[1, 2, ...]`.
+                scalar = not transform.shape and not any(item is Ellipsis for item in rest)
+        except SelectionError as error:
+            error.add_note(f"selecting from a view of shape {self.shape} of {self._array.url}")
+            raise
+        return View(self._array, self._layout, transform, scalar=scalar, fields=fields)
 
     @property
     def _settings(self) -> Settings:
@@ -222,7 +289,7 @@ class View:
     def _output(self, out: AnyArray | None) -> AnyArray:
         """Return `out` if it fits, or a new array."""
         if out is None:
-            return np.empty(self.shape, self.dtype)
+            return new_array(self._transform, self.dtype)
         if not isinstance(out, np.ndarray):
             raise TypeError(f"out is a numpy array, not {type(out).__name__}")
         if out.shape != self.shape or out.dtype != self.dtype:
@@ -234,8 +301,9 @@ class View:
         return out
 
     def _reading(self, target: AnyArray) -> Read:
-        core = self._transform.without_new_axes(target)
-        return Read(self._layout, self._array.store, self._prefix, self._transform.maps, core)
+        core = core_array(self._transform, target)
+        assert core is not None
+        return Read(self._layout, self._array.store, self._prefix, self._transform.maps, core, self._fields)
 
     def _result(self, target: AnyArray) -> AnyArray:
         return target[()] if self._scalar else target
@@ -249,7 +317,7 @@ class View:
         """Return a read without memory behind it, for what only looks at shapes."""
         self._check_size()
         nothing = np.broadcast_to(np.empty((), self.dtype), self._transform.core_shape)
-        return Read(self._layout, self._array.store, self._prefix, self._touched(), nothing)
+        return Read(self._layout, self._array.store, self._prefix, self._touched(), nothing, self._fields)
 
     def _bounds(self) -> Plan:
         return plan_bounds(self._layout, self._touched()) if self.size else NO_READ
@@ -273,17 +341,9 @@ class View:
         stream = await run(start)
         try:
             while (step := await self._run(lambda engine: stream.next())) is not None:
-                yield self._with_new_axes(*step)
+                yield view_region(self._transform, *step)
         finally:
             await run(lambda engine: stream.aclose())
-
-    def _with_new_axes(self, region: Region, block: AnyArray) -> tuple[Region, AnyArray]:
-        axes = self._transform.axes
-        if None not in axes:
-            return region, block
-        core = iter(region)
-        full = tuple([slice(0, 1) if dimension is None else next(core) for dimension in axes])
-        return full, block[tuple([None if dimension is None else slice(None) for dimension in axes])]
 
     async def _run(self, function: Callable[[Engine], Awaitable[T]], callback: Callback[Progress] | None = None) -> T:
         return await run(function, timeout=self._settings.timeout, callback=callback)
@@ -319,5 +379,5 @@ def _as_view(view: Any) -> View:
     return found
 
 
-def _restore(array: Array, transform: IndexTransform, scalar: bool) -> View:
-    return View(array, array._layout, transform, scalar=scalar)
+def _restore(array: Array, transform: IndexTransform, scalar: bool, fields: Fields | None = None) -> View:
+    return View(array, array._layout, transform, scalar=scalar, fields=fields)

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from aiozarr import hierarchy
 from aiozarr.grid import BasicSelection
 from aiozarr.hierarchy.values import convert_values
-from aiozarr.hierarchy.view import AnyArray
+from aiozarr.hierarchy.view import AnyArray, FieldSelection
 from aiozarr.metadata import ArrayMetadata
+from aiozarr.sync.indexer import ArrayIndexer
 from aiozarr.sync.node import Node
 from aiozarr.sync.view import View, as_numpy
 from aiozarr.sync.wait import method, same, wait
@@ -81,7 +82,7 @@ class Array(Node[hierarchy.Array]):
         """The whole array as a view: `arr.view[selection]` selects without reading."""
         return View(self, self._async[...])
 
-    def __getitem__(self, selection: BasicSelection) -> AnyArray:
+    def __getitem__(self, selection: BasicSelection | FieldSelection) -> AnyArray:
         """Read a selection: an array, or a numpy scalar where numpy's indexing gives one.
 
         Raises:
@@ -90,9 +91,24 @@ class Array(Node[hierarchy.Array]):
         """
         return View(self, self._async[selection]).read()
 
-    def __setitem__(self, selection: BasicSelection, values: ArrayLike) -> None:
+    def __setitem__(self, selection: BasicSelection | FieldSelection, values: ArrayLike) -> None:
         """Write values to a selection; errors are those of `aiozarr.View.write`."""
         View(self, self._async[selection]).write(values)
+
+    @property
+    def oindex(self) -> ArrayIndexer:
+        """Orthogonal indexing: `arr.oindex[selection]` reads, assigning writes; see `aiozarr.View.oindex`."""
+        return ArrayIndexer(lambda selection: View(self, self._async.oindex[selection]))
+
+    @property
+    def vindex(self) -> ArrayIndexer:
+        """Pointwise indexing: `arr.vindex[selection]` reads, assigning writes; see `aiozarr.View.vindex`."""
+        return ArrayIndexer(lambda selection: View(self, self._async.vindex[selection]))
+
+    @property
+    def blocks(self) -> ArrayIndexer:
+        """Stored objects: `arr.blocks[selection]` reads, assigning writes; see `aiozarr.Array.blocks`."""
+        return ArrayIndexer(lambda selection: View(self, self._async.blocks[selection]))
 
     def __len__(self) -> int:
         if not self.shape:

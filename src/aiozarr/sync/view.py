@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from aiozarr import hierarchy
 from aiozarr.engine import Plan
 from aiozarr.grid import BasicSelection
+from aiozarr.hierarchy.indexer import Indexer
 from aiozarr.hierarchy.values import convert_values
-from aiozarr.hierarchy.view import AnyArray, Region
+from aiozarr.hierarchy.view import AnyArray, FieldSelection, Region
 from aiozarr.sync.wait import ProgressCallback, iterate, same, wait
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class View:
-    """Elements of an array, as numpy's basic indexing selects them; see `aiozarr.View`. `view.read()` reads them."""
+    """Elements of an array, as numpy's indexing selects them; see `aiozarr.View`. `view.read()` reads them."""
 
     __slots__ = ("_array", "_async")
 
@@ -61,9 +62,19 @@ class View:
         """Bytes of the elements in memory."""
         return self._async.nbytes
 
-    def __getitem__(self, selection: BasicSelection) -> View:
+    def __getitem__(self, selection: BasicSelection | FieldSelection) -> View:
         """Return a view of this view, without I/O."""
         return View(self._array, self._async[selection])
+
+    @property
+    def oindex(self) -> Indexer[View]:
+        """Orthogonal indexing: `view.oindex[selection]` is a view; see `aiozarr.View.oindex`."""
+        return Indexer(lambda selection: View(self._array, self._async.oindex[selection]))
+
+    @property
+    def vindex(self) -> Indexer[View]:
+        """Pointwise indexing: `view.vindex[selection]` is a view; see `aiozarr.View.vindex`."""
+        return Indexer(lambda selection: View(self._array, self._async.vindex[selection]))
 
     def read(self, out: AnyArray | None = None, progress: ProgressCallback | None = None) -> AnyArray:
         """Read the elements; arguments and errors are those of `aiozarr.View.read`. `progress` runs in this thread."""

@@ -1,0 +1,176 @@
+"""Orthogonal and pointwise indexing composed lazily: `oindex` and `vindex` of whatever a transform addresses already.
+
+Orthogonal: each item stands for one axis, as with numpy's `np.ix_`. Pointwise: index arrays and masks broadcast against
+each other, and the axes of the result come first (NEP 21 and TensorStore's `vindex`).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiozarr.errors import SelectionError
+from aiozarr.grid.indices import ArraySelection, expand, parse_items, unmask, wrap
+from aiozarr.grid.transform import MAX_VIEW_NDIM, Constant, GroupAxis, Indexed, IndexTransform, Strided
+
+Indices: TypeAlias = NDArray[np.int64]
+
+
+def select_orthogonal(transform: IndexTransform, selection: ArraySelection) -> IndexTransform:
+    """Return the transform of `view.oindex[selection]`.
+
+    Takes integers, slices, one `...`, new axes, and per axis a list of integers or a mask of its length.
+
+    Raises:
+        SelectionError: as `IndexTransform.select`; an array of more than one axis, or a mask of another length.
+    """
+    basic: list[Any] = []
+    arrays: dict[int, Indices] = {}
+    axis = place = 0
+    for item in expand(parse_items(selection), transform.ndim, wide_masks=False):
+        if isinstance(item, np.ndarray):
+            arrays[place] = _one_axis(item, axis, transform.shape)
+            item = slice(None)
+        basic.append(item)
+        axis += item is not None
+        place += not isinstance(item, int)
+    result = transform.select(tuple(basic))
+    for view_axis, indices in arrays.items():
+        result = _take(result, view_axis, indices)
+    return result
+
+
+def select_pointwise(transform: IndexTransform, selection: ArraySelection) -> IndexTransform:
+    """Return the transform of `view.vindex[selection]`.
+
+    Takes integers, slices, one `...`, new axes, integer arrays that broadcast against each other, and masks, each of
+    which covers as many axes as it has.
+
+    Raises:
+        SelectionError: as `IndexTransform.select`; arrays that do not broadcast, or a mask of another shape.
+    """
+    basic: list[Any] = []
+    arrays: dict[int, Indices] = {}
+    axis = place = 0
+    for item in expand(parse_items(selection), transform.ndim, wide_masks=True):
+        if isinstance(item, np.ndarray):
+            masked = item.dtype.kind == "b"
+            found = unmask(item, axis, transform.shape) if masked else [wrap(item, axis, transform.shape[axis])]
+            for each in found:
+                arrays[place] = each
+                basic.append(slice(None))
+                axis += 1
+                place += 1
+            continue
+        basic.append(item)
+        axis += item is not None
+        place += not isinstance(item, int)
+    result = transform.select(tuple(basic))
+    return _join(result, arrays) if arrays else result
+
+
+def _one_axis(item: NDArray[Any], axis: int, shape: tuple[int, ...]) -> Indices:
+    if item.ndim != 1:
+        kind = "a mask" if item.dtype.kind == "b" else "an index array"
+        raise SelectionError(
+            f"the index of axis {axis} is {kind} of {item.ndim} axes; `oindex` takes one axis at a time, `vindex` more"
+        )
+    return unmask(item, axis, shape)[0] if item.dtype.kind == "b" else wrap(item, axis, shape[axis])
+
+
+def _take(transform: IndexTransform, axis: int, indices: Indices) -> IndexTransform:
+    """Return the transform with `indices` taken along one axis of the view."""
+    maps, axes, shape = list(transform.maps), list(transform.axes), list(transform.shape)
+    along = axes[axis]
+    if along is None:
+        _check_new_axes(len(indices))
+    elif isinstance(along, GroupAxis):
+        for dimension, each in enumerate(maps):
+            if isinstance(each, Indexed) and each.group == along.group:
+                maps[dimension] = listed(along.group, each.indices.take(indices, axis=along.axis))
+    else:
+        maps[along] = listed(along, _resolve(maps[along], indices))
+        axes[axis] = GroupAxis(along, 0)
+    shape[axis] = len(indices)
+    return IndexTransform(tuple(maps), tuple(axes), tuple(shape))
+
+
+def _join(transform: IndexTransform, arrays: dict[int, Indices]) -> IndexTransform:
+    """Return the transform with index arrays, by axis of the view, walked together.
+
+    All dimensions they index become one group. So do the groups of which they index some axes only: the other axes of
+    those stand behind the new ones in the group's shape.
+    """
+    points = _broadcast_shape(arrays)
+    indexed = [transform.axes[axis] for axis in arrays]
+    old_groups = {along.group for along in indexed if isinstance(along, GroupAxis)}
+    kept = [
+        axis
+        for axis, along in enumerate(transform.axes)
+        if axis not in arrays and isinstance(along, GroupAxis) and along.group in old_groups
+    ]
+    shape = points + tuple([transform.shape[axis] for axis in kept])
+    # What each axis of the view that takes part contributes, laid out over the new group's shape.
+    laid = {axis: each.reshape(each.shape + (1,) * len(kept)) for axis, each in arrays.items()}
+    for number, axis in enumerate(kept):
+        laid[axis] = np.arange(transform.shape[axis]).reshape((-1,) + (1,) * (len(kept) - 1 - number))
+    lists = {
+        along: _resolve(transform.maps[along], each)
+        for along, each in [(transform.axes[axis], each) for axis, each in laid.items()]
+        if isinstance(along, int)
+    }
+    for group in old_groups:
+        key = tuple([laid[axis] for axis, along in enumerate(transform.axes) if _belongs(along, group)])
+        for dimension, mapped in enumerate(transform.maps):
+            if isinstance(mapped, Indexed) and mapped.group == group:
+                lists[dimension] = mapped.indices[key]
+    rest = [axis for axis in range(transform.ndim) if axis not in arrays]
+    new_shape = points + tuple([transform.shape[axis] for axis in rest])
+    if len(new_shape) > MAX_VIEW_NDIM:
+        raise SelectionError(f"the view would have {len(new_shape)} axes; numpy allows {MAX_VIEW_NDIM}")
+    if not lists:
+        _check_new_axes(*points)
+        first: list[GroupAxis | int | None] = [None] * len(points)
+        return IndexTransform(transform.maps, (*first, *[transform.axes[axis] for axis in rest]), new_shape)
+    name = min(lists)
+    maps = list(transform.maps)
+    for dimension, each in lists.items():
+        full = np.broadcast_to(each, shape)
+        maps[dimension] = listed(name, full) if full.ndim else Constant(int(full))
+    axes = [GroupAxis(name, number) for number in range(len(points))]
+    others = [
+        GroupAxis(name, len(points) + kept.index(axis)) if axis in kept else transform.axes[axis] for axis in rest
+    ]
+    return IndexTransform(tuple(maps), (*axes, *others), new_shape)
+
+
+def listed(group: int, indices: NDArray[Any]) -> Indexed:
+    """Return a map of these indices, which nobody changes any more."""
+    own = np.ascontiguousarray(indices, np.int64)
+    own.setflags(write=False)
+    return Indexed(group, own)
+
+
+def _resolve(current: Any, indices: Indices) -> Indices:
+    assert isinstance(current, Strided)  # an axis of the view runs along it
+    return current.start + current.step * indices
+
+
+def _belongs(along: GroupAxis | int | None, group: int) -> bool:
+    return isinstance(along, GroupAxis) and along.group == group
+
+
+def _broadcast_shape(arrays: dict[int, Indices]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*[each.shape for each in arrays.values()])
+    except ValueError as error:
+        shapes = ", ".join(str(each.shape) for each in arrays.values())
+        raise SelectionError(f"index arrays of shapes {shapes} do not broadcast against each other") from error
+
+
+def _check_new_axes(*lengths: int) -> None:
+    if prod(lengths) > 1:
+        raise SelectionError("a new axis has one index, which index arrays cannot repeat")
