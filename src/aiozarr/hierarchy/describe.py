@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from operator import index as as_index
 from typing import Any, Literal, SupportsIndex, TypeAlias
@@ -11,12 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from aiozarr.codecs import ArraySpec, Codec, CodecPipeline
+from aiozarr.codecs.storage_type import has_byte_order
 from aiozarr.errors import LimitError
 from aiozarr.hierarchy.attributes import checked_attributes
 from aiozarr.hierarchy.chunking import ChunksLike, ShardsLike, resolve_chunks
-from aiozarr.hierarchy.documents import check_format
 from aiozarr.hierarchy.values import AnyArray
 from aiozarr.metadata import ArrayMetadata, DataType, GroupMetadata, NamedConfig, make_fill_value, parse_fill_value
+from aiozarr.metadata.data_type import find_data_type
 
 CodecLike: TypeAlias = str | Mapping[str, Any] | Codec
 """A codec by its name, as the JSON of a `codecs` member, or as an object."""
@@ -24,11 +24,15 @@ CodecsLike: TypeAlias = Literal["auto"] | Sequence[CodecLike]
 KeyEncodingLike: TypeAlias = str | tuple[str, str] | Mapping[str, Any] | None
 """`"default"` or `"v2"`, that name with a separator, or the JSON of a `chunk_key_encoding` member."""
 
+DataTypeLike: TypeAlias = DTypeLike | DataType | Mapping[str, Any]
+"""A data type as numpy takes it, by its name in the registry (`"string"`, `"bfloat16"`), as JSON, or as an object."""
+
 MAX_NDIM = 32
 
 # Configurations of codecs that are only named: the levels that the libraries call their defaults.
 ZSTD = {"level": 3, "checksum": False}
 GZIP = {"level": 6}
+BLOSC_MAX_TYPESIZE = 255
 BLOSC = {"cname": "zstd", "clevel": 5, "shuffle": "shuffle", "blocksize": 0}
 
 
@@ -37,16 +41,14 @@ def new_group_metadata(attributes: Mapping[str, Any] | None, zarr_format: int = 
 
     Raises:
         TypeError, ValueError: `attributes` are no JSON values.
-        UnsupportedMetadataError: another format than 3.
     """
-    check_format(zarr_format)
-    return GroupMetadata(zarr_format=3, attributes=checked_attributes(attributes), extra={})
+    return GroupMetadata(zarr_format=zarr_format, attributes=checked_attributes(attributes), extra={})
 
 
 def new_array_metadata(
     *,
     shape: SupportsIndex | Iterable[SupportsIndex],
-    dtype: DTypeLike,
+    dtype: DataTypeLike,
     chunks: ChunksLike = "auto",
     shards: ShardsLike = None,
     codecs: CodecsLike = "auto",
@@ -55,20 +57,18 @@ def new_array_metadata(
     dimension_names: Iterable[str | None] | None = None,
     attributes: Mapping[str, Any] | None = None,
     chunk_key_encoding: KeyEncodingLike = None,
-    zarr_format: int = 3,
 ) -> ArrayMetadata:
-    """Return the metadata of a new array; the codecs are resolved, so that all they leave open is written down.
+    """Return the metadata of a new array of format 3; the codecs are resolved, so that all they leave open is written down.
 
     Raises:
         TypeError, ValueError: an argument that no array can have.
         InvalidMetadataError, UnsupportedMetadataError: codecs or data types that do not fit or are not known.
     """
-    check_format(zarr_format)
     lengths = check_shape(shape)
     data_type, big_endian = resolve_dtype(dtype)
     chunk, shard = resolve_chunks(lengths, chunks, shards, data_type.dtype.itemsize)
     fill = resolve_fill_value(fill_value, data_type)
-    chain = _chain(codecs, data_type.dtype, order=order, ndim=len(lengths), big_endian=big_endian)
+    chain = _chain(codecs, data_type, order=order, ndim=len(lengths), big_endian=big_endian)
     if shard is not None:
         chain = [_sharding(chunk, chain)]
     outer = chunk if shard is None else shard
@@ -114,23 +114,34 @@ def check_shape(shape: SupportsIndex | Iterable[SupportsIndex], ndim: int | None
     return lengths
 
 
-def resolve_dtype(dtype: DTypeLike) -> tuple[DataType, bool]:
-    """Return the data type, and whether its values are to be stored big-endian, as `">f4"` asks for."""
-    if isinstance(dtype, str) and re.fullmatch(r"r[0-9]+", dtype):
+def resolve_dtype(dtype: DataTypeLike) -> tuple[DataType, bool]:
+    """Return the data type, and whether its values are to be stored big-endian, as `">f4"` asks for.
+
+    Raises:
+        TypeError: it is no data type.
+        InvalidMetadataError, UnsupportedMetadataError: no such type is known, or not with these parameters.
+    """
+    if isinstance(dtype, DataType):
+        return dtype, False
+    if isinstance(dtype, Mapping):
+        return DataType.from_json(dict(dtype)), False
+    if isinstance(dtype, str) and find_data_type(dtype) is not None:
         return DataType.from_json(dtype), False
     if dtype is None:
         raise TypeError("dtype is missing")
     given = np.dtype(dtype)
-    return DataType.from_numpy(given), given.byteorder == ">"
+    return DataType.from_numpy(given), _byte_orders(given) == {">"}
 
 
 def resolve_fill_value(fill_value: Any, data_type: DataType) -> AnyArray:
     """Return the fill value as a 0-d array; a str is taken as a document would hold it (`"NaN"`, `"0x7fc00000"`).
 
+    Where elements are text or times, a str is one of them.
+
     Raises:
         TypeError, ValueError: the type has no such value.
     """
-    if isinstance(fill_value, str):
+    if isinstance(fill_value, str) and data_type.dtype.kind not in "SUTOMm":
         return parse_fill_value(fill_value, data_type)
     return make_fill_value(fill_value, data_type)
 
@@ -172,17 +183,32 @@ def storage_order(metadata: ArrayMetadata) -> Literal["C", "F"]:
 # --- helpers -----------------------------------------------------------------------------------------------------
 
 
-def _chain(codecs: CodecsLike, dtype: np.dtype[Any], *, order: str, ndim: int, big_endian: bool) -> list[NamedConfig]:
+def _byte_orders(dtype: np.dtype[Any]) -> set[str]:
+    """Return the byte orders of a numpy type's elements, or of all their fields; without those of single bytes."""
+    if dtype.subdtype is not None:
+        return _byte_orders(dtype.subdtype[0])
+    if dtype.names is not None:
+        return set().union(*[_byte_orders(dtype[name]) for name in dtype.names])
+    return {str(dtype.byteorder)} - {"|"}
+
+
+def _chain(codecs: CodecsLike, data_type: DataType, *, order: str, ndim: int, big_endian: bool) -> list[NamedConfig]:
     if order not in ("C", "F"):
         raise ValueError(f"order is 'C' or 'F', not {order!r}")
+    dtype = data_type.dtype
     # `endian` says nothing about single bytes, and has no place there.
-    endian = {"endian": "big" if big_endian else "little"} if dtype.itemsize > 1 and dtype.kind != "V" else {}
+    endian = {"endian": "big" if big_endian else "little"} if has_byte_order(dtype) else {}
     if isinstance(codecs, str):
         if codecs != "auto":
             raise ValueError(f"codecs is 'auto' or a list, not {codecs!r}")
-        chain = [NamedConfig("bytes", endian), NamedConfig("zstd", ZSTD)]
+        elements = NamedConfig("bytes", endian)
+        if data_type.is_variable:
+            elements = NamedConfig("vlen-utf8" if data_type.name == "string" else "vlen-bytes")
+        chain = [elements, NamedConfig("zstd", ZSTD)]
     else:
-        blosc = {**BLOSC, "typesize": dtype.itemsize}
+        # Blosc shuffles the bytes of elements, which is of use where these have a few bytes each.
+        narrow = not data_type.is_variable and dtype.itemsize <= BLOSC_MAX_TYPESIZE
+        blosc = {**BLOSC, "typesize": dtype.itemsize if narrow else 1}
         defaults: dict[str, Mapping[str, Any]] = {"bytes": endian, "zstd": ZSTD, "gzip": GZIP, "blosc": blosc}
         chain = [_named(codec, defaults) for codec in codecs]
     if order == "F" and ndim > 1:

@@ -7,29 +7,45 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-AnyArray: TypeAlias = NDArray[Any]
+from aiozarr.hierarchy.number_values import convert_numbers, is_number
+from aiozarr.hierarchy.other_values import convert_bytes, convert_raw, convert_text, convert_times
 
-# Bool, integers, floats, complex: Python values go up this ladder and never down. "O" are integers beyond 64 bits.
-_LADDER = {"b": 0, "i": 1, "u": 1, "O": 1, "f": 2, "c": 3}
-_PYTHON_NAMES = {"b": "bool", "i": "int", "u": "int", "O": "int", "f": "float", "c": "complex"}
+AnyArray: TypeAlias = NDArray[Any]
 
 
 def convert_values(values: ArrayLike, dtype: np.dtype[Any]) -> AnyArray:
     """Return `values` as an array of `dtype`, without a copy where they are one.
 
     Arrays and numpy scalars are cast by numpy's rule `same_kind`. Python numbers, and sequences of them, go wherever
-    the value fits.
+    the value fits; so do strings and bytes, which numpy would cut to length in silence. Fields of records go to the
+    fields of the same names, each by these rules.
 
     Raises:
         TypeError: the cast would lose the kind of the values: float to integer, complex to float, signed to unsigned.
         OverflowError: a Python integer does not fit.
+        ValueError: a string does not fit, or is none that the type has.
     """
-    natural = values if isinstance(values, np.ndarray) else np.asarray(values)
-    if natural.dtype == dtype:
-        return natural
-    if hasattr(values, "dtype") or hasattr(values, "__array__") or natural.dtype.kind not in "biufcO":
-        return _cast(natural, dtype)
-    return _from_python(values, natural, dtype)
+    if isinstance(values, np.ndarray | np.generic) and values.dtype == dtype:
+        return np.asarray(values)
+    if is_number(dtype):
+        return convert_numbers(values, dtype)
+    if _is_empty(values):
+        # numpy calls an empty list float64, which says nothing about it.
+        return np.empty(np.array(values, object).shape, dtype)
+    if dtype.names is not None:
+        return _convert_records(values, dtype)
+    match dtype.kind:
+        case "U" | "T":
+            return convert_text(values, dtype)
+        case "S":
+            return convert_bytes(values, dtype)
+        case "M" | "m":
+            return convert_times(values, dtype)
+        case "O":
+            # What the objects are, the codec of the array knows.
+            return np.asarray(values).astype(object) if hasattr(values, "__array__") else np.array(values, object)
+        case _:
+            return convert_raw(values, dtype)
 
 
 def broadcast_values(values: AnyArray, shape: tuple[int, ...]) -> AnyArray:
@@ -49,30 +65,28 @@ def broadcast_values(values: AnyArray, shape: tuple[int, ...]) -> AnyArray:
     raise ValueError(f"values of shape {values.shape} do not fit into a selection of shape {shape}")
 
 
-def _cast(natural: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
-    if not np.can_cast(natural.dtype, dtype, casting="same_kind"):
-        raise TypeError(
-            f"values of type {natural.dtype} are not cast to {dtype} (numpy's rule 'same_kind'); convert them yourself"
-        )
-    return natural.astype(dtype, copy=False)
+def _is_empty(values: object) -> bool:
+    while isinstance(values, list | tuple) and values:
+        values = values[0]
+    return isinstance(values, list | tuple)
 
 
-def _from_python(values: ArrayLike, natural: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
-    """Convert Python numbers and sequences; `natural` is what numpy makes of them by itself."""
-    if natural.size == 0:
-        # numpy calls an empty list float64, which says nothing about it.
-        return natural.astype(dtype)
-    kind = natural.dtype.kind
-    if kind == "O" and not all(isinstance(item, int) for item in natural.flat):
-        raise TypeError(f"{type(natural.flat[0]).__name__} values cannot be written to an array of type {dtype}")
-    if dtype.kind not in _LADDER:
-        return _cast(natural, dtype)
-    if _LADDER[kind] > _LADDER[dtype.kind]:
-        raise TypeError(f"Python {_PYTHON_NAMES[kind]} values are not cast to {dtype}; convert them yourself")
-    if dtype.kind in "iu" and kind in "iuO":
-        limits = np.iinfo(dtype)
-        least, greatest = int(natural.min()), int(natural.max())
-        if least < limits.min or greatest > limits.max:
-            raise OverflowError(f"{least if least < limits.min else greatest} is out of bounds for {dtype}")
-    # From the values themselves, not from what numpy made of them: large integers would go by way of floats.
-    return np.array(values, dtype=dtype) if kind == "O" else natural.astype(dtype)
+def _convert_records(values: ArrayLike, dtype: np.dtype[Any]) -> AnyArray:
+    names = dtype.names or ()
+    python = not hasattr(values, "dtype") and not hasattr(values, "__array__")
+    if python:
+        # As objects first: numpy would cast the parts of tuples without any rule.
+        parts = [(name, np.dtype((object, dtype[name].shape))) for name in names]
+        try:
+            natural: AnyArray = np.array(values, np.dtype(parts))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"records are written as tuples of {len(names)} values: {error}") from error
+    else:
+        natural = np.asarray(values)
+    if natural.dtype.names != names:
+        raise TypeError(f"values of type {natural.dtype} have not the fields {names}")
+    converted: AnyArray = np.empty(natural.shape, dtype)
+    for name in names:
+        part = natural[name]
+        converted[name] = convert_values(part.tolist() if python else part, dtype[name].base)
+    return converted

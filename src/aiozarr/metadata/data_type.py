@@ -173,13 +173,21 @@ def get_data_type(name: str, *, member: str = "data_type") -> type[DataType]:
     Raises:
         UnsupportedMetadataError: there is no such type, or its package cannot be used.
     """
-    # The names r8, r16, ... have no end; all of them belong to the class of `r*`.
-    found = _classes.get("r*" if _RAW.fullmatch(name) else name)
-    if found is None or name == "r*":
-        found = load_class("data_type", name, DataType)
+    found = find_data_type(name)
     if found is None:
         raise unknown("data_type", name, _classes, member=member)
     return found
+
+
+def find_data_type(name: str) -> type[DataType] | None:
+    """Return the class of a name as `get_data_type` does; None where there is none.
+
+    Raises:
+        UnsupportedMetadataError: the package that announces it cannot be used.
+    """
+    # The names r8, r16, ... have no end; all of them belong to the class of `r*`.
+    found = _classes.get("r*" if _RAW.fullmatch(name) else name)
+    return load_class("data_type", name, DataType) if found is None or name == "r*" else found
 
 
 def frozen(array: FillValue) -> FillValue:

@@ -88,7 +88,7 @@ class StructType(DataType):
         """Fields of any offsets that do not overlap; the type that stores them has no gaps between them."""
         if dtype.names is None:
             return None
-        table = dict(dtype.fields or {})
+        table: Any = dtype.fields
         fields: list[StructField] = []
         end = 0
         for name in dtype.names:
