@@ -62,7 +62,7 @@ def parse_zmetadata(document: Document) -> tuple[Consolidated, Mapping[str, Mapp
         if name not in _V2_KEYS:
             continue
         node = nodes.setdefault(path, {}) if slash else own
-        node[name] = _object(value, _place("metadata", key), document)
+        node[name] = _object(value, _place("metadata", key), None if name == ".zattrs" else document)
         if len(nodes) > MAX_NODES:
             raise _too_many()
     # What has attributes and nothing else is no node.
@@ -118,13 +118,16 @@ def inline_member(consolidated: Consolidated) -> dict[str, Any]:
 
 def document_of(consolidated: Consolidated, members: Mapping[str, Any]) -> Document:
     """Return a copy as the document that it was."""
-    return Document(dict(members), consolidated.duplicates, consolidated.may_hold_surrogates)
+    # Duplicate keys are known by the identity of the object that has them.
+    given = members if isinstance(members, dict) else dict(members)
+    return Document(given, consolidated.duplicates, consolidated.may_hold_surrogates)
 
 
-def _object(value: object, member: str, document: Document) -> dict[str, Any]:
+def _object(value: object, member: str, document: Document | None) -> dict[str, Any]:
+    """Return `value`, an object, and without duplicate keys where its `document` is given."""
     if not isinstance(value, dict):
         raise InvalidMetadataError("an object is wanted here", member=member)
-    if id(value) in document.duplicates:
+    if document is not None and id(value) in document.duplicates:
         raise InvalidMetadataError("a member is there twice", member=clip(f"{member}.{document.duplicates[id(value)]}"))
     return value
 

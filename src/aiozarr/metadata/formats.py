@@ -233,7 +233,7 @@ def _read_v2(reader: _Reader) -> NodeMetadata | None:
     if copies is not None:
         with reader.naming(ZMETADATA_KEY):
             consolidated, own = parse_zmetadata(copies)
-        if GROUP_KEY in own:
+        if GROUP_KEY in own and reader.document(GROUP_KEY) is None:
             # Such a group may be published as its `.zmetadata` alone.
             for key in (GROUP_KEY, ATTRIBUTES_KEY):
                 reader.add(key, document_of(consolidated, own.get(key, {})))

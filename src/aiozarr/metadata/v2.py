@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from aiozarr.errors import InvalidMetadataError
+from aiozarr.metadata.consolidated import MEMBER as CONSOLIDATED
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.data_types import ObjectType
 from aiozarr.metadata.dimension_names import dimension_names_of, with_dimension_names
@@ -63,7 +64,8 @@ def parse_v2_array(document: Document, attributes: Mapping[str, Any], settings: 
 def parse_v2_group(document: Document, attributes: Mapping[str, Any], settings: Settings) -> GroupMetadata:
     """Return what a `.zgroup` says; errors are those of `parse_v2_array`."""
     check_members(document, 2)
-    return GroupMetadata(2, attributes, _parse_extra(document.members, {"zarr_format"}, settings))
+    # In a `.zmetadata`, zarr-python 3 gives the copies of groups this member of v3, always without content.
+    return GroupMetadata(2, attributes, _parse_extra(document.members, {"zarr_format", CONSOLIDATED}, settings))
 
 
 def parse_attributes(document: Document, settings: Settings) -> Mapping[str, Any]:

@@ -84,7 +84,10 @@ def render_v2_fill(array: NDArray[Any], *, kind: str, plain_text: bool = False) 
             return int(array.view("i8"))
         case "S" if plain_text:
             return array.item().decode("latin-1")
-        case "S" | "V":
+        case "S":
+            # As zarr-python writes it: without the zeros that fill the element up.
+            return base64.standard_b64encode(array.item()).decode()
+        case "V":
             return base64.standard_b64encode(array.tobytes()).decode()
         case "U" | "T":
             return str(array.item())
@@ -163,6 +166,8 @@ def _complex(value: object, dtype: np.dtype[Any], strict: bool) -> NDArray[Any]:
 def _bytes(value: object, dtype: np.dtype[Any], strict: bool) -> NDArray[Any]:
     if _is_zero(value, strict):
         return np.zeros((), dtype)
+    if isinstance(value, str) and len(value) > 4 * (dtype.itemsize // 3 + 1):
+        raise InvalidMetadataError(f"the fill value has more than {dtype.itemsize} bytes", member=MEMBER)
     try:
         data = _base64(value)
     except InvalidMetadataError:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import InvalidKeyError
-from aiozarr.metadata.names import check_node_name, check_path
+from aiozarr.metadata.names import check_node_name, check_path, normalize_path
 
 GOOD = [
     "a",
@@ -65,3 +65,46 @@ def test_what_is_no_string_is_a_type_error(value: Any) -> None:
     for check in (check_node_name, check_path):
         with pytest.raises(TypeError):
             check(value)
+
+
+@pytest.mark.parametrize(
+    ("path", "normal"),
+    [
+        ("", ""),
+        ("/", ""),
+        ("\\", ""),
+        ("foo/bar", "foo/bar"),
+        ("\\foo\\bar\\", "foo/bar"),
+        ("///foo//bar///", "foo/bar"),
+        ("foo\\/bar", "foo/bar"),
+        ("__a/...", "__a/..."),
+    ],
+)
+def test_a_logical_path_of_v2_is_normalised_as_its_text_says(path: str, normal: str) -> None:
+    assert normalize_path(path) == normal
+    assert check_path(path, 2) == check_path(path, 1) == normal
+
+
+@pytest.mark.parametrize("path", ["..", "a/..", "a\\..\\b", "./a", "a//."])
+def test_a_logical_path_of_v2_has_no_dots_as_names(path: str) -> None:
+    with pytest.raises(InvalidKeyError):
+        normalize_path(path)
+    with pytest.raises(InvalidKeyError):
+        check_path(path, 2)
+
+
+@pytest.mark.parametrize(
+    ("zarr_format", "name"),
+    [(2, ".zarray"), (2, ".zgroup"), (2, ".zattrs"), (2, ".zmetadata"), (1, "meta"), (1, "attrs"), (2, "a\\b")],
+)
+def test_names_of_documents_are_not_for_nodes_of_their_format(zarr_format: int, name: str) -> None:
+    with pytest.raises(InvalidKeyError):
+        check_node_name(name, zarr_format)
+    assert check_node_name(name, 3) == name
+
+
+def test_a_path_of_a_format_yet_unknown_may_be_of_either_kind() -> None:
+    assert check_path("a\\b", None) == "a\\b"
+    assert check_path("a//b/", None) == "a/b"
+    assert check_path("__a", None) == "__a"
+    assert check_node_name("__a", 2) == "__a"

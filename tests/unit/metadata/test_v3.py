@@ -69,7 +69,7 @@ def test_members_that_may_be_absent_have_their_defaults() -> None:
 def test_a_node_without_a_document_is_none() -> None:
     assert parse_node({"zarr.json": None}, node="memory://x") is None
     assert parse_node({}, node="memory://x") is None
-    assert PROBE_KEYS == ("zarr.json",)
+    assert PROBE_KEYS[0] == "zarr.json"
 
 
 def test_extensions_may_be_given_by_their_name_alone() -> None:
@@ -127,10 +127,8 @@ def test_an_unknown_member_that_may_be_ignored_is_kept(base: dict[str, Any]) -> 
     assert json.loads(render_node(changed)["zarr.json"])["note"] == note
 
 
-@pytest.mark.parametrize(
-    "value", [None, {"must_understand": False, "kind": "inline", "metadata": {"../x": {"shape": [-1]}}}]
-)
-def test_a_groups_copy_of_its_descendants_is_neither_believed_nor_written_back(value: Any) -> None:
+@pytest.mark.parametrize("value", [None, {"must_understand": False, "kind": "another", "where": "elsewhere"}])
+def test_a_groups_copies_of_its_descendants_may_be_none_or_of_a_kind_that_may_be_ignored(value: Any) -> None:
     metadata = parse(GROUP, consolidated_metadata=value)
     assert metadata == GroupMetadata(3)
     assert b"consolidated" not in render_node(metadata)["zarr.json"]
@@ -220,7 +218,7 @@ def test_a_member_that_is_not_what_the_format_says_is_refused_with_its_place(
         ({"codecs": ["crc32c"] * 100_000}, "codecs"),
         ({"codecs": [{"name": "x" * 100_000}]}, "codecs[0]"),
         ({"data_type": "int128"}, "data_type"),
-        ({"data_type": {"name": "numpy.datetime64", "configuration": {"unit": "s"}}}, "data_type"),
+        ({"data_type": {"name": "optional", "configuration": {"name": "uint8"}}}, "data_type"),
         ({"data_type": "r17179869184"}, "data_type"),
     ],
 )
@@ -228,7 +226,7 @@ def test_what_the_format_allows_and_is_not_done_here_is_refused_as_such(members:
     with pytest.raises(UnsupportedMetadataError) as caught:
         parse(ARRAY, **members)
     assert caught.value.member == place
-    assert len(str(caught.value)) < 1000
+    assert len(str(caught.value)) < 1500
 
 
 def test_a_bad_configuration_member_of_the_data_type_is_refused() -> None:
@@ -334,7 +332,6 @@ def test_metadata_that_could_not_be_opened_again_is_never_written() -> None:
         {"shape": (1,) * 33},
         {"codecs": ()},
         {"extra": {"surprise": 1}},
-        {"storage_transformers": (NamedConfig("cache"),)},
     ):
         fields = {name: getattr(metadata, name) for name in ArrayMetadata.__dataclass_fields__}
         with pytest.raises(MetadataError):
