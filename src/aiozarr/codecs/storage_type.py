@@ -73,7 +73,7 @@ def packed_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def clear_spare_bits(array: AnyArray) -> None:
     """Set the bits that hold no value to zero, as ml_dtypes does; `array` is writable."""
-    dtype = array.dtype
+    dtype: np.dtype[Any] = array.dtype
     if dtype.names is not None:
         for name in dtype.names:
             clear_spare_bits(array[name])
@@ -121,8 +121,8 @@ def _packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _field(dtype: np.dtype[Any], name: str) -> tuple[np.dtype[Any], int]:
-    field = dtype.fields[name] if dtype.fields is not None else (dtype, 0)
-    return field[0], field[1]
+    fields: Any = dtype.fields
+    return fields[name][0], fields[name][1]
 
 
 def _any_field(dtype: np.dtype[Any], test: Any) -> bool:

@@ -34,7 +34,8 @@ def pipeline_of(dtype: Any, fill: Any = 0, *, size: int = 1, **configuration: An
 def stored(values: Any, dtype: str, target: str, **configuration: Any) -> list[Any]:
     array = np.array(values, dtype)
     pipeline = pipeline_of(dtype, size=len(array), data_type=target, **configuration)
-    return np.frombuffer(bytes(pipeline.encode(array)), target).tolist()
+    result: list[Any] = np.frombuffer(bytes(pipeline.encode(array)), target).tolist()
+    return result
 
 
 def whole(value: Fraction, rounding: Rounding) -> int:
