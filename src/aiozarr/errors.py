@@ -281,3 +281,10 @@ class CopyError(AiozarrError):
 
 class UnsafeWriteWarning(UserWarning):
     """Partial chunk writes to this store are serialised in this process only; another process may lose updates."""
+
+
+class StaleDataWarning(UserWarning):
+    """An array has grown over values that an earlier, larger shape has left; they are visible again.
+
+    The v3 core specification asks for this signal ("Resizing"). `resize(..., clear=True)` makes them the fill value.
+    """

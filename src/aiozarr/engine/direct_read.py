@@ -99,7 +99,8 @@ class DirectRead(Errand):
                     raise
                 decode_into(pipeline, again, (place,))
             except CodecError as error:
-                decode_unpadded(layout.unpadded(place.projection), error, data, (place,))
+                if not decode_unpadded(layout.unpadded(place.projection), error, data, (place,)):
+                    raise
         except CodecError as error:
             error.store, error.key = self.store_url, self.key
             raise

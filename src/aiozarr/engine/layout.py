@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import prod
+from typing import Any
 
 from aiozarr.codecs import ArraySpec, CodecPipeline, ShardLayout
 from aiozarr.codecs.chain import CodecChain, parse_chain
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
-from aiozarr.grid import ChunkGrid, ChunkKeyEncoding, resolve_grid, resolve_key_encoding
-from aiozarr.grid.axes import Axis, Map, RegularAxis, regular_axes
+from aiozarr.grid import ChunkGrid, ChunkKeyEncoding, DimensionMap, resolve_grid, resolve_key_encoding
+from aiozarr.grid.axes import Axis, RegularAxis, regular_axes
 from aiozarr.grid.projection import Part
 from aiozarr.grid.runs_axis import RunsAxis
 from aiozarr.metadata import ArrayMetadata
 from aiozarr.settings import Settings
+
+MAX_LISTED = 1_000_000
+"""Lengths of chunks that are listed on request."""
 
 MAX_OBJECTS = 256
 """Shapes of stored objects whose codecs are kept resolved at a time, where an array has objects of many shapes."""
@@ -163,11 +167,35 @@ class ArrayLayout:
         return self.largest.shard
 
     @property
-    def chunks(self) -> tuple[int, ...]:
-        """Shape of the smallest unit that can be read: the inner chunk of a sharded array, else the largest chunk."""
-        return self.spec.shape if self.shard is None else self.shard.inner_shape
+    def chunks(self) -> tuple[Any, ...]:
+        """The smallest units that can be read: the inner chunks of a sharded array, else as `objects`."""
+        return self.objects if self.shard is None else self.shard.inner_shape
 
-    def check_read(self, settings: Settings, maps: Sequence[Map] | None = None) -> None:
+    @property
+    def shards(self) -> tuple[Any, ...] | None:
+        """As `objects` where stored objects are shards; else None."""
+        return None if self.shard is None else self.objects
+
+    @property
+    def objects(self) -> tuple[Any, ...]:
+        """The shape of stored objects; where they differ, per dimension a tuple of their lengths inside the array.
+
+        Raises:
+            LimitError: there are more than a million lengths.
+        """
+        if self.single is not None:
+            return self.spec.shape
+        count = sum(self.grid.shape)
+        if count > MAX_LISTED:
+            reason = f"the array's {count} chunk lengths are too many to list; its chunk grid has them as runs"
+            raise LimitError(reason, limit="chunk lengths", value=count, allowed=MAX_LISTED)
+        return tuple([tuple(map(axis.chunk_extent, range(axis.chunks))) for axis in self.axes])
+
+    def __str__(self) -> str:
+        objects = f"{self.spec.shape}" if self.single is not None else f"{self.grid.shape} of differing lengths"
+        return f"chunks {objects}" if self.shard is None else f"chunks {self.shard.inner_shape} shards {objects}"
+
+    def check_read(self, settings: Settings, maps: Sequence[DimensionMap] | None = None) -> None:
         """Raise `LimitError` where decoding one unit that `maps` touch would pass a limit of `settings`.
 
         Without `maps` all units count.
@@ -181,17 +209,18 @@ class ArrayLayout:
                 index_nbytes = shard.index_nbytes
             self._check("max_index_bytes", index_nbytes, settings.max_index_bytes, "the index of a shard has")
 
-    def check_write(self, settings: Settings, maps: Sequence[Map] | None = None) -> None:
+    def check_write(self, settings: Settings, maps: Sequence[DimensionMap] | None = None) -> None:
         """Raise `LimitError` where encoding one stored object that `maps` touch would pass a limit of `settings`."""
         self.check_read(settings, maps)
         nbytes = self._nbytes(self._largest_touched(maps))
         self._check("max_chunk_bytes", nbytes, settings.max_chunk_bytes, "a stored object decodes to")
 
-    def _largest_touched(self, maps: Sequence[Map] | None) -> tuple[int, ...]:
+    def _largest_touched(self, maps: Sequence[DimensionMap] | None) -> tuple[int, ...]:
         if self.single is not None or maps is None:
             return self.spec.shape
-        # A grid is a product of its dimensions, so there is a chunk that is the longest in each of them.
-        return tuple([axis.longest(each) for axis, each in zip(self.axes, maps, strict=True)])
+        # A grid is a product of its dimensions, so there is a chunk that is the longest in each of them. (Maps
+        # behind the last dimension are those of fields.)
+        return tuple([axis.longest(each) for axis, each in zip(self.axes, maps, strict=False)])
 
     def _nbytes(self, shape: tuple[int, ...]) -> int:
         return prod(shape) * self.spec.dtype.itemsize

@@ -190,20 +190,24 @@ class ObjectWrite(Errand):
                 return encode_chunk(pipeline, self.values, self.projection, data, keep=keep)
             except ChecksumError:
                 raise
-            except CodecError as error:
-                if data is None:
+            except CodecError:
+                padded = None if data is None else self._padded(data)
+                if padded is None:
                     raise
-                return encode_chunk(pipeline, self.values, self.projection, self._padded(data, error), keep=keep)
+                return encode_chunk(pipeline, self.values, self.projection, padded, keep=keep)
 
-    def _padded(self, data: Buffer, error: CodecError) -> Buffer:
-        """Return the encoding of the whole chunk for that of one that was stored without what lies behind the array."""
+    def _padded(self, data: Buffer) -> Buffer | None:
+        """Return the encoding of the whole chunk for that of its part inside the array; None where `data` is not that.
+
+        Some writers do not store what of a chunk lies behind the array's end.
+        """
         cropped = self.layout.unpadded(self.projection)
-        if cropped is None:
-            raise error
         try:
-            values = cropped.decode(data)
+            values = None if cropped is None else cropped.decode(data)
         except CodecError:
-            raise error from None
+            values = None
+        if values is None:
+            return None
         spec = self.stored.spec
         block = np.full(spec.shape, spec.fill_value, spec.dtype)
         block[tuple([slice(length) for length in values.shape])] = values

@@ -11,6 +11,12 @@ from aiozarr.grid.key_encoding import (
     register_chunk_key_encoding,
     resolve_key_encoding,
 )
+from aiozarr.grid.key_extensions import (
+    FanoutKeyEncoding,
+    PrefixKeyEncoding,
+    SuffixKeyEncoding,
+    TemplateKeyEncoding,
+)
 from aiozarr.grid.rectilinear import RectilinearGrid
 from aiozarr.grid.transform import (
     BasicSelection,
@@ -30,13 +36,17 @@ __all__ = [
     "Constant",
     "DefaultKeyEncoding",
     "DimensionMap",
+    "FanoutKeyEncoding",
     "FieldNames",
     "Fields",
     "IndexTransform",
     "Indexed",
+    "PrefixKeyEncoding",
     "RectilinearGrid",
     "RegularGrid",
     "Strided",
+    "SuffixKeyEncoding",
+    "TemplateKeyEncoding",
     "V2KeyEncoding",
     "core_shape_of",
     "register_chunk_grid",

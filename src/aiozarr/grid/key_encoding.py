@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.grid._configuration import NamedConfiguration, check_members
 from aiozarr.plugins import check_class, load_class, unknown
 
 _POINT = "chunk_key_encoding"
+
+EncodingClass = TypeVar("EncodingClass", bound="type[ChunkKeyEncoding]")
 
 
 class ChunkKeyEncoding(ABC):
@@ -35,6 +38,18 @@ class ChunkKeyEncoding(ABC):
     @abstractmethod
     def encode(self, coords: Iterable[int]) -> str:
         """Return the key of the chunk at `coords`, relative to the array."""
+
+    def decode(self, key: str, ndim: int) -> tuple[int, ...] | None:
+        """Return the coordinates of the chunk that has `key`, relative to the array; None where no chunk has it.
+
+        Here for keys that have the coordinates as decimal numbers in order: they are tried, and the key made again from
+        them. Encodings of other keys override it; else a resize does not find their chunks in listings.
+        """
+        numbers = re.findall("[0-9]+", key)[-ndim:] if ndim else []
+        if len(numbers) != ndim or any(len(number) > 19 for number in numbers):
+            return None
+        coords = tuple(map(int, numbers))
+        return coords if self.encode(coords) == key else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +108,7 @@ class V2KeyEncoding(_SeparatedEncoding):
 _ENCODINGS: dict[str, type[ChunkKeyEncoding]] = {each.name: each for each in (DefaultKeyEncoding, V2KeyEncoding)}
 
 
-def register_chunk_key_encoding(encoding: type[ChunkKeyEncoding]) -> type[ChunkKeyEncoding]:
+def register_chunk_key_encoding(encoding: EncodingClass) -> EncodingClass:
     """Make `encoding` the chunk key encoding of its `name`, in this process; also a class decorator.
 
     A name that is taken is replaced: the last registration holds, for arrays opened after it.

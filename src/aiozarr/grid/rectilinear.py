@@ -63,7 +63,7 @@ class RectilinearGrid(ChunkGrid):
         given = configuration.get("chunk_shapes")
         if not isinstance(given, list | tuple):
             raise InvalidMetadataError(
-                "a list with the chunk lengths of each dimension is wanted", member=_CHUNK_SHAPES
+                "a list with the chunk lengths of each dimension is due", member=_CHUNK_SHAPES
             )
         if len(given) != len(shape):
             raise InvalidMetadataError(

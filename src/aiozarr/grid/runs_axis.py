@@ -1,4 +1,4 @@
-"""An axis of chunks of differing lengths, kept as runs of equal ones: what it costs grows with runs, not with chunks."""
+"""An axis of chunks of differing lengths, kept as runs of equal ones: its cost grows with runs, not with chunks."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, Literal, NoReturn, SupportsIndex, TypeAlias
@@ -10,16 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aiozarr.engine import ArrayLayout
-from aiozarr.errors import NodeTypeError
+from aiozarr.errors import NodeTypeError, StaleDataWarning
 from aiozarr.grid import BasicSelection, IndexTransform
 from aiozarr.hierarchy.describe import check_shape, storage_order
 from aiozarr.hierarchy.documents import NodeMetadata, Place
+from aiozarr.hierarchy.indexer import Indexer, block_slices
 from aiozarr.hierarchy.info import ArrayInfo, count_objects
 from aiozarr.hierarchy.location import key_prefix
 from aiozarr.hierarchy.node import Mode, Node
-from aiozarr.hierarchy.reshaping import erase_outside
+from aiozarr.hierarchy.regrowth import clear_gained, shows_old_data
+from aiozarr.hierarchy.reshaping import erase_outside, reshaped
 from aiozarr.hierarchy.values import convert_values
-from aiozarr.hierarchy.view import View
+from aiozarr.hierarchy.view import FieldSelection, View
 from aiozarr.metadata import PROBE_KEYS, ArrayMetadata
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
@@ -76,13 +79,23 @@ class Array(Node[ArrayMetadata]):
         return self.size * self.dtype.itemsize
 
     @property
-    def chunks(self) -> tuple[int, ...]:
-        """Shape of the smallest unit that can be read: of the inner chunks where there are shards."""
+    def chunks(self) -> tuple[Any, ...]:
+        """Shape of the smallest unit that can be read: of the inner chunks where there are shards.
+
+        Where chunks differ in length (chunk grid `rectilinear`, without shards): for each dimension a tuple of the
+        lengths of its chunks inside the array, as dask has it.
+
+        Raises:
+            LimitError: chunks differ, and there are more than a million lengths.
+        """
         return self._layout.chunks
 
     @property
-    def shards(self) -> tuple[int, ...] | None:
-        """Shape of a stored object that holds several chunks; None where each chunk is an object of its own."""
+    def shards(self) -> tuple[Any, ...] | None:
+        """Shape of a stored object that holds several chunks; None where each chunk is an object of its own.
+
+        Where shards differ in length: as `chunks`.
+        """
         return self._layout.shards
 
     @property
@@ -100,33 +113,93 @@ class Array(Node[ArrayMetadata]):
         """One name or None per dimension; None where the array has no names."""
         return self._metadata.dimension_names
 
-    def __getitem__(self, selection: BasicSelection) -> View:
+    def __getitem__(self, selection: BasicSelection | FieldSelection) -> View:
         """Return a view, without I/O: integers, slices of any step, `...` and None (a new axis), as numpy.
+
+        Names of fields select parts of structured elements: `arr["a"]`, `arr[["a", "b"]]`, `arr["a", :3]`.
 
         Raises:
             SelectionError: the selection does not fit the shape; also an `IndexError`.
         """
         return self._whole()[selection]
 
-    async def resize(self, shape: SupportsIndex | Iterable[SupportsIndex], *, delete_chunks: bool = True) -> None:
+    @property
+    def oindex(self) -> Indexer[View]:
+        """Orthogonal indexing, axis by axis: `arr.oindex[[1, 5], :, mask]` is a view; see `View.oindex`."""
+        return self._whole().oindex
+
+    @property
+    def vindex(self) -> Indexer[View]:
+        """Pointwise indexing: `arr.vindex[i, j]`, `arr.vindex[mask]` are views; see `View.vindex`."""
+        return self._whole().vindex
+
+    @property
+    def blocks(self) -> Indexer[View]:
+        """The grid of stored objects, shards where there are shards: `arr.blocks[i, 1:3]` is a view of their elements.
+
+        Takes integers, which keep their axis, slices of step 1, and `...`.
+        """
+        grid = self._layout.grid
+        whole = self._whole()
+        return Indexer(
+            lambda selection: whole._select(
+                lambda transform, rest: transform.select(block_slices(grid, rest)), selection
+            )
+        )
+
+    async def resize(
+        self,
+        shape: SupportsIndex | Iterable[SupportsIndex],
+        *,
+        delete_chunks: bool = True,
+        clear: bool = False,
+    ) -> None:
         """Give the array another shape of the same number of dimensions.
 
         The metadata are stored first; then, with `delete_chunks`, the chunks that lie wholly outside are erased. Chunks
-        that the new edge cuts stay (v3 core specification, "Resizing"): if the array grows again, those values
+        that the new edge cuts stay (v3 core specification, "Resizing"): if the array grows again, the values
         behind the cut are there again. Where it grows into what was never stored, it holds the fill value.
+
+        Where chunks differ in length they stay as they are; past the last of them chunks are added, none longer than
+        the longest of the dimension.
+
+        Args:
+            shape: the new lengths.
+            delete_chunks: erase chunks that lie wholly outside. Without it they show again when the array grows.
+            clear: make all that the array gains hold the fill value: chunks stored there are erased, and the fill
+                value is written into those that the old edge cuts.
 
         Raises:
             ValueError: another number of dimensions, or a negative length.
             TypeError: lengths that are no integers.
             UnsupportedOperationError: the array is read-only.
             NodeNotFoundError: the array is no longer there.
+
+        Warns:
+            StaleDataWarning: the array has grown, without `clear`, and shows values that an earlier, larger shape has
+                left. Up to 500 gained chunks and 64 cut ones are looked at.
         """
         lengths = check_shape(shape, self.ndim)
+        stale = False
 
-        async def erase(place: Place, old: ArrayMetadata, new: ArrayMetadata) -> None:
-            await erase_outside(place, self._resolve(old), self._resolve(new))
+        async def follow(place: Place, old: ArrayMetadata, new: ArrayMetadata) -> None:
+            nonlocal stale
+            before, after = self._resolve(old), self._resolve(new)
+            if delete_chunks:
+                await erase_outside(place, before, after)
+            if clear:
+                await clear_gained(place, before, after)
+            else:
+                stale = await shows_old_data(place, before, after)
 
-        await self._change(lambda metadata: metadata.with_shape(lengths), erase if delete_chunks else None)
+        await self._change(lambda metadata: reshaped(self._resolve(metadata), lengths), follow)
+        if stale:
+            warnings.warn(
+                f"{self.url} has grown over values that an earlier, larger shape has left: they are visible again; "
+                "resize(..., clear=True) removes them",
+                StaleDataWarning,
+                stacklevel=2,
+            )
 
     async def append(self, values: ArrayLike, axis: int = 0) -> tuple[int, ...]:
         """Append `values` along `axis` and return the new shape.
@@ -153,7 +226,7 @@ class Array(Node[ArrayMetadata]):
             starts.append(metadata.shape[axis])
             if added.shape[axis] == 0:
                 return metadata
-            return _with_length(metadata, axis, metadata.shape[axis] + added.shape[axis])
+            return _with_length(self._resolve(metadata), axis, metadata.shape[axis] + added.shape[axis])
 
         grown = await self._change(grow)
         start = starts[-1]
@@ -161,8 +234,9 @@ class Array(Node[ArrayMetadata]):
         region[axis] = slice(start, start + added.shape[axis])
         # Seen as reaching to the end of its last chunk, the array has no chunk that this write covers only because the
         # array ends there: another append may be writing behind it, and neither may replace what the other has stored.
-        end = int(self._resolve(grown).grid.edges(axis)[-1])
-        layout = self._resolve(_with_length(grown, axis, min(end, (1 << 63) - 1)))
+        layout = self._resolve(grown)
+        end = int(layout.grid.edges(axis)[-1])
+        layout = self._resolve(_with_length(layout, axis, min(end, (1 << 63) - 1)))
         await View(self, layout, IndexTransform.identity(layout.metadata.shape))[tuple(region)].write(added)
         return grown.shape
 
@@ -201,8 +275,7 @@ class Array(Node[ArrayMetadata]):
         )
 
     def __repr__(self) -> str:
-        shards = f" shards {self.shards}" if self.shards is not None else ""
-        return f"<aiozarr.Array {self.url} {self.dtype} {self.shape} chunks {self.chunks}{shards}>"
+        return f"<aiozarr.Array {self.url} {self.dtype} {self.shape} {self._layout}>"
 
     # --- for this package ----------------------------------------------------------------------------------------
 
@@ -237,5 +310,6 @@ class Array(Node[ArrayMetadata]):
         return ArrayLayout.resolve(metadata, node=self.url, settings=self._settings)
 
 
-def _with_length(metadata: ArrayMetadata, axis: int, length: int) -> ArrayMetadata:
-    return metadata.with_shape([length if dimension == axis else n for dimension, n in enumerate(metadata.shape)])
+def _with_length(layout: ArrayLayout, axis: int, length: int) -> ArrayMetadata:
+    shape = layout.metadata.shape
+    return reshaped(layout, [length if dimension == axis else n for dimension, n in enumerate(shape)])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import prod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import gcd, prod
 from operator import index as as_index
-from typing import Literal, SupportsIndex, TypeAlias
+from typing import Any, Literal, SupportsIndex, TypeAlias
 
-ChunksLike: TypeAlias = Literal["auto"] | bool | SupportsIndex | Sequence[SupportsIndex | None] | None
+Lengths: TypeAlias = Sequence[SupportsIndex | Sequence[SupportsIndex]]
+"""The lengths of the chunks of one dimension, each a number or a pair (length, count)."""
+ChunksLike: TypeAlias = Literal["auto"] | bool | SupportsIndex | Sequence[SupportsIndex | Lengths | None] | None
 """What `chunks=` takes; -1 and None stand for a whole dimension, False for one chunk, True for "auto"."""
-ShardsLike: TypeAlias = Literal["auto"] | SupportsIndex | Sequence[SupportsIndex | None] | None
+ShardsLike: TypeAlias = Literal["auto"] | SupportsIndex | Sequence[SupportsIndex | Lengths | None] | None
 """What `shards=` takes; None: no shards."""
 
 CHUNK_BYTES = 1 << 20
@@ -19,6 +23,58 @@ SHARD_BYTES = 64 << 20
 
 # A length without a factor up to here counts as prime: hostile lengths must not cost a long factorisation.
 _LARGEST_FACTOR = 1000
+
+
+@dataclass(frozen=True)
+class Chunking:
+    """How a new array is divided.
+
+    Attributes:
+        grid: the name of its chunk grid.
+        configuration: the grid's configuration.
+        outer: shape of a stored object, the largest where they differ.
+        inner: shape of the chunks inside shards; None without shards.
+    """
+
+    grid: str
+    configuration: Mapping[str, Any]
+    outer: tuple[int, ...]
+    inner: tuple[int, ...] | None
+
+
+def resolve_chunking(shape: Sequence[int], chunks: ChunksLike, shards: ShardsLike, itemsize: int) -> Chunking:
+    """Return the division of an array of `shape`; where lengths are listed per dimension, into a rectilinear grid.
+
+    Raises:
+        ValueError, TypeError: as `resolve_chunks`; or the lengths of a dimension do not reach its end.
+    """
+    listed = chunks if shards is None else shards
+    if not isinstance(listed, Iterable) or isinstance(listed, str) or not any(map(_is_list, listed)):
+        if isinstance(chunks, Iterable) and any(map(_is_list, chunks)):
+            raise ValueError("chunks inside shards have one shape; list the lengths of the shards instead")
+        chunk, shard = resolve_chunks(shape, chunks, shards, itemsize)
+        outer = chunk if shard is None else shard
+        return Chunking("regular", {"chunk_shape": list(outer)}, outer, None if shard is None else chunk)
+    what = "chunks" if shards is None else "shards"
+    parts: list[Any] = list(listed)
+    if len(parts) != len(shape):
+        raise ValueError(f"{what} has {len(parts)} dimensions, the shape {tuple(shape)} has {len(shape)}")
+    runs = [_runs(what, part, whole) for part, whole in zip(parts, shape, strict=True)]
+    configuration = {
+        "kind": "inline",
+        "chunk_shapes": [
+            each[0][0] if not _is_list(part) else [n if count == 1 else [n, count] for n, count in each]
+            for part, each in zip(parts, runs, strict=True)
+        ],
+    }
+    longest = tuple([max([n for n, _ in each]) for each in runs])
+    if shards is None:
+        return Chunking("rectilinear", configuration, longest, None)
+    common = [gcd(*[n for n, _ in each]) for each in runs]
+    inner = auto_divisor(common, itemsize) if chunks in ("auto", True) else _chunk_shape(common, chunks, itemsize)
+    if any(outer % part for outer, part in zip(common, inner, strict=True)):
+        raise ValueError(f"the chunk shape {inner} does not divide all shards")
+    return Chunking("rectilinear", configuration, longest, inner)
 
 
 def resolve_chunks(
@@ -94,7 +150,28 @@ def _chunk_shape(shape: Sequence[int], chunks: ChunksLike, itemsize: int) -> tup
     return _lengths("chunks", chunks, shape)
 
 
-def _lengths(what: str, given: SupportsIndex | Sequence[SupportsIndex | None], shape: Sequence[int]) -> tuple[int, ...]:
+def _is_list(part: object) -> bool:
+    return isinstance(part, Iterable) and not isinstance(part, str)
+
+
+def _runs(what: str, given: Any, whole: int) -> list[tuple[int, int]]:
+    """Return the chunks of one dimension as (length, count), neighbours of one length together."""
+    if not _is_list(given):
+        return [(_length(what, given, whole), 1)]
+    runs: list[tuple[int, int]] = []
+    for item in given:
+        length, count = item if _is_list(item) else (item, 1)
+        run = as_index(length), as_index(count)
+        if min(run) < 1:
+            raise ValueError(f"a length in {what} is at least 1, and so is a count, which {item!r} is not")
+        runs.append(run)
+    end = sum([length * count for length, count in runs])
+    if not runs or end < whole:
+        raise ValueError(f"the lengths of {what} reach to {end}, the dimension to {whole}")
+    return [(length, sum([count for _, count in group])) for length, group in groupby(runs, key=lambda run: run[0])]
+
+
+def _lengths(what: str, given: SupportsIndex | Sequence[Any], shape: Sequence[int]) -> tuple[int, ...]:
     """Return `given` as one length per dimension of `shape`; a single number holds for all dimensions."""
     parts = list(given) if isinstance(given, Iterable) else [given] * len(shape)
     if len(parts) != len(shape):

@@ -1,13 +1,14 @@
-"""What a new shape leaves behind: the chunks that lie wholly outside of it, and how they are erased."""
+"""What a new shape does to the grid and to what is stored: chunks that lie wholly outside of it are erased."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 
 from aiozarr.engine import ArrayLayout
 from aiozarr.hierarchy.documents import Place
+from aiozarr.metadata import ArrayMetadata, NamedConfig
 from aiozarr.stores.tasks import each_bounded
 
 # Up to here each key is simply erased; above, a listing tells which of them are stored.
@@ -29,17 +30,21 @@ def count_outside(old: Sequence[int], new: Sequence[int]) -> int:
     return prod(old) - prod([min(a, b) for a, b in zip(old, new, strict=True)])
 
 
-def parse_chunk_key(layout: ArrayLayout, key: str) -> tuple[int, ...] | None:
-    """Return the coordinates of the chunk whose key, relative to the array, is `key`; None where it is no chunk's.
+def reshaped(layout: ArrayLayout, shape: Sequence[int]) -> ArrayMetadata:
+    """Return the metadata of the array after a resize to `shape`.
 
-    Every encoding writes the coordinates as numbers in order: they are tried, and the key made again from them.
+    Chunks stay where they are. Where chunks are listed and the array grows past the last, chunks are added.
+
+    Raises:
+        ValueError: another number of dimensions, or a negative length.
     """
-    ndim = layout.grid.ndim
-    numbers = re.findall("[0-9]+", key)[-ndim:] if ndim else []
-    if len(numbers) != ndim or any(len(number) > 19 for number in numbers):
-        return None
-    coords = tuple(map(int, numbers))
-    return coords if layout.key_encoding.encode(coords) == key else None
+    changed = layout.metadata.with_shape(shape)
+    before = layout.grid
+    after = before.with_shape(changed.shape, None if layout.shard is None else layout.shard.inner_shape)
+    configuration = after.to_json()
+    if configuration == before.to_json():
+        return changed  # with the chunk grid as it was written
+    return replace(changed, chunk_grid=NamedConfig(after.name, configuration))
 
 
 async def erase_outside(place: Place, old: ArrayLayout, new: ArrayLayout) -> None:
@@ -55,7 +60,7 @@ async def erase_outside(place: Place, old: ArrayLayout, new: ArrayLayout) -> Non
 async def _stored_outside(place: Place, old: ArrayLayout, new: ArrayLayout) -> list[str]:
     found: list[str] = []
     async for entry in place.session.scan(place.prefix):
-        coords = parse_chunk_key(old, entry.key[len(place.prefix) :])
+        coords = old.key_encoding.decode(entry.key[len(place.prefix) :], old.grid.ndim)
         if coords is not None and any(c >= n for c, n in zip(coords, new.grid.shape, strict=True)):
             found.append(entry.key)
     return found

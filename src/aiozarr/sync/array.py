@@ -53,12 +53,12 @@ class Array(Node[hierarchy.Array]):
         return self._async.nbytes
 
     @property
-    def chunks(self) -> tuple[int, ...]:
+    def chunks(self) -> tuple[Any, ...]:
         """Shape of the smallest unit that can be read."""
         return self._async.chunks
 
     @property
-    def shards(self) -> tuple[int, ...] | None:
+    def shards(self) -> tuple[Any, ...] | None:
         """Shape of a stored object that holds several chunks; None without shards."""
         return self._async.shards
 
