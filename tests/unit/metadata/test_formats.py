@@ -39,7 +39,7 @@ def without(*keys: str) -> dict[str, bytes]:
 
 
 def test_the_newest_format_holds_and_an_array_holds_before_a_group() -> None:
-    node = {"node": "memory://x"}
+    node: dict[str, Any] = {"node": "memory://x"}
     assert parse_node(ALL, **node) == GroupMetadata(3)
     found = parse_node(without("zarr.json"), **node)
     assert isinstance(found, ArrayMetadata)

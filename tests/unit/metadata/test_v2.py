@@ -312,7 +312,7 @@ def test_duplicate_members_are_refused() -> None:
 
 def test_what_v2_cannot_say_is_not_written() -> None:
     metadata = parse()
-    fields = {name: getattr(metadata, name) for name in ArrayMetadata.__dataclass_fields__}
+    fields: dict[str, Any] = {name: getattr(metadata, name) for name in ArrayMetadata.__dataclass_fields__}
     for changed in (
         {"codecs": (NamedConfig("sharding_indexed"),)},
         {"codecs": (LITTLE, NamedConfig("zstd"))},

@@ -333,7 +333,7 @@ def test_metadata_that_could_not_be_opened_again_is_never_written() -> None:
         {"codecs": ()},
         {"extra": {"surprise": 1}},
     ):
-        fields = {name: getattr(metadata, name) for name in ArrayMetadata.__dataclass_fields__}
+        fields: dict[str, Any] = {name: getattr(metadata, name) for name in ArrayMetadata.__dataclass_fields__}
         with pytest.raises(MetadataError):
             render_node(ArrayMetadata(**(fields | changed)))
 
