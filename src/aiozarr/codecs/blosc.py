@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from struct import Struct
@@ -11,6 +12,7 @@ import numpy as np
 from numcodecs import blosc as _native  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
 from typing_extensions import Buffer
 
+from aiozarr.codecs import blosc_snappy
 from aiozarr.codecs._buffers import byte_view
 from aiozarr.codecs._configuration import check_members, integer, one_of
 from aiozarr.codecs.base import JSON, BytesBytesCodec
@@ -24,6 +26,7 @@ _MAX_SIZE = 2**31 - 1
 _HEADER = Struct("<BBBBIII")
 _FORMAT_VERSION = 2
 _COPIED = 0x02
+_HAS_SNAPPY = "snappy" in _native.list_compressors()
 
 
 @register
@@ -80,6 +83,11 @@ class BloscCodec(BytesBytesCodec):
         if size == 0:
             # The decoder takes a size of zero for an error.
             return b""
+        if _needs_snappy(memoryview(data)):
+            try:
+                return blosc_snappy.decompress(memoryview(data).cast("B"))
+            except (ValueError, struct.error) as error:
+                raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
         result = out if out is not None and len(out) == size else byte_view(np.empty(size, np.uint8))
         try:
             _native.decompress(data, result)
@@ -113,3 +121,9 @@ class BloscCodec(BytesBytesCodec):
         if not fits or flags >> 5 >= len(_FORMAT_NAMES):
             raise CodecError(f"a blosc header with flags {flags:#04x} for {cbytes} bytes", codec=self.name)
         return int(nbytes)
+
+
+def _needs_snappy(view: memoryview) -> bool:
+    """Return whether the library was built without what a chunk of this header needs."""
+    flags = view.cast("B")[2]
+    return not _HAS_SNAPPY and flags >> 5 == blosc_snappy.FORMAT and not flags & _COPIED

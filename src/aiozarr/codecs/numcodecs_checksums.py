@@ -29,7 +29,10 @@ class _ChecksumCodec(BytesBytesCodec):
     It decodes to a view of its input. There is no partial decoding: a part cannot be checked without the whole.
     """
 
-    location: str
+    @property
+    def at_start(self) -> bool:
+        """True where the checksum stands before the content."""
+        return False
 
     @abstractmethod
     def checksum(self, content: Buffer) -> int:
@@ -37,7 +40,7 @@ class _ChecksumCodec(BytesBytesCodec):
 
     def encode(self, data: Buffer) -> Buffer:
         checksum = self.checksum(data).to_bytes(_CHECKSUM_BYTES, "little")
-        return b"".join((checksum, data) if self.location == "start" else (data, checksum))
+        return b"".join((checksum, data) if self.at_start else (data, checksum))
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
         view = memoryview(data).cast("B")
@@ -46,8 +49,7 @@ class _ChecksumCodec(BytesBytesCodec):
             raise CodecError(f"{len(view)} bytes are too few to hold a checksum", codec=self.name)
         if size > max_size:
             raise CodecError(f"there are {size} bytes, of at most {max_size}", codec=self.name)
-        at_start = self.location == "start"
-        content, checksum = (view[4:], view[:4]) if at_start else (view[:size], view[size:])
+        content, checksum = (view[4:], view[:4]) if self.at_start else (view[:size], view[size:])
         stored, actual = int.from_bytes(checksum, "little"), self.checksum(content)
         if stored != actual:
             raise ChecksumError(f"the checksum is {actual:08x}, stored is {stored:08x}", codec=self.name)
@@ -57,13 +59,12 @@ class _ChecksumCodec(BytesBytesCodec):
         return size + _CHECKSUM_BYTES
 
 
+@dataclass(frozen=True)
 class _PlacedChecksumCodec(_ChecksumCodec):
-    """A checksum whose place the configuration may choose."""
+    """A checksum whose place the configuration may choose; None is the usual one."""
 
     usual_location: ClassVar[str] = "start"
-
-    def __init__(self, location: str | None = None) -> None:
-        self.location = location or self.usual_location
+    location: str | None = None
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
@@ -73,13 +74,11 @@ class _PlacedChecksumCodec(_ChecksumCodec):
         return cls(optional_choice(configuration, "location", cls.usual_location, ("start", "end")))
 
     def to_json(self) -> dict[str, JSON]:
-        return {"location": self.location}
+        return {} if self.location is None else {"location": self.location}
 
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and isinstance(other, _ChecksumCodec) and other.location == self.location
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.location))
+    @property
+    def at_start(self) -> bool:
+        return (self.location or self.usual_location) == "start"
 
 
 @register
@@ -119,7 +118,6 @@ class NumcodecsFletcher32Codec(_ChecksumCodec):
     """The codec `numcodecs.fletcher32`: HDF5's Fletcher checksum of 16-bit words, at the end."""
 
     name = "numcodecs.fletcher32"
-    location: ClassVar[str] = "end"
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
@@ -148,7 +146,6 @@ class NumcodecsJenkinsLookup3Codec(_ChecksumCodec):
     """
 
     name = "numcodecs.jenkins_lookup3"
-    location: ClassVar[str] = "end"
     initval: int = 0
     prefix: bytes | None = None
 

@@ -81,16 +81,18 @@ class _StreamCodec(BytesBytesCodec):
         step = max(1, len(view))
         for _ in range(_MAX_STREAMS if self.streams_follow else 1):
             decoder = self.decompressor()
-            while not decoder.eof:
+            while True:
                 piece = view[position : position + step] if decoder.needs_input else view[:0]
                 part = decoder.decompress(piece, left + 1)
                 position += len(piece)
                 left -= len(part)
                 if left < 0:
                     raise CodecError(f"it decodes to more than {max_size} bytes", codec=self.name)
-                if not decoder.eof and not piece and not part:
-                    raise CodecError("the compressed data is cut short", codec=self.name)
                 parts.append(part)
+                if decoder.eof:
+                    break
+                if not piece and not part:
+                    raise CodecError("the compressed data is cut short", codec=self.name)
             position -= len(decoder.unused_data)
             if position == len(view):
                 return parts

@@ -9,8 +9,10 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from math import prod
-from typing import Any, Self, cast
+from types import ModuleType
+from typing import Any, Self
 
 import numpy as np
 from typing_extensions import Buffer
@@ -21,12 +23,8 @@ from aiozarr.codecs.numcodecs_objects import ObjectFilter
 from aiozarr.codecs.numcodecs_parameters import is_object_type, simple_type
 from aiozarr.errors import CodecError, MetadataError, UnsupportedMetadataError
 
-try:
-    import msgpack
-except ImportError:  # one of the packages of aiozarr[codecs]
-    msgpack = None
-
 _MAX_DIMENSIONS = 64
+_MAX_INDENT = 32
 _OBJECT = np.dtype(object)
 _ENCODINGS = ("utf-8", "utf8", "ascii", "latin-1", "utf-16", "utf-32")
 
@@ -129,8 +127,9 @@ class JsonDocument(_DocumentFilter):
         encoding, indent = configuration.get("encoding", "utf-8"), configuration.get("indent")
         if not isinstance(encoding, str) or encoding.lower() not in _ENCODINGS:
             raise invalid("encoding", f"it must be one of {', '.join(_ENCODINGS)}, not {short(encoding)}")
-        if indent is not None and not (isinstance(indent, (int, str)) and len(str(indent)) <= 2):
-            raise invalid("indent", f"it must be null or a small number, not {short(indent)}")
+        spaces = indent if isinstance(indent, int) else len(indent) if isinstance(indent, str) else 0
+        if not isinstance(indent, (int, str, type(None))) or not 0 <= spaces <= _MAX_INDENT:
+            raise invalid("indent", f"it must be null or at most 32 spaces, not {short(indent)}")
         separators = configuration.get("separators")
         if separators is not None:
             if not isinstance(separators, list) or [str(part).strip() for part in separators] != [",", ":"]:
@@ -179,20 +178,16 @@ class MsgpackDocument(_DocumentFilter):
         for key, value in given.items():
             if not isinstance(value, bool):
                 raise invalid(key, f"it must be true or false, not {short(value)}")
-        if msgpack is None:
-            raise UnsupportedMetadataError(
-                f"the codec {cls.filter_id!r} needs the package msgpack: install aiozarr[codecs]",
-                point="codec",
-                name=cls.filter_id,
-            )
+        _msgpack(cls.filter_id)
         return cls(**given)
 
     def _dump(self, items: list[Any]) -> Buffer:
-        packed = msgpack.packb(items, use_bin_type=self.use_bin_type, use_single_float=self.use_single_float)
-        return cast("bytes", packed)
+        packb = _msgpack(self.filter_id).packb
+        packed: bytes = packb(items, use_bin_type=self.use_bin_type, use_single_float=self.use_single_float)
+        return packed
 
     def _load(self, data: bytes) -> Any:
-        items = msgpack.unpackb(data, raw=self.raw)
+        items = _msgpack(self.filter_id).unpackb(data, raw=self.raw)
         if self.raw and isinstance(items, list):
             # What is text to the format came back as bytes: the type too.
             items = [*items[:-2], *(part.decode() if isinstance(part, bytes) else part for part in items[-2:])]
@@ -205,3 +200,13 @@ class LegacyMsgpackDocument(MsgpackDocument):
 
     filter_id = "msgpack"
     tells_shape = False
+
+
+def _msgpack(name: str) -> ModuleType:
+    try:
+        library: ModuleType = import_module("msgpack")
+    except ImportError as error:
+        raise UnsupportedMetadataError(
+            f"codec {name!r} needs the package msgpack; install aiozarr[codecs]", member="id", point="codec", name=name
+        ) from error
+    return library

@@ -34,10 +34,10 @@ def optional_choice(configuration: Mapping[str, Any], key: str, default: str, al
 
 def number(configuration: Mapping[str, Any], key: str, default: float | None = None) -> int | float:
     """Return the member `key`, a number; required where there is no default. Integers stay integers."""
-    value = required(configuration, key) if default is None else configuration.get(key, default)
-    if not isinstance(value, float) and (not is_integer(value) or abs(value) > 2**64):
-        raise invalid(key, f"it must be a number, not {short(value)}")
-    return value
+    value: object = required(configuration, key) if default is None else configuration.get(key, default)
+    if isinstance(value, float) or (isinstance(value, int) and is_integer(value) and abs(value) <= 2**64):
+        return value
+    raise invalid(key, f"it must be a number, not {short(value)}")
 
 
 def flag(configuration: Mapping[str, Any], key: str, default: bool) -> bool:
@@ -65,9 +65,11 @@ def simple_type(value: object, key: str) -> np.dtype[Any]:
     """Return the numpy type that `value` names: one of fixed size, without fields. `key` is for the error."""
     if isinstance(value, str) and _SIMPLE_TYPE.fullmatch(value):
         try:
-            return np.dtype(value)
+            dtype = np.dtype(value)
         except (TypeError, ValueError):
-            pass
+            dtype = np.dtype("V0")
+        if dtype.itemsize:
+            return dtype
     raise invalid(key, f"it must be a simple type such as '<i4', not {short(value)}")
 
 

@@ -82,7 +82,7 @@ class V2ElementsCodec(ArrayBytesCodec):
         )
 
     def resolve(self, spec: ArraySpec) -> None:
-        native = self.dtype.newbyteorder("=")
+        native: np.dtype[Any] = self.dtype.newbyteorder("=")
         if spec.is_variable != self.dtype.hasobject or (not spec.is_variable and spec.dtype != native):
             raise InvalidMetadataError(
                 f"elements of {spec.dtype} are not stored as {self.dtype}", member="configuration.dtype"
@@ -168,9 +168,12 @@ def parse_v2_dtype(value: JSON) -> np.dtype[Any]:
         UnsupportedMetadataError: fields are nested too deeply, or are too many.
     """
     try:
-        return np.dtype(_description(value, 0, [0]))
+        dtype: np.dtype[Any] = np.dtype(_description(value, 0, [0]))
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
         raise invalid("dtype", f"{short(value)} is no data type: {short(str(error))}") from error
+    if dtype.itemsize == 0 or (dtype.hasobject and dtype.names is not None):
+        raise invalid("dtype", f"{short(value)} has no size of its own")
+    return dtype
 
 
 def _description(value: JSON, depth: int, fields: list[int]) -> Any:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numcodecs
 import numpy as np
-from typing_extensions import Buffer
+from numcodecs import get_codec as get_numcodec
+from numcodecs.registry import codec_registry
 
 from aiozarr.codecs._buffers import byte_array, byte_view
 from aiozarr.codecs._configuration import invalid, short
-from aiozarr.codecs.base import JSON, AnyArray, BytesBytesCodec
+from aiozarr.codecs.base import JSON, AnyArray, ArraySpec, BytesBytesCodec
 from aiozarr.codecs.numcodecs_documents import (
     JsonDocument,
     LegacyJsonDocument,
@@ -21,9 +21,10 @@ from aiozarr.codecs.numcodecs_documents import (
     MsgpackDocument,
 )
 from aiozarr.codecs.numcodecs_filters import ARRAY_FILTERS, ArrayFilter
+from aiozarr.codecs.numcodecs_numbers import NumbersCodec, NumcodecsPcodecCodec, NumcodecsZfpyCodec
 from aiozarr.codecs.numcodecs_objects import Categorize, ObjectFilter, VariableArray, VariableBytes, VariableText
 from aiozarr.codecs.registry import get_codec
-from aiozarr.errors import CodecError, MetadataError, UnsupportedMetadataError
+from aiozarr.errors import CodecError, InvalidMetadataError, MetadataError, UnsupportedMetadataError
 
 PREFIX = "numcodecs."
 
@@ -41,6 +42,9 @@ OBJECT_FILTERS: Mapping[str, type[ObjectFilter]] = {
     )
 }
 
+_NUMBERS: Mapping[str, type[NumbersCodec]] = {
+    kind.numcodecs_id: kind for kind in (NumcodecsPcodecCodec, NumcodecsZfpyCodec)
+}
 _BYTE = np.dtype(np.uint8)
 _UNSAFE = "pickle"
 
@@ -180,6 +184,30 @@ class ObjectStage(Stage):
         return self.filter.decode(byte_view(value), extent.count, extent.bound)
 
 
+@dataclass(frozen=True)
+class NumbersStage(Stage):
+    """A codec of numbers, which has to know their type, and may use their shape."""
+
+    codec: NumbersCodec
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.codec.name
+
+    def measure(self, extent: Extent) -> Extent:
+        if extent.dtype is None or not self.codec.takes(extent.dtype):
+            raise InvalidMetadataError(f"codec {self.name!r} does not take {extent.dtype or 'bytes'}")
+        return extent.as_bytes(None, 4 * extent.bound + 65536)
+
+    def encode(self, value: AnyArray) -> AnyArray:
+        return byte_array(self.codec.encode(value, ArraySpec(value.shape, value.dtype, value)))
+
+    def decode(self, value: AnyArray, extent: Extent) -> AnyArray:
+        dtype = extent.dtype or _BYTE
+        count = extent.bound // dtype.itemsize
+        return self.codec.decode(byte_view(value), ArraySpec((count,), dtype, value))
+
+
 class ForeignStage(Stage):
     """A codec that some package has registered with numcodecs. What it makes is bounded after it was made."""
 
@@ -208,7 +236,7 @@ class ForeignStage(Stage):
             raise CodecError(f"cannot {method}: {short(str(error))}", codec=self.name) from error
 
     def _array(self, value: Any) -> AnyArray:
-        array: AnyArray = value if isinstance(value, np.ndarray) else np.frombuffer(cast("Buffer", value), _BYTE)
+        array: AnyArray = value if isinstance(value, np.ndarray) else byte_array(memoryview(value).cast("B"))
         if array.dtype.hasobject and array.dtype != object:
             raise CodecError(f"it makes {array.dtype}", codec=self.name)
         # As numcodecs sees what is passed on: the elements in the order in which they lie.
@@ -234,6 +262,8 @@ def build_stage(config: Mapping[str, JSON]) -> Stage:
         # Numcodecs itself takes the type of bitround from the array.
         kind = ARRAY_FILTERS[name]
         return ArrayStage(name, rest, None if name == "bitround" else kind.from_json(rest, None))
+    if name in _NUMBERS:
+        return NumbersStage(_NUMBERS[name].from_json(rest))
     if name in OBJECT_FILTERS:
         return ObjectStage(OBJECT_FILTERS[name].from_json(rest))
     return _foreign(name, config)
@@ -269,11 +299,11 @@ def _numcodecs_defaults(name: str, configuration: Mapping[str, JSON]) -> Mapping
 
 def _foreign(name: str, config: Mapping[str, JSON]) -> Stage:
     try:
-        codec: Any = numcodecs.get_codec(dict(config))
+        codec: Any = get_numcodec(dict(config))
     except MetadataError:
         raise
     except Exception as error:  # a stranger's constructor may raise anything about its parameters
-        if name in numcodecs.registry.codec_registry:
+        if name in codec_registry:
             raise invalid("id", f"{name!r} does not take these parameters: {short(str(error))}") from error
         raise UnsupportedMetadataError(
             f"unknown numcodecs codec {name[:200]!r}: another one is registered with numcodecs.register_codec, or by "

@@ -1,0 +1,140 @@
+"""The array -> array codecs `numcodecs.delta`, `bitround`, `fixedscaleoffset`, `quantize`, `astype` and `packbits`.
+
+As zarr-python 3 has them: a `dtype` that the configuration leaves out is the array's, and the encoded array has the
+type that the filter makes. Types are those of elements in memory, so their byte order says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import numpy as np
+
+from aiozarr.codecs.base import JSON, AnyArray, ArrayArrayCodec, ArraySpec
+from aiozarr.codecs.numcodecs_filters import ARRAY_FILTERS, ArrayFilter
+from aiozarr.codecs.registry import register
+from aiozarr.errors import CodecError, InvalidMetadataError
+
+_ANY_FLOAT = np.dtype(np.float64)
+_TYPE_MEMBERS = ("dtype", "astype", "encode_dtype", "decode_dtype")
+
+
+@dataclass(frozen=True)
+class _FilterCodec(ArrayArrayCodec):
+    """A filter of numcodecs as a codec of v3 documents."""
+
+    filter_id: ClassVar[str]
+    configuration: Mapping[str, JSON] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        # What the array's type decides is checked when the type is known.
+        ARRAY_FILTERS[cls.filter_id].from_json(configuration, _ANY_FLOAT)
+        return cls(dict(configuration))
+
+    def to_json(self) -> dict[str, JSON]:
+        return dict(self.configuration)
+
+    def __hash__(self) -> int:
+        return hash((self.name, len(self.configuration)))
+
+    def resolve(self, spec: ArraySpec) -> ArraySpec:
+        if spec.is_variable:
+            raise InvalidMetadataError(f"codec {self.name!r} takes types of fixed size, not {spec.dtype}")
+        filter_ = self._filter(spec)
+        encoded = filter_.encoded_length(spec.size)
+        shape = spec.shape if encoded == spec.size else (encoded,)
+        if self.filter_id == "packbits":
+            shape, fill = (encoded,), np.zeros((), filter_.encoded_type)
+        else:
+            # A single element encodes to a single one, so the fill value does.
+            fill = self._encode(filter_, spec.fill_value.reshape(1)).reshape(())
+        return ArraySpec(shape, filter_.encoded_type, fill, spec.max_bytes)
+
+    def encode(self, array: AnyArray, spec: ArraySpec) -> AnyArray:
+        filter_ = self._filter(spec)
+        encoded = self._encode(filter_, np.ascontiguousarray(array).reshape(-1))
+        return encoded if encoded.size != spec.size or self.filter_id == "packbits" else encoded.reshape(spec.shape)
+
+    def decode(self, array: AnyArray, spec: ArraySpec) -> AnyArray:
+        filter_ = self._filter(spec)
+        try:
+            with np.errstate(all="ignore"):
+                flat: AnyArray = np.ascontiguousarray(array).reshape(-1)
+                return filter_.decode(flat).view(spec.dtype).reshape(spec.shape)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CodecError(f"cannot decode: {error}", codec=self.name) from error
+
+    def _encode(self, filter_: ArrayFilter, flat: AnyArray) -> AnyArray:
+        try:
+            with np.errstate(all="ignore"):
+                return filter_.encode(flat.view(filter_.decoded_type))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CodecError(f"cannot encode: {error}", codec=self.name) from error
+
+    def _filter(self, spec: ArraySpec) -> ArrayFilter:
+        native = {
+            key: np.dtype(value).newbyteorder("=").str if key in _TYPE_MEMBERS and isinstance(value, str) else value
+            for key, value in self.configuration.items()
+        }
+        filter_ = ARRAY_FILTERS[self.filter_id].from_json(native, spec.dtype)
+        if filter_.decoded_type.itemsize != spec.dtype.itemsize:
+            raise InvalidMetadataError(
+                f"codec {self.name!r} takes {filter_.decoded_type}, not {spec.dtype}", member="configuration"
+            )
+        return filter_
+
+
+@register
+class NumcodecsDeltaCodec(_FilterCodec):
+    """The codec `numcodecs.delta`: differences of neighbours in C order."""
+
+    name = "numcodecs.delta"
+    filter_id = "delta"
+
+
+@register
+class NumcodecsBitRoundCodec(_FilterCodec):
+    """The codec `numcodecs.bitround`: mantissas rounded to `keepbits` bits."""
+
+    name = "numcodecs.bitround"
+    filter_id = "bitround"
+
+
+@register
+class NumcodecsFixedScaleOffsetCodec(_FilterCodec):
+    """The codec `numcodecs.fixedscaleoffset`: (x - offset) * scale, rounded to whole numbers."""
+
+    name = "numcodecs.fixedscaleoffset"
+    filter_id = "fixedscaleoffset"
+
+
+@register
+class NumcodecsQuantizeCodec(_FilterCodec):
+    """The codec `numcodecs.quantize`: rounding to `digits` decimal digits."""
+
+    name = "numcodecs.quantize"
+    filter_id = "quantize"
+
+
+@register
+class NumcodecsAsTypeCodec(_FilterCodec):
+    """The codec `numcodecs.astype`: elements of `encode_dtype`."""
+
+    name = "numcodecs.astype"
+    filter_id = "astype"
+
+
+@register
+class NumcodecsPackBitsCodec(_FilterCodec):
+    """The codec `numcodecs.packbits`: booleans as bits, in one dimension of bytes."""
+
+    name = "numcodecs.packbits"
+    filter_id = "packbits"
+
+    def resolve(self, spec: ArraySpec) -> ArraySpec:
+        if spec.dtype != np.dtype(np.bool_):
+            raise InvalidMetadataError(f"codec {self.name!r} takes booleans, not {spec.dtype}")
+        return super().resolve(spec)
