@@ -13,7 +13,7 @@ from aiozarr.codecs import ArraySpec, Codec, CodecPipeline
 from aiozarr.codecs.storage_type import has_byte_order
 from aiozarr.errors import LimitError
 from aiozarr.hierarchy.attributes import checked_attributes
-from aiozarr.hierarchy.chunking import ChunksLike, ShardsLike, resolve_chunks
+from aiozarr.hierarchy.chunking import ChunksLike, ShardsLike, resolve_chunking
 from aiozarr.hierarchy.values import AnyArray
 from aiozarr.metadata import ArrayMetadata, DataType, GroupMetadata, NamedConfig, make_fill_value, parse_fill_value
 from aiozarr.metadata.data_type import find_data_type
@@ -66,18 +66,17 @@ def new_array_metadata(
     """
     lengths = check_shape(shape)
     data_type, big_endian = resolve_dtype(dtype)
-    chunk, shard = resolve_chunks(lengths, chunks, shards, data_type.dtype.itemsize)
+    chunking = resolve_chunking(lengths, chunks, shards, data_type.dtype.itemsize)
     fill = resolve_fill_value(fill_value, data_type)
     chain = _chain(codecs, data_type, order=order, ndim=len(lengths), big_endian=big_endian)
-    if shard is not None:
-        chain = [_sharding(chunk, chain)]
-    outer = chunk if shard is None else shard
-    pipeline = CodecPipeline.resolve(chain, ArraySpec(outer, data_type.dtype, fill))
+    if chunking.inner is not None:
+        chain = [_sharding(chunking.inner, chain)]
+    pipeline = CodecPipeline.resolve(chain, ArraySpec(chunking.outer, data_type.dtype, fill))
     return ArrayMetadata(
         zarr_format=3,
         shape=lengths,
         data_type=data_type,
-        chunk_grid=NamedConfig("regular", {"chunk_shape": list(outer)}),
+        chunk_grid=NamedConfig(chunking.grid, chunking.configuration),
         chunk_key_encoding=resolve_key_encoding_like(chunk_key_encoding),
         fill_value=fill,
         codecs=tuple([NamedConfig(each["name"], each.get("configuration", {})) for each in pipeline.to_json()]),
@@ -123,7 +122,7 @@ def resolve_dtype(dtype: DataTypeLike) -> tuple[DataType, bool]:
     """
     if isinstance(dtype, DataType):
         return dtype, False
-    if isinstance(dtype, Mapping):
+    if isinstance(dtype, Mapping) and "name" in dtype:
         return DataType.from_json(dict(dtype)), False
     if isinstance(dtype, str) and find_data_type(dtype) is not None:
         return DataType.from_json(dtype), False

@@ -69,6 +69,9 @@ class FloatType(DataType):
         if not math.isfinite(number):
             # Infinity has a spelling of its own; a number such as 1e999 is more likely a mistake than a rounding.
             raise InvalidMetadataError(f"the number is beyond the range of {self.name}", member=member)
+        if number == 0 and self.name == "float8_e8m0fnu" and not strict:
+            # It has no zero. TensorStore writes 0.0 for the least number, which has no bits set.
+            return self.default_fill_value
         if not self._holds(number):
             raise InvalidMetadataError(f"{self.name} has no such number", member=member)
         return frozen(self._cast(number))

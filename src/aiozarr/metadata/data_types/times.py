@@ -99,7 +99,8 @@ class TimeType(DataType):
             return self.default_fill_value
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
             value = value.item()
-        if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        # A timedelta64 is one of numpy's integers, and a bool one of Python's.
+        if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
             if not -(1 << 63) <= int(value) < 1 << 63:
                 raise ValueError(f"{self.name} has no value {value!r}")
             return self._array(int(value))
