@@ -80,8 +80,9 @@ class PackbitsCodec(ArrayBytesCodec):
         components, bits = self._as_bytes(array, spec)
         first, count = self._kept(bits)
         blocks = [
-            np.packbits(_spread(components[i : i + _BLOCK])[:, first : first + count].reshape(-1), bitorder="little")
-            for i in range(0, len(components), _BLOCK)
+            # Booleans are one bit a byte as they are.
+            np.packbits(block if bits == 1 else _spread(block)[:, first : first + count].reshape(-1), bitorder="little")
+            for block in (components[i : i + _BLOCK] for i in range(0, len(components), _BLOCK))
         ]
         padding = bytes([-count * len(components) % 8])
         head, tail = self.padding_encoding == "first_byte", self.padding_encoding == "last_byte"
@@ -93,6 +94,9 @@ class PackbitsCodec(ArrayBytesCodec):
         unsigned, bits = _component(spec.dtype)
         first, count = self._kept(bits)
         flat = result.reshape(-1).view(unsigned)
+        if bits == 1:
+            flat[:] = np.unpackbits(packed, count=flat.size, bitorder="little")
+            return result
         width = max(8, bits)
         for start in range(0, flat.size, _BLOCK):
             size = min(_BLOCK, flat.size - start)
