@@ -43,7 +43,8 @@ def parse_v2_array(document: Document, attributes: Mapping[str, Any], settings: 
     dtype = parse_dtype(required(members, "dtype"))
     filters = parse_filters(_nullable(members, "filters", strict), item_size=dtype.itemsize, strict=strict)
     compressor = parse_compressor(_nullable(members, "compressor", strict), strict=strict)
-    encoding = Encoding(parse_order(members), members["dtype"], filters, compressor)
+    described = "|O" if dtype.kind == "O" else members["dtype"]
+    encoding = Encoding(parse_order(members), described, filters, compressor)
     elements = element_type(dtype, filters)
     fill_value, has_fill_value = parse_fill(_nullable(members, "fill_value", strict), elements, strict=strict)
     return ArrayMetadata(

@@ -23,6 +23,8 @@ BYTES_CODECS = frozenset(
     )
 )
 """Numcodecs ids that, as compressors, make bytes of bytes, and are codecs of their own here."""
+# Their bytes tell the shape, and hold the elements in C order whatever the order in memory.
+_SHAPED = ("json2", "msgpack2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ class Encoding:
     def codecs(self, ndim: int) -> tuple[NamedConfig, ...]:
         """Return the chain for arrays of `ndim` dimensions."""
         chain: list[NamedConfig] = []
-        if self.order == "F" and ndim > 1:
+        shaped = bool(self.filters) and self.filters[0]["id"] in _SHAPED
+        if self.order == "F" and ndim > 1 and not shaped:
             chain.append(NamedConfig("transpose", {"order": list(reversed(range(ndim)))}))
         compressor = self.compressor
         known = compressor is None or compressor["id"] in BYTES_CODECS
@@ -53,6 +56,8 @@ class Encoding:
             chain.append(_bytes_codec(dtype))
         else:
             configuration: dict[str, Any] = {"dtype": self.dtype, "filters": [dict(each) for each in self.filters]}
+            if shaped and self.order == "F":
+                configuration["order"] = "F"
             if not known:
                 configuration["compressor"] = dict(compressor or {})
             chain.append(NamedConfig(ELEMENTS, configuration))
@@ -85,6 +90,7 @@ def read_encoding(codecs: Sequence[NamedConfig], dtype: np.dtype[Any], ndim: int
         described = render_dtype(dtype, ">" if elements.configuration.get("endian") == "big" else "<")
     else:
         described = elements.configuration["dtype"]
+        order = elements.configuration.get("order", order)
         filters = elements.configuration.get("filters") or ()
         compressor = elements.configuration.get("compressor")
     if rest and compressor is None:

@@ -131,6 +131,15 @@ def test_the_first_filter_says_what_objects_are(filters: list[str], name: str, k
     assert rendered(metadata)["dtype"] == "|O"
 
 
+@pytest.mark.parametrize("name", ["json2", "msgpack2"])
+def test_objects_that_tell_their_shape_are_not_transposed(name: str) -> None:
+    members = {"dtype": "|O", "fill_value": None, "filters": [{"id": name}], "order": "F"}
+    metadata = parse(**members)
+    assert [codec.name for codec in metadata.codecs] == ["v2_elements"]
+    assert metadata.codecs[0].configuration["order"] == "F"
+    assert rendered(metadata) == ARRAY | members | {"dimension_separator": "."}
+
+
 def test_null_says_that_there_is_no_fill_value() -> None:
     metadata = parse(fill_value=None)
     assert (metadata.has_fill_value, metadata.fill_value.item()) == (False, 0)
