@@ -28,7 +28,7 @@ _REGISTER = {
     "data_type": "aiozarr.metadata.register_data_type",
     "chunk_grid": "aiozarr.grid.register_chunk_grid",
     "chunk_key_encoding": "aiozarr.grid.register_chunk_key_encoding",
-    "storage_transformer": "aiozarr.stores.register_storage_transformer",
+    "storage_transformer": "aiozarr.stores.transformer.register_storage_transformer",
     "store": "aiozarr.stores.register_store",
 }
 

@@ -59,11 +59,12 @@ def make_store(target: str | os.PathLike[str], storage_options: Mapping[str, Any
 
 
 def _is_local(place: str) -> bool:
-    return place.startswith("file://") or not ("://" in place or "::" in place)
+    place = place.rpartition("::")[2]  # an archive lies where its file does
+    return place.startswith("file://") or "://" not in place
 
 
 def _is_web(place: str) -> bool:
-    return place.partition("://")[0].lower() in ("http", "https", "s3")
+    return place.rpartition("::")[2].partition("://")[0].lower() in ("http", "https", "s3")
 
 
 def _add_timeouts(options: dict[str, Any], settings: Settings) -> None:

@@ -36,16 +36,18 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     if found is None:
         return _local(os.path.expanduser(url), storage_options)
     scheme, separator = found[1].lower(), found[2]
-    url = scheme + url[len(scheme) :]
+    place = scheme + url[len(scheme) :]
     if scheme == "zip":
-        return _archive(url[len("zip") :], storage_options)
+        return _archive(place[len("zip") :], storage_options)
     if separator == "://":
         opener = _OPENERS.get(scheme)
         if opener is not None:
-            # What is read below these is one file of theirs, where its name says so.
-            inner = split_archive(url) if opener in (_http, _object) else None
-            return opener(url, storage_options) if inner is None else _inside(*inner, storage_options)
-        opened = _from_plugin(scheme, url, storage_options)
+            # One file of theirs, where the name says so; below a folder of such a name may lie anything.
+            inner = split_archive(place) if opener in (_http, _object) else None
+            if inner is not None and not inner[1]:
+                return _inside(inner[0], "", storage_options)
+            return opener(place, storage_options)
+        opened = _from_plugin(scheme, place, storage_options)
         if opened is not None:
             return opened
     known = ", ".join(f"{name}://" for name in (*_OPENERS, *announced("store")))
@@ -85,7 +87,9 @@ def _from_plugin(scheme: str, url: str, options: dict[str, Any]) -> Store | None
             raise not_of_its_kind("store", scheme, "a callable is wanted, which makes a store of a URL and options")
     except UnsupportedMetadataError as error:
         raise UnknownSchemeError(str(error)) from error
-    store: Store = opener(url, **options)
+    store = opener(url, **options)
+    if not isinstance(store, Store):
+        raise UnknownSchemeError(f"a package opens {scheme}:// URLs, and made no Store but {type(store).__name__}")
     return store
 
 
@@ -151,7 +155,7 @@ def _inside(place: str, inner: str, options: dict[str, Any]) -> Store:
         return _zip(os.path.expanduser(place), inner, options)
     if place.startswith("file://"):
         return _zip(_file_path(place), inner, options)
-    from aiozarr.stores.zip_remote import RemoteZipStore
+    from aiozarr.stores.zip import RemoteZipStore
 
     address, mark, query = place.partition("?")
     above, _, name = address.rpartition("/")

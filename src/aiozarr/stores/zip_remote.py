@@ -16,7 +16,7 @@ from aiozarr.model import ByteRange, Range, Suffix, Supports, Value, Version, ch
 from aiozarr.settings import GIB
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.contract import Store
-from aiozarr.stores.zip import ZipMode, ZipStore
+from aiozarr.stores.zip_base import ZipMode, ZipStore
 from aiozarr.stores.zip_contents import Names
 from aiozarr.stores.zip_format import (
     LOCAL_HEADER,
@@ -42,7 +42,7 @@ class _Remote(Names):
     token: str = ""
 
 
-class RemoteZipStore(ZipStore):
+class RemoteZipStore(ZipStore, behind_store=True):
     """The archive at one key of another store; `ZipStore(store, key=...)` makes it."""
 
     def __init__(

@@ -102,7 +102,8 @@ def test_an_archive_behind_a_url_is_one_object_of_a_store_there() -> None:
     store = from_url("http://host/some/where/x%20y.zip?token=1", max_member_bytes=5)
     assert store == ZipStore(from_url("http://host/some/where/?token=1"), key="x y.zip")
     assert store.url == "zip::http://host/some/where/x%20y.zip"
-    inside = from_url("https://host/x.zip/a/b")
+    assert from_url("https://host/x.zip/content").url == "https://host/x.zip/content"
+    inside = from_url("zip::https://host/x.zip/a/b")
     assert inside == ZipStore(from_url("https://host"), key="x.zip", prefix="a/b/")
     memory = from_url("zip::memory://name/x.zip")
     assert memory == ZipStore(from_url("memory://name"), key="x.zip")

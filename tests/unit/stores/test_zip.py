@@ -210,7 +210,8 @@ async def test_mode_x_never_replaces_an_archive(tmp_path: Path) -> None:
 
 async def test_a_store_that_is_not_closed_is_closed_when_it_goes_and_says_so(tmp_path: Path) -> None:
     store = ZipStore(tmp_path / "x.zip", "w")
-    await store.set("a", b"1")
+    assert isinstance(store, LocalZipStore)
+    store.set_now("a", b"1")
     with pytest.warns(ResourceWarning, match=r"x\.zip was not closed"):
         del store
     assert await read(ZipStore(tmp_path / "x.zip"), "a") == b"1"

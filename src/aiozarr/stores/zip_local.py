@@ -1,0 +1,164 @@
+"""A zip archive on the local disk: read in place, and written whole when it is closed."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+from typing_extensions import Buffer
+
+from aiozarr.errors import ChangedError, StoreError, UnsupportedOperationError
+from aiozarr.model import (
+    ByteRange,
+    Precondition,
+    Supports,
+    Value,
+    Version,
+    check_key,
+    resolve_range,
+)
+from aiozarr.settings import GIB
+from aiozarr.stores.blocking import BlockingStore, in_thread, to_the_end
+from aiozarr.stores.contract import Store, byte_view
+from aiozarr.stores.local_errors import store_error
+from aiozarr.stores.zip_archive import archives
+from aiozarr.stores.zip_base import ZipMode, ZipStore
+from aiozarr.stores.zip_contents import Contents
+from aiozarr.stores.zip_format import Member
+
+
+class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
+    """The archive on the local disk; `ZipStore(path)` makes it."""
+
+    def __init__(
+        self,
+        path_or_store: str | os.PathLike[str] | Store,
+        mode: ZipMode = "r",
+        *,
+        key: str | None = None,
+        prefix: str = "",
+        compression: int = zipfile.ZIP_STORED,
+        max_member_bytes: int = GIB,
+        durable: bool = False,
+    ) -> None:
+        if os.name != "posix":
+            raise UnsupportedOperationError("archives on disk need a POSIX file system")
+        if mode not in ("r", "w", "a", "x"):
+            raise ValueError(f"mode is 'r', 'w', 'a' or 'x', not {mode!r}")
+        if key is not None:
+            raise TypeError("a key goes with a store; a path names the archive itself")
+        if compression not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError("compression is zipfile.ZIP_STORED or zipfile.ZIP_DEFLATED")
+        assert not isinstance(path_or_store, Store)
+        path = os.path.abspath(os.fsencode(path_or_store))
+        self._describe("file://" + quote(path), prefix, max_member_bytes)
+        self._path = path
+        self._mode = mode
+        self._compression = compression
+        self._durable = durable
+        self._archive = archives.get(os.path.realpath(path), self._url)
+        self.supports = Supports(writeable=mode != "r", listable=True, conditional_reads=True)
+        self._wrote = mode in ("w", "x")
+        if self._wrote:
+            with self._translated("creating", None):
+                self._archive.begin(empty=True, exclusive=mode == "x")
+
+    @property
+    def path(self) -> str:
+        """The absolute path of the archive."""
+        return os.fsdecode(self._path)
+
+    @property
+    def identity(self) -> Hashable:
+        return (LocalZipStore, self._archive.path, self._prefix)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._archive.changed:
+            raise UnsupportedOperationError("close the archive before it is pickled: others cannot see it yet")
+        mode = "r" if self._mode == "r" else "a"
+        return (_restore, (self.path, mode, self._prefix, self._compression, self._limit, self._durable))
+
+    def __repr__(self) -> str:
+        return f"ZipStore({self.path!r}, {self._mode!r}{f', prefix={self._prefix!r}' if self._prefix else ''})"
+
+    # --- synchronous ---------------------------------------------------------------------------------------------
+
+    def fetch_now(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
+        check_key(key, store=self._url)
+        with self._translated("reading", key, range):
+            contents = self._archive.contents()
+            member = contents.members.get(self._prefix + key)
+            if member is None:
+                return None
+            version = self._version(contents, member)
+            if if_match is not None and version != if_match:
+                raise ChangedError("the value was replaced", store=self._url, key=key, range=range)
+            start, stop = resolve_range(member.size, range)
+            return Value(contents.read(member, start, stop, self._limit, self._url), version, member.size)
+
+    def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
+        check_key(key, store=self._url)
+        if not self.supports.writeable:
+            raise self._unsupported("write in mode 'r'")
+        if precondition is not None:
+            raise self._unsupported("write under a condition")
+        data = byte_view(value)
+        check_key(self._prefix + key, store=self._url)
+        with self._translated("writing", key):
+            self._wrote = True
+            return self._version(*self._archive.put(self._prefix + key, data, self._compression))
+
+    def erase_now(self, key: str) -> None:
+        self._erase([check_key(key, store=self._url)])
+
+    def _erase(self, keys: list[str]) -> None:
+        if not self.supports.writeable:
+            raise self._unsupported("erase in mode 'r'")
+        with self._translated("erasing", None):
+            self._wrote = True
+            self._archive.drop([self._prefix + key for key in keys])
+
+    def _commit(self) -> None:
+        with self._translated("closing", None):
+            if self._wrote:
+                self._archive.commit(durable=self._durable)
+                self._wrote = False
+            else:
+                self._archive.let_go()
+
+    def _version(self, names: Contents, member: Member) -> Version:
+        return Version(generation=f"{names.token}-{member.offset:x}")
+
+    # --- coroutines ----------------------------------------------------------------------------------------------
+
+    async def erase_values(self, keys: Iterable[str]) -> None:
+        wanted = [check_key(key, store=self._url) for key in keys]
+        await to_the_end(lambda: self._erase(wanted))
+
+    async def aclose(self) -> None:
+        """Make what was written the archive. What is written later becomes it with the next close."""
+        await to_the_end(self._commit)
+
+    async def _names(self) -> Contents:
+        def look() -> Contents:
+            with self._translated("listing", None):
+                return self._archive.contents()
+
+        return await in_thread(look)
+
+    @contextmanager
+    def _translated(self, doing: str, key: str | None, range: ByteRange | None = None) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, StoreError):
+                raise
+            raise store_error(error, doing, store=self._url, key=key, range=range) from error
+
+
+def _restore(path: str, mode: ZipMode, prefix: str, compression: int, limit: int, durable: bool) -> ZipStore:
+    return LocalZipStore(path, mode, prefix=prefix, compression=compression, max_member_bytes=limit, durable=durable)
