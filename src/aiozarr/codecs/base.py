@@ -89,6 +89,10 @@ class ArrayArrayCodec(Codec):
     def resolve(self, spec: ArraySpec) -> ArraySpec:
         """Return the encoded representation (`compute_encoded_representation_type`).
 
+        Shape and type may be others than those of `spec`, given as `dataclasses.replace(spec, ...)`: its `max_bytes`
+        has to stay. The fill value of the result is the encoded fill value. Chunks that are missing are not decoded;
+        inner chunks of a shard behind this codec are, from that encoded fill value.
+
         Raises:
             InvalidMetadataError: the codec does not take such arrays.
         """
