@@ -117,13 +117,7 @@ def parse_filters(value: object, *, item_size: int, strict: bool) -> tuple[Mappi
     if len(value) > MAX_EXTENSIONS:
         raise beyond("filters", f"at most {MAX_EXTENSIONS} are read, not {len(value)}")
     parts = [parse_numcodec(part, f"filters[{i}]") for i, part in enumerate(value)]
-    # netCDF-C writes 0, and means the size of the elements.
-    return tuple(
-        {**part, "elementsize": item_size}
-        if part["id"] == "shuffle" and part.get("elementsize") == 0 and not strict
-        else part
-        for part in parts
-    )
+    return tuple([_with_item_size(part, f"filters[{i}]", item_size, strict) for i, part in enumerate(parts)])
 
 
 def parse_compressor(value: object, *, strict: bool) -> Mapping[str, Any] | None:
@@ -136,10 +130,12 @@ def parse_compressor(value: object, *, strict: bool) -> Mapping[str, Any] | None
     if value is None:
         return None
     compressor = parse_numcodec(value, "compressor")
-    # GDAL writes `"delta": null` for LZMA, and means that there is none.
-    if compressor["id"] == "lzma" and "delta" in compressor and compressor["delta"] is None and not strict:
-        return {key: part for key, part in compressor.items() if key != "delta"}
-    return compressor
+    if compressor["id"] != "lzma" or compressor.get("delta", 1) is not None:
+        return compressor
+    # GDAL writes null, and means that there is none.
+    if strict:
+        raise InvalidMetadataError("a delta is a number of bytes", member="compressor.delta")
+    return {key: part for key, part in compressor.items() if key != "delta"}
 
 
 def parse_numcodec(value: object, member: str) -> Mapping[str, Any]:
@@ -168,6 +164,15 @@ def refuse_pickle(name: str, member: str) -> None:
             point="codec",
             name=clip(name),
         )
+
+
+def _with_item_size(part: Mapping[str, Any], member: str, item_size: int, strict: bool) -> Mapping[str, Any]:
+    if part["id"] != "shuffle" or part.get("elementsize") != 0:
+        return part
+    # netCDF-C writes 0, and means the size of the elements.
+    if strict:
+        raise InvalidMetadataError("elements have at least one byte", member=f"{member}.elementsize")
+    return {**part, "elementsize": item_size}
 
 
 def _bytes_codec(dtype: np.dtype[Any]) -> NamedConfig:
