@@ -243,8 +243,3 @@ def strides_of(grid_shape: Sequence[int]) -> list[int]:
     for length in reversed(grid_shape[1:]):
         strides.append(strides[-1] * length)
     return strides[::-1] if grid_shape else []
-
-
-def within(axes: Sequence[RegularAxis], projection: Part) -> Parts:
-    """Return the inner chunks that a part of their outer chunk touches; `axes` are the inner grid's."""
-    return projection.within(axes)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aiozarr.grid import Constant, IndexTransform, Strided
 from aiozarr.grid.axes import RegularAxis, regular_axes
-from aiozarr.grid.projection import Projection, within
+from aiozarr.grid.projection import Projection
 
 
 @st.composite
@@ -62,7 +62,7 @@ def test_inner_chunks_of_a_shard_cover_the_same_elements(
     assert isinstance(chosen, Strided)
     out = np.full(chosen.count, -1)
     for outer in Projection(regular_axes((shard,), (extent,)), selected):
-        for part in within(regular_axes((inner,), (shard,)), outer):
+        for part in outer.within(regular_axes((inner,), (shard,))):
             first = outer.coords[0] * shard + part.coords[0] * inner
             out[part.out_selection] = source[first : first + inner][part.chunk_selection]
             assert part.whole == (part.size == len(source[first : min(first + inner, extent)]))
