@@ -195,11 +195,6 @@ async def test_an_array_prints_its_place_and_its_shapes(memory: MemoryStore) -> 
     assert repr(sharded) == f"<aiozarr.Array {memory.url}/s float64 (12,) chunks (3,) shards (6,)>"
 
 
-async def test_what_is_not_there_yet_is_not_there_as_a_stub(memory: MemoryStore) -> None:
-    array = await stored(memory)
-    assert not any(hasattr(array, name) for name in ("oindex", "vindex", "blocks"))
-
-
 @pytest.mark.parametrize("dtype", ["?", "i1", "u8", ">i2", "<f2", ">c16", "V3"])
 @pytest.mark.parametrize("options", [{}, {"shards": 4}, {"order": "F"}, {"codecs": ["bytes", "gzip", "crc32c"]}])
 async def test_every_type_comes_back_with_its_bits(store: Store, dtype: str, options: dict[str, Any]) -> None:
