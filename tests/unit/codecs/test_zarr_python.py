@@ -61,3 +61,63 @@ def test_chunks_pass_between_the_two(tmp_path: Path, number: int, dtype: str) ->
 
     stored.write_bytes(ours.encode(values))
     assert zarr.open_array(tmp_path, mode="r")[:].tobytes() == values.tobytes()
+
+
+EXTENSIONS: list[tuple[Any, Any, Any, Any]] = [
+    ({"name": "fixed_length_utf32", "configuration": {"length_bytes": 12}}, "U3", ["ab", "\u20ac"], ""),
+    ({"name": "null_terminated_bytes", "configuration": {"length_bytes": 3}}, "S3", [b"ab", b"\xff"], ""),
+    ({"name": "raw_bytes", "configuration": {"length_bytes": 3}}, "V3", [b"ab\0", b"\xff\0\1"], "AAAA"),
+    ({"name": "numpy.datetime64", "configuration": {"unit": "ms", "scale_factor": 10}}, "M8[10ms]", [5, 2**40], 0),
+    ({"name": "numpy.timedelta64", "configuration": {"unit": "D", "scale_factor": 1}}, "m8[D]", [-5, 2**40], 0),
+]
+
+
+@pytest.mark.filterwarnings("ignore")  # zarr-python warns that these types are young
+@pytest.mark.parametrize("endian", ["little", "big"])
+@pytest.mark.parametrize(("data_type", "dtype", "items", "fill"), EXTENSIONS)
+def test_types_beyond_the_core_pass_between_the_two(
+    tmp_path: Path, data_type: Any, dtype: str, items: list[Any], fill: Any, endian: str
+) -> None:
+    values = np.array(items, dtype)
+    chain = [{"name": "bytes", "configuration": {"endian": endian}}]
+    _exchange(tmp_path, data_type, fill, chain, values)
+
+
+@pytest.mark.filterwarnings("ignore")  # zarr-python warns that these types are young
+@pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="numpy 1 has no StringDType")
+@pytest.mark.parametrize(
+    ("data_type", "codec", "items"),
+    [
+        ("string", "vlen-utf8", ["", "a\u20ac\0", "x" * 1000]),
+        ("variable_length_bytes", "vlen-bytes", [b"", b"\0\xff", b"x" * 1000]),
+    ],
+)
+def test_elements_of_any_length_pass_between_the_two(
+    tmp_path: Path, data_type: str, codec: str, items: list[Any]
+) -> None:
+    values = np.array(items, np.dtypes.StringDType() if data_type == "string" else object)
+    _exchange(tmp_path, data_type, "", [{"name": codec}], values)
+
+
+def _exchange(path: Path, data_type: Any, fill: Any, chain: list[Any], values: np.ndarray[Any, Any]) -> None:
+    metadata = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [len(values)],
+        "data_type": data_type,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [len(values)]}},
+        "chunk_key_encoding": {"name": "default"},
+        "fill_value": fill,
+        "codecs": chain,
+        "attributes": {},
+    }
+    (path / "zarr.json").write_text(json.dumps(metadata))
+    theirs = zarr.open_array(path, mode="r+")
+    theirs[:] = values
+    spec = ArraySpec(values.shape, values.dtype, np.zeros((), values.dtype))
+    ours = CodecPipeline.resolve(chain, spec)
+    stored = path / "c" / "0"
+    assert ours.decode(stored.read_bytes()).tolist() == values.tolist()
+    assert stored.read_bytes() == bytes(ours.encode(values))
+    stored.write_bytes(ours.encode(values[::-1]))
+    assert np.asarray(zarr.open_array(path, mode="r")[:]).tolist() == values[::-1].tolist()
