@@ -165,7 +165,7 @@ def _complex(value: object, dtype: np.dtype[Any], strict: bool) -> NDArray[Any]:
 
 def _bytes(value: object, dtype: np.dtype[Any], strict: bool) -> NDArray[Any]:
     if _is_zero(value, strict):
-        return np.zeros((), dtype)
+        return np.zeros((), dtype) if dtype.kind == "V" else np.array(b"0", dtype)
     if isinstance(value, str) and len(value) > 4 * (dtype.itemsize // 3 + 1):
         raise InvalidMetadataError(f"the fill value has more than {dtype.itemsize} bytes", member=MEMBER)
     try:
@@ -192,9 +192,9 @@ def _fitting(data: bytes, dtype: np.dtype[Any]) -> bytes:
 
 
 def _text(value: object, dtype: np.dtype[Any], strict: bool) -> str:
-    # zarr-python 2 writes 0 for strings where no fill value was chosen.
-    if _is_zero(value, strict):
-        return ""
+    # zarr-python 2 writes 0 for strings where no fill value was chosen; it is read as text, as zarr-python does.
+    if type(value) in (int, float) and not strict:
+        value = str(value)
     if not isinstance(value, str):
         raise _wrong("a string")
     if dtype.kind == "U" and len(value) > dtype.itemsize // 4:

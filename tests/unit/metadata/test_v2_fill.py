@@ -75,9 +75,10 @@ def test_a_hex_nan_is_kept_bit_for_bit() -> None:
         ("|b1", 0, False),
         ("|b1", 1, True),
         ("<c8", 2, 2 + 0j),
-        ("|S4", 0, b""),
+        ("|S4", 0, b"0"),
         ("|S4", "N/A", b"N/A"),
-        ("<U4", 0, ""),
+        ("<U4", 0, "0"),
+        ("<U4", 1.5, "1.5"),
         ("|V2", 0, b"\0\0"),
         ([["a", "<i2"], ["b", "|S2"]], 0, (0, b"")),
     ],
@@ -100,7 +101,7 @@ def test_odd_fill_values_of_real_writers_are_read_unless_strict(text: Any, value
         ("<c8", ([1.0], [1, 2, 3], "NaN", ["x", 0], {})),
         ("|S4", ("YWJjZGU=", "toolong!", 1, [], "日")),
         ("|V3", ("Af8=", "!!!!", 1, [1, 2, 3], "A" * 100_000)),
-        ("<U2", ("abc", 1, [])),
+        ("<U2", ("abc", 100, True, [])),
         ("<M8[s]", ("2020-01-01", 0.5, True, 2**63)),
         ([["a", "<i2"]], ("AQ==", "AQBhYg==", [1], {"a": 1})),
     ],
@@ -120,4 +121,4 @@ def test_fill_values_of_any_length_and_any_kind() -> None:
     assert parse_v2_fill([1, [2]], anything, kind="O", strict=True).item() == [1, [2]]
     assert render_v2_fill(parse_v2_fill("YWI=", anything, kind="B", strict=True), kind="B") == "YWI="
     assert parse_v2_fill("x", anything, kind="T", strict=True).item() == "x"
-    assert parse_v2_fill(0, anything, kind="T", strict=False).item() == ""
+    assert parse_v2_fill(0, anything, kind="T", strict=False).item() == "0"
