@@ -23,7 +23,7 @@ _ROUNDING: dict[str, Rounding] = {
     "nearest-away": "nearest-away",
 }
 _OUT_OF_RANGE: dict[str, OutOfRange | None] = {"clamp": "clamp", "wrap": "wrap", "error": None}
-_MAX_PAIRS = 1024
+_MAX_PAIRS = 256
 
 _Pairs: TypeAlias = tuple[tuple[JSON, JSON], ...]
 
@@ -103,15 +103,15 @@ class CastValueCodec(ArrayArrayCodec):
         casting = Casting(self.rounding, beyond, self.name)
         if not pairs:
             return casting.cast(array, target)
-        keys = [parse_real(key, array.dtype, "scalar_map") for key, _ in pairs]
-        values = [parse_real(value, target, "scalar_map") for _, value in pairs]
-        places = [_equal(array, key) for key in keys]
+        # Which pair an element meets, counted from 1: the first that fits. One number, however many pairs there are.
+        met = np.zeros(array.shape, np.uint16)
+        for number, (key, _) in enumerate(pairs, 1):
+            met[_equal(array, parse_real(key, array.dtype, "scalar_map")) & (met == 0)] = number
         rest = array.copy()
-        rest[np.logical_or.reduce(places)] = 0 if array.dtype.name != "float8_e8m0fnu" else 1
+        rest[met > 0] = array.dtype.type(1)
+        values = np.array([parse_real(value, target, "scalar_map") for _, value in pairs])
         result = np.array(casting.cast(rest, target))
-        # Backwards, so that of two pairs for one value the first holds.
-        for place, value in zip(reversed(places), reversed(values), strict=True):
-            result[place] = value
+        result[met > 0] = values[met[met > 0] - 1]
         return result
 
 
