@@ -23,7 +23,10 @@ Install = Callable[..., None]
 MODULE = '''
 """What a third party ships."""
 
+import numpy as np
+
 from aiozarr.codecs import BytesBytesCodec
+from aiozarr.metadata import DataType
 from aiozarr.grid import ChunkKeyEncoding, RegularGrid
 from aiozarr.stores import MemoryStore
 
@@ -72,6 +75,25 @@ def open_acme(url, **options):
 
 class Half(BytesBytesCodec):
     name = "acme.half"
+
+
+class Percent(DataType):
+    names = ("acme.percent",)
+    name = "acme.percent"
+    dtype = np.dtype("uint8")
+
+    @classmethod
+    def from_configuration(cls, name, configuration, *, member="data_type", strict=False):
+        return cls()
+
+    def parse_fill_value(self, value, member="fill_value", *, strict=False):
+        return self.make_fill_value(int(value.rstrip("%")))
+
+    def render_fill_value(self, array):
+        return f"{int(array)}%"
+
+    def make_fill_value(self, value):
+        return np.array(value or 0, self.dtype)
 '''
 
 
@@ -109,6 +131,7 @@ def acme(install: Install) -> None:
         "acme_zarr",
         MODULE,
         codecs={"acme.inverted": "acme_zarr:Inverted", "acme.half": "acme_zarr:Half", "acme.text": "acme_zarr:__doc__"},
+        data_types={"acme.percent": "acme_zarr:Percent"},
         chunk_grids={"acme.tiles": "acme_zarr:Tiles", "acme.wrong": "acme_zarr:Inverted"},
         chunk_key_encodings={"acme.underscores": "acme_zarr:Underscores"},
         stores={"acme": "acme_zarr:open_acme", "acme-text": "acme_zarr:__doc__", "acme-bad": "acme_zarr:dict"},
@@ -116,25 +139,25 @@ def acme(install: Install) -> None:
 
 
 @pytest.mark.usefixtures("acme")
-async def test_an_array_with_the_codec_grid_and_key_encoding_of_a_package_is_written_and_read() -> None:
+async def test_an_array_with_the_codec_type_grid_and_key_encoding_of_a_package_is_written_and_read() -> None:
     store = from_url("acme://extended")
     assert store == MemoryStore.named("extended")
     document = {
         "zarr_format": 3,
         "node_type": "array",
-        "shape": [4],
-        "data_type": "uint8",
-        "fill_value": 0,
+        "shape": [6],
+        "data_type": "acme.percent",
+        "fill_value": "50%",
         "chunk_grid": {"name": "acme.tiles", "configuration": {"chunk_shape": [2]}},
         "chunk_key_encoding": {"name": "acme.underscores"},
         "codecs": [{"name": "bytes"}, {"name": "acme.inverted"}],
     }
     await store.set("zarr.json", json.dumps(document).encode())
     array = await aiozarr.open_array("acme://extended", mode="r+")
-    await array[...].write(np.array([1, 2, 3, 4], np.uint8))
+    await array[:4].write(np.array([1, 2, 3, 4], np.uint8))
     assert sorted(await store.list()) == ["chunk_0", "chunk_1", "zarr.json"]
     assert await store.get("chunk_1") == bytes([252, 251])
-    assert list(await array[1:]) == [2, 3, 4]
+    assert list(await array[1:]) == [2, 3, 4, 50, 50]
 
 
 @pytest.mark.usefixtures("acme")

@@ -31,6 +31,7 @@ from aiozarr.errors import (
 from aiozarr.model import ByteRange, IfAbsent, Range, Suffix, Value, Version
 from aiozarr.stores import LocalStore, MemoryStore, ZipStore
 from aiozarr.stores.zip import LocalZipStore
+from aiozarr.testing.http_server import FaultServer
 
 METHODS = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
 DATA = bytes(range(256)) * 40
@@ -151,6 +152,22 @@ async def test_an_archive_that_is_replaced_is_read_anew(tmp_path: Path) -> None:
     await inner.erase("x.zip")
     with pytest.raises(StoreError, match="removed"):
         await store.fetch("a")
+
+
+async def test_an_archive_on_a_web_server_is_opened_by_its_url() -> None:
+    source = MemoryStore()
+    array = await aiozarr.create_array(source, "a b", shape=(40,), dtype="int16", chunks=(4,), shards=(40,))
+    await array[...].write(range(40))
+    values = {key: bytes(memoryview(await source.get(key) or b"")) for key in await source.list()}
+    with FaultServer() as server:
+        server.put("data/x y.zip", archive_of({f"top/{key}": data for key, data in values.items()}))
+        async with await aiozarr.open_array(f"{server.url}/data/x%20y.zip", "top/a b") as found:
+            assert list(await found[10:13]) == [10, 11, 12]
+            assert found.url == f"zip::{server.url}/data/x%20y.zip/top/a%20b"
+        async with await aiozarr.open_array(found.url) as again:
+            assert list(await again[38:]) == [38, 39]
+        with pytest.raises(aiozarr.NodeNotFoundError):
+            await aiozarr.open(f"{server.url}/data/none.zip")
 
 
 async def test_where_there_is_no_archive_nothing_is_found(tmp_path: Path) -> None:
