@@ -46,6 +46,8 @@ class _VlenCodec(ArrayBytesCodec):
 
     def encode(self, array: AnyArray, spec: ArraySpec) -> Buffer:
         items = np.ascontiguousarray(array.astype(object, copy=False)).reshape(-1)
+        if not items.flags.writeable:
+            items = items.copy()  # numcodecs takes no other memory, though it does not write to it
         try:
             data: bytes = self._items.encode(items)
         except (TypeError, ValueError, OverflowError) as error:

@@ -26,7 +26,9 @@ def convert_text(values: ArrayLike, dtype: np.dtype[Any]) -> AnyArray:
     elif kind != "U":
         raise _not_cast(natural, dtype)
     if dtype.kind == "T":
-        return natural.astype(dtype)
+        # numpy reads the code points of text in the other byte order wrongly.
+        swapped = natural.dtype.kind == "U" and not natural.dtype.isnative
+        return (natural.astype(natural.dtype.newbyteorder("=")) if swapped else natural).astype(dtype)
     converted = natural.astype(dtype, copy=False)
     if natural.dtype.kind != "U" or natural.dtype.itemsize > dtype.itemsize:
         _check_uncut(natural, converted, dtype)
@@ -65,7 +67,7 @@ def convert_raw(values: ArrayLike, dtype: np.dtype[Any]) -> AnyArray:
         natural = np.array(values, object)  # numpy would have lost the zeros at the end
     if natural.dtype.kind != "O":
         raise _not_cast(natural, dtype)
-    items = [bytes(item) for item in _objects(natural, (bytes, bytearray, np.void), dtype, "no bytes").flat]
+    items = [bytes(item) for item in _objects(natural, (bytes, np.void), dtype, "no bytes").flat]
     for item in items:
         if len(item) != dtype.itemsize:
             raise ValueError(f"elements have {dtype.itemsize} bytes, not {len(item)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ def moment(text: str) -> Any:
         (TIME, "NaT", None, "NaT"),
         (TIME, -(2**63), None, "NaT"),
         (TIME, 3, moment("1970-01-01T00:00:30"), 3),
-        (SPAN, -1500, datetime.timedelta(seconds=-1.5), -1500),
+        (SPAN, -1500, dt.timedelta(seconds=-1.5), -1500),
     ],
 )
 def test_a_fill_value_is_read_and_written(data_type: Any, value: Any, expected: Any, rendered: Any) -> None:
@@ -85,12 +85,12 @@ def test_anything_else_is_refused_with_its_place(data_type: Any, value: Any) -> 
         ("bytes", bytearray(b"a\0"), b"a\0"),
         ("bytes", "ab", b"ab"),
         (TIME, "2000-01-01", moment("2000-01-01")),
-        (TIME, datetime.date(2000, 1, 1), moment("2000-01-01")),
+        (TIME, dt.date(2000, 1, 1), moment("2000-01-01")),
         (TIME, np.datetime64(20, "s"), moment("1970-01-01T00:00:20")),
         (TIME, 2, moment("1970-01-01T00:00:20")),
         (TIME, "NaT", None),
-        (SPAN, datetime.timedelta(seconds=1), datetime.timedelta(seconds=1)),
-        (SPAN, np.timedelta64(2, "s"), datetime.timedelta(seconds=2)),
+        (SPAN, dt.timedelta(seconds=1), dt.timedelta(seconds=1)),
+        (SPAN, np.timedelta64(2, "s"), dt.timedelta(seconds=2)),
     ],
 )
 def test_a_callers_value_is_taken_where_the_type_has_it(data_type: Any, value: Any, expected: Any) -> None:
