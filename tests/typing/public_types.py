@@ -25,12 +25,16 @@ async def awaited(store: Store, path: Path) -> None:
     assert_type(array.attrs, Mapping[str, Any])
     assert_type(array[0, ..., ::2], aiozarr.View)
     assert_type(await array[0], NDArray[Any])
+    assert_type(array.oindex[[1, 2], :, np.array([True])], aiozarr.View)
+    assert_type(array[::2].vindex[[1], np.array([2])].oindex[0], aiozarr.View)
+    assert_type(array.blocks[0, 1:], aiozarr.View)
+    assert_type(array["a"][["b", "c"]]["d", :3], aiozarr.View)
     assert_type(await array[0].read(out=np.empty(3)), NDArray[Any])
     async for name, node in group.members():
         assert_type(name, str)
         assert_type(node, aiozarr.Array | aiozarr.Group)
     async for region, block in array[...].stream():
-        assert_type(region, tuple[slice, ...])
+        assert_type(region, tuple[slice | NDArray[Any], ...])
         assert_type(block, NDArray[Any])
     async with await aiozarr.open_array(MemoryStore()) as opened:
         assert_type(opened, aiozarr.Array)
@@ -45,9 +49,13 @@ def blocking(store: Store) -> None:
     assert_type(array, aiozarr.sync.Array)
     assert_type(array[0], NDArray[Any])
     array[0] = 3
+    assert_type(array.oindex[[1, 2]], NDArray[Any])
+    assert_type(array.view.vindex[[1, 2]], aiozarr.sync.View)
+    array.vindex[[1, 2], 3] = [1.5, 2]
+    array.blocks[0] = 0
     assert_type(aiozarr.sync.open_group(store), aiozarr.sync.Group)
     for region, block in array.view[...].stream():
-        assert_type(region, tuple[slice, ...])
+        assert_type(region, tuple[slice | NDArray[Any], ...])
         assert_type(block, NDArray[Any])
 
 
