@@ -19,12 +19,15 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs._configuration import check_members, invalid, is_integer, short
 from aiozarr.codecs.base import JSON, AnyArray
-from aiozarr.codecs.numcodecs_objects import ObjectFilter
+from aiozarr.codecs.numcodecs_objects import ObjectFilter, check_memory
 from aiozarr.codecs.numcodecs_parameters import is_object_type, simple_type
 from aiozarr.errors import CodecError, MetadataError, UnsupportedMetadataError
 
 _MAX_DIMENSIONS = 64
 _MAX_INDENT = 32
+_ITEM_BYTES = 64
+_MAPPING_BYTES = 256
+_NUMBER_BYTES = 24
 _OBJECT = np.dtype(object)
 _ENCODINGS = ("utf-8", "utf8", "ascii", "latin-1", "utf-16", "utf-32")
 
@@ -40,6 +43,10 @@ class _DocumentFilter(ObjectFilter):
     @abstractmethod
     def _load(self, data: bytes) -> Any: ...
 
+    @abstractmethod
+    def _estimate(self, data: bytes) -> int:
+        """Return about how many bytes the objects in `data` take in memory, at most, without making them."""
+
     def encode(self, array: AnyArray) -> Buffer:
         items: list[Any] = np.atleast_1d(array).tolist()
         items.append(array.dtype.str)
@@ -51,8 +58,10 @@ class _DocumentFilter(ObjectFilter):
             raise CodecError(f"cannot encode: {error}", codec=self.filter_id) from error
 
     def decode(self, data: Buffer, size: int, max_bytes: int) -> AnyArray:
+        document = bytes(data)
+        check_memory(self._estimate(document), max_bytes, self.filter_id)
         try:
-            items = self._load(bytes(data))
+            items = self._load(document)
         except (ValueError, RecursionError, MemoryError) as error:
             raise CodecError(f"cannot decode: {short(str(error))}", codec=self.filter_id) from error
         tail = 2 if self.tells_shape else 1
@@ -152,6 +161,9 @@ class JsonDocument(_DocumentFilter):
     def _load(self, data: bytes) -> Any:
         return json.loads(data.decode(self.encoding), strict=self.strict)
 
+    def _estimate(self, data: bytes) -> int:
+        return len(data) + _ITEM_BYTES * (data.count(b",") + data.count(b"[")) + _MAPPING_BYTES * data.count(b"{")
+
 
 @dataclass(frozen=True)
 class LegacyJsonDocument(JsonDocument):
@@ -192,6 +204,11 @@ class MsgpackDocument(_DocumentFilter):
             # What is text to the format came back as bytes: the type too.
             items = [*items[:-2], *(part.decode() if isinstance(part, bytes) else part for part in items[-2:])]
         return items
+
+    def _estimate(self, data: bytes) -> int:
+        # Bytes of this range start short lists and mappings, the densest of all.
+        containers = int(np.count_nonzero((np.frombuffer(data, np.uint8) & 0xE0) == 0x80))
+        return _NUMBER_BYTES * len(data) + _ITEM_BYTES * containers
 
 
 @dataclass(frozen=True)

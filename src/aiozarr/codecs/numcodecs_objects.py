@@ -18,6 +18,7 @@ from aiozarr.codecs.numcodecs_parameters import data_type, is_object_type, simpl
 from aiozarr.errors import CodecError
 
 _LENGTH_BYTES = 4
+_OBJECT_BYTES = 56
 _MAX_LABELS = 1 << 16
 _OBJECT = np.dtype(object)
 
@@ -55,6 +56,7 @@ class _VariableLength(ObjectFilter):
             raise CodecError(f"{len(view)} bytes are too few for {size} elements", codec=self.filter_id)
         if count != size:
             raise CodecError(f"it tells {count} elements, expected {size}", codec=self.filter_id)
+        check_memory(_OBJECT_BYTES * size + len(view), max_bytes, self.filter_id)
         try:
             # The decoder checks that each element ends before the data does.
             elements: AnyArray = self._decode(byte_array(view))
@@ -233,6 +235,16 @@ class Categorize(ObjectFilter):
         places: AnyArray = byte_array(data).view(self.astype)
         table: AnyArray = np.array(["", *self.labels], self.dtype)
         return table[np.where((places > 0) & (places <= len(self.labels)), places, 0).astype(np.intp)]
+
+
+def check_memory(estimate: int, max_bytes: int, name: str) -> None:
+    """Check that elements which take about `estimate` bytes in memory stay within the bound.
+
+    Raises:
+        CodecError: they do not.
+    """
+    if estimate > max_bytes:
+        raise CodecError(f"its elements take about {estimate} bytes in memory, of at most {max_bytes}", codec=name)
 
 
 def _is_zero(element: Any) -> bool:

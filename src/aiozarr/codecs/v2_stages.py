@@ -175,13 +175,21 @@ class ObjectStage(Stage):
 
     def measure(self, extent: Extent) -> Extent:
         exact = extent.count * self.filter.astype.itemsize if isinstance(self.filter, Categorize) else None
-        return extent.as_bytes(exact, extent.bound if exact is None else exact)
+        if exact is not None:
+            return extent.as_bytes(exact, exact)
+        # Numbers and text of fixed length grow where they are written out.
+        bound = extent.bound if extent.exact is None else 4 * extent.bound + 128 * extent.count + 65536
+        return extent.as_bytes(None, bound)
 
     def encode(self, value: AnyArray) -> AnyArray:
         return byte_array(self.filter.encode(value))
 
     def decode(self, value: AnyArray, extent: Extent) -> AnyArray:
-        return self.filter.decode(byte_view(value), extent.count, extent.bound)
+        bound = extent.bound
+        if extent.exact is not None:
+            # Numbers and text of fixed length are objects on their way.
+            bound = 4 * bound + 512 * extent.count + 65536
+        return self.filter.decode(byte_view(value), extent.count, bound)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Numcodecs' compressors and checksums: the same bytes as numcodecs, and no more than the bound from anybody's bytes."""
+"""Numcodecs' compressors and checksums: the same bytes as numcodecs, and nobody's bytes decode beyond the bound."""
 
 from __future__ import annotations
 
@@ -81,9 +81,12 @@ def test_damaged_bytes_give_a_codec_error_or_bounded_data(config: dict[str, Any]
         good[damage.draw(st.integers(0, len(good) - 1))] = damage.draw(st.integers(0, 255))
     cut = bytes(good[: damage.draw(st.integers(0, len(good)))])
     try:
-        assert len(memoryview(codec.decode(cut, max_size=500))) <= 500
+        decoded = codec.decode(cut, max_size=500)
     except CodecError as error:
-        assert error.codec == codec.name
+        refused_by = error.codec
+        assert refused_by == codec.name  # that it is refused is not certain
+        return
+    assert len(memoryview(decoded)) <= 500
 
 
 @pytest.mark.parametrize("name", COMPRESSORS)
