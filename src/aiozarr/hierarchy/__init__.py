@@ -1,9 +1,10 @@
 """What users hold: arrays, groups and views, and the coroutines that open and create them."""
 
 from aiozarr.hierarchy.array import Array
+from aiozarr.hierarchy.consolidate import consolidate_metadata
 from aiozarr.hierarchy.create import create_array, create_group
 from aiozarr.hierarchy.group import Group
-from aiozarr.hierarchy.info import ArrayInfo
+from aiozarr.hierarchy.info import ArrayInfo, GroupInfo
 from aiozarr.hierarchy.open import open, open_array, open_group  # noqa: A004  # the public name
 from aiozarr.hierarchy.view import View, read_many
 
@@ -11,7 +12,9 @@ __all__ = [
     "Array",
     "ArrayInfo",
     "Group",
+    "GroupInfo",
     "View",
+    "consolidate_metadata",
     "create_array",
     "create_group",
     "open",

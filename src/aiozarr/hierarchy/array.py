@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from functools import partial
+from dataclasses import replace
 from typing import Any, Literal, NoReturn, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aiozarr.engine import ArrayLayout
-from aiozarr.errors import NodeTypeError, StaleDataWarning
+from aiozarr.errors import MetadataError, NodeTypeError, StaleDataWarning
 from aiozarr.grid import BasicSelection, IndexTransform
 from aiozarr.hierarchy.describe import check_shape, storage_order
 from aiozarr.hierarchy.documents import NodeMetadata, Place
 from aiozarr.hierarchy.indexer import Indexer, block_slices
-from aiozarr.hierarchy.info import ArrayInfo, count_objects
+from aiozarr.hierarchy.info import ArrayInfo, count_objects, format_bytes
 from aiozarr.hierarchy.location import key_prefix
 from aiozarr.hierarchy.node import Mode, Node
+from aiozarr.hierarchy.picture import grid_picture, table
 from aiozarr.hierarchy.regrowth import clear_gained, shows_old_data
 from aiozarr.hierarchy.reshaping import erase_outside, reshaped
 from aiozarr.hierarchy.values import convert_values
 from aiozarr.hierarchy.view import FieldSelection, View
-from aiozarr.metadata import PROBE_KEYS, ArrayMetadata
+from aiozarr.metadata import ArrayMetadata
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
+from aiozarr.stores.transformer import StorageTransformer, resolve_transformers, wrap_store
 
 AnyArray: TypeAlias = NDArray[Any]
 
@@ -52,6 +54,8 @@ class Array(Node[ArrayMetadata]):
     ) -> None:
         super().__init__(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)
         self._layout = self._resolve(metadata)
+        self._run_time: tuple[StorageTransformer, ...] = ()
+        self._chunk_store = self._behind_transformers(metadata)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -185,6 +189,7 @@ class Array(Node[ArrayMetadata]):
         async def follow(place: Place, old: ArrayMetadata, new: ArrayMetadata) -> None:
             nonlocal stale
             before, after = self._resolve(old), self._resolve(new)
+            place = replace(place, store=self._chunk_store)
             if delete_chunks:
                 await erase_outside(place, before, after)
             if clear:
@@ -246,8 +251,7 @@ class Array(Node[ArrayMetadata]):
         Raises:
             StoreError: the listing failed.
         """
-        documents = frozenset(key_prefix(self._path) + key for key in PROBE_KEYS)
-        count, total = await self._at_place(partial(count_objects, documents=documents))
+        count, total = await self._at_place(count_objects)
         expected = 1
         for length in self._layout.grid.shape:
             expected *= length
@@ -269,13 +273,49 @@ class Array(Node[ArrayMetadata]):
             bytes_stored=total,
         )
 
+    def with_storage_transformer(self, transformer: StorageTransformer) -> Array:
+        """Return a handle of this array whose chunks are read and written through `transformer`; without I/O.
+
+        It is not recorded in the metadata: other handles of the array, and other programs, know nothing of it. It lies
+        over those that the metadata name. `aiozarr.stores.CachingTransformer` keeps chunks in memory.
+
+        Raises:
+            TypeError: it is no `StorageTransformer`.
+        """
+        if not isinstance(transformer, StorageTransformer):
+            raise TypeError(f"a StorageTransformer is wanted, not {type(transformer).__name__}")
+        array = self._at(self._metadata)
+        array._run_time = (*self._run_time, transformer)
+        array._chunk_store = array._behind_transformers(self._metadata)
+        return array
+
     def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
         raise TypeError(
             "an Array holds no values; `await arr[...]` reads them (aiozarr.sync arrays convert by themselves)"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_restore, (*super().__reduce__()[1][1:], self._run_time))
+
     def __repr__(self) -> str:
         return f"<aiozarr.Array {self.url} {self.dtype} {self.shape} {self._layout}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: what is known already, without a request, and a picture of the grid."""
+        facts = [
+            ("url", self.url),
+            ("shape", self.shape),
+            ("type", self._metadata.data_type.name),
+            ("layout", str(self._layout)),
+            ("fill value", self.fill_value),
+            ("order", self.order),
+            ("dimension names", self.dimension_names),
+            ("codecs", " → ".join([codec.name for codec in self._metadata.codecs])),
+            ("bytes", format_bytes(self.nbytes)),
+            ("zarr format", self.zarr_format),
+            ("read only", self.read_only),
+        ]
+        return table("aiozarr.Array", facts, self._metadata.attributes, grid_picture(self._layout.grid))
 
     # --- for this package ----------------------------------------------------------------------------------------
 
@@ -285,9 +325,27 @@ class Array(Node[ArrayMetadata]):
 
     def _at(self, metadata: ArrayMetadata) -> Array:
         """Return another handle of this array, with these metadata."""
-        return Array(
+        array = Array(
             self._store, self._path, metadata, settings=self._settings, mode=self._mode, owns_store=self._owns_store
         )
+        array._run_time = self._run_time
+        array._chunk_store = array._behind_transformers(metadata)
+        return array
+
+    def _behind_transformers(self, metadata: ArrayMetadata) -> Store:
+        """Return the store that chunks are in: this array's, behind the transformers of the metadata and of run time.
+
+        Raises:
+            UnsupportedMetadataError: the metadata name one that is not known.
+        """
+        if not metadata.storage_transformers and not self._run_time:
+            return self._store
+        try:
+            named = resolve_transformers(metadata.storage_transformers)
+        except MetadataError as error:
+            error.node = error.node or self.url
+            raise
+        return wrap_store(self._store, key_prefix(self._path), (*reversed(self._run_time), *named))
 
     def _check_axis(self, ndim: int, axis: int) -> int:
         if not -self.ndim <= axis < self.ndim:
@@ -308,6 +366,21 @@ class Array(Node[ArrayMetadata]):
 
     def _resolve(self, metadata: ArrayMetadata) -> ArrayLayout:
         return ArrayLayout.resolve(metadata, node=self.url, settings=self._settings)
+
+
+def _restore(
+    store: Store,
+    path: str,
+    metadata: ArrayMetadata,
+    settings: Settings,
+    mode: Mode,
+    owns_store: bool,
+    run_time: tuple[StorageTransformer, ...],
+) -> Array:
+    array = Array(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)
+    for transformer in run_time:
+        array = array.with_storage_transformer(transformer)
+    return array
 
 
 def _with_length(layout: ArrayLayout, axis: int, length: int) -> ArrayMetadata:

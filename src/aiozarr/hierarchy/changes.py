@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from functools import partial
+from dataclasses import dataclass, replace
 
-from aiozarr.errors import NodeExistsError, NodeTypeError, PreconditionFailedError, UnsupportedOperationError
+from aiozarr.errors import MetadataError, NodeExistsError, PreconditionFailedError
+from aiozarr.hierarchy.consolidation import Edits, change_below
 from aiozarr.hierarchy.documents import (
     Documents,
     NodeMetadata,
@@ -19,11 +20,20 @@ from aiozarr.hierarchy.documents import (
     read_documents,
     read_explicit,
     read_node,
-    read_surroundings,
 )
-from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, render_node
-from aiozarr.model import IfAbsent, IfMatch, Precondition, Value, Version
-from aiozarr.stores import Store
+from aiozarr.hierarchy.surroundings import (
+    Around,
+    Root,
+    all_of,
+    as_root,
+    below_array,
+    check_parents,
+    each,
+    look_around,
+    look_up_roots,
+)
+from aiozarr.hierarchy.writing import replace_documents, set_if_absent, store_documents
+from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, GroupMetadata, probe_keys, render_node
 from aiozarr.stores.tasks import together
 
 # Each lost race is another writer's success: so many in a row say that something else is wrong.
@@ -35,28 +45,33 @@ async def create_node(place: Place, metadata: NodeMetadata, *, overwrite: bool) 
 
     Raises:
         NodeExistsError: something is stored there and `overwrite` is false; of two creators one gets this.
-        NodeTypeError: a node above is an array.
+        NodeTypeError: a node above is an array, or of another format.
     """
     documents = render_node(metadata)
-    async with exclusively(place):
-        own, (above, below) = await _look_around(place)
-        for path, node in above.items():
-            if isinstance(node, ArrayMetadata):
-                raise _below_array(place, path)
-        if own or below:
-            if not overwrite:
-                raise _exists(place, explicit=own)
+
+    async def look() -> Around:
+        around = await look_around(place, metadata.zarr_format)
+        await check_place(place, around, metadata.zarr_format, overwrite=overwrite)
+        return around
+
+    async def write(around: Around) -> tuple[None, Edits]:
+        if around.exists or around.below:
             await erase_node(place)
-        await together(_create_parent(place.at(path)) for path, node in above.items() if node is None)
-        store = place.session.set if overwrite else partial(_set_if_absent, place)
+        parents = await create_parents(place, around, metadata.zarr_format)
         try:
-            await together(store(place.prefix + key, data) for key, data in documents.items())
+            await store_documents(place, documents, replace=overwrite)
         except PreconditionFailedError as error:
-            raise _exists(place, explicit=True) from error
+            raise node_exists(place, explicit=True) from error
+        # In this order: what was there before goes, and then the new node comes.
+        return None, [(place.path, None), *parents, (place.path, metadata)]
+
+    async with exclusively(place):
+        await change_below(place, look, write)
 
 
 async def update_node(
     place: Place,
+    zarr_format: int,
     change: Callable[[NodeMetadata], NodeMetadata],
     then: Callable[[NodeMetadata], Awaitable[None]] | None = None,
 ) -> NodeMetadata:
@@ -70,41 +85,58 @@ async def update_node(
         NodeNotFoundError: the node is no longer there.
         PreconditionFailedError: other writers were first a hundred times.
     """
-    async with exclusively(place):
+
+    async def look() -> _Seen:
+        documents, roots = await all_of(
+            read_documents(place, probe_keys(zarr_format)), look_up_roots(place, zarr_format)
+        )
+        current = await _current(place, documents, zarr_format)
+        own = as_root(place, current, documents) if zarr_format == 2 else None
+        return _Seen((*roots, own) if own is not None else roots, documents, current)
+
+    async def write(seen: _Seen) -> tuple[NodeMetadata, Edits]:
+        documents, current = seen.documents, seen.current
         for attempt in range(MAX_CONFLICTS):
-            documents = await read_documents(place)
-            current = parse_documents(place, documents)
-            if current is None:
-                current = await read_node(place)
-            if current is None:
-                raise node_not_found(place)
             changed = change(current)
             try:
                 if changed is not current:
-                    await _replace_documents(place, documents, render_node(changed))
+                    await replace_documents(place, documents, _rendered(current), render_node(_own(changed)))
             except PreconditionFailedError:
                 if attempt == MAX_CONFLICTS - 1:
                     raise
                 await asyncio.sleep(random.uniform(0, min(1.0, 0.01 * 2**attempt)))
+                documents = await read_documents(place, probe_keys(zarr_format))
+                current = await _current(place, documents, zarr_format)
             else:
                 if then is not None:
                     await then(changed)
-                return changed
-    raise AssertionError("the loop returns or raises")
+                return changed, [(place.path, changed)]
+        raise AssertionError("the loop returns or raises")
+
+    async with exclusively(place):
+        return await change_below(place, look, write)
 
 
-async def delete_node(place: Place) -> None:
-    """Erase the node at `place`, and all below it.
+async def delete_node(place: Place, zarr_format: int) -> None:
+    """Erase the node at `place`, and all below it; `zarr_format` is that of the group it is deleted from.
 
     Raises:
         NodeNotFoundError: there is none.
     """
-    async with exclusively(place):
+
+    async def look() -> Around:
         # Not parsed: what cannot be read can be erased all the same.
-        explicit, (_, below) = await _look_around(place)
-        if not explicit and not below:
+        around = await look_around(place, zarr_format)
+        if not around.exists and not around.below:
             raise node_not_found(place)
+        return around
+
+    async def erase(around: Around) -> tuple[None, Edits]:
         await erase_node(place)
+        return None, [(place.path, None)]
+
+    async with exclusively(place):
+        await change_below(place, look, erase)
 
 
 async def erase_node(place: Place) -> None:
@@ -118,67 +150,31 @@ def exclusively(place: Place) -> AbstractAsyncContextManager[None]:
     return place.engine.desk.locks.hold((place.store.identity, place.prefix))
 
 
-# --- helpers -----------------------------------------------------------------------------------------------------
+async def check_place(place: Place, around: Around, zarr_format: int, *, overwrite: bool) -> None:
+    """Refuse a place where no node of this format can be created.
+
+    Raises:
+        NodeTypeError: a node above is an array, or of another format.
+        NodeExistsError: something is stored there, and `overwrite` is false.
+    """
+    for path, node in around.above.items():
+        if isinstance(node, ArrayMetadata):
+            raise below_array(place, path)
+    if (around.exists or around.below) and not overwrite:
+        raise node_exists(place, explicit=around.exists)
+    await check_parents(place, [path for path, node in around.above.items() if node is None], zarr_format)
 
 
-async def _look_around(place: Place) -> tuple[bool, tuple[dict[str, NodeMetadata | None], bool]]:
-    """Return whether the node itself has documents, and its surroundings; all in one round trip."""
-    # Its documents are not parsed: what is not readable is in the way all the same.
-    own: list[bool] = []
-
-    async def look_at_own() -> tuple[dict[str, NodeMetadata | None], bool]:
-        own.append(any(value is not None for value in (await read_documents(place)).values()))
-        return {}, False
-
-    _, surroundings = await together([look_at_own(), read_surroundings(place)])
-    return own[0], surroundings
+async def create_parents(place: Place, around: Around, zarr_format: int) -> list[tuple[str, NodeMetadata | None]]:
+    """Make the groups above explicit that have no documents, and return them with their paths."""
+    group = implicit_group(zarr_format)
+    missing = [path for path, node in around.above.items() if node is None]
+    await each(lambda path: _create_parent(place.at(path), group), missing)
+    return [(path, group) for path in missing]
 
 
-async def _create_parent(place: Place) -> None:
-    """Make the group at `place` explicit; one that another writer has made meanwhile is as good."""
-    try:
-        for key, data in render_node(implicit_group()).items():
-            await _set_if_absent(place, place.prefix + key, data)
-    except PreconditionFailedError:
-        if isinstance(await read_explicit(place), ArrayMetadata):
-            raise _below_array(place, place.path) from None
-
-
-async def _set_if_absent(place: Place, key: str, data: bytes) -> Version | None:
-    """Store `data` where nothing is stored; where the store checks no conditions, in any case."""
-    if place.store.supports.conditional_writes is not False:
-        try:
-            return await place.session.set(key, data, precondition=IfAbsent())
-        except UnsupportedOperationError:
-            # A server of which nothing was known before. One that ignores the condition is no worse than without it.
-            if place.store.supports.conditional_writes:
-                raise
-    return await place.session.set(key, data)
-
-
-async def _replace_documents(place: Place, old: Documents, new: Mapping[str, bytes]) -> None:
-    """Store what differs from `old`, on condition that nobody else has stored something meanwhile."""
-    swap = await _can_swap(place.store)
-    for key, data in new.items():
-        value = old.get(key)
-        if value is None or bytes(value.data) != data:
-            await place.session.set(place.prefix + key, data, precondition=_condition(value) if swap else None)
-
-
-async def _can_swap(store: Store) -> bool:
-    """Return whether the store checks conditions of writes; where nobody knows, it is asked to find out."""
-    supported = store.supports.conditional_writes
-    probe = getattr(store, "probe_conditional_writes", None)
-    return bool(await probe()) if supported is None and probe is not None else bool(supported)
-
-
-def _condition(value: Value | None) -> Precondition | None:
-    if value is None:
-        return IfAbsent()
-    return None if value.version is None or value.version.weak else IfMatch(value.version)
-
-
-def _exists(place: Place, *, explicit: bool) -> NodeExistsError:
+def node_exists(place: Place, *, explicit: bool) -> NodeExistsError:
+    """Return the error that says that the place is taken."""
     what = "there is a node" if explicit else "keys are stored"
     return NodeExistsError(
         f"{what} {'at' if explicit else 'below'} {place.url}; overwrite=True erases it first",
@@ -187,5 +183,47 @@ def _exists(place: Place, *, explicit: bool) -> NodeExistsError:
     )
 
 
-def _below_array(place: Place, path: str) -> NodeTypeError:
-    return NodeTypeError(f"{place.at(path).url} is an array; no node can be below it", url=place.url, path=place.path)
+# --- helpers -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A node before it is changed."""
+
+    roots: tuple[Root, ...]
+    documents: Documents
+    current: NodeMetadata
+
+
+async def _create_parent(place: Place, group: GroupMetadata) -> None:
+    """Make the group at `place` explicit; one that another writer has made meanwhile is as good."""
+    *_, (key, data) = render_node(group).items()
+    try:
+        await set_if_absent(place, place.prefix + key, data)
+    except PreconditionFailedError:
+        if isinstance(await read_explicit(place, group.zarr_format), ArrayMetadata):
+            raise below_array(place, place.path) from None
+
+
+async def _current(place: Place, documents: Documents, zarr_format: int) -> NodeMetadata:
+    found = parse_documents(place, documents, zarr_format)
+    if found is None:
+        found = await read_node(place, zarr_format)
+    if found is None:
+        raise node_not_found(place)
+    return found
+
+
+def _own(metadata: NodeMetadata) -> NodeMetadata:
+    """Return the metadata as the node's own documents hold them: `.zmetadata` is written by whoever keeps copies."""
+    if isinstance(metadata, GroupMetadata) and metadata.zarr_format == 2:
+        return replace(metadata, consolidated=None)
+    return metadata
+
+
+def _rendered(metadata: NodeMetadata) -> dict[str, bytes]:
+    try:
+        return render_node(_own(metadata))
+    except (MetadataError, TypeError):
+        # What is read leniently may not be written; then everything is new.
+        return {}

@@ -58,7 +58,7 @@ def new_array_metadata(
     attributes: Mapping[str, Any] | None = None,
     chunk_key_encoding: KeyEncodingLike = None,
 ) -> ArrayMetadata:
-    """Return the metadata of a new array of format 3; the codecs are resolved, so that all they leave open is written down.
+    """Return the metadata of a new array of format 3; what the codecs leave open is resolved and written down.
 
     Raises:
         TypeError, ValueError: an argument that no array can have.

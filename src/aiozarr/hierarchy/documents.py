@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from aiozarr.engine import Engine, Session
 from aiozarr.errors import (
@@ -12,15 +12,21 @@ from aiozarr.errors import (
     NodeNotFoundError,
     PermissionDeniedError,
     UnauthenticatedError,
-    UnsupportedMetadataError,
 )
 from aiozarr.hierarchy.location import ancestors, key_prefix, node_url
-from aiozarr.metadata import OTHER_KEYS, PROBE_KEYS, ArrayMetadata, GroupMetadata, parse_node
+from aiozarr.metadata import (
+    DOCUMENT_KEYS,
+    ArrayMetadata,
+    GroupMetadata,
+    parse_node,
+    probe_keys,
+)
 from aiozarr.model import Value
 from aiozarr.schedule import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.stores.tasks import together
+from aiozarr.stores.transformer import ANY_NAME
 
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata
 Documents: TypeAlias = Mapping[str, Value | None]
@@ -57,28 +63,22 @@ class Place:
 
 
 def check_format(zarr_format: object) -> None:
-    """Refuse a `zarr_format` that is not known.
+    """Refuse a `zarr_format` that is none.
 
     Raises:
-        UnsupportedMetadataError: formats 1 and 2.
-        ValueError: anything that is no Zarr format.
+        ValueError: it is not 1, 2, 3 or None.
     """
-    if zarr_format is None or (zarr_format == 3 and not isinstance(zarr_format, bool)):
-        return
-    if zarr_format in (1, 2) and not isinstance(zarr_format, bool):
-        raise UnsupportedMetadataError(
-            f"Zarr format {zarr_format} is not supported yet; format 3 is", point="zarr_format", name=str(zarr_format)
-        )
-    raise ValueError(f"zarr_format is 1, 2, 3 or None, not {zarr_format!r}")
+    if zarr_format is not None and (isinstance(zarr_format, bool) or zarr_format not in DOCUMENT_KEYS):
+        raise ValueError(f"zarr_format is 1, 2, 3 or None, not {zarr_format!r}")
 
 
-def implicit_group() -> GroupMetadata:
+def implicit_group(zarr_format: int = 3) -> GroupMetadata:
     """Return the metadata of a group without a document (v3 core specification, "Explicit vs implicit groups")."""
-    return GroupMetadata(zarr_format=3, attributes={}, extra={})
+    return GroupMetadata(zarr_format=zarr_format, attributes={}, extra={})
 
 
-async def read_documents(place: Place) -> Documents:
-    """Fetch every document that a node may have, all at once. Refusals count only if nothing else is there.
+async def read_documents(place: Place, keys: Iterable[str]) -> Documents:
+    """Fetch these documents of the node, all at once. Refusals count only if nothing else is there.
 
     Raises:
         LimitError: a document is larger than `Settings.max_metadata_bytes`.
@@ -96,69 +96,88 @@ async def read_documents(place: Place) -> Documents:
             error.limit = "max_metadata_bytes"
             raise
 
-    values = await together(fetch(key) for key in PROBE_KEYS)
+    wanted = tuple(keys)
+    values = await together(fetch(key) for key in wanted)
     if refusals and not any(value is not None for value in values):
         raise refusals[0]
-    return dict(zip(PROBE_KEYS, values, strict=True))
+    return dict(zip(wanted, values, strict=True))
 
 
-def parse_documents(place: Place, documents: Documents) -> NodeMetadata | None:
+def parse_documents(place: Place, documents: Documents, zarr_format: int | None = None) -> NodeMetadata | None:
     """Return what the documents say; None: there are none."""
     data = {key: None if value is None else value.data for key, value in documents.items()}
-    return parse_node(data, node=place.url, settings=place.settings)
+    return parse_node(
+        data, node=place.url, settings=place.settings, zarr_format=zarr_format, storage_transformers=ANY_NAME
+    )
 
 
-async def read_explicit(place: Place) -> NodeMetadata | None:
-    """Return the metadata of the node that has documents; None: there is none."""
-    return parse_documents(place, await read_documents(place))
+async def read_explicit(place: Place, zarr_format: int | None = None) -> NodeMetadata | None:
+    """Return the metadata of the node that has documents, of this format or, with None, of any; None: there is none."""
+    return parse_documents(place, await read_documents(place, probe_keys(zarr_format)), zarr_format)
 
 
-async def read_node(place: Place) -> NodeMetadata | None:
+async def read_node(place: Place, zarr_format: int | None = None) -> NodeMetadata | None:
     """Return the metadata of the node, an implicit group where only keys below it are stored; None: there is none."""
-    found = await read_explicit(place)
-    if found is not None or not place.store.supports.listable:
+    found = await read_explicit(place, zarr_format)
+    if found is not None or not place.store.supports.listable or zarr_format in (1, 2):
         return found
-    above, below = await read_surroundings(place)
-    if below and not any(isinstance(metadata, ArrayMetadata) for metadata in above.values()):
-        await refuse_other_formats(place)
-        return implicit_group()
-    return None
+    implicit, other = await _look_closer(place, zarr_format)
+    return implicit_group() if implicit and other is None else None
 
 
-async def refuse_other_formats(place: Place) -> None:
-    """Raise where the node has documents of a format that is not read yet.
+async def read_child(place: Place, zarr_format: int) -> NodeMetadata | None:
+    """Return the metadata of a node below a group of this format; one of another format counts if it has documents."""
+    found = await read_explicit(place, zarr_format)
+    if found is not None:
+        return found
+    if zarr_format != 3 or not place.store.supports.listable:
+        return await read_other_format(place, zarr_format)
+    implicit, other = await _look_closer(place, zarr_format)
+    return implicit_group() if other is None and implicit else other
+
+
+async def read_other_format(place: Place, zarr_format: int | None) -> NodeMetadata | None:
+    """Return the node of another format than this; with None all were looked for already. Refusals show nothing."""
+    if zarr_format is None:
+        return None
+    own = probe_keys(zarr_format)
+    try:
+        documents = await read_documents(place, [key for key in probe_keys() if key not in own])
+    except (PermissionDeniedError, UnauthenticatedError):
+        return None
+    return parse_documents(place, documents)
+
+
+async def require_node(place: Place, zarr_format: int | None = None) -> NodeMetadata:
+    """Return the metadata of the node at `place`.
 
     Raises:
-        UnsupportedMetadataError: naming node, key and format.
+        NodeNotFoundError: there is none; where there is one of another format, it says so.
     """
-    entries = await together(place.session.stat(place.prefix + key) for key in OTHER_KEYS)
-    for (key, number), entry in zip(OTHER_KEYS.items(), entries, strict=True):
-        if entry is not None:
-            raise UnsupportedMetadataError(
-                f"the node is stored in Zarr format {number}, which is not supported yet",
-                node=place.url,
-                key=place.prefix + key,
-                point="zarr_format",
-                name=str(number),
-            )
+    found = await read_node(place, zarr_format)
+    if found is None:
+        other = None if zarr_format is None else await read_other_format(place, zarr_format)
+        raise node_not_found(place, zarr_format, other)
+    return found
 
 
-def node_not_found(place: Place) -> NodeNotFoundError:
-    """Return the error that says that there is no node."""
-    return NodeNotFoundError(f"there is no array and no group at {place.url}", url=place.url, path=place.path)
+def node_not_found(
+    place: Place, zarr_format: int | None = None, other: NodeMetadata | None = None
+) -> NodeNotFoundError:
+    """Return the error that says that there is no node, or one of another format only."""
+    error = node_not_found_at(place.store, place.path)
+    if zarr_format is not None and other is not None:
+        kind = "an array" if isinstance(other, ArrayMetadata) else "a group"
+        error.message = (
+            f"there is nothing of Zarr format {zarr_format} at {place.url}, but {kind} of {other.zarr_format}"
+        )
+    return error
 
 
-async def read_surroundings(place: Place) -> tuple[dict[str, NodeMetadata | None], bool]:
-    """Return the explicit nodes above the place, by path, and whether anything is stored below it: one round trip."""
-    paths = ancestors(place.path)
-    above: dict[str, NodeMetadata | None] = {}
-
-    async def look_up(path: str) -> bool:
-        above[path] = await read_explicit(place.at(path))
-        return False
-
-    below = await together([*(look_up(path) for path in paths), anything_below(place)])
-    return {path: above[path] for path in paths}, below[-1]
+def node_not_found_at(store: Store, path: str) -> NodeNotFoundError:
+    """Return the error that says that there is no node at `path`."""
+    url = node_url(store, path)
+    return NodeNotFoundError(f"there is no array and no group at {url}", url=url, path=path)
 
 
 async def anything_below(place: Place) -> bool:
@@ -178,3 +197,25 @@ async def anything_below(place: Place) -> bool:
     finally:
         if isinstance(entries, AsyncGenerator):
             await entries.aclose()
+
+
+# --- helpers -----------------------------------------------------------------------------------------------------
+
+
+async def _look_closer(place: Place, zarr_format: int | None) -> tuple[bool, NodeMetadata | None]:
+    """Return whether there is an implicit group, and the node of another format: one round trip for both."""
+    work: list[Coroutine[Any, Any, Any]] = [_is_implicit(place), read_other_format(place, zarr_format)]
+    implicit, other = await together(work)
+    return implicit, other
+
+
+async def _is_implicit(place: Place) -> bool:
+    """Return whether keys lie below the place, and no array above it, whose chunks they would be."""
+    is_array: list[bool] = []
+
+    async def look_up(path: str) -> bool:
+        is_array.append(isinstance(await read_explicit(place.at(path)), ArrayMetadata))
+        return False
+
+    below = await together([*(look_up(path) for path in ancestors(place.path)), anything_below(place)])
+    return below[-1] and not any(is_array)

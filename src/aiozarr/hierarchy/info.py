@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from aiozarr.hierarchy.documents import Place
+from aiozarr.metadata import is_document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,22 +59,57 @@ class ArrayInfo:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __str__(self) -> str:
-        lines = [
-            (name.replace("_", " "), _text(name, value)) for name, value in self.as_dict().items() if value is not None
-        ]
+        facts = [(name, value) for name, value in self.as_dict().items() if value is not None]
         if self.ratio is not None:
-            lines.append(("ratio", f"{self.ratio:.2f}"))
-        width = max(len(name) for name, _ in lines)
-        return "\n".join(f"{name:<{width}} : {text}" for name, text in lines)
+            facts.append(("ratio", f"{self.ratio:.2f}"))
+        return _table(facts)
 
 
-async def count_objects(place: Place, documents: frozenset[str]) -> tuple[int | None, int | None]:
-    """Return number and bytes of the array's objects, its `documents` (keys) not counted; None: not known."""
+@dataclass(frozen=True, kw_only=True)
+class GroupInfo:
+    """The facts of one group; `str(info)` is a table of them.
+
+    Attributes:
+        type: "Group".
+        url: where it lies.
+        zarr_format: version of the format.
+        store: the kind of store.
+        read_only: whether writes raise.
+        consolidated: whether it holds the metadata of all nodes below.
+        attributes: number of attributes.
+        arrays: arrays below it, at any depth; None where they cannot be listed.
+        groups: groups below it, at any depth; None where they cannot be listed.
+        objects_stored: objects of chunks or shards below it; None where the store cannot list.
+        bytes_stored: their bytes; None where the store cannot list or does not tell sizes.
+    """
+
+    type: str = "Group"
+    url: str
+    zarr_format: int
+    store: str
+    read_only: bool
+    consolidated: bool
+    attributes: int
+    arrays: int | None
+    groups: int | None
+    objects_stored: int | None
+    bytes_stored: int | None
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the facts by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __str__(self) -> str:
+        return _table([(name, value) for name, value in self.as_dict().items() if value is not None])
+
+
+async def count_objects(place: Place) -> tuple[int | None, int | None]:
+    """Return number and bytes of the objects below the place that are no documents of nodes; None: not known."""
     if not place.store.supports.listable:
         return None, None
     count, total, sized = 0, 0, True
     async for entry in place.session.scan(place.prefix):
-        if entry.key not in documents:
+        if not _is_document(entry.key.rpartition("/")[2]):
             count += 1
             total += entry.size or 0
             sized = sized and entry.size is not None
@@ -87,6 +124,17 @@ def format_bytes(count: int) -> str:
             break
         size, unit = size / 1024, larger
     return f"{count} B" if unit == "B" else f"{count} B ({size:.1f} {unit})"
+
+
+def _is_document(name: str) -> bool:
+    # NCZarr's own members begin so.
+    return is_document(name) or name.startswith(".nc")
+
+
+def _table(facts: Iterable[tuple[str, object]]) -> str:
+    lines = [(name.replace("_", " "), _text(name, value)) for name, value in facts]
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:<{width}} : {text}" for name, text in lines)
 
 
 def _text(name: str, value: object) -> str:

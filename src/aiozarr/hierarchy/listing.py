@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from aiozarr.errors import InvalidKeyError, LimitError, MetadataError
-from aiozarr.hierarchy.documents import NodeMetadata, Place, implicit_group, read_explicit, refuse_other_formats
+from aiozarr.hierarchy.documents import (
+    NodeMetadata,
+    Place,
+    implicit_group,
+    parse_documents,
+    read_documents,
+    read_other_format,
+)
 from aiozarr.hierarchy.location import join_path
-from aiozarr.metadata import ArrayMetadata, check_node_name
+from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_node_name, probe_keys
+from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.tasks import map_bounded
 
 BATCH = 512
 """Nodes whose documents are fetched for one step of a listing: many round trips' worth, and little to hold."""
+
+
+@dataclass(frozen=True)
+class Name:
+    """Where a node may be: its name relative to the group that is listed, and the format of the group it is in."""
+
+    name: str
+    zarr_format: int
 
 
 @dataclass(frozen=True)
@@ -23,32 +41,41 @@ class Found:
     metadata: NodeMetadata | MetadataError | LimitError
 
 
-async def find_names(place: Place, groups: Sequence[str]) -> list[str]:
-    """Return the names of all possible nodes directly below `groups`; names are relative to the group at `place`."""
+async def list_names(place: Place, group: Name) -> list[Name]:
+    """Return the possible nodes directly below `group`; names are relative to the group at `place`."""
+    parent = place.at(join_path(place.path, group.name, group.zarr_format))
+    _, prefixes = await parent.session.list_dir(parent.prefix)
+    names = sorted([prefix[len(parent.prefix) :].removesuffix("/") for prefix in prefixes])
+    return [
+        Name(f"{group.name}/{name}" if group.name else name, group.zarr_format)
+        for name in names
+        if _may_be_node(name, group.zarr_format)
+    ]
 
-    async def below(group: str) -> list[str]:
-        parent = place.at(join_path(place.path, group))
-        _, prefixes = await parent.session.list_dir(parent.prefix)
-        names = [prefix[len(parent.prefix) :].removesuffix("/") for prefix in prefixes]
-        return [f"{group}/{name}" if group else name for name in sorted(names) if _may_be_node(name)]
 
-    return [name for names in await map_bounded(below, groups) for name in names]
+async def load_nodes(place: Place, names: Sequence[Name], *, deeper: bool) -> tuple[list[Found], list[Name]]:
+    """Return the nodes of these names and, with `deeper`, the names below the groups among them.
 
+    Where each request is a round trip, the listing of a node does not wait for its documents, which tell whether it is
+    needed: a level costs one round trip and not two. The listing of what turns out to be an array is given up.
+    """
+    at_once = deeper and not isinstance(place.store, BlockingStore)
 
-async def load_nodes(place: Place, names: Sequence[str]) -> list[Found]:
-    """Return the nodes of these names; a directory without documents is an implicit group."""
-
-    async def load(name: str) -> Found:
+    async def load(name: Name) -> tuple[Found | None, list[Name]]:
+        listing = asyncio.ensure_future(list_names(place, name)) if at_once else None
         try:
-            at = place.at(join_path(place.path, name))
-            metadata = await read_explicit(at)
-            if metadata is None:
-                await refuse_other_formats(at)
-        except (MetadataError, LimitError) as error:
-            return Found(name, error)
-        return Found(name, implicit_group() if metadata is None else metadata)
+            found = await _load(place, name)
+            if found is None or not deeper or not isinstance(found.metadata, GroupMetadata):
+                return found, []
+            group = Name(name.name, found.metadata.zarr_format)
+            if listing is None or group != name:
+                return found, await list_names(place, group)
+            return found, await listing
+        finally:
+            await _give_up(listing)
 
-    return await map_bounded(load, names)
+    results = await map_bounded(load, names, width=BATCH)
+    return [found for found, _ in results if found is not None], [each for _, below in results for each in below]
 
 
 def render_tree(root: str, found: Iterable[Found]) -> str:
@@ -67,6 +94,34 @@ def render_tree(root: str, found: Iterable[Found]) -> str:
     return "\n".join(lines)
 
 
+# --- helpers -----------------------------------------------------------------------------------------------------
+
+
+async def _load(place: Place, name: Name) -> Found | None:
+    """Return the node of this name. In format 3, a directory without documents is an implicit group."""
+    at = place.at(join_path(place.path, name.name, name.zarr_format))
+    # What a subgroup has copies of is of no use here.
+    keys = [key for key in probe_keys(name.zarr_format) if key != ".zmetadata"]
+    try:
+        metadata = parse_documents(at, await read_documents(at, keys), name.zarr_format)
+        if metadata is None:
+            metadata = await read_other_format(at, name.zarr_format)
+    except (MetadataError, LimitError) as error:
+        return Found(name.name, error)
+    if metadata is None and name.zarr_format != 3:
+        return None
+    return Found(name.name, implicit_group() if metadata is None else metadata)
+
+
+async def _give_up(listing: asyncio.Future[list[Name]] | None) -> None:
+    """End a listing that nobody waits for, and wait until it has let go of its request."""
+    if listing is None:
+        return
+    listing.cancel()
+    with contextlib.suppress(asyncio.CancelledError, Exception):
+        await listing
+
+
 def _label(found: Found) -> str:
     name = found.name.rpartition("/")[2]
     if isinstance(found.metadata, Exception):
@@ -76,9 +131,9 @@ def _label(found: Found) -> str:
     return name
 
 
-def _may_be_node(name: str) -> bool:
+def _may_be_node(name: str, zarr_format: int) -> bool:
     try:
-        check_node_name(name)
+        check_node_name(name, zarr_format)
     except InvalidKeyError:
         return False
     return True

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from aiozarr.stores.contract import Store
 
 
-def join_path(path: str, name: str) -> str:
-    """Return the path of the node `name`, such as `"a/b"`, below the node at `path`.
+def join_path(path: str, name: str, zarr_format: int | None = 3) -> str:
+    """Return the path of the node `name`, such as `"a/b"`, below the node at `path`, as this format has paths.
 
     Raises:
         InvalidKeyError: `name` holds something that no node may be called.
     """
-    name = check_path(name)
+    name = check_path(name, zarr_format)
     return f"{path}/{name}" if path and name else path or name
 
 

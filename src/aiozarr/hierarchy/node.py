@@ -150,7 +150,7 @@ class Node(ABC, Generic[M]):
                 if then is not None:
                     await then(place, old[0], new)
 
-            return self._expect(await update_node(place, checked, adopt))
+            return self._expect(await update_node(place, self.zarr_format, checked, adopt))
 
         return await self._at_place(apply)
 

@@ -9,9 +9,10 @@ from aiozarr.engine import Engine, run
 from aiozarr.engine.target import Target, opened_store
 from aiozarr.errors import NodeTypeError
 from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.documents import Place, check_format
-from aiozarr.hierarchy.group import AnyNode, Group, make_node, require_node
+from aiozarr.hierarchy.documents import Place, check_format, require_node
+from aiozarr.hierarchy.group import AnyNode, Group, make_node
 from aiozarr.hierarchy.node import Mode
+from aiozarr.hierarchy.turns import ledger_of
 from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_path
 from aiozarr.schedule import current_recorder
 from aiozarr.settings import Settings, settings_or_default
@@ -34,12 +35,13 @@ async def open(  # noqa: A001  # the public name
         target: a URL, a local path, or a `Store`.
         path: the node's path below that, such as `"a/b"`; `""` is the target itself.
         mode: "r": writes raise; "r+": they do not.
-        zarr_format: the format that the node must have; None: any.
+        zarr_format: the format that the node must have; None: any, and 3, 2, 1 where it has several. All documents
+            are looked for at once, whether there is one format or three.
         storage_options: how to reach the store, for a URL: what fsspec's users pass.
         settings: limits and policies of reads and writes.
 
     Raises:
-        NodeNotFoundError: there is no node; also a `FileNotFoundError`.
+        NodeNotFoundError: there is no node, or none of `zarr_format`; also a `FileNotFoundError`.
         InvalidMetadataError, UnsupportedMetadataError: its document cannot be read.
         UnknownSchemeError: no store opens such URLs.
         InvalidKeyError: `path` is not one that a node can have.
@@ -99,19 +101,24 @@ async def _open(
     if mode not in ("r", "r+"):
         raise ValueError(f"mode is 'r' or 'r+', not {mode!r}; create_array and create_group create")
     check_format(zarr_format)
-    path = check_path(path)
+    path = check_path(path, zarr_format)
     settings = settings_or_default(settings)
     recorder = current_recorder()
 
     async def find(engine: Engine) -> AnyNode:
         async with opened_store(target, storage_options, settings) as (store, owned):
             place = Place(engine, store, path, settings, recorder)
-            metadata = await require_node(place)
+            # Before the documents: what is changed while they are on their way is found to be newer.
+            seen = ledger_of(engine.desk).changes(store.identity)
+            metadata = await require_node(place, zarr_format)
             if not isinstance(metadata, kinds):
                 found, wanted = (
                     ("an array", "a group") if isinstance(metadata, ArrayMetadata) else ("a group", "an array")
                 )
                 raise NodeTypeError(f"{place.url} is {found}, not {wanted}", url=place.url, path=path)
-            return make_node(store, path, metadata, settings=settings, mode=mode, owns_store=owned)
+            node = make_node(store, path, metadata, settings=settings, mode=mode, owns_store=owned)
+            if isinstance(node, Group):
+                node._seen = seen
+            return node
 
     return await run(find, timeout=settings.timeout)

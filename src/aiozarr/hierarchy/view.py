@@ -205,7 +205,7 @@ class View:
                 lambda engine: engine.work(lambda: core_array(self._transform, fitted, may_copy=True))
             )
         assert core is not None
-        write = Write(self._layout, self._array.store, self._prefix, self._transform.maps, core, self._fields)
+        write = Write(self._layout, self._array._chunk_store, self._prefix, self._transform.maps, core, self._fields)
         recorder, callback = current_recorder(), callback_here(progress)
         await self._run(
             lambda engine: engine.write([write], settings=self._settings, progress=callback, recorder=recorder),
@@ -303,7 +303,7 @@ class View:
     def _reading(self, target: AnyArray) -> Read:
         core = core_array(self._transform, target)
         assert core is not None
-        return Read(self._layout, self._array.store, self._prefix, self._transform.maps, core, self._fields)
+        return Read(self._layout, self._array._chunk_store, self._prefix, self._transform.maps, core, self._fields)
 
     def _result(self, target: AnyArray) -> AnyArray:
         return target[()] if self._scalar else target
@@ -317,7 +317,7 @@ class View:
         """Return a read without memory behind it, for what only looks at shapes."""
         self._check_size()
         nothing = np.broadcast_to(np.empty((), self.dtype), self._transform.core_shape)
-        return Read(self._layout, self._array.store, self._prefix, self._touched(), nothing, self._fields)
+        return Read(self._layout, self._array._chunk_store, self._prefix, self._touched(), nothing, self._fields)
 
     def _bounds(self) -> Plan:
         return plan_bounds(self._layout, self._touched()) if self.size else NO_READ

@@ -19,9 +19,11 @@ from aiozarr.model import (
     check_prefix,
 )
 from aiozarr.stores.blocking import BlockingStore
+from aiozarr.stores.caching import CachingTransformer
 from aiozarr.stores.contract import Store, byte_view
 from aiozarr.stores.local import LocalStore
 from aiozarr.stores.memory import MemoryStore
+from aiozarr.stores.transformer import StorageTransformer, register_storage_transformer
 from aiozarr.stores.urls import from_url, register_store
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BlockingStore",
     "ByteRange",
+    "CachingTransformer",
     "Entry",
     "HTTPStore",
     "IfAbsent",
@@ -41,6 +44,7 @@ __all__ = [
     "ObjectStore",
     "Precondition",
     "Range",
+    "StorageTransformer",
     "Store",
     "Suffix",
     "Supports",
@@ -51,6 +55,7 @@ __all__ = [
     "check_key",
     "check_prefix",
     "from_url",
+    "register_storage_transformer",
     "register_store",
 ]
 

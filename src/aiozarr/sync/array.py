@@ -13,6 +13,7 @@ from aiozarr.grid import BasicSelection
 from aiozarr.hierarchy.values import convert_values
 from aiozarr.hierarchy.view import AnyArray, FieldSelection
 from aiozarr.metadata import ArrayMetadata
+from aiozarr.stores.transformer import StorageTransformer
 from aiozarr.sync.indexer import ArrayIndexer
 from aiozarr.sync.node import Node
 from aiozarr.sync.view import View, as_numpy
@@ -130,6 +131,14 @@ class Array(Node[hierarchy.Array]):
         # Made in this thread, as View.write does.
         converted = convert_values(values, self.dtype)
         return wait(lambda _: self._async.append(converted, axis))
+
+    def with_storage_transformer(self, transformer: StorageTransformer) -> Array:
+        """Return a handle whose chunks go through `transformer`; see `aiozarr.Array.with_storage_transformer`."""
+        return Array(self._async.with_storage_transformer(transformer))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return self._async._repr_html_().replace("aiozarr.Array", "aiozarr.sync.Array", 1)
 
     def __repr__(self) -> str:
         return repr(self._async).replace("<aiozarr.Array", "<aiozarr.sync.Array", 1)

@@ -52,9 +52,20 @@ class Group(Node[hierarchy.Group]):
     tree = method(hierarchy.Group.tree, same)
     contains = method(hierarchy.Group.contains, same)
     delete = method(hierarchy.Group.delete, same)
+    move = method(hierarchy.Group.move, same)
+    info = method(hierarchy.Group.info, same)
+    require_array = method(hierarchy.Group.require_array, Array)
+    require_group = method(hierarchy.Group.require_group, lambda node: Group(node))  # noqa: PLW0108
+    create_hierarchy = method(
+        hierarchy.Group.create_hierarchy, lambda nodes: {name: wrap_node(node) for name, node in nodes.items()}
+    )
 
     def __repr__(self) -> str:
         return repr(self._async).replace("<aiozarr.Group", "<aiozarr.sync.Group", 1)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return self._async._repr_html_().replace("aiozarr.Group", "aiozarr.sync.Group", 1)
 
 
 def wrap_node(node: hierarchy.Array | hierarchy.Group) -> AnyNode:

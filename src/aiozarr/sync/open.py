@@ -16,6 +16,7 @@ open_array = blocking(hierarchy.open_array, Array)
 open_group = blocking(hierarchy.open_group, Group)
 create_array = blocking(hierarchy.create_array, Array)
 create_group = blocking(hierarchy.create_group, Group)
+consolidate_metadata = blocking(hierarchy.consolidate_metadata, Group)
 
 
 def read_many(views: Sequence[View | Array]) -> list[AnyArray]:

@@ -179,7 +179,7 @@ async def test_everything_is_looked_up_at_once(remote: Any) -> None:
     "bad",
     [
         {"codecs": ["bytes", "no_such_codec"]},
-        {"dtype": "M8[s]"},
+        {"dtype": object},
         {"chunks": 0},
         {"attributes": {"a": float("nan")}},
         {"chunk_key_encoding": "no_such_encoding"},

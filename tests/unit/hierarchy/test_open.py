@@ -98,7 +98,7 @@ async def test_a_document_is_one_request(remote: Any) -> None:
     await aiozarr.create_array(remote, "a", shape=3, dtype="i4")
     remote.calls.clear()
     with aiozarr.record() as report:
-        await aiozarr.open(remote, "a")
+        await aiozarr.open(remote, "a", zarr_format=3)
     assert remote.calls == [("fetch", "a/zarr.json")]
     assert report.requests == 1
 
@@ -138,17 +138,21 @@ async def test_a_document_beyond_the_limit_is_a_limit_error(memory: MemoryStore)
     assert caught.value.limit == "max_metadata_bytes"
 
 
-@pytest.mark.parametrize("path", ["..", "a/../b", "a//b", "__a", "a/", "a\0b", "x" * 2000])
-async def test_a_path_that_no_node_can_have_is_refused_before_any_request(remote: Any, path: str) -> None:
+@pytest.mark.parametrize("zarr_format", [None, 3, 2, 1])
+@pytest.mark.parametrize("path", ["..", "a/../b", "a\0b", "x" * 2000])
+async def test_a_path_that_no_node_can_have_is_refused_before_any_request(
+    remote: Any, path: str, zarr_format: int | None
+) -> None:
     with pytest.raises(aiozarr.InvalidKeyError):
-        await aiozarr.open(remote, path)
+        await aiozarr.open(remote, path, zarr_format=zarr_format)
     assert remote.calls == []
 
 
-@pytest.mark.parametrize("zarr_format", [1, 2])
-async def test_formats_that_are_not_there_yet_say_so(memory: MemoryStore, zarr_format: int) -> None:
-    with pytest.raises(aiozarr.UnsupportedMetadataError, match="not supported yet"):
-        await aiozarr.open(memory, zarr_format=zarr_format)
+@pytest.mark.parametrize("path", ["a//b", "__a", "a/"])
+async def test_a_path_that_format_3_does_not_have_is_refused_there(remote: Any, path: str) -> None:
+    with pytest.raises(aiozarr.InvalidKeyError):
+        await aiozarr.open(remote, path, zarr_format=3)
+    assert remote.calls == []
 
 
 @pytest.mark.parametrize("changes", [{"mode": "w"}, {"zarr_format": 4}])

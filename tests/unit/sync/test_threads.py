@@ -71,7 +71,7 @@ def test_what_is_recorded_belongs_to_its_thread() -> None:
 def test_a_record_counts_opening_streaming_and_writing() -> None:
     array = stored()
     with sync.record() as report:
-        sync.open_array(array.store)
+        sync.open_array(array.store, zarr_format=3)
     assert report.requests == 1
     with sync.record() as report:
         list(array.view[:6].stream())
@@ -140,7 +140,7 @@ _INTERRUPTED = """
                 sys.stdout.write("ended\\n"); sys.stdout.flush()
 
     try:
-        sync.open(Slow())
+        sync.open(Slow(), zarr_format=3)
     except KeyboardInterrupt:
         print("interrupted")
     print(sync.create_array(MemoryStore(), shape=2, dtype="i4")[...].tolist())

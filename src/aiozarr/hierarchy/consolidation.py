@@ -1,0 +1,179 @@
+"""Consolidated metadata are never silently stale: taken away before a change below, and written anew after it.
+
+A crash in between leaves no copies, and every reader finds the nodes' own documents. Tasks of this process take turns.
+Of several processes, those that change nodes below a group of format 3 see a mark, `null`, where the copies were, and
+whoever takes that away keeps the other from writing copies that lack the change. Format 2 has no place for a mark:
+there, two processes should not change the same consolidated tree at the same moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from aiozarr.errors import PreconditionFailedError
+from aiozarr.hierarchy.documents import NodeMetadata, Place
+from aiozarr.hierarchy.surroundings import Root, each
+from aiozarr.hierarchy.turns import ledger_of
+from aiozarr.hierarchy.writing import can_swap, condition
+from aiozarr.metadata import GroupMetadata, consolidate, render_node
+from aiozarr.model import IfAbsent, Value
+
+T = TypeVar("T")
+Edits: TypeAlias = Sequence[tuple[str, NodeMetadata | None]]
+"""What has become of nodes, with their paths in the store and in order; None: it and all below it are gone."""
+
+_ZMETADATA = ".zmetadata"
+_INLINE = "zarr.json"
+_MARK = {"consolidated_metadata": None}
+_MAX_TRIES = 20
+
+
+class HasRoots(Protocol):
+    """What is known before a change: the consolidated groups that it concerns, among other things."""
+
+    @property
+    def roots(self) -> tuple[Root, ...]: ...
+
+
+S = TypeVar("S", bound=HasRoots)
+
+
+async def change_below(
+    place: Place, look: Callable[[], Awaitable[S]], work: Callable[[S], Awaitable[tuple[T, Edits]]]
+) -> T:
+    """Run `work(await look())`, which changes nodes and returns a result and the edits, and keep all copies true.
+
+    `look` is called again where there are copies: it must find, and refuse, what `work` must not begin.
+    """
+    ledger, store = ledger_of(place.engine.desk), place.store.identity
+    async with ledger.hold(store, alone=False):
+        seen = await look()
+        if not seen.roots:
+            try:
+                result, _ = await work(seen)
+            finally:
+                ledger.note_change(store)
+            return result
+    async with ledger.hold(store, alone=True):
+        for attempt in range(_MAX_TRIES):
+            seen = await look()
+            try:
+                roots = await withdraw(seen.roots)
+                break
+            except PreconditionFailedError:
+                if attempt == _MAX_TRIES - 1:
+                    raise
+        try:
+            result, edits = await work(seen)
+            await restore(roots, edits)
+        finally:
+            ledger.note_change(store)
+        return result
+
+
+async def withdraw(roots: tuple[Root, ...]) -> tuple[Root, ...]:
+    """Take the copies of these groups away, and return those that had any, with what is stored in their place now.
+
+    Raises:
+        PreconditionFailedError: another writer has changed one meanwhile.
+    """
+    left: list[Root] = []
+
+    async def take(root: Root) -> None:
+        place = root.place
+        if root.metadata.zarr_format == 2:
+            await place.session.erase(place.prefix + _ZMETADATA)
+            left.append(root)
+            return
+        # The mark tells other writers that copies are on their way; where one was left behind, it goes.
+        mark = _MARK if root.metadata.consolidated is not None else {}
+        value = await _store_inline(root, _without_copies(root.metadata, mark))
+        if mark:
+            left.append(replace(root, documents={_INLINE: value}))
+
+    await each(take, roots)
+    return tuple(left)
+
+
+async def restore(roots: tuple[Root, ...], edits: Edits) -> None:
+    """Write the copies of these groups anew, with the edits; where another writer was there, leave none."""
+
+    async def write(root: Root) -> None:
+        place, metadata = root.place, edited(root.place.path, root.metadata, edits)
+        if metadata is None:
+            return
+        try:
+            if metadata.zarr_format == 3:
+                await _store_inline(root, metadata)
+                return
+            data = render_node(metadata)[_ZMETADATA]
+            swap = await can_swap(place.store)
+            await place.session.set(place.prefix + _ZMETADATA, data, precondition=IfAbsent() if swap else None)
+        except PreconditionFailedError:
+            if metadata.zarr_format == 2:
+                await place.session.erase(place.prefix + _ZMETADATA)
+
+    await each(write, roots)
+
+
+def edited(path: str, root: GroupMetadata, edits: Edits) -> GroupMetadata | None:
+    """Return the consolidated group at `path` as it is after the edits; None where it is gone, or a group no more."""
+    copies = root.consolidated
+    assert copies is not None
+    nodes = dict(copies.nodes)
+    for at, metadata in edits:
+        if metadata is None and f"{path}/".startswith(f"{at}/"):
+            return None
+        if at == path:
+            if not isinstance(metadata, GroupMetadata):
+                return None
+            root = replace(root, attributes=metadata.attributes)
+            continue
+        if path and not at.startswith(f"{path}/"):
+            continue
+        name = at[len(path) + 1 :] if path else at
+        if metadata is None:
+            nodes = {key: node for key, node in nodes.items() if key != name and not key.startswith(f"{name}/")}
+        elif metadata.zarr_format == root.zarr_format:
+            nodes |= consolidate(root.zarr_format, {name: metadata}).nodes
+    return replace(root, consolidated=replace(copies, nodes=nodes))
+
+
+async def begin_copies(place: Place, root: Root) -> Root:
+    """Put the mark where the copies of a group will be, or take those away that there are."""
+    if root.metadata.zarr_format == 2:
+        await place.session.erase(place.prefix + _ZMETADATA)
+        return root
+    value = await _store_inline(root, _without_copies(root.metadata, _MARK))
+    return replace(root, documents={_INLINE: value})
+
+
+async def end_copies(place: Place, root: Root, nodes: Mapping[str, NodeMetadata]) -> GroupMetadata:
+    """Store copies of `nodes`, given by path relative to the group, and return the group with them.
+
+    Raises:
+        PreconditionFailedError: another writer has changed the group or a node below it meanwhile.
+    """
+    metadata = replace(root.metadata, consolidated=consolidate(root.metadata.zarr_format, nodes))
+    if metadata.zarr_format == 3:
+        await _store_inline(root, metadata)
+    else:
+        data = render_node(metadata)[_ZMETADATA]
+        swap = await can_swap(place.store)
+        await place.session.set(place.prefix + _ZMETADATA, data, precondition=IfAbsent() if swap else None)
+    return metadata
+
+
+def _without_copies(metadata: GroupMetadata, mark: Mapping[str, Any]) -> GroupMetadata:
+    return replace(metadata, consolidated=None, extra={**metadata.extra, **mark})
+
+
+async def _store_inline(root: Root, metadata: GroupMetadata) -> Value:
+    """Replace the group's document of format 3, on condition that nobody else has."""
+    place = root.place
+    data = render_node(metadata)[_INLINE]
+    required = condition(root.documents.get(_INLINE)) if await can_swap(place.store) else None
+    version = await place.session.set(place.prefix + _INLINE, data, precondition=required)
+    return Value(data, version, len(data))

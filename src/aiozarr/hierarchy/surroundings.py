@@ -1,0 +1,159 @@
+"""What lies around a node that is about to change: itself, the groups above it, keys below it; in one round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from aiozarr.errors import LimitError, MetadataError, NodeTypeError, PermissionDeniedError, UnauthenticatedError
+from aiozarr.hierarchy.documents import (
+    Documents,
+    NodeMetadata,
+    Place,
+    anything_below,
+    parse_documents,
+    read_documents,
+    read_other_format,
+)
+from aiozarr.hierarchy.location import ancestors
+from aiozarr.metadata import ArrayMetadata, GroupMetadata, probe_keys
+from aiozarr.stores.tasks import together
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+# What tells of a group above whether it is one, and what it copies. Its attributes are not needed.
+_ABOVE = {3: ("zarr.json",), 2: (".zarray", ".zgroup", ".zmetadata"), 1: ()}
+_COPIES = {3: ("zarr.json",), 2: (".zmetadata",), 1: ()}
+_INLINE = b'"consolidated_metadata"'
+
+
+@dataclass(frozen=True)
+class Root:
+    """A group whose documents hold copies of those below, or a mark that they are being written anew.
+
+    Attributes:
+        place: where it lies.
+        metadata: what its documents say.
+        documents: the documents, with their versions.
+    """
+
+    place: Place
+    metadata: GroupMetadata
+    documents: Documents
+
+
+@dataclass(frozen=True)
+class Around:
+    """What lies around a node.
+
+    Attributes:
+        own: its documents, in the format asked for; not parsed.
+        above: the groups above it by path, the root first; None where one has no documents.
+        below: whether any key is stored below it.
+        roots: the groups above it that are consolidated.
+    """
+
+    own: Documents
+    above: dict[str, NodeMetadata | None]
+    below: bool
+    roots: tuple[Root, ...]
+
+    @property
+    def exists(self) -> bool:
+        """Whether the node itself has documents."""
+        return any(value is not None for value in self.own.values())
+
+
+async def look_around(place: Place, zarr_format: int) -> Around:
+    """Look at the node and at all that is around it, in one round trip.
+
+    Raises:
+        MetadataError, LimitError: a document above cannot be read.
+    """
+    above: dict[str, NodeMetadata | None] = {}
+    found: dict[str, Documents] = {}
+
+    async def look_up(path: str) -> None:
+        found[path] = await read_documents(place.at(path), _ABOVE[zarr_format])
+        above[path] = parse_documents(place.at(path), found[path], zarr_format)
+
+    paths = ancestors(place.path) if _ABOVE[zarr_format] else []
+    # What is not readable is in the way all the same: the node's own documents are not parsed.
+    own, below, _ = await all_of(
+        read_documents(place, probe_keys(zarr_format)), anything_below(place), each(look_up, paths)
+    )
+    ordered = {path: above[path] for path in paths}
+    return Around(own, ordered, below, tuple(_roots(place, ordered, found)))
+
+
+async def look_up_roots(place: Place, zarr_format: int) -> tuple[Root, ...]:
+    """Return the groups above the place that are consolidated; what is not readable there is none."""
+    found: dict[str, Documents] = {}
+    above: dict[str, NodeMetadata | None] = {}
+
+    async def look_up(path: str) -> None:
+        try:
+            found[path] = await read_documents(place.at(path), _COPIES[zarr_format])
+            above[path] = parse_documents(place.at(path), found[path], zarr_format)
+        except (MetadataError, LimitError, PermissionDeniedError, UnauthenticatedError):
+            above[path] = None
+
+    paths = ancestors(place.path) if _COPIES[zarr_format] else []
+    await each(look_up, paths)
+    return tuple(_roots(place, {path: above[path] for path in paths}, found))
+
+
+def as_root(place: Place, metadata: NodeMetadata | None, documents: Documents) -> Root | None:
+    """Return the group as the root of copies; None where it is no group, or there are none."""
+    if not isinstance(metadata, GroupMetadata):
+        return None
+    value = documents.get("zarr.json")
+    if metadata.consolidated is None and (value is None or _INLINE not in bytes(value.data)):
+        return None
+    return Root(place, metadata, documents)
+
+
+async def check_parents(place: Place, above: Iterable[str], zarr_format: int) -> None:
+    """Refuse to make groups where there are nodes of another format, which the new ones would hide.
+
+    Raises:
+        NodeTypeError: there is one.
+    """
+
+    async def check(path: str) -> None:
+        found = await read_other_format(place.at(path), zarr_format)
+        if isinstance(found, ArrayMetadata):
+            raise below_array(place, path)
+        if found is not None:
+            raise NodeTypeError(
+                f"{place.at(path).url} is a group of Zarr format {found.zarr_format}, which cannot hold nodes of "
+                f"format {zarr_format}",
+                url=place.url,
+                path=place.path,
+            )
+
+    await each(check, above)
+
+
+def below_array(place: Place, path: str) -> NodeTypeError:
+    """Return the error that says that an array has no nodes below it."""
+    return NodeTypeError(f"{place.at(path).url} is an array; no node can be below it", url=place.url, path=place.path)
+
+
+async def each(function: Any, items: Iterable[Any]) -> None:
+    """Await `function(item)` for all items at once."""
+    await together(function(item) for item in items)
+
+
+async def all_of(*coroutines: Coroutine[Any, Any, Any]) -> tuple[Any, ...]:
+    """Run coroutines of different kinds at once and return their results in order."""
+    return tuple(await together(coroutines))
+
+
+def _roots(place: Place, above: dict[str, NodeMetadata | None], found: dict[str, Documents]) -> Iterable[Root]:
+    for path, metadata in above.items():
+        root = as_root(place.at(path), metadata, found.get(path, {}))
+        if root is not None:
+            yield root
