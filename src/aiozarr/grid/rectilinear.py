@@ -62,9 +62,7 @@ class RectilinearGrid(ChunkGrid):
             raise UnsupportedMetadataError(reason, member=f"{_POINT}.configuration.kind", point=_POINT, name=cls.name)
         given = configuration.get("chunk_shapes")
         if not isinstance(given, list | tuple):
-            raise InvalidMetadataError(
-                "a list with the chunk lengths of each dimension is due", member=_CHUNK_SHAPES
-            )
+            raise InvalidMetadataError("a list with the chunk lengths of each dimension is due", member=_CHUNK_SHAPES)
         if len(given) != len(shape):
             raise InvalidMetadataError(
                 f"the chunks have {len(given)} dimensions, the array has {len(shape)}", member=_CHUNK_SHAPES

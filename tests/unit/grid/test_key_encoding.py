@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.grid.key_encoding import DefaultKeyEncoding, V2KeyEncoding, resolve_key_encoding
@@ -53,8 +55,22 @@ def test_any_other_separator_is_refused(separator: Any) -> None:
 
 def test_unknown_encodings_and_members_are_named() -> None:
     with pytest.raises(UnsupportedMetadataError) as caught:
-        resolve("suffix", {})
-    assert (caught.value.point, caught.value.name) == ("chunk_key_encoding", "suffix")
+        resolve("hexagonal", {})
+    assert (caught.value.point, caught.value.name) == ("chunk_key_encoding", "hexagonal")
     with pytest.raises(UnsupportedMetadataError) as caught:
         resolve("default", {"suffix": ".tif"})
     assert caught.value.member == "chunk_key_encoding.configuration.suffix"
+
+
+@pytest.mark.parametrize("encoding", [("default", "/"), ("default", "."), ("v2", "."), ("v2", "/")])
+@given(coords=st.lists(st.integers(0, 1 << 40), min_size=1, max_size=4).map(tuple))
+def test_a_chunks_key_is_decoded_to_its_coordinates(encoding: tuple[str, str], coords: tuple[int, ...]) -> None:
+    found = resolve(encoding[0], {"separator": encoding[1]}, len(coords))
+    assert found.decode(found.encode(coords), len(coords)) == coords
+
+
+@pytest.mark.parametrize(
+    "key", ["zarr.json", "c", "c/1", "c/1/2/3", "c/01/2", "c/1/x", "d/1/2", "c/1/2.tmp", "c/1/" + "9" * 30]
+)
+def test_other_keys_are_no_chunks(key: str) -> None:
+    assert resolve("default", {}, 2).decode(key, 2) is None

@@ -1,0 +1,140 @@
+"""What a resize leaves, shows again and says, for regular grids, listed chunk lengths and shards."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aiozarr
+from aiozarr.stores import MemoryStore
+
+DATA = np.arange(1, 71, dtype="i4").reshape(10, 7)
+DIVISIONS: list[dict[str, Any]] = [
+    {"chunks": (4, 4)},
+    {"chunks": [[2, 3, 5], [4, 3]]},
+    {"chunks": [[2, 3, 5], 4]},
+    {"chunks": (2, 2), "shards": (4, 4)},
+    {"chunks": (2, 2), "shards": [[2, 4, 4], [4, 4]]},
+]
+divisions = pytest.mark.parametrize("division", DIVISIONS, ids=str)
+
+
+async def stored(division: dict[str, Any], **more: Any) -> aiozarr.Array:
+    array = await aiozarr.create_array(MemoryStore(), shape=DATA.shape, dtype="i4", fill_value=-1, **division, **more)
+    await array[...].write(DATA)
+    return array
+
+
+def grown(rows: int, shape: tuple[int, int]) -> np.ndarray[Any, Any]:
+    """The first rows of `DATA` in an array of the fill value."""
+    values = np.full(shape, -1, "i4")
+    values[:rows, :7] = DATA[:rows]
+    return values
+
+
+@divisions
+async def test_growing_into_what_was_never_stored_says_nothing(division: dict[str, Any]) -> None:
+    array = await stored(division)
+    await array.resize((13, 9))
+    assert np.array_equal(await array[...], grown(10, (13, 9)))
+
+
+@divisions
+async def test_values_that_show_again_are_said(division: dict[str, Any]) -> None:
+    array = await stored(division)
+    await array.resize((3, 7), delete_chunks=False)
+    with pytest.warns(aiozarr.StaleDataWarning, match=r"clear=True"):
+        await array.resize((10, 7))
+    assert np.array_equal(await array[...], DATA)
+
+
+@divisions
+async def test_values_behind_a_cut_are_found_where_all_other_chunks_are_gone(division: dict[str, Any]) -> None:
+    array = await stored(division)
+    await array.resize((3, 7))
+    with pytest.warns(aiozarr.StaleDataWarning):
+        await array.resize((13, 7))
+
+
+@divisions
+async def test_a_cut_that_holds_the_fill_value_says_nothing(division: dict[str, Any]) -> None:
+    array = await stored(division)
+    await array[3:].write(-1)
+    await array.resize((3, 7))
+    await array.resize((13, 7))
+    assert np.array_equal(await array[...], grown(3, (13, 7)))
+
+
+@divisions
+@pytest.mark.parametrize("delete_chunks", [True, False])
+async def test_clearing_makes_all_that_is_gained_the_fill_value(division: dict[str, Any], delete_chunks: bool) -> None:
+    array = await stored(division)
+    await array.resize((3, 5), delete_chunks=delete_chunks)
+    await array.resize((13, 9), clear=True)
+    expected = np.full((13, 9), -1, "i4")
+    expected[:3, :5] = DATA[:3, :5]
+    assert np.array_equal(await array[...], expected)
+
+
+async def test_clearing_stores_nothing_where_nothing_was() -> None:
+    array = await aiozarr.create_array(MemoryStore(), shape=(3, 3), dtype="i4", chunks=(4, 4))
+    await array.resize((9, 9), clear=True)
+    assert [key for key in await array.store.list() if key.startswith("c/")] == []
+
+
+@divisions
+@pytest.mark.parametrize("axis", [0, 1])
+async def test_appending_overwrites_old_values_and_says_nothing(division: dict[str, Any], axis: int) -> None:
+    array = await stored(division)
+    kept = (3, 7) if axis == 0 else (10, 3)
+    await array.resize(kept, delete_chunks=False)
+    old = DATA[: kept[0], : kept[1]]
+    added = -DATA[:6, :7] if axis == 0 else -DATA[:10, :6]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shape = await array.append(added, axis)
+    assert shape == ((9, 7) if axis == 0 else (10, 9))
+    assert np.array_equal(await array[...], np.concatenate([old, added], axis))
+
+
+async def test_each_append_past_the_listed_chunks_adds_its_own() -> None:
+    array = await stored({"chunks": [[2, 3, 5], 7]})
+    await array.append(DATA[:4])
+    await array.append(DATA[:3])
+    assert array.chunks == ((2, 3, 5, 4, 3), (7,))
+    assert np.array_equal(await array[...], np.concatenate([DATA, DATA[:4], DATA[:3]]))
+
+
+async def test_a_view_from_before_keeps_its_place() -> None:
+    array = await stored({"chunks": [[2, 3, 5], 7]})
+    view = array[:5]
+    await array.append(DATA)
+    assert np.array_equal(await view, DATA[:5])
+
+
+async def test_what_cannot_be_decoded_hinders_no_resize() -> None:
+    array = await stored({"chunks": (4, 7)}, codecs=["bytes", "gzip"])
+    await array.resize((3, 7))
+    await array.store.set("c/0/0", b"no gzip")
+    await array.resize((4, 7))
+    assert array.shape == (4, 7)
+
+
+async def test_only_a_bounded_part_of_what_is_gained_is_looked_at() -> None:
+    array = await aiozarr.create_array(MemoryStore(), shape=(1, 1), dtype="i1", chunks=(1, 1))
+    await array.resize((1 << 60, 1 << 60))
+    assert array.shape == (1 << 60, 1 << 60)
+
+
+def test_a_blocking_resize_says_it_too() -> None:
+    array = aiozarr.sync.create_array(MemoryStore(), shape=(9,), dtype="i1", chunks=(2,))
+    array[...] = 1
+    array.resize(3)
+    with pytest.warns(aiozarr.StaleDataWarning):
+        array.resize(4)
+    array.resize(3)
+    array.resize(4, clear=True)
+    assert array[...].tolist() == [1, 1, 1, 0]
