@@ -148,15 +148,16 @@ class ChunkProjection:
 
     def gather(self, chunk: AnyArray) -> AnyArray:
         """Return the selected elements of `chunk`."""
-        return chunk[self.chunk_selection]
+        # An index of integers alone would give the element: of objects, one that is a list.
+        return chunk[(*self.chunk_selection, ...)]
 
     def scatter(self, out: AnyArray, part: AnyArray) -> None:
         """Put what `gather` has returned to its places in `out`."""
-        out[self.out_selection] = part
+        out[(*self.out_selection, ...)] = part
 
     def fill(self, out: AnyArray, value: AnyArray) -> None:
         """Put `value` to all these places in `out`."""
-        out[self.out_selection] = value
+        out[(*self.out_selection, ...)] = value
 
     def take(self, values: AnyArray) -> AnyArray:
         """Return the elements that are at these places in `values`, as a view."""
@@ -164,7 +165,7 @@ class ChunkProjection:
 
     def put(self, chunk: AnyArray, part: AnyArray) -> None:
         """Put what `take` has returned into `chunk`."""
-        chunk[self.chunk_selection] = part
+        chunk[(*self.chunk_selection, ...)] = part
 
     def within(self, axes: Sequence[RegularAxis]) -> Projection:
         """Return the inner chunks that are touched; `axes` are those of the inner grid."""
