@@ -12,10 +12,11 @@ import threading
 import warnings
 import weakref
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakValueDictionary
 
-from aiozarr.errors import ForkedProcessError, PreconditionFailedError, StoreError
+from aiozarr.errors import AiozarrError, ForkedProcessError, PreconditionFailedError, StoreError
 from aiozarr.stores.local_write import TEMPORARY
 from aiozarr.stores.zip_contents import PIECE, Contents, File, load, token_of
 from aiozarr.stores.zip_format import DEFLATED, STORED, Member, new_member, render_directory, render_header
@@ -72,10 +73,12 @@ class Archive:
                 raise PreconditionFailedError("something is there already", store=self.url)
             if self._writer is not None:
                 self._discard()
-            self._open_writer(Contents({}) if empty else self.contents(), exclusive)
+            self._open_writer(Contents({}) if empty else self.contents(), exclusive, anew=empty and not exclusive)
 
-    def put(self, key: str, data: memoryview, method: int) -> tuple[Contents, Member]:
-        """Write a value; what is stored under `key` is replaced."""
+    def put(
+        self, key: str, data: memoryview, method: int, holds: Callable[[Contents, Member | None], bool] | None = None
+    ) -> tuple[Contents, Member] | None:
+        """Write a value in place of what is stored under `key`; None where `holds` is not true of that."""
         packed: bytes | memoryview = data
         if method == DEFLATED:
             compressor = zlib.compressobj(wbits=-15)
@@ -84,6 +87,10 @@ class Archive:
                 packed, method = data, STORED
         checksum = zlib.crc32(data)
         with self.lock:
+            if holds is not None:
+                contents = self.contents()
+                if not holds(contents, contents.members.get(key)):
+                    return None
             writer = self._to_write()
             return writer.contents, writer.put(key, packed, method, checksum, len(data))
 
@@ -123,8 +130,8 @@ class Archive:
             )
         return writer
 
-    def _open_writer(self, contents: Contents, exclusive: bool) -> None:
-        self._writer = writer = _Writer(self.path, self.url, contents, exclusive)
+    def _open_writer(self, contents: Contents, exclusive: bool, *, anew: bool = False) -> None:
+        self._writer = writer = _Writer(self.path, self.url, contents, exclusive, None if anew else contents.token)
         self._finish = weakref.finalize(self, _finish_late, writer)
 
     def _discard(self) -> None:
@@ -142,21 +149,30 @@ class Archive:
 
 def _finish_late(writer: _Writer) -> None:
     """Commit for a store that nobody closed, when it is collected or the interpreter exits."""
-    if writer.process == os.getpid():
+    if writer.process != os.getpid():
+        return
+    outcome = ""
+    try:
         writer.commit(durable=False)
-        warnings.warn(f"the archive {writer.url} was not closed before it was let go", ResourceWarning, stacklevel=1)
+    except (OSError, AiozarrError) as error:
+        outcome = f", and what was written to it is lost: {error}"
+        with suppress(OSError):
+            os.unlink(writer.temporary)
+    message = f"the archive {writer.url} was not closed before it was let go{outcome}"
+    warnings.warn(message, ResourceWarning, stacklevel=1)
 
 
 class _Writer:
     """A temporary file that becomes the archive."""
 
-    def __init__(self, path: bytes, url: str, contents: Contents, exclusive: bool) -> None:
+    def __init__(self, path: bytes, url: str, contents: Contents, exclusive: bool, base: str | None) -> None:
         directory = os.path.dirname(path)
         os.makedirs(directory, exist_ok=True)
         self.path = path
         self.url = url
         self.process = os.getpid()
         self.exclusive = exclusive
+        self._base = base
         self._dead = False
         self.temporary, file = self._create()
         self._end = _copy(contents.file, 0, contents.directory, file, 0)
@@ -194,7 +210,8 @@ class _Writer:
         """Write the directory, and take the archive's name.
 
         Raises:
-            PreconditionFailedError: the archive was to be new, and there is one now.
+            PreconditionFailedError: the archive was to be new, and there is one now; or the changes are to one that
+                somebody else has replaced since.
             OSError: it could not be done; the archive is untouched, and this can be called again.
         """
         if self._dead:
@@ -213,8 +230,12 @@ class _Writer:
                 raise PreconditionFailedError("something is there already", store=self.url) from None
             os.unlink(self.temporary)
         else:
+            present = None
             with suppress(FileNotFoundError):
-                os.fchmod(descriptor, os.stat(self.path).st_mode & 0o777)
+                present = os.stat(self.path)
+                os.fchmod(descriptor, present.st_mode & 0o777)
+            if self._base is not None and self._base != (token_of(present) if present is not None else ""):
+                raise PreconditionFailedError("somebody else has changed the archive since it was read", store=self.url)
             os.replace(self.temporary, self.path)
         if durable:
             _flush_directory(os.path.dirname(self.path))

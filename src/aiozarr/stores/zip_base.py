@@ -32,7 +32,8 @@ class ZipStore(Store):
     of any other, "x" starts one where there is none, "a" changes one, or starts it. What is written goes into a
     temporary file, and becomes the archive when the store is closed: whole or not at all. Until then the stores of this
     process see it, and others see the archive as it was. A value may be replaced and erased like any other; the archive
-    never holds a name twice. Two processes that change one archive at the same time overwrite each other's changes.
+    never holds a name twice. Where another process has changed the archive meanwhile, closing raises
+    `PreconditionFailedError`: no update is lost unseen.
 
     Behind another store it is read: the directory once, then one range per value. A range of a value that is not
     compressed costs the bytes of that range.

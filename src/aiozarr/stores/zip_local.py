@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 from typing_extensions import Buffer
 
-from aiozarr.errors import ChangedError, StoreError, UnsupportedOperationError
+from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.model import (
     ByteRange,
+    IfAbsent,
     Precondition,
     Supports,
     Value,
@@ -61,7 +62,9 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
         self._compression = compression
         self._durable = durable
         self._archive = archives.get(os.path.realpath(path), self._url)
-        self.supports = Supports(writeable=mode != "r", listable=True, conditional_reads=True)
+        self.supports = Supports(
+            writeable=mode != "r", listable=True, conditional_reads=True, conditional_writes=mode != "r"
+        )
         self._wrote = mode in ("w", "x")
         if self._wrote:
             with self._translated("creating", None):
@@ -104,13 +107,20 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
         check_key(key, store=self._url)
         if not self.supports.writeable:
             raise self._unsupported("write in mode 'r'")
-        if precondition is not None:
-            raise self._unsupported("write under a condition")
         data = byte_view(value)
         check_key(self._prefix + key, store=self._url)
         with self._translated("writing", key):
             self._wrote = True
-            return self._version(*self._archive.put(self._prefix + key, data, self._compression))
+            holds = None if precondition is None else lambda *found: self._holds(precondition, *found)
+            written = self._archive.put(self._prefix + key, data, self._compression, holds)
+        if written is None:
+            raise PreconditionFailedError(f"{precondition} does not hold", store=self._url, key=key)
+        return self._version(*written)
+
+    def _holds(self, precondition: Precondition, names: Contents, member: Member | None) -> bool:
+        if isinstance(precondition, IfAbsent):
+            return member is None
+        return member is not None and self._version(names, member) == precondition.version
 
     def erase_now(self, key: str) -> None:
         self._erase([check_key(key, store=self._url)])
