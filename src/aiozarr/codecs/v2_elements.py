@@ -94,7 +94,7 @@ class V2ElementsCodec(ArrayBytesCodec):
             raise
 
     def encode(self, array: AnyArray, spec: ArraySpec) -> Buffer:
-        value: AnyArray = np.ascontiguousarray(array, self.dtype)
+        value: AnyArray = np.asarray(array, self.dtype, order="C")
         for stage in self.stages:
             value = stage.encode(value)
         return byte_view(value)

@@ -18,7 +18,9 @@ from numcodecs.registry import codec_registry
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.codecs.v2_elements import parse_v2_dtype
+from aiozarr.codecs.v2_stages import BYTES_CODEC_IDS
 from aiozarr.errors import CodecError, InvalidMetadataError, MetadataError, UnsupportedMetadataError
+from aiozarr.metadata.v2_codecs import BYTES_CODECS
 
 Values = np.ndarray[Any, Any]
 OBJECT = np.dtype(object)
@@ -305,6 +307,22 @@ def test_json_tells_its_own_shape_so_the_order_says_nothing() -> None:
     assert pipeline.decode(encoded).tolist() == array.tolist()
     with pytest.raises(InvalidMetadataError):
         resolve("|O", (2, 3), {"id": "vlen-utf8"}, order="F")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "config"), [("|O", {"id": "json2"}), ("|O", {"id": "vlen-utf8"}), ("<U1", {"id": "zlib"})]
+)
+def test_arrays_without_dimensions_have_one_element(dtype: str, config: Any) -> None:
+    pipeline = resolve(dtype, (), config)
+    array: Values = np.array("x", pipeline.spec.dtype)
+    encoded = bytes(pipeline.encode(array))
+    assert encoded == zarr_2_encode(array, [config])
+    assert pipeline.decode(encoded).shape == ()
+    assert pipeline.decode(encoded)[()] == "x"
+
+
+def test_compressors_of_documents_are_codecs_here() -> None:
+    assert set(BYTES_CODECS) <= set(BYTES_CODEC_IDS)
 
 
 def test_the_configuration_comes_back() -> None:
