@@ -153,11 +153,13 @@ class ChunkProjection:
 
     def scatter(self, out: AnyArray, part: AnyArray) -> None:
         """Put what `gather` has returned to its places in `out`."""
-        out[(*self.out_selection, ...)] = part
+        selection: tuple[Any, ...] = (*self.out_selection, ...)
+        out[selection] = part
 
     def fill(self, out: AnyArray, value: AnyArray) -> None:
         """Put `value` to all these places in `out`."""
-        out[(*self.out_selection, ...)] = value
+        selection: tuple[Any, ...] = (*self.out_selection, ...)
+        out[selection] = value
 
     def take(self, values: AnyArray) -> AnyArray:
         """Return the elements that are at these places in `values`, as a view."""

@@ -128,7 +128,8 @@ def resolve_dtype(dtype: DataTypeLike) -> tuple[DataType, bool]:
         return DataType.from_json(dtype), False
     if dtype is None:
         raise TypeError("dtype is missing")
-    given = np.dtype(dtype)
+    numpys: Any = dtype
+    given = np.dtype(numpys)
     return DataType.from_numpy(given), _byte_orders(given) == {">"}
 
 

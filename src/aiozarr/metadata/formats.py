@@ -18,7 +18,7 @@ from aiozarr.metadata.consolidated import (
     parse_zmetadata,
     zmetadata_members,
 )
-from aiozarr.metadata.document import Document, clip, dump_document, load_document
+from aiozarr.metadata.document import Document, dump_document, load_document
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.metadata.v1 import ATTRIBUTES_KEY as V1_ATTRIBUTES_KEY
 from aiozarr.metadata.v1 import META_KEY, parse_v1, v1_members
@@ -32,6 +32,7 @@ from aiozarr.metadata.v2 import (
     v2_members,
 )
 from aiozarr.metadata.v3 import parse_v3, render_v3, v3_members
+from aiozarr.plugins import unknown
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata
@@ -281,9 +282,4 @@ def _without_copies(metadata: NodeMetadata) -> NodeMetadata:
 def _check_storage_transformers(metadata: ArrayMetadata, known: Container[str]) -> None:
     for i, transformer in enumerate(metadata.storage_transformers):
         if transformer.must_understand and transformer.name not in known:
-            raise UnsupportedMetadataError(
-                f"the storage transformer {clip(transformer.name)!r} is not known",
-                member=f"storage_transformers[{i}]",
-                point="storage_transformer",
-                name=transformer.name,
-            )
+            raise unknown("storage_transformer", transformer.name, (), member=f"storage_transformers[{i}]")
