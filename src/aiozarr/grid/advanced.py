@@ -114,7 +114,7 @@ def _join(transform: IndexTransform, arrays: dict[int, Indices]) -> IndexTransfo
     ]
     shape = points + tuple([transform.shape[axis] for axis in kept])
     # What each axis of the view that takes part contributes, laid out over the new group's shape.
-    laid = {axis: each.reshape(each.shape + (1,) * len(kept)) for axis, each in arrays.items()}
+    laid: dict[int, Indices] = {axis: each.reshape(each.shape + (1,) * len(kept)) for axis, each in arrays.items()}
     for number, axis in enumerate(kept):
         laid[axis] = np.arange(transform.shape[axis]).reshape((-1,) + (1,) * (len(kept) - 1 - number))
     lists = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aiozarr.grid.projection import AnyArray, CoreRegion
-from aiozarr.grid.transform import GroupAxis, IndexTransform, Strided
+from aiozarr.grid.transform import GroupAxis, Indexed, IndexTransform
 
 
 def new_array(transform: IndexTransform, dtype: np.dtype[Any]) -> AnyArray:
@@ -102,11 +102,7 @@ def _grouped_order(transform: IndexTransform) -> list[int]:
 
 
 def _group_shapes(transform: IndexTransform) -> dict[int, tuple[int, ...]]:
-    return {
-        dimension: each.indices.shape
-        for dimension, each in enumerate(transform.maps)
-        if not isinstance(each, Strided) and hasattr(each, "indices")
-    }
+    return {dimension: each.indices.shape for dimension, each in enumerate(transform.maps) if isinstance(each, Indexed)}
 
 
 def _is_one_axis(array: AnyArray, places: Sequence[int]) -> bool:

@@ -1,4 +1,4 @@
-"""Chunks that index arrays touch: the points of each group are sorted by chunk once, whatever the size of the grid."""
+"""Chunks that index arrays touch, and how their elements are moved: costs grow with the points, not with the grid."""
 
 from __future__ import annotations
 
@@ -6,49 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, product
 from math import prod
 from operator import mul
-from typing import Any, NamedTuple, TypeAlias, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple, TypeVar
 
 from aiozarr.grid.axes import Axis, DimPart, Indices, Map, RegularAxis
+from aiozarr.grid.groups import AnyPart, GroupPart, Positions, flat_indices, group_dims, split_group
 from aiozarr.grid.mesh import Mesh
 from aiozarr.grid.projection import LAZY_FROM, AnyArray, ChunkProjection, CoreRegion, moved_to_start, strides_of
 from aiozarr.grid.transform import DimensionMap, Indexed
 
 T = TypeVar("T")
-Positions: TypeAlias = slice | Indices
-
-
-class GroupPart(NamedTuple):
-    """The points of one group that fall into one chunk, along the group's dimensions.
-
-    Attributes:
-        dims: the dimensions of the group.
-        chunks: the chunk's index along each of them.
-        inner: the points in the chunk's own coordinates, one list per dimension.
-        out: their places along the group's core axis, ascending.
-        taken: number of points.
-        extents: how many elements of the chunk lie inside the array, along each dimension.
-    """
-
-    dims: tuple[int, ...]
-    chunks: tuple[int, ...]
-    inner: tuple[Indices, ...]
-    out: Positions
-    taken: int
-    extents: tuple[int, ...]
-
-    @property
-    def whole(self) -> bool:
-        """True where the points are all elements along these dimensions."""
-        count = prod(self.extents)
-        if self.taken < count:
-            return False
-        return len(np.unique(np.ravel_multi_index(self.inner, self.extents))) == count
-
-
-AnyPart: TypeAlias = DimPart | GroupPart
 
 
 class PointProjection:
@@ -223,99 +189,3 @@ class Points:
         strides = strides_of(grid_shape)
         for part in self:
             yield sum(map(mul, part.coords, strides)), part
-
-
-def group_dims(maps: Sequence[DimensionMap], group: int) -> tuple[int, ...]:
-    """Return the dimensions of a group."""
-    return tuple([d for d, each in enumerate(maps) if isinstance(each, Indexed) and each.group == group])
-
-
-def flat_indices(maps: Sequence[DimensionMap], dims: Iterable[int]) -> list[Indices]:
-    """Return the listed indices of some dimensions, each in C order."""
-    return [each.indices.reshape(-1) for each in [maps[dimension] for dimension in dims] if isinstance(each, Indexed)]
-
-
-class Located(NamedTuple):
-    """Points sorted by chunk: `order` sorts them stably (None: they were), chunk `i` has those from `starts[i]` on."""
-
-    chunks: list[Indices]
-    inner: list[Indices]
-    order: Indices | None
-    starts: NDArray[np.intp]
-
-
-def locate(axes: Sequence[Axis], lists: Sequence[Indices]) -> Located:
-    """Sort points by the chunk they fall into; `chunks` has one entry for each chunk, `inner` one for each point."""
-    pairs = [axis.locate(indices) for axis, indices in zip(axes, lists, strict=True)]
-    chunks, inner = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    order = None
-    if not _are_sorted(chunks):
-        order = np.argsort(chunks[0], kind="stable") if len(chunks) == 1 else np.lexsort(chunks[::-1])
-        chunks, inner = [each[order] for each in chunks], [each[order] for each in inner]
-    changes = np.zeros(max(0, len(chunks[0]) - 1), bool)
-    for each in chunks:
-        changes |= each[1:] != each[:-1]
-    starts = np.concatenate([[0], np.flatnonzero(changes) + 1]) if len(chunks[0]) else np.zeros(0, np.intp)
-    return Located([each[starts] for each in chunks], inner, order, starts)
-
-
-def _are_sorted(keys: Sequence[Indices]) -> bool:
-    """Return whether the points are in lexical order already."""
-    undecided: Any = True
-    for each in keys:
-        if np.any(undecided & (each[1:] < each[:-1])):
-            return False
-        undecided = undecided & (each[1:] == each[:-1])
-    return True
-
-
-def split_group(
-    axes: Sequence[Axis], dims: tuple[int, ...], lists: Sequence[Indices], positions: Positions
-) -> list[AnyPart]:
-    """Return the part of a group of points in each chunk it touches, ordered by chunk."""
-    located = locate(axes, lists)
-    starts = located.starts.tolist()
-    stops = [*starts[1:], len(lists[0])]
-    parts: list[AnyPart] = []
-    coords = zip(*[each.tolist() for each in located.chunks], strict=True)
-    for chunks, start, stop in zip(coords, starts, stops, strict=True):
-        out = _compact(_sub(positions, slice(start, stop) if located.order is None else located.order[start:stop]))
-        inner = tuple([each[start:stop] for each in located.inner])
-        extents = tuple([axis.chunk_extent(chunk) for axis, chunk in zip(axes, chunks, strict=True)])
-        plain = _as_slice(inner[0]) if len(dims) == 1 and isinstance(out, slice) else None
-        if plain is not None and isinstance(out, slice):
-            first, step = plain
-            count = stop - start
-            end = first + step * count
-            selection = slice(first, end if end >= 0 else None, step)
-            parts.append(DimPart(chunks[0], selection, out, first, step, count, out.start, extents[0]))
-        else:
-            parts.append(GroupPart(dims, chunks, inner, out, stop - start, extents))
-    return parts
-
-
-def _sub(positions: Positions, taken: Positions) -> Positions:
-    """Return `positions[taken]`; slices have step 1."""
-    if not isinstance(positions, slice):
-        listed: Indices = positions[taken]
-        return listed
-    if isinstance(taken, slice):
-        return slice(positions.start + taken.start, positions.start + taken.stop)
-    return taken + positions.start
-
-
-def _compact(positions: Positions) -> Positions:
-    """Return ascending positions as a slice where they leave none out."""
-    if isinstance(positions, slice):
-        return positions
-    first, last = int(positions[0]), int(positions[-1])
-    return slice(first, last + 1) if last - first + 1 == len(positions) else positions
-
-
-def _as_slice(indices: Indices) -> tuple[int, int] | None:
-    """Return first and step of indices that are a progression."""
-    first = int(indices[0])
-    if len(indices) == 1:
-        return first, 1
-    step = int(indices[1]) - first
-    return (first, step) if step and bool((indices[1:] - indices[:-1] == step).all()) else None

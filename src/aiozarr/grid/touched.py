@@ -7,7 +7,8 @@ from math import prod
 
 from aiozarr.grid.axes import Axis, RegularAxis
 from aiozarr.grid.fields import FieldParts, Fields
-from aiozarr.grid.points import Points, flat_indices, group_dims, locate
+from aiozarr.grid.groups import flat_indices, group_dims, locate
+from aiozarr.grid.points import Points
 from aiozarr.grid.projection import Parts, Projection
 from aiozarr.grid.transform import DimensionMap, Indexed
 
