@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from typing_extensions import Buffer
 
 from aiozarr.errors import InvalidMetadataError
-from aiozarr.metadata.document import Document, check_json, clip
+from aiozarr.metadata.document import Document, clip
 from aiozarr.metadata.extensions import beyond, may_be_ignored
 from aiozarr.metadata.records import Consolidated
 from aiozarr.model import MAX_KEY_BYTES
 
 ZMETADATA_KEY = ".zmetadata"
 MEMBER = "consolidated_metadata"
-MAX_NODES = 1 << 18
+MAX_NODES = 1 << 17
 """Nodes of one consolidated tree."""
 
 V3_KEY = "zarr.json"
@@ -36,8 +37,11 @@ def check_node_count(data: Buffer) -> None:
     Raises:
         UnsupportedMetadataError: there are more than `MAX_NODES`.
     """
-    if memoryview(data).nbytes > 16 * MAX_NODES and bytes(data).count(b'"zarr_format"') > 2 * MAX_NODES:
-        raise _too_many()
+    if memoryview(data).nbytes > 8 * MAX_NODES:
+        raw = bytes(data)
+        # Each node has a document with its format, and at most three documents in v2.
+        if raw.count(b'"zarr_format"') > 2 * MAX_NODES or raw.count(b"/.z") > 4 * MAX_NODES:
+            raise _too_many()
 
 
 def parse_zmetadata(document: Document) -> tuple[Consolidated, Mapping[str, Mapping[str, Any]]]:
@@ -62,12 +66,14 @@ def parse_zmetadata(document: Document) -> tuple[Consolidated, Mapping[str, Mapp
         if name not in _V2_KEYS:
             continue
         node = nodes.setdefault(path, {}) if slash else own
-        node[name] = _object(value, _place("metadata", key), None if name == ".zattrs" else document)
+        if not isinstance(value, dict) or (document.duplicates and name != ".zattrs"):
+            _object(value, _place("metadata", key), document)
+        node[name] = value
         if len(nodes) > MAX_NODES:
             raise _too_many()
     # What has attributes and nothing else is no node.
     nodes = {path: node for path, node in nodes.items() if len(node) > 1 or ".zattrs" not in node}
-    return Consolidated(2, nodes, document.duplicates, document.may_hold_surrogates), own
+    return Consolidated(2, nodes, replace(document, members={})), own
 
 
 def zmetadata_members(consolidated: Consolidated, own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -98,7 +104,7 @@ def parse_inline(value: object, document: Document) -> Consolidated | None:
         if name not in ("kind", "must_understand", "metadata") and not may_be_ignored(value):
             raise beyond(clip(f"{MEMBER}.{name}"), "the member is not known")
         if name != "metadata":
-            check_json(part, clip(f"{MEMBER}.{name}"), duplicates=document.duplicates)
+            document.check(part, clip(f"{MEMBER}.{name}"))
     place = f"{MEMBER}.metadata"
     copies = _object(value.get("metadata"), place, document)
     if len(copies) > MAX_NODES:
@@ -106,8 +112,10 @@ def parse_inline(value: object, document: Document) -> Consolidated | None:
     nodes: dict[str, dict[str, Any]] = {}
     for path, node in copies.items():
         _check_path(path, path, place)
-        nodes[path] = {V3_KEY: _object(node, _place(place, path), document)}
-    return Consolidated(3, nodes, document.duplicates, document.may_hold_surrogates)
+        if not isinstance(node, dict) or document.duplicates:
+            _object(node, _place(place, path), document)
+        nodes[path] = {V3_KEY: node}
+    return Consolidated(3, nodes, replace(document, members={}))
 
 
 def inline_member(consolidated: Consolidated) -> dict[str, Any]:
@@ -120,21 +128,22 @@ def document_of(consolidated: Consolidated, members: Mapping[str, Any]) -> Docum
     """Return a copy as the document that it was."""
     # Duplicate keys are known by the identity of the object that has them.
     given = members if isinstance(members, dict) else dict(members)
-    return Document(given, consolidated.duplicates, consolidated.may_hold_surrogates)
+    return Document(given) if consolidated.source is None else replace(consolidated.source, members=given)
 
 
-def _object(value: object, member: str, document: Document | None) -> dict[str, Any]:
-    """Return `value`, an object, and without duplicate keys where its `document` is given."""
+def _object(value: object, member: str, document: Document) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidMetadataError("an object is wanted here", member=member)
-    if document is not None and id(value) in document.duplicates:
+    if id(value) in document.duplicates:
         raise InvalidMetadataError("a member is there twice", member=clip(f"{member}.{document.duplicates[id(value)]}"))
     return value
 
 
 def _check_path(path: str, key: str, member: str) -> None:
-    # Every character has at least one byte, so a key that is too long costs nothing.
+    # Every character has at least one byte, so a path that is too long costs nothing.
     if len(path) <= MAX_KEY_BYTES and _PATH.fullmatch(path) is not None:
+        if path.isascii():
+            return
         try:
             if len(path.encode()) <= MAX_KEY_BYTES:
                 return

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -25,6 +25,8 @@ _Place: TypeAlias = tuple["_Place", str | int] | str
 _INT_END = 10**MAX_INT_DIGITS
 # Possessive, and content with a string that never ends: linear in the document whatever is in it.
 _STRING = re.compile(rb'"(?:[^"\\]++|(?:\\.)++)*+"?', re.DOTALL)
+# A number overflows by its exponent, or by its digits. Runs of digits are looked at once, from their start.
+_OVERFLOW = re.compile(rb"[eE]\+?0*+[0-9]{3}|(?<![0-9])[0-9]{308}")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89abcdefABCDEF]")
 _NOT_BRACKETS = bytes(sorted(set(range(256)) - set(b"[]{}")))
 _STEP = np.zeros(256, np.int8)
@@ -40,11 +42,22 @@ class Document:
         members: the members; of duplicate keys the last one.
         duplicates: a key that is there more than once, for each such object at any depth, by the object's id.
         may_hold_surrogates: the text has escapes of surrogates; whether they make pairs, only the strings tell.
+        may_hold_infinities: the text has NaN tokens, infinities, or numbers long enough to be one.
     """
 
     members: dict[str, Any]
-    duplicates: Mapping[int, str]
-    may_hold_surrogates: bool
+    duplicates: Mapping[int, str] = field(default_factory=dict)
+    may_hold_surrogates: bool = True
+    may_hold_infinities: bool = True
+
+    def check(self, value: object, member: str, *, finite: bool = True) -> None:
+        """Check that a part of the document is JSON as it is specified, as `check_json` does; mostly, nothing is to do.
+
+        Raises:
+            InvalidMetadataError: a duplicate key, a number that is not finite, a lone surrogate.
+        """
+        if self.duplicates or self.may_hold_surrogates or (finite and self.may_hold_infinities):
+            check_json(value, member, duplicates=self.duplicates, finite=finite)
 
 
 def load_document(data: Buffer, *, max_bytes: int) -> Document:
@@ -74,6 +87,7 @@ def load_document(data: Buffer, *, max_bytes: int) -> Document:
         # Until here all of them were alive, so none shares its id with another object of this document.
         {id(value): key for value, key in duplicates},
         _SURROGATE_ESCAPE.search(raw) is not None,
+        b"NaN" in raw or b"Infinity" in raw or _OVERFLOW.search(raw) is not None,
     )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.dimension_names import dimension_names_of
+from aiozarr.metadata.document import Document
 
 JSON: TypeAlias = Any
 FillValue: TypeAlias = NDArray[Any]
@@ -134,14 +135,12 @@ class Consolidated:
         zarr_format: the version of the format of the group and the nodes.
         nodes: by path relative to the group, without a leading `/`, the members of each of the node's documents by key
             relative to the node; not to be changed in place. `consolidated_node` parses those of one node.
-        duplicates: as in `Document`, for all that is in `nodes`.
-        may_hold_surrogates: as in `Document`.
+        source: what is known of the document that they were read from, without its members.
     """
 
     zarr_format: int
     nodes: Mapping[str, Mapping[str, Mapping[str, JSON]]]
-    duplicates: Mapping[int, str] = field(default_factory=dict, repr=False)
-    may_hold_surrogates: bool = field(default=False, repr=False)
+    source: Document | None = field(default=None, repr=False)
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
@@ -154,11 +153,11 @@ class Consolidated:
         # "0" is the character after "/".
         found = self.paths[bisect_left(self.paths, prefix) : bisect_left(self.paths, f"{path}0")]
         nodes = {each[len(prefix) :]: self.nodes[each] for each in found}
-        return Consolidated(self.zarr_format, nodes, self.duplicates, self.may_hold_surrogates)
+        return Consolidated(self.zarr_format, nodes, self.source)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # In another process objects have other ids.
-        return Consolidated, (self.zarr_format, self.nodes, {}, self.may_hold_surrogates)
+        # In another process objects have other ids, by which duplicate keys are known.
+        return Consolidated, (self.zarr_format, self.nodes)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Consolidated):

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.dimension_names import dimension_names_of, with_dimension_names
-from aiozarr.metadata.document import Document, check_json
+from aiozarr.metadata.document import Document
 from aiozarr.metadata.records import ArrayMetadata, NamedConfig
 from aiozarr.metadata.v2 import (
     check_members,
@@ -43,7 +43,7 @@ def parse_v1(document: Document, attributes: Mapping[str, Any], settings: Settin
     check_members(document, 1)
     # The text asks for a scalar and says nothing of NaN, which zarr-python 1 writes as a bare token.
     fill = required(members, "fill_value")
-    check_json(fill, "fill_value", duplicates=document.duplicates, finite=settings.strict)
+    document.check(fill, "fill_value", finite=settings.strict)
     shape = parse_lengths(required(members, "shape"), "shape", 0)
     elements = element_type(parse_dtype(required(members, "dtype")))
     compressor = _parse_compression(required(members, "compression"), members.get("compression_opts"), settings)

@@ -77,7 +77,7 @@ def parse_attributes(document: Document, settings: Settings) -> Mapping[str, Any
     """
     for name, value in document.members.items():
         if settings.strict:
-            check_json(value, clip(name), duplicates=document.duplicates)
+            document.check(value, clip(name))
         elif document.may_hold_surrogates:
             check_json(value, clip(name), finite=False)
     if settings.strict and id(document.members) in document.duplicates:
@@ -183,7 +183,7 @@ def check_members(document: Document, zarr_format: int) -> None:
         raise InvalidMetadataError("the member is there twice", member=document.duplicates[id(document.members)])
     for name, value in document.members.items():
         if name != "fill_value" or zarr_format != 1:
-            check_json(value, clip(name), duplicates=document.duplicates)
+            document.check(value, clip(name))
     version = required(document.members, "zarr_format")
     if type(version) is not int or version != zarr_format:
         raise InvalidMetadataError(f"this is a document of Zarr format {zarr_format}", member="zarr_format")

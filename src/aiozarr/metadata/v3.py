@@ -84,7 +84,7 @@ def _check_format_members(document: Document) -> None:
         raise InvalidMetadataError("the member is there twice", member=document.duplicates[id(document.members)])
     for name, value in document.members.items():
         if name not in ("attributes", _CONSOLIDATED):
-            check_json(value, name, duplicates=document.duplicates)
+            document.check(value, name)
 
 
 def _parse_attributes(document: Document, settings: Settings) -> Mapping[str, Any]:
@@ -93,7 +93,7 @@ def _parse_attributes(document: Document, settings: Settings) -> Mapping[str, An
         raise InvalidMetadataError("attributes are an object", member="attributes")
     # Real attributes hold NaN tokens and duplicate keys: both are read, and the last of the duplicates wins.
     if settings.strict:
-        check_json(attributes, "attributes", duplicates=document.duplicates)
+        document.check(attributes, "attributes")
     elif document.may_hold_surrogates:
         check_json(attributes, "attributes", finite=False)
     return attributes

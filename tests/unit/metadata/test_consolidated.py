@@ -222,7 +222,7 @@ def test_the_number_of_nodes_is_bounded() -> None:
     with pytest.raises(UnsupportedMetadataError, match="nodes"):
         parse_node({".zgroup": b'{"zarr_format":2}', ".zmetadata": text.encode()}, node="memory://x")
     with pytest.raises(UnsupportedMetadataError, match="nodes"):
-        parse_v3({str(i): {} for i in range((1 << 18) + 1)})
+        parse_v3({str(i): {} for i in range((1 << 17) + 1)})
 
 
 def test_nodes_of_another_format_are_not_consolidated() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -153,3 +154,28 @@ def test_a_place_in_a_message_stays_short() -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         check_json({"k" * 100_000: float("nan")}, "a")
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('{"a": [1, 1.5e10, "1e999", "NaN", true]}', None),
+        ('{"a": NaN}', "a"),
+        ('{"a": [-Infinity]}', "a[0]"),
+        ('{"a": 1e999}', "a"),
+        ('{"a": 1E+0000400}', "a"),
+        ('{"a": ' + "9" * 310 + ".0}", "a"),
+        ('{"a": 1e-999}', None),
+        ('{"a": "\\ud800"}', "a"),
+        ('{"a": {"b": 1, "b": 2}}', "a.b"),
+    ],
+)
+def test_a_document_checks_its_parts_as_strictly_whatever_it_knows_of_its_text(text: str, fault: str | None) -> None:
+    document = load_document(text.encode(), max_bytes=1000)
+    for known in (document, replace(document, may_hold_surrogates=True, may_hold_infinities=True)):
+        if fault is None:
+            known.check(known.members["a"], "a")
+        else:
+            with pytest.raises(InvalidMetadataError) as caught:
+                known.check(known.members["a"], "a")
+            assert caught.value.member == fault
