@@ -13,6 +13,7 @@ from aiozarr.grid.axes import Axis, DimPart, Indices
 from aiozarr.grid.transform import DimensionMap, Indexed
 
 Positions: TypeAlias = slice | Indices
+_MAX_RANK = 1 << 62
 
 
 class GroupPart(NamedTuple):
@@ -69,25 +70,29 @@ def locate(axes: Sequence[Axis], lists: Sequence[Indices]) -> Located:
     """Sort points by the chunk they fall into; `chunks` has one entry for each chunk, `inner` one for each point."""
     pairs = [axis.locate(indices) for axis, indices in zip(axes, lists, strict=True)]
     chunks, inner = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    order = None
-    if not _are_sorted(chunks):
-        order = np.argsort(chunks[0], kind="stable") if len(chunks) == 1 else np.lexsort(chunks[::-1])
+    if not len(chunks[0]):
+        return Located(chunks, inner, None, np.zeros(0, np.intp))
+    key, order = _rank(chunks), None
+    if np.any(key[1:] < key[:-1]):
+        order = np.argsort(key, kind="stable")
+        key = key[order]
         chunks, inner = [each[order] for each in chunks], [each[order] for each in inner]
-    changes = np.zeros(max(0, len(chunks[0]) - 1), bool)
-    for each in chunks:
-        changes |= each[1:] != each[:-1]
-    starts = np.concatenate([[0], np.flatnonzero(changes) + 1]) if len(chunks[0]) else np.zeros(0, np.intp)
+    starts = np.concatenate([[0], np.flatnonzero(key[1:] != key[:-1]) + 1])
     return Located([each[starts] for each in chunks], inner, order, starts)
 
 
-def _are_sorted(keys: Sequence[Indices]) -> bool:
-    """Return whether the points are in lexical order already."""
-    undecided: Any = True
-    for each in keys:
-        if np.any(undecided & (each[1:] < each[:-1])):
-            return False
-        undecided = undecided & (each[1:] == each[:-1])
-    return True
+def _rank(chunks: Sequence[Indices]) -> NDArray[Any]:
+    """Return one number per point, in the order of their chunks: the first dimension counts most."""
+    key, span = np.zeros(1, np.int64), 1
+    for each in chunks:
+        digit, width = each - each.min(), int(each.max() - each.min()) + 1
+        if span * width >= _MAX_RANK:
+            # As many numbers as there are points at most: two of them multiply without overflow.
+            key, digit = np.unique(key, return_inverse=True)[1], np.unique(digit, return_inverse=True)[1]
+            span, width = int(key.max()) + 1, int(digit.max()) + 1
+        key, span = key * width + digit, span * width
+    # numpy sorts numbers of 16 bits in linear time.
+    return key.astype(np.uint16) if span <= 1 << 16 else key
 
 
 def split_group(

@@ -158,6 +158,15 @@ def test_points_in_a_grid_of_any_size_cost_what_they_number() -> None:
     assert count_chunks(axes, view.maps) == 2
 
 
+def test_chunks_far_apart_in_many_dimensions_are_told_apart() -> None:
+    length = 2**62
+    axes = regular_axes((1, 1, 1), (length,) * 3)
+    index = ([length - 1, 0, 5, 5], [0, length - 1, 7, 7], [3, length - 1, length - 1, 2])
+    view = select_pointwise(IndexTransform.identity((length,) * 3), index)
+    found = [part.coords for part in project(axes, view.maps)]
+    assert found == sorted(zip(*index, strict=True))
+
+
 def test_a_long_dimension_beside_a_list_is_walked_without_a_list_of_its_parts() -> None:
     view = select_orthogonal(IndexTransform.identity((10**9, 9)), (slice(None), [0, 8]))
     parts = project(regular_axes((1, 3), (10**9, 9)), view.maps)
