@@ -1,0 +1,179 @@
+"""Storage transformers: known by name, refused where nobody knows them, and met by chunks and by nothing else."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aiozarr
+import aiozarr.sync
+from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.model import Entry, Value
+from aiozarr.stores import CachingTransformer, MemoryStore, StorageTransformer, Store, register_storage_transformer
+from aiozarr.stores import transformer as module
+
+
+class Flipped(Store):
+    """A store whose bytes are stored with all bits flipped."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.supports = store.supports
+        self.keys: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return self.store.url
+
+    async def fetch(self, key: str, range: Any = None, *, if_match: Any = None) -> Value | None:
+        self.keys.append(key)
+        value = await self.store.fetch(key, range, if_match=if_match)
+        if value is None:
+            return None
+        return Value((~np.frombuffer(value.data, np.uint8)).tobytes(), value.version, value.size)
+
+    async def set(self, key: str, value: Any, *, precondition: Any = None) -> Any:
+        self.keys.append(key)
+        return await self.store.set(key, (~np.frombuffer(value, np.uint8)).tobytes(), precondition=precondition)
+
+    async def erase(self, key: str) -> None:
+        await self.store.erase(key)
+
+    def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        return self.store.scan(prefix)
+
+
+class Flip(StorageTransformer):
+    name = "test.flip"
+
+    def __init__(self) -> None:
+        self.prefixes: list[str] = []
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, Any]) -> Flip:
+        if configuration:
+            raise InvalidMetadataError("flipping has no parameters", member="configuration")
+        return cls()
+
+    def to_json(self) -> dict[str, Any]:
+        return {}
+
+    def wrap(self, store: Store, prefix: str) -> Store:
+        self.prefixes.append(prefix)
+        return Flipped(store)
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transformer of this module, known by its name."""
+    monkeypatch.setattr(module, "_known", dict(module._known))
+    register_storage_transformer(Flip)
+
+
+async def with_transformers(store: MemoryStore, *transformers: dict[str, Any]) -> None:
+    array = await aiozarr.create_array(store, "a", shape=4, dtype="u1", chunks=2, codecs=["bytes"])
+    await array[...].write([1, 2, 3, 4])
+    document = json.loads(bytes(await store.get("a/zarr.json") or b""))
+    document["storage_transformers"] = list(transformers)
+    await store.set("a/zarr.json", json.dumps(document).encode())
+
+
+async def test_a_transformer_that_documents_name_is_met_by_the_chunks(registered: None) -> None:
+    store = MemoryStore()
+    await with_transformers(store, {"name": "test.flip"})
+    array = await aiozarr.open_array(store, "a", mode="r+")
+    assert (await array[...]).tolist() == [254, 253, 252, 251]
+    await array[:2].write(7)
+    assert bytes(await store.get("a/c/0") or b"") == bytes([248, 248])
+    await array.update_attributes({"n": 1})
+    document = json.loads(bytes(await store.get("a/zarr.json") or b""))
+    assert document["storage_transformers"] == [{"name": "test.flip"}]
+    assert (await aiozarr.open_array(store, "a")).attrs == {"n": 1}
+
+
+async def test_two_that_undo_each_other_change_nothing(registered: None) -> None:
+    store = MemoryStore()
+    await with_transformers(store, {"name": "test.flip"}, {"name": "test.flip", "configuration": {}})
+    assert (await (await aiozarr.open_array(store, "a"))[...]).tolist() == [1, 2, 3, 4]
+
+
+async def test_one_that_is_not_known_is_refused_by_its_name_and_says_how_to_register_it() -> None:
+    store = MemoryStore()
+    await with_transformers(store, {"name": "test.unknown"})
+    with pytest.raises(UnsupportedMetadataError, match="register_storage_transformer") as caught:
+        await aiozarr.open_array(store, "a")
+    error = caught.value
+    assert (error.point, error.name, error.member) == ("storage_transformer", "test.unknown", "storage_transformers[0]")
+    assert error.node == f"{store.url}/a"
+
+
+async def test_one_that_may_be_ignored_is() -> None:
+    store = MemoryStore()
+    await with_transformers(store, {"name": "test.unknown", "must_understand": False})
+    assert (await (await aiozarr.open_array(store, "a"))[...]).tolist() == [1, 2, 3, 4]
+
+
+async def test_a_configuration_that_is_none_is_an_error(registered: None) -> None:
+    store = MemoryStore()
+    await with_transformers(store, {"name": "test.flip", "configuration": {"a": 1}})
+    with pytest.raises(InvalidMetadataError):
+        await aiozarr.open_array(store, "a")
+
+
+def test_only_concrete_classes_with_a_name_are_registered(registered: None) -> None:
+    class Nameless(Flip):
+        name = ""
+
+    class Other(Flip):
+        name = "test.flip"
+
+    for wrong in (StorageTransformer, Nameless, object, Flip()):
+        with pytest.raises(TypeError):
+            register_storage_transformer(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="already"):
+        register_storage_transformer(Other)
+    assert register_storage_transformer(Flip) is Flip
+
+
+async def test_at_run_time_one_holds_for_a_handle_and_is_recorded_nowhere() -> None:
+    store = MemoryStore()
+    array = await aiozarr.create_array(store, "a", shape=4, dtype="u1", chunks=2, codecs=["bytes"])
+    flip = Flip()
+    flipped = array.with_storage_transformer(flip)
+    await flipped[...].write([1, 2, 3, 4])
+    assert flip.prefixes[-1] == "a/"
+    assert (await flipped[...]).tolist() == [1, 2, 3, 4]
+    assert (await array[...]).tolist() == [254, 253, 252, 251]
+    assert (await flipped[1:3][::-1]).tolist() == [3, 2]
+    assert b"storage_transformers" not in bytes(await store.get("a/zarr.json") or b"")
+    with pytest.raises(TypeError):
+        array.with_storage_transformer(Flipped(store))  # type: ignore[arg-type]
+
+
+async def test_at_run_time_one_follows_a_resize_and_an_append() -> None:
+    store = MemoryStore()
+    array = (
+        await aiozarr.create_array(store, shape=4, dtype="u1", chunks=2, codecs=["bytes"])
+    ).with_storage_transformer(Flip())
+    await array[...].write([1, 2, 3, 4])
+    await array.append([5])
+    await array.resize(3)
+    assert (await array[...]).tolist() == [1, 2, 3]
+
+
+def test_a_handle_takes_its_transformers_along_when_it_is_pickled() -> None:
+    store = MemoryStore()
+    array = aiozarr.sync.create_array(store, shape=4, dtype="u1", chunks=2).with_storage_transformer(
+        CachingTransformer(1000)
+    )
+    array[...] = 3
+    loaded: aiozarr.sync.Array = pickle.loads(pickle.dumps(array))
+    assert loaded[...].tolist() == [3] * 4
+    (kept,) = loaded._async._run_time
+    assert isinstance(kept, CachingTransformer)
+    assert kept.max_bytes == 1000
