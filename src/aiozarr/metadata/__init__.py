@@ -11,7 +11,6 @@ from aiozarr.metadata.dimension_names import with_dimension_names
 from aiozarr.metadata.fill_value import make_fill_value, parse_fill_value, render_fill_value
 from aiozarr.metadata.formats import (
     DOCUMENT_KEYS,
-    OTHER_KEYS,
     PROBE_KEYS,
     consolidate,
     consolidated_node,
@@ -25,7 +24,6 @@ from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata,
 
 __all__ = [
     "DOCUMENT_KEYS",
-    "OTHER_KEYS",
     "PROBE_KEYS",
     "ArrayMetadata",
     "BytesType",

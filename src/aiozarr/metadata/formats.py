@@ -48,9 +48,6 @@ PROBE_KEYS: tuple[str, ...] = tuple(key for keys in DOCUMENT_KEYS.values() for k
 """The keys, relative to a node, whose documents tell what it is; they are fetched at once."""
 
 
-OTHER_KEYS: dict[str, int] = {}
-
-
 def probe_keys(zarr_format: int | None = None) -> tuple[str, ...]:
     """Return the keys, relative to a node, that tell what it is, where its format is known, or None."""
     return PROBE_KEYS if zarr_format is None else DOCUMENT_KEYS[zarr_format]

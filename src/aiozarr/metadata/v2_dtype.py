@@ -172,7 +172,7 @@ def _parse_field(field: object, member: str, level: int, seen: list[int]) -> tup
 
 def _parse_subarray(value: object, member: str) -> tuple[int, ...]:
     # numpy's own descriptions write one length as a number.
-    lengths = value if isinstance(value, list) else [value]
+    lengths: list[Any] = value if isinstance(value, list) else [value]
     if not all(type(length) is int and length > 0 for length in lengths):
         raise InvalidMetadataError("the shape of a subarray is a list of positive integers", member=member)
     if len(lengths) > 32 or math.prod(lengths) > MAX_ITEM_SIZE:
