@@ -104,12 +104,12 @@ class RectilinearGrid(ChunkGrid):
             ]
         )
 
-    @cached_property
+    @property
     def shape(self) -> tuple[int, ...]:
         """Number of chunks along each dimension, those behind the array's end left out."""
         return tuple([axis.chunks for axis in self.axes])
 
-    @cached_property
+    @property
     def largest_chunk(self) -> tuple[int, ...]:
         """Shape of the largest chunk; where an array of length 0 has none, of the first one it would grow into."""
         return tuple(
@@ -140,8 +140,8 @@ class RectilinearGrid(ChunkGrid):
                 unit = 1 if multiple is None else multiple[dimension]
                 longest = max([length for length, _ in each], default=-(-missing // unit) * unit)
                 count, rest = divmod(missing, longest)
-                added = ((longest, count),) if count else ()
-                each = (*each, *added, *(((-(-rest // unit) * unit, 1),) if rest else ()))
+                each = _joined(each, longest, count)
+                each = _joined(each, -(-rest // unit) * unit, 1 if rest else 0)
             lengths.append(each)
         return RectilinearGrid(tuple(shape), tuple(lengths))
 
@@ -173,6 +173,15 @@ def _run(given: Any, member: str) -> tuple[int, int]:
     if type(count) is not int or count < 1:
         raise InvalidMetadataError("a run has an integer number of chunks, at least 1", member=f"{member}[1]")
     return chunk_length(length, f"{member}[0]"), count
+
+
+def _joined(runs: Runs, length: int, count: int) -> Runs:
+    """Return `runs` and `count` chunks behind them; they go into the last run where they can, as appends add many."""
+    if not count:
+        return runs
+    if runs and runs[-1][0] == length:
+        return (*runs[:-1], (length, runs[-1][1] + count))
+    return (*runs, (length, count))
 
 
 def _to_json(lengths: Lengths) -> int | list[int | list[int]]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from aiozarr.engine import ArrayLayout
+from aiozarr.grid import resolve_grid
 from aiozarr.hierarchy.documents import Place
 from aiozarr.metadata import ArrayMetadata, NamedConfig
 from aiozarr.stores.tasks import each_bounded
@@ -37,6 +38,7 @@ def reshaped(layout: ArrayLayout, shape: Sequence[int]) -> ArrayMetadata:
 
     Raises:
         ValueError: another number of dimensions, or a negative length.
+        UnsupportedMetadataError: the chunks make more runs of equal ones than a grid may have.
     """
     changed = layout.metadata.with_shape(shape)
     before = layout.grid
@@ -44,7 +46,10 @@ def reshaped(layout: ArrayLayout, shape: Sequence[int]) -> ArrayMetadata:
     configuration = after.to_json()
     if configuration == before.to_json():
         return changed  # with the chunk grid as it was written
-    return replace(changed, chunk_grid=NamedConfig(after.name, configuration))
+    changed = replace(changed, chunk_grid=NamedConfig(after.name, configuration))
+    # What is stored next must be what can be opened.
+    resolve_grid(changed.chunk_grid, changed.shape)
+    return changed
 
 
 async def erase_outside(place: Place, old: ArrayLayout, new: ArrayLayout) -> None:

@@ -105,7 +105,7 @@ def test_a_smaller_array_keeps_the_lengths_behind_its_end() -> None:
     ("multiple", "length", "expected"),
     [
         (None, 12, [2, 3, 5, 2]),
-        (None, 22, [2, 3, 5, [5, 2], 2]),
+        (None, 22, [2, 3, [5, 3], 2]),
         ((4,), 11, [2, 3, 5, 4]),
     ],
 )

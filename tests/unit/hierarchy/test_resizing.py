@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import aiozarr
+from aiozarr.grid.chunk_grid import MAX_RUNS
 from aiozarr.stores import MemoryStore
 
 DATA = np.arange(1, 71, dtype="i4").reshape(10, 7)
@@ -106,6 +107,22 @@ async def test_each_append_past_the_listed_chunks_adds_its_own() -> None:
     await array.append(DATA[:3])
     assert array.chunks == ((2, 3, 5, 4, 3), (7,))
     assert np.array_equal(await array[...], np.concatenate([DATA, DATA[:4], DATA[:3]]))
+
+
+async def test_equal_chunks_that_are_appended_make_one_run() -> None:
+    array = await stored({"chunks": [[2, 3, 5], 7]})
+    for _ in range(4):
+        await array.append(DATA[:4])
+    assert array.chunks[0] == (2, 3, 5, 4, 4, 4, 4)
+    assert array._metadata.chunk_grid.configuration["chunk_shapes"][0] == [2, 3, 5, [4, 4]]
+
+
+async def test_a_resize_that_would_make_too_many_runs_leaves_the_array_as_it_was() -> None:
+    lengths = [1 + n % 2 for n in range(MAX_RUNS)]
+    array = await aiozarr.create_array(MemoryStore(), shape=(sum(lengths),), dtype="i1", chunks=[lengths])
+    with pytest.raises(aiozarr.UnsupportedMetadataError, match="runs"):
+        await array.resize(sum(lengths) + 1)
+    assert (await aiozarr.open_array(array.store)).shape == (sum(lengths),)
 
 
 async def test_a_view_from_before_keeps_its_place() -> None:
