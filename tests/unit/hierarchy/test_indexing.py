@@ -257,6 +257,22 @@ async def test_writing_a_field_leaves_the_others(shards: int | None) -> None:
     assert np.array_equal(await array[...], data)
 
 
+async def test_the_axes_of_sub_arrays_come_last_and_are_selected_lazily() -> None:
+    dtype = np.dtype([("a", "i4"), ("position", "f4", (2,))])
+    data = np.zeros((7, 5), dtype)
+    data["position"] = np.arange(70).reshape(7, 5, 2)
+    array = await aiozarr.create_array(MemoryStore(), shape=(7, 5), dtype=dtype, chunks=3, zarr_format=2)
+    assert (await array["position", 2, ..., 1]).tolist() == [0] * 5
+    await array[...].write(data)
+    view = array["position"]
+    assert view.shape == (7, 5, 2)
+    assert np.array_equal(await view[2:, 1, ::-1], data["position"][2:, 1, ::-1])
+    assert np.array_equal(await view.vindex[[5, 0], [1, 2], [0, 1]], data["position"][[5, 0], [1, 2], [0, 1]])
+    await array["position", ..., 1].write(-1)
+    data["position"][..., 1] = -1
+    assert np.array_equal(await array[...], data)
+
+
 async def test_a_field_of_what_is_not_stored_has_the_field_of_the_fill_value() -> None:
     array = await aiozarr.create_array(MemoryStore(), shape=4, dtype=RECORD, chunks=2)
     await array["a", 1].write(5)
