@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
@@ -89,22 +88,25 @@ def seen_by_them(folder: Path, **options: Any) -> Seen:
     }
 
 
-@given(TREES)
+@given(TREES, st.booleans(), st.sampled_from([2, 3]))
 @examples(20)
-async def test_zarr_python_lists_what_aiozarr_made(tree: Tree) -> None:
+async def test_zarr_python_lists_what_aiozarr_made(tree: Tree, consolidated: bool, zarr_format: int) -> None:
     with TemporaryDirectory() as name:
         folder = Path(name, "root.zarr")
-        await create_ours(await aiozarr.create_group(folder), tree)
+        await create_ours(await aiozarr.create_group(folder, zarr_format=zarr_format), tree)
+        if consolidated:
+            await aiozarr.consolidate_metadata(folder)
+            assert seen_by_them(folder, use_consolidated=True) == expected(tree)
         assert seen_by_them(folder) == expected(tree)
         assert await seen_by_us(folder) == expected(tree)
 
 
-@given(TREES, st.booleans())
+@given(TREES, st.booleans(), st.sampled_from([2, 3]))
 @examples(20)
-async def test_aiozarr_lists_what_zarr_python_made(tree: Tree, consolidated: bool) -> None:
+async def test_aiozarr_lists_what_zarr_python_made(tree: Tree, consolidated: bool, zarr_format: int) -> None:
     with TemporaryDirectory() as name:
         folder = Path(name, "root.zarr")
-        create_theirs(zarr.create_group(folder), tree)
+        create_theirs(zarr.create_group(folder, zarr_format=zarr_format), tree)
         if consolidated:
             zarr.consolidate_metadata(folder)
         assert await seen_by_us(folder) == expected(tree) == seen_by_them(folder)
@@ -114,12 +116,14 @@ async def test_aiozarr_lists_what_zarr_python_made(tree: Tree, consolidated: boo
         assert {path: group[path].attrs["path"] for path in expected(tree)} == {path: path for path in expected(tree)}
 
 
-@pytest.fixture
-def consolidated(tmp_path: Path) -> Path:
+@pytest.fixture(params=[2, 3])
+def consolidated(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A group of zarr-python that holds the metadata of its descendants."""
-    create_theirs(zarr.create_group(tmp_path, attributes={"title": "old"}), {"a": None, "g": {"b": None}})
+    root = zarr.create_group(tmp_path, attributes={"title": "old"}, zarr_format=request.param)
+    create_theirs(root, {"a": None, "g": {"b": None}})
     zarr.consolidate_metadata(tmp_path)
-    assert "b" in json.dumps(json.loads((tmp_path / "zarr.json").read_text("utf-8"))["consolidated_metadata"])
+    document = tmp_path / ("zarr.json" if request.param == 3 else ".zmetadata")
+    assert "g/b" in document.read_text("utf-8")
     return tmp_path
 
 
@@ -128,9 +132,15 @@ async def test_changing_a_consolidated_group_leaves_no_metadata_of_the_past_behi
     group = await aiozarr.open_group(consolidated, mode="r+")
     await group.create_array("new", shape=4, dtype="int8", attributes=attributes_of("new"))
     await group.update_attributes({"title": "new"})
-    assert zarr.open_group(consolidated, mode="r").attrs.asdict() == {"title": "new"}
-    assert seen_by_them(consolidated) == await seen_by_us(consolidated)
-    assert "new" in seen_by_them(consolidated)
+    await group.move("g/b", "g/c")
+    await (await group.open("a")).update_attributes({"n": 1})
+    for use_consolidated in (True, False):
+        theirs = zarr.open_group(consolidated, mode="r", use_consolidated=use_consolidated)
+        assert theirs.attrs.asdict() == {"title": "new"}
+        seen = seen_by_them(consolidated, use_consolidated=use_consolidated)
+        assert seen == await seen_by_us(consolidated)
+        assert sorted(seen) == ["a", "g", "g/c", "new"]
+        assert seen["a"][1]["n"] == 1
 
 
 async def test_what_lies_beside_nodes_is_no_node_to_either(tmp_path: Path) -> None:
