@@ -184,6 +184,8 @@ def _lengths(what: str, given: SupportsIndex | Sequence[Any], shape: Sequence[in
 def _length(what: str, given: SupportsIndex | None, whole: int) -> int:
     if given is None:
         return max(1, whole)
+    if _is_list(given):
+        raise TypeError(f"{what} has a list of lengths for a dimension, which only Zarr format 3 can store")
     if isinstance(given, bool):
         raise TypeError(f"a length in {what} is an integer, -1 or None, not {given!r}")
     length = as_index(given)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.hierarchy.chunking import CHUNK_BYTES, SHARD_BYTES, auto_chunks, auto_divisor, auto_shards, resolve_chunks
+from aiozarr.hierarchy.chunking import (
+    CHUNK_BYTES,
+    SHARD_BYTES,
+    auto_chunks,
+    auto_divisor,
+    auto_shards,
+    resolve_chunking,
+    resolve_chunks,
+)
 
 lengths = st.lists(st.integers(0, 1 << 62), max_size=5).map(tuple)
 itemsizes = st.sampled_from([1, 2, 4, 8, 16])
@@ -92,3 +101,43 @@ def test_lengths_that_are_no_integers_are_a_type_error(chunks: object) -> None:
 def test_a_shard_that_is_no_multiple_of_its_chunk_is_refused() -> None:
     with pytest.raises(ValueError, match="no multiple"):
         resolve_chunks((20, 30), (4, 4), (8, 10), 8)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "shards", "lengths", "outer", "inner"),
+    [
+        ([[2, 3, 5], [4, 3]], None, [[2, 3, 5], [4, 3]], (5, 4), None),
+        ([[2, 2, 6], -1], None, [[[2, 2], 6], 7], (6, 7), None),
+        ([[(2, 5)], 4], None, [[[2, 5]], 4], (2, 4), None),
+        ((2, 2), [[2, 4, 4], 4], [[2, [4, 2]], 4], (4, 4), (2, 2)),
+        ("auto", [[2, 4, 4], 4], [[2, [4, 2]], 4], (4, 4), (2, 4)),
+    ],
+)
+def test_listed_lengths_make_a_rectilinear_grid(
+    chunks: Any, shards: Any, lengths: list[Any], outer: tuple[int, ...], inner: tuple[int, ...] | None
+) -> None:
+    found = resolve_chunking((10, 7), chunks, shards, 4)
+    assert (found.grid, found.configuration["chunk_shapes"]) == ("rectilinear", lengths)
+    assert (found.outer, found.inner) == (outer, inner)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "shards", "match"),
+    [
+        ([[2, 3], 7], None, "reach to 5"),
+        ([[], 7], None, "reach to 0"),
+        ([[0, 10], 7], None, "at least 1"),
+        ([[(10, 0)], 7], None, "at least 1"),
+        ([[10]], None, "dimensions"),
+        ([[10], 7], (10, 7), "inside shards"),
+        ((2, 2), [[2, 3, 5], 8], "does not divide"),
+    ],
+)
+def test_listed_lengths_that_do_not_fit_are_refused(chunks: Any, shards: Any, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        resolve_chunking((10, 7), chunks, shards, 4)
+
+
+def test_formats_without_listed_lengths_say_so() -> None:
+    with pytest.raises(TypeError, match="only Zarr format 3"):
+        resolve_chunks((10,), [[4, 6]], None, 4)
