@@ -71,11 +71,19 @@ class TensorStore:
         if document["zarr_format"] == 2:
             members["zarr_format"] = 2
         array = self._open(path, document["zarr_format"], metadata=members, create=True)
+        check_char(array)
         array[:ROWS].write(values[:ROWS].astype(array.dtype.numpy_dtype)).result()
         return ROWS
 
     def read(self, path: Path) -> AnyArray:
-        return np.asarray(self._open(path, 3 if (path / "zarr.json").exists() else 2).read().result())
+        array = self._open(path, 3 if (path / "zarr.json").exists() else 2)
+        check_char(array)
+        return np.asarray(array.read().result())
+
+
+def check_char(array: Any) -> None:
+    if array.dtype.name in ("char", "byte"):
+        raise ValueError(f"{array.dtype.name} elements of a further dimension, which numpy gets as bytes of length 0")
 
 
 class Zarrista:
@@ -191,6 +199,8 @@ class NetCDF:
         with self.netcdf.Dataset(f"file://{path.parent}#mode=zarr,file") as dataset:
             variable = dataset.variables[path.name]
             variable.set_auto_maskandscale(False)
+            if np.dtype(variable.dtype).kind not in "iuf":
+                raise ValueError("text comes as the strings of a variable-length type")
             return np.asarray(variable[:])
 
 

@@ -58,7 +58,8 @@ def parse_extension(value: object, member: str) -> NamedConfig:
 def render_extension(extension: NamedConfig) -> dict[str, Any]:
     """Write the object form always: readers of v3.0 do not know the short one."""
     members: dict[str, Any] = {"name": extension.name}
-    if extension.configuration:
+    # zarr-python refuses a codec of numcodecs without the member, which the specification lets be absent.
+    if extension.configuration or extension.name.startswith("numcodecs."):
         members["configuration"] = dict(extension.configuration)
     if not extension.must_understand:
         members["must_understand"] = False
