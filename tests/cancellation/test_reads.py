@@ -33,7 +33,7 @@ def server() -> Iterator[FaultServer]:
 
 
 async def open_it(remote: RemoteArray) -> Any:
-    return await aiozarr.open_array(remote.server.url, settings=PATIENT)
+    return await aiozarr.open_array(remote.server.url, zarr_format=3, settings=PATIENT)
 
 
 async def read_it(remote: RemoteArray) -> Any:
@@ -206,12 +206,12 @@ async def test_the_timeout_of_the_settings_is_a_store_timeout_error_and_leaves_n
     remote = await serve_array(server, settings=PATIENT)
     limited = replace(PATIENT, timeout=0.1)
     server.script = spoil.when(lambda request: request.key != "zarr.json", spoil.no_answer)
-    array = await aiozarr.open_array(server.url, settings=limited)
+    array = await aiozarr.open_array(server.url, zarr_format=3, settings=limited)
     server.script = spoil.always(spoil.no_answer)
     async with nothing_left(server):
         with pytest.raises(aiozarr.StoreTimeoutError, match=r"0\.1 seconds") as raised:
             if operation is open_it:
-                await aiozarr.open_array(server.url, settings=limited)
+                await aiozarr.open_array(server.url, zarr_format=3, settings=limited)
             else:
                 await operation(RemoteArray(server, array, remote.values))
     assert isinstance(raised.value, TimeoutError)

@@ -123,7 +123,7 @@ async def test_f07_a_server_that_failed_is_asked_again(server: FaultServer, stat
 async def test_f07_opening_asks_again_too(server: FaultServer) -> None:
     server.put("zarr.json", json.dumps(document()).encode())
     server.script = first_of_each(2, spoil.status(500))
-    array = await aiozarr.open_array(server.url, settings=QUICK)
+    array = await aiozarr.open_array(server.url, zarr_format=3, settings=QUICK)
     assert array.shape == (8,)
     assert len(server.requests) == 3
 
@@ -146,7 +146,7 @@ async def test_f29_a_redirect_is_followed_without_the_credentials(server: FaultS
     with FaultServer({"moved": server.get("c/0") or b""}) as elsewhere:
         address = server.url.replace("http://", "http://someone:secret@")
         server.script = spoil.when(lambda request: request.key == "c/0", spoil.redirect(f"{elsewhere.url}/moved", code))
-        array = await aiozarr.open_array(address, settings=QUICK)
+        array = await aiozarr.open_array(address, zarr_format=3, settings=QUICK)
         assert (await array[:2]).tolist() == remote.values[:2].tolist()
         assert "authorization" in server.requests[-1].headers
         assert len(elsewhere.requests) == 1
@@ -180,7 +180,7 @@ async def test_f34_a_missing_chunk_reads_as_the_fill_value_or_as_an_error_by_cho
     remote = await serve_array(server, inner=inner)
     server.remove("c/1")
     assert (await remote.array[...]).tolist() == [1, 2, 0, 0, 5, 6, 7, 8]
-    strict = await aiozarr.open_array(server.url, settings=replace(QUICK, missing="raise"))
+    strict = await aiozarr.open_array(server.url, zarr_format=3, settings=replace(QUICK, missing="raise"))
     with pytest.raises(aiozarr.MissingChunkError) as raised:
         await strict[...]
     assert (raised.value.store, raised.value.key) == (server.url, "c/1")
@@ -214,7 +214,7 @@ async def test_f37_a_login_page_in_place_of_a_chunk_is_an_error_that_names_it(
 async def test_f37_a_login_page_in_place_of_the_metadata_is_an_error_that_names_the_node(server: FaultServer) -> None:
     server.script = spoil.always(spoil.html())
     with pytest.raises((aiozarr.InvalidMetadataError, aiozarr.StoreError)) as raised:
-        await aiozarr.open_array(server.url, settings=QUICK)
+        await aiozarr.open_array(server.url, zarr_format=3, settings=QUICK)
     assert server.url in str(raised.value)
     assert "zarr.json" in str(raised.value)
 
@@ -225,7 +225,7 @@ async def test_f37_a_login_page_in_place_of_the_metadata_is_an_error_that_names_
 async def test_h58_a_metadata_document_is_fetched_up_to_its_limit_only(server: FaultServer) -> None:
     server.put("zarr.json", b" " * 5_000_000)
     with pytest.raises(aiozarr.LimitError) as raised:
-        await aiozarr.open_array(server.url, settings=replace(QUICK, max_metadata_bytes=1000))
+        await aiozarr.open_array(server.url, zarr_format=3, settings=replace(QUICK, max_metadata_bytes=1000))
     assert (raised.value.limit, raised.value.allowed, raised.value.value) == ("max_metadata_bytes", 1000, 5_000_000)
     assert [request.headers["range"] for request in server.requests] == ["bytes=0-1000"]
 
@@ -238,5 +238,5 @@ async def test_h58_a_server_that_ignores_the_range_cannot_exceed_the_limit(
 ) -> None:
     server.script = spoil.always(lambda reply: frame(spoil.whole(b" " * 200_000_000)(spoil.status(200)(reply))))
     with pytest.raises((aiozarr.LimitError, aiozarr.StoreError)):
-        await aiozarr.open_array(server.url, settings=replace(QUICK, max_metadata_bytes=1000, retries=0))
+        await aiozarr.open_array(server.url, zarr_format=3, settings=replace(QUICK, max_metadata_bytes=1000, retries=0))
     assert len(server.requests) == 1

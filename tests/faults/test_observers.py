@@ -32,7 +32,7 @@ async def test_opening_reading_and_probing_tell_of_what_the_server_saw(
 ) -> None:
     events: list[Any] = []
     remote = await serve_array(server, inner=inner)
-    array = await aiozarr.open_array(server.url, settings=replace(QUICK, on_event=events.append))
+    array = await aiozarr.open_array(server.url, zarr_format=3, settings=replace(QUICK, on_event=events.append))
     assert told(events) == [("fetch", "zarr.json")]
     assert events[0].bytes_fetched == len(server.get("zarr.json") or b"")
     await array[:4]
@@ -49,7 +49,7 @@ async def test_a_request_that_fails_is_told_with_its_error_and_its_attempts(serv
     settings = replace(QUICK, on_event=events.append, retries=1)
     server.script = spoil.always(spoil.status(500))
     with pytest.raises(aiozarr.StoreError) as raised:
-        await aiozarr.open_array(server.url, settings=settings)
+        await aiozarr.open_array(server.url, zarr_format=3, settings=settings)
     assert [(event.operation, event.attempts, event.error) for event in events] == [("fetch", 2, raised.value)]
 
 
@@ -78,7 +78,7 @@ async def test_a_fixed_limit_of_requests_holds_for_opening_too(server: FaultServ
     await serve_array(server)
     server.latency = 0.03
     settings = replace(QUICK, max_requests=2)
-    await asyncio.gather(*(aiozarr.open_array(server.url, settings=settings) for _ in range(12)))
+    await asyncio.gather(*(aiozarr.open_array(server.url, zarr_format=3, settings=settings) for _ in range(12)))
     assert server.max_in_flight <= 2
 
 

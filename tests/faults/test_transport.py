@@ -212,9 +212,9 @@ async def test_f23_the_idle_timeout_of_the_settings_reaches_stores_opened_by_url
     with FaultServer({"zarr.json": b"{}"}, script=spoil.always(spoil.no_answer)) as server:
         settings = aiozarr.Settings(idle_timeout=0.1, retries=0)
         with pytest.raises(aiozarr.StoreTimeoutError, match=r"0\.1 s"):
-            await aiozarr.open(server.url, settings=settings)
+            await aiozarr.open(server.url, zarr_format=3, settings=settings)
         with pytest.raises(aiozarr.StoreTimeoutError, match=r"0\.2 s"):
-            await aiozarr.open(server.url, settings=settings, storage_options={"idle_timeout": 0.2})
+            await aiozarr.open(server.url, zarr_format=3, settings=settings, storage_options={"idle_timeout": 0.2})
 
 
 async def test_an_error_of_a_range_names_the_range(server: FaultServer) -> None:

@@ -93,8 +93,8 @@ def test_the_blocking_names_work_beside_loops_and_in_threads(place: str) -> None
 async def test_all_loops_share_one_budget(server: FaultServer) -> None:
     settings = aiozarr.Settings(max_requests=3)
     server.latency = 0.02
-    array = await aiozarr.open_array(server.url, settings=settings)
-    other = await aiozarr.open_array(server.url, settings=settings)
+    array = await aiozarr.open_array(server.url, zarr_format=3, settings=settings)
+    other = await aiozarr.open_array(server.url, zarr_format=3, settings=settings)
 
     async def read(which: aiozarr.Array) -> Any:
         return await which[...]
@@ -190,7 +190,7 @@ async def test_what_progress_raises_ends_the_operation_and_leaves_nothing(operat
 
 
 async def test_what_progress_raises_cancels_requests_that_would_not_end_by_themselves(server: FaultServer) -> None:
-    array = await aiozarr.open_array(server.url)
+    array = await aiozarr.open_array(server.url, zarr_format=3)
     server.script = spoil.when(lambda request: request.key != "c/0", spoil.no_answer)
 
     def fail(progress: aiozarr.Progress) -> None:
@@ -207,7 +207,7 @@ async def test_what_an_observer_raises_is_logged_and_does_not_end_the_read(
     def fail(event: object) -> None:
         raise RuntimeError("mine")
 
-    array = await aiozarr.open_array(server.url, settings=aiozarr.Settings(on_event=fail))
+    array = await aiozarr.open_array(server.url, zarr_format=3, settings=aiozarr.Settings(on_event=fail))
     assert np.array_equal(await array[...], VALUES)
     assert {record.name for record in caplog.records} == {"aiozarr"}
     assert len(caplog.records) == 11

@@ -211,6 +211,6 @@ def test_f66_arrays_are_read_by_a_spawned_pool(server: FaultServer) -> None:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    array = sync.open_array(server.url)
+    array = sync.open_array(server.url, zarr_format=3)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         assert pool.submit(type(array).__getitem__, array, 5).result(60) == 5

@@ -90,4 +90,4 @@ async def serve_array(server: FaultServer, *, settings: aiozarr.Settings = QUICK
         data = await store.get(key)
         assert data is not None
         server.put(key, bytes(data))
-    return RemoteArray(server, await aiozarr.open_array(server.url, settings=settings), values)
+    return RemoteArray(server, await aiozarr.open_array(server.url, zarr_format=3, settings=settings), values)

@@ -61,16 +61,17 @@ async def change_below(
             seen = await look()
             try:
                 roots = await withdraw(seen.roots)
-                break
             except PreconditionFailedError:
                 if attempt == _MAX_TRIES - 1:
                     raise
-        try:
-            result, edits = await work(seen)
-            await restore(roots, edits)
-        finally:
-            ledger.note_change(store)
-        return result
+                continue
+            try:
+                result, edits = await work(seen)
+                await restore(roots, edits)
+            finally:
+                ledger.note_change(store)
+            return result
+    raise AssertionError("the loop returns or raises")
 
 
 async def withdraw(roots: tuple[Root, ...]) -> tuple[Root, ...]:

@@ -130,12 +130,12 @@ def parse_compressor(value: object, *, strict: bool) -> Mapping[str, Any] | None
     if value is None:
         return None
     compressor = parse_numcodec(value, "compressor")
-    if compressor["id"] != "lzma" or compressor.get("delta", 1) is not None:
+    if compressor["id"] != "lzma" or "delta" not in compressor:
         return compressor
-    # GDAL writes null, and means that there is none.
+    # GDAL writes the member, which numcodecs does not have, beside the filters that say the same; null means none.
     if strict:
-        raise InvalidMetadataError("a delta is a number of bytes", member="compressor.delta")
-    return {key: part for key, part in compressor.items() if key != "delta"}
+        raise InvalidMetadataError("lzma has no member 'delta'; its filters say it", member="compressor.delta")
+    return compressor if compressor["delta"] is not None else {k: v for k, v in compressor.items() if k != "delta"}
 
 
 def parse_numcodec(value: object, member: str) -> Mapping[str, Any]:

@@ -35,7 +35,7 @@ class Flipped(Store):
         value = await self.store.fetch(key, range, if_match=if_match)
         if value is None:
             return None
-        return Value((~np.frombuffer(value.data, np.uint8)).tobytes(), value.version, value.size)
+        return Value((~np.frombuffer(bytes(value.data), np.uint8)).tobytes(), value.version, value.size)
 
     async def set(self, key: str, value: Any, *, precondition: Any = None) -> Any:
         self.keys.append(key)
