@@ -66,7 +66,9 @@ async def test_creating_writing_listing_and_deleting_tell_of_their_requests(
     events.clear()
     await array[...].write(1)
     await array.update_attributes({"x": 1})
-    assert {("set", "a/c/0"), ("set", "a/c/1"), ("set", "a/zarr.json"), ("fetch", "a/zarr.json")} == set(told(events))
+    # The group above is looked at too: it might hold a copy of what changes.
+    fetched = {("fetch", "a/zarr.json"), ("fetch", "zarr.json")}
+    assert {("set", "a/c/0"), ("set", "a/c/1"), ("set", "a/zarr.json")} | fetched == set(told(events))
     events.clear()
     assert [name async for name, _ in group.members()] == ["a"]
     assert "list" in {operation for operation, _ in told(events)}

@@ -82,6 +82,7 @@ async def test_f23_the_idle_timeout_of_the_settings_reaches_object_stores_opened
     with pytest.raises(aiozarr.StoreTimeoutError) as raised:
         await aiozarr.open_array(
             "s3://bucket/a",
+            zarr_format=3,
             settings=aiozarr.Settings(idle_timeout=0.1, retries=1),
             storage_options={"endpoint_url": server.url, "anon": True},
         )

@@ -151,13 +151,13 @@ INTERRUPTED = """
     import sys, threading, time
     from aiozarr import sync
 
-    array = sync.open_array(sys.argv[1])
+    array = sync.open_array(sys.argv[1], zarr_format=3)
     print("ready", flush=True)
     try:
         if sys.argv[2] == "read":
             array[...]
         elif sys.argv[2] == "open":
-            sync.open_array(sys.argv[1] + "/c")
+            sync.open_array(sys.argv[1] + "/c", zarr_format=3)
         else:
             list(array.view.stream())
     except KeyboardInterrupt:
@@ -204,11 +204,11 @@ def test_f68_ctrl_c_ends_a_blocking_call_to_a_stalled_server_soon_and_the_proces
 
 
 UNCAUGHT = {
-    "sync": "from aiozarr import sync; array = sync.open_array(sys.argv[1]); print('ready', flush=True); array[...]",
+    "sync": "from aiozarr import sync; array = sync.open_array(sys.argv[1], zarr_format=3); print('ready', flush=True); array[...]",
     "asyncio": """
 import asyncio, aiozarr
 async def main():
-    array = await aiozarr.open_array(sys.argv[1])
+    array = await aiozarr.open_array(sys.argv[1], zarr_format=3)
     print('ready', flush=True)
     await array[...]
 asyncio.run(main())

@@ -215,7 +215,8 @@ def special_chains() -> Iterator[tuple[str, str, list[JSON]]]:
     yield "float64", "zfp", [_named("zfp", mode="reversible")]
     yield "int32", "pcodec", [_named("numcodecs.pcodec", level=8, mode_spec="auto", delta_spec="auto")]
     yield "int32", "reshape", [_named("reshape", shape=[[0, 1]]), little]
-    yield "uint16", "n5_default", [_named("n5_default", codecs=[_named("transpose", order=[1, 0]), _named("bytes", endian="big"), _named("gzip", level=1)])]
+    inner = [_named("transpose", order=[1, 0]), _named("bytes", endian="big"), _named("gzip", level=1)]
+    yield "uint16", "n5_default", [_named("n5_default", codecs=inner)]
 
 
 def document_v3(kind: Kind, codecs: list[JSON], grid: JSON | None = None) -> dict[str, JSON]:
