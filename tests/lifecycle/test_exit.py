@@ -204,7 +204,12 @@ def test_f68_ctrl_c_ends_a_blocking_call_to_a_stalled_server_soon_and_the_proces
 
 
 UNCAUGHT = {
-    "sync": "from aiozarr import sync; a = sync.open_array(sys.argv[1], zarr_format=3); print('ready', flush=True); a[...]",
+    "sync": """
+from aiozarr import sync
+array = sync.open_array(sys.argv[1], zarr_format=3)
+print('ready', flush=True)
+array[...]
+""",
     "asyncio": """
 import asyncio, aiozarr
 async def main():
