@@ -25,6 +25,8 @@ BYTES_CODECS = frozenset(
 """Numcodecs ids that, as compressors, make bytes of bytes, and are codecs of their own here."""
 # Their bytes tell the shape, and hold the elements in C order whatever the order in memory.
 _SHAPED = ("json2", "msgpack2")
+# What GDAL writes as the `shuffle` of blosc, at the place of the number that stands for it.
+_GDAL_SHUFFLES = ("NONE", "BYTE", "BIT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,10 @@ def parse_compressor(value: object, *, strict: bool) -> Mapping[str, Any] | None
     if value is None:
         return None
     compressor = parse_numcodec(value, "compressor")
+    if compressor["id"] == "blosc" and compressor.get("shuffle") in _GDAL_SHUFFLES:
+        if strict:
+            raise InvalidMetadataError("shuffle is a number", member="compressor.shuffle")
+        return {**compressor, "shuffle": _GDAL_SHUFFLES.index(compressor["shuffle"])}
     if compressor["id"] != "lzma" or "delta" not in compressor:
         return compressor
     # GDAL writes the member, which numcodecs does not have, beside the filters that say the same; null means none.
