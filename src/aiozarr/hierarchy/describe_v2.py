@@ -14,7 +14,7 @@ from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.hierarchy.attributes import checked_attributes
 from aiozarr.hierarchy.chunking import ChunksLike, resolve_chunks
 from aiozarr.hierarchy.describe import DataTypeLike, check_shape, resolve_dtype, resolve_fill_value
-from aiozarr.metadata import ArrayMetadata, DataType, parse_node
+from aiozarr.metadata import ArrayMetadata, DataType, parse_node, render_node
 from aiozarr.metadata.data_type import find_data_type
 from aiozarr.metadata.v2_dtype import parse_dtype
 
@@ -212,4 +212,8 @@ def _read_back(
     if fill_value is None:
         return metadata
     fill = resolve_fill_value(fill_value, metadata.data_type)
-    return replace(metadata, fill_value=fill, has_fill_value=True)
+    # Read back as well: a NaN has no payload in these formats, so missing chunks have none from the beginning.
+    filled = render_node(replace(metadata, fill_value=fill, has_fill_value=True))
+    metadata = parse_node(filled, node="the new array", zarr_format=zarr_format)
+    assert isinstance(metadata, ArrayMetadata)
+    return metadata

@@ -337,3 +337,14 @@ async def test_a_store_that_cannot_list_opens_what_has_documents(remote_with: Ca
     group = await aiozarr.open_group(remote)
     assert (await group.open("g/a")).zarr_format == 2
     assert not await group.contains("g/b")
+
+
+@pytest.mark.parametrize("zarr_format", [1, 2])
+async def test_a_fill_value_is_from_the_beginning_what_the_document_can_hold(
+    memory: MemoryStore, zarr_format: int
+) -> None:
+    payload = np.array(0xFFC12345, "<u4").view("<f4")[()]
+    array = await aiozarr.create_array(memory, shape=2, dtype="<f4", fill_value=payload, zarr_format=zarr_format)
+    opened = await aiozarr.open_array(memory)
+    assert np.isnan(opened.fill_value)
+    assert np.asarray(array.fill_value).tobytes() == np.asarray(opened.fill_value).tobytes()
