@@ -107,6 +107,9 @@ def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
                 "itemsize": dtype.itemsize,
             }
         )
+    if dtype.kind in "Mm":
+        # Between times without a unit, numpy's casts forget to swap bytes.
+        return np.dtype(np.int64)
     # Types that packages register: numpy gives them byte orders they do not have, and knows few casts of them.
     return np.dtype(f"u{dtype.itemsize}") if dtype.isbuiltin == 2 and dtype.itemsize in (1, 2, 4, 8) else dtype
 

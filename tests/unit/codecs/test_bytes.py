@@ -24,7 +24,7 @@ RECORD = np.dtype(
 )
 SMALL = ("int2", "uint2", "int4", "uint4", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn")
 DTYPES = [
-    *map(np.dtype, ("S1", "S5", "U1", "U4", "M8[ns]", "m8[25s]", "V3", "V8", "c16")),
+    *map(np.dtype, ("S1", "S5", "U1", "U4", "M8[ns]", "m8[25s]", "M8", "m8", "V3", "V8", "c16")),
     *(np.dtype(getattr(ml_dtypes, name)) for name in (*SMALL, "bfloat16", "float8_e5m2", "float8_e8m0fnu")),
     RECORD,
     np.dtype([("x", "i1"), ("y", "<f8")], align=True),
