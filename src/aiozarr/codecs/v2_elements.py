@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from aiozarr.codecs._configuration import check_members, invalid, one_of, requir
 from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec
 from aiozarr.codecs.numcodecs_documents import JsonDocument, MsgpackDocument
 from aiozarr.codecs.registry import register
-from aiozarr.codecs.v2_stages import Extent, ObjectStage, Stage, build_stage
+from aiozarr.codecs.v2_stages import BytesStage, Extent, NumbersStage, ObjectStage, Stage, build_stage
 from aiozarr.errors import CodecError, InvalidMetadataError, MetadataError, UnsupportedMetadataError
 
 _MAX_DEPTH = 16
@@ -57,6 +58,12 @@ class V2ElementsCodec(ArrayBytesCodec):
             raise InvalidMetadataError(
                 "objects need a filter that makes bytes of them, and it comes first", member="configuration.filters"
             )
+        for i, (before, stage) in enumerate(pairwise(stages), 1):
+            if isinstance(stage, ObjectStage) and isinstance(before, (BytesStage, NumbersStage, ObjectStage)):
+                raise InvalidMetadataError(
+                    f"{stage.name!r} takes elements, and the filter before it makes bytes of them",
+                    member=f"configuration.filters[{i}]" if i < len(filters) else "configuration.compressor",
+                )
         codec = cls(dtype, tuple(stages), dict(configuration))
         if "order" in configuration and one_of(configuration, "order", ("C", "F")) == "F" and not codec.tells_shape:
             raise invalid("order", "only elements that tell their own shape are free of it")
@@ -103,6 +110,8 @@ class V2ElementsCodec(ArrayBytesCodec):
         value: AnyArray = byte_array(data)
         extents = self._extents(spec)
         for stage, extent in zip(reversed(self.stages), extents[-2::-1], strict=True):
+            if value.dtype.hasobject:
+                raise CodecError("it takes bytes, and the filter after it makes objects", codec=stage.name)
             value = stage.decode(value, extent)
         return self._objects(value, spec) if self.dtype.hasobject else self._elements(value, spec, out)
 

@@ -267,6 +267,18 @@ def test_objects_need_an_object_codec_first() -> None:
             resolve("|O", (1,), *filters)
 
 
+@pytest.mark.parametrize("before", [{"id": "vlen-utf8"}, {"id": "json2"}, {"id": "zlib"}, {"id": "pcodec"}])
+@pytest.mark.parametrize("as_compressor", [False, True])
+def test_an_object_codec_does_not_follow_what_makes_bytes(before: Any, as_compressor: bool) -> None:
+    dtype = "|O" if before["id"] in ("vlen-utf8", "json2") else "<i4"
+    after: dict[str, Any] = {"id": "vlen-utf8"}
+    filters, rest = ([before], {"compressor": after}) if as_compressor else ([before, after], {})
+    with pytest.raises(InvalidMetadataError, match="makes bytes") as caught:
+        resolve(dtype, (1,), *filters, **rest)
+    place = "compressor" if as_compressor else "filters[1]"
+    assert str(caught.value.member).endswith(f"configuration.{place}")
+
+
 @pytest.mark.parametrize(
     "dtype",
     [
@@ -374,6 +386,15 @@ def test_what_a_third_party_makes_is_bounded_and_its_errors_are_typed(negate: An
         resolve("<i4", (4,), {**negate, "grow": "many"}).decode(bytes(16))
     with pytest.raises(InvalidMetadataError):
         resolve("<i4", (4,), {**negate, "surprise": 1})
+
+
+def test_objects_that_a_third_party_makes_of_bytes_are_no_bytes_for_the_filter_before_it(
+    negate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = resolve("<i4", (1,), {"id": "zlib"}, negate)
+    monkeypatch.setattr(Negate, "decode", lambda self, buf, out=None: np.array(["x"], object))
+    with pytest.raises(CodecError, match="makes objects"):
+        pipeline.decode(b"1234")
 
 
 def test_an_id_that_nobody_registered_is_named() -> None:
