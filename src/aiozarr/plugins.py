@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
@@ -22,6 +23,9 @@ GROUPS: Mapping[str, str] = MappingProxyType(
     }
 )
 """The entry point group of each extension point; the name of an entry point is the name that documents use."""
+
+_MANY = 8
+"""Names that a message lists at most."""
 
 _REGISTER = {
     "codec": "aiozarr.codecs.register",
@@ -100,9 +104,9 @@ def not_of_its_kind(point: str, name: str, reason: str) -> UnsupportedMetadataEr
 
 
 def unknown(point: str, name: str, known: Iterable[str], *, member: str) -> UnsupportedMetadataError:
-    """Return the error for a name that nothing here goes by; it says which are known and how to add one."""
+    """Return the error for a name that nothing here goes by; it says which come close and how to add one."""
     shown = name[:200]
-    names = ", ".join(sorted({*known, *announced(point)})) or "none"
+    names = _suggestions(shown, sorted({*known, *announced(point)}))
     return UnsupportedMetadataError(
         f"unknown {point.replace('_', ' ')} {shown!r}; known: {names}. Another one is registered by "
         f"{_REGISTER[point]}, or by an installed package with an entry point in the group {GROUPS[point]!r}",
@@ -110,6 +114,17 @@ def unknown(point: str, name: str, known: Iterable[str], *, member: str) -> Unsu
         point=point,
         name=shown,
     )
+
+
+def _suggestions(name: str, known: list[str]) -> str:
+    """Return the names that a message lists: all where they are few, else those that are most like `name`."""
+    if len(known) <= _MANY:
+        return ", ".join(known) or "none"
+    # A prefix may be all that is missing, or too much: last parts are compared as well.
+    last = name.rpartition(".")[2]
+    close = [each for each in known if each.rpartition(".")[2] == last]
+    close += [each for each in get_close_matches(name, known, n=_MANY) if each not in close]
+    return f"{len(known)} names, none of which is like it" if not close else ", ".join(close[:_MANY])
 
 
 def announced(point: str) -> tuple[str, ...]:
