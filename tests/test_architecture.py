@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import aiozarr
+from aiozarr.metadata import PROBE_KEYS
 
 ROOT = Path(aiozarr.__file__).parent
 MAX_LINES = 400
@@ -239,14 +240,61 @@ def test_nothing_that_a_store_holds_is_unpickled_or_evaluated() -> None:
     assert not found, "\n".join(found)
 
 
-def test_only_metadata_branches_on_the_format_number() -> None:
-    # Reading the number is free; a decision by it belongs to the one room that knows documents.
-    below = {"engine", "schedule", "stores", "codecs", "grid"}
-    found = [
-        f"{name}:{node.lineno}"
-        for name, tree in TREES.items()
-        if room(name) in below
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Compare | ast.Match) and "zarr_format" in ast.unparse(node).split("\n")[0]
-    ]
-    assert not found
+# Who compares a format's number, or spells a document's key, all the same; each with its reason.
+MAY_KNOW_FORMATS = {
+    "aiozarr.grid.key_extensions": "geometry sees no metadata, and a chunk must not lie where a document does",
+    "aiozarr.testing.conformance.listing": "keys to store, as any others",
+}
+
+
+def test_only_metadata_knows_which_format_it_is() -> None:
+    # Reading the number and passing it on is free, and so is asking whether two nodes are of one format.
+    names = [name for name in PATHS if room(name) != "metadata" and name not in MAY_KNOW_FORMATS]
+    found = [f"{name}:{line}" for name in names for line in knows_formats(TREES[name])]
+    assert not found, "\n".join(found)
+
+
+def test_who_may_know_formats_does() -> None:
+    assert [name for name in MAY_KNOW_FORMATS if not list(knows_formats(TREES[name]))] == []
+
+
+def knows_formats(tree: ast.AST) -> Iterator[int]:
+    """The lines that compare `zarr_format` with a number, match it, or spell the key of a metadata document."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(left=left, comparators=others):
+                sides = [left, *others]
+                numbers = [each for side in sides for each in ast.walk(side) if is_number(each)]
+                if numbers and any(ast.unparse(side).endswith("zarr_format") for side in sides):
+                    yield node.lineno
+            case ast.Match(subject=subject) if ast.unparse(subject).endswith("zarr_format"):
+                yield node.lineno
+            case ast.Constant(value=str(text)) if text.rpartition("/")[2] in PROBE_KEYS:
+                yield node.lineno
+            case _:
+                pass
+
+
+def is_number(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "zarr_format == 2",
+        "2 < a.zarr_format",
+        "zarr_format in (1, 2)",
+        "match zarr_format:\n case 2: pass",
+        "'zarr.json'",
+        "f'{prefix}/.zarray'",
+        "{'meta': 1}",
+    ],
+)
+def test_the_search_for_formats_finds_them(source: str) -> None:
+    assert list(knows_formats(ast.parse(source))) == [1]
+
+
+@pytest.mark.parametrize("source", ["a.zarr_format != b.zarr_format", "'a.zarray'", "zarr_format is None"])
+def test_the_search_for_formats_finds_nothing_else(source: str) -> None:
+    assert not list(knows_formats(ast.parse(source)))

@@ -33,7 +33,7 @@ from aiozarr.hierarchy.surroundings import (
     look_up_roots,
 )
 from aiozarr.hierarchy.writing import replace_documents, set_if_absent, store_documents
-from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, GroupMetadata, probe_keys, render_node
+from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, GroupMetadata, render_node, rules_of
 from aiozarr.stores.tasks import together
 
 # Each lost race is another writer's success: so many in a row say that something else is wrong.
@@ -85,13 +85,12 @@ async def update_node(
         NodeNotFoundError: the node is no longer there.
         PreconditionFailedError: other writers were first a hundred times.
     """
+    rules = rules_of(zarr_format)
 
     async def look() -> _Seen:
-        documents, roots = await all_of(
-            read_documents(place, probe_keys(zarr_format)), look_up_roots(place, zarr_format)
-        )
+        documents, roots = await all_of(read_documents(place, rules.keys), look_up_roots(place, zarr_format))
         current = await _current(place, documents, zarr_format)
-        own = as_root(place, current, documents) if zarr_format == 2 else None
+        own = as_root(place, current, documents) if rules.copies_lie_apart else None
         return _Seen((*roots, own) if own is not None else roots, documents, current)
 
     async def write(seen: _Seen) -> tuple[NodeMetadata, Edits]:
@@ -105,7 +104,7 @@ async def update_node(
                 if attempt == MAX_CONFLICTS - 1:
                     raise
                 await asyncio.sleep(random.uniform(0, min(1.0, 0.01 * 2**attempt)))
-                documents = await read_documents(place, probe_keys(zarr_format))
+                documents = await read_documents(place, rules.keys)
                 current = await _current(place, documents, zarr_format)
             else:
                 if then is not None:
@@ -215,8 +214,8 @@ async def _current(place: Place, documents: Documents, zarr_format: int) -> Node
 
 
 def _own(metadata: NodeMetadata) -> NodeMetadata:
-    """Return the metadata as the node's own documents hold them: `.zmetadata` is written by whoever keeps copies."""
-    if isinstance(metadata, GroupMetadata) and metadata.zarr_format == 2:
+    """Return the metadata as the node's own documents hold them: copies that lie apart are another's to write."""
+    if isinstance(metadata, GroupMetadata) and rules_of(metadata.zarr_format).copies_lie_apart:
         return replace(metadata, consolidated=None)
     return metadata
 

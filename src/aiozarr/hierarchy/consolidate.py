@@ -85,8 +85,8 @@ async def _consolidate(place: Place, zarr_format: int) -> GroupMetadata:
             group, documents = GroupMetadata(zarr_format), {}
         try:
             # The mark first: who changes a node while they are read takes it away.
-            root = await begin_copies(place, Root(place, group, documents))
-            return await end_copies(place, root, await _read_all(place, zarr_format))
+            root = await begin_copies(Root(place, group, documents))
+            return await end_copies(root, await _read_all(place, zarr_format))
         except PreconditionFailedError:
             if attempt == MAX_CONFLICTS - 1:
                 raise

@@ -10,23 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from aiozarr.errors import PreconditionFailedError
 from aiozarr.hierarchy.documents import NodeMetadata, Place
 from aiozarr.hierarchy.surroundings import Root, each
 from aiozarr.hierarchy.turns import ledger_of
 from aiozarr.hierarchy.writing import can_swap, condition
-from aiozarr.metadata import GroupMetadata, consolidate, render_node
-from aiozarr.model import IfAbsent, Value
+from aiozarr.metadata import GroupMetadata, consolidate, render_node, rules_of
+from aiozarr.model import Value
 
 T = TypeVar("T")
 Edits: TypeAlias = Sequence[tuple[str, NodeMetadata | None]]
 """What has become of nodes, with their paths in the store and in order; None: it and all below it are gone."""
 
-_ZMETADATA = ".zmetadata"
-_INLINE = "zarr.json"
-_MARK = {"consolidated_metadata": None}
 _MAX_TRIES = 20
 
 
@@ -83,16 +80,11 @@ async def withdraw(roots: tuple[Root, ...]) -> tuple[Root, ...]:
     left: list[Root] = []
 
     async def take(root: Root) -> None:
-        place = root.place
-        if root.metadata.zarr_format == 2:
-            await place.session.erase(place.prefix + _ZMETADATA)
-            left.append(root)
-            return
         # The mark tells other writers that copies are on their way; where one was left behind, it goes.
-        mark = _MARK if root.metadata.consolidated is not None else {}
-        value = await _store_inline(root, _without_copies(root.metadata, mark))
-        if mark:
-            left.append(replace(root, documents={_INLINE: value}))
+        copied = root.metadata.consolidated is not None
+        taken = await _take_away(root, mark=copied)
+        if copied:
+            left.append(taken)
 
     await each(take, roots)
     return tuple(left)
@@ -102,19 +94,14 @@ async def restore(roots: tuple[Root, ...], edits: Edits) -> None:
     """Write the copies of these groups anew, with the edits; where another writer was there, leave none."""
 
     async def write(root: Root) -> None:
-        place, metadata = root.place, edited(root.place.path, root.metadata, edits)
+        metadata = edited(root.place.path, root.metadata, edits)
         if metadata is None:
             return
         try:
-            if metadata.zarr_format == 3:
-                await _store_inline(root, metadata)
-                return
-            data = render_node(metadata)[_ZMETADATA]
-            swap = await can_swap(place.store)
-            await place.session.set(place.prefix + _ZMETADATA, data, precondition=IfAbsent() if swap else None)
+            await _store_document(root, metadata)
         except PreconditionFailedError:
-            if metadata.zarr_format == 2:
-                await place.session.erase(place.prefix + _ZMETADATA)
+            if rules_of(metadata.zarr_format).copies_lie_apart:
+                await _erase_copies(root)
 
     await each(write, roots)
 
@@ -142,39 +129,47 @@ def edited(path: str, root: GroupMetadata, edits: Edits) -> GroupMetadata | None
     return replace(root, consolidated=replace(copies, nodes=nodes))
 
 
-async def begin_copies(place: Place, root: Root) -> Root:
+async def begin_copies(root: Root) -> Root:
     """Put the mark where the copies of a group will be, or take those away that there are."""
-    if root.metadata.zarr_format == 2:
-        await place.session.erase(place.prefix + _ZMETADATA)
-        return root
-    value = await _store_inline(root, _without_copies(root.metadata, _MARK))
-    return replace(root, documents={_INLINE: value})
+    return await _take_away(root, mark=True)
 
 
-async def end_copies(place: Place, root: Root, nodes: Mapping[str, NodeMetadata]) -> GroupMetadata:
+async def end_copies(root: Root, nodes: Mapping[str, NodeMetadata]) -> GroupMetadata:
     """Store copies of `nodes`, given by path relative to the group, and return the group with them.
 
     Raises:
         PreconditionFailedError: another writer has changed the group or a node below it meanwhile.
     """
     metadata = replace(root.metadata, consolidated=consolidate(root.metadata.zarr_format, nodes))
-    if metadata.zarr_format == 3:
-        await _store_inline(root, metadata)
-    else:
-        data = render_node(metadata)[_ZMETADATA]
-        swap = await can_swap(place.store)
-        await place.session.set(place.prefix + _ZMETADATA, data, precondition=IfAbsent() if swap else None)
+    await _store_document(root, metadata)
     return metadata
 
 
-def _without_copies(metadata: GroupMetadata, mark: Mapping[str, Any]) -> GroupMetadata:
-    return replace(metadata, consolidated=None, extra={**metadata.extra, **mark})
+async def _take_away(root: Root, *, mark: bool) -> Root:
+    """Take the copies of a group away, and leave a mark in their place where the format has one and it is wanted."""
+    rules, key = rules_of(root.metadata.zarr_format), _copies_key(root.metadata)
+    if rules.copies_member is None:
+        await _erase_copies(root)
+        return replace(root, documents={key: None})
+    extra = {**root.metadata.extra, **({rules.copies_member: None} if mark else {})}
+    value = await _store_document(root, replace(root.metadata, consolidated=None, extra=extra))
+    return replace(root, documents={key: value})
 
 
-async def _store_inline(root: Root, metadata: GroupMetadata) -> Value:
-    """Replace the group's document of format 3, on condition that nobody else has."""
-    place = root.place
-    data = render_node(metadata)[_INLINE]
-    required = condition(root.documents.get(_INLINE)) if await can_swap(place.store) else None
-    version = await place.session.set(place.prefix + _INLINE, data, precondition=required)
+async def _store_document(root: Root, metadata: GroupMetadata) -> Value:
+    """Store the document that copies lie in, on condition that nobody else has changed it since."""
+    place, key = root.place, _copies_key(metadata)
+    data = render_node(metadata)[key]
+    required = condition(root.documents.get(key)) if await can_swap(place.store) else None
+    version = await place.session.set(place.prefix + key, data, precondition=required)
     return Value(data, version, len(data))
+
+
+async def _erase_copies(root: Root) -> None:
+    await root.place.session.erase(root.place.prefix + _copies_key(root.metadata))
+
+
+def _copies_key(metadata: GroupMetadata) -> str:
+    key = rules_of(metadata.zarr_format).copies_key
+    assert key is not None
+    return key

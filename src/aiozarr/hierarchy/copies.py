@@ -10,7 +10,7 @@ from aiozarr.errors import InvalidKeyError, LimitError, MetadataError
 from aiozarr.hierarchy.documents import NodeMetadata, Place, implicit_group
 from aiozarr.hierarchy.listing import Found
 from aiozarr.hierarchy.location import join_path, node_url
-from aiozarr.metadata import Consolidated, GroupMetadata, consolidated_node
+from aiozarr.metadata import Consolidated, GroupMetadata, consolidated_node, rules_of
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.stores.transformer import ANY_NAME
@@ -23,7 +23,7 @@ def find_copy(place: Place, group: GroupMetadata, name: str) -> NodeMetadata | N
     """
     assert group.consolidated is not None
     found = _parse(group.consolidated, name, place.url, place.settings)
-    if found is None and group.zarr_format == 3:
+    if found is None and rules_of(group.zarr_format).has_implicit_groups:
         nodes = group.consolidated.nodes
         below = {each[len(name) + 1 :]: nodes[each] for each in nodes if each.startswith(f"{name}/")}
         if below:

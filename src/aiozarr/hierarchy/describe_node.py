@@ -9,7 +9,7 @@ from typing import Any
 from aiozarr.hierarchy.describe import new_array_metadata, new_group_metadata
 from aiozarr.hierarchy.describe_v2 import new_v1_array, new_v2_array
 from aiozarr.hierarchy.documents import NodeMetadata, check_format
-from aiozarr.metadata import ArrayMetadata, GroupMetadata
+from aiozarr.metadata import ArrayMetadata, GroupMetadata, rules_of
 
 # What an option is where nobody gave it.
 DEFAULTS: dict[str, Any] = {
@@ -63,8 +63,8 @@ def describe_group(zarr_format: int, attributes: Mapping[str, Any] | None) -> Gr
         TypeError: `attributes` are no JSON values.
     """
     check_format(zarr_format)
-    if zarr_format == 1:
-        raise ValueError("Zarr format 1 has no groups; its arrays lie side by side")
+    if not rules_of(zarr_format).has_groups:
+        raise ValueError(f"Zarr format {zarr_format} has no groups; its arrays lie side by side")
     return new_group_metadata(attributes, zarr_format)
 
 

@@ -14,7 +14,7 @@ from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.hierarchy.attributes import checked_attributes
 from aiozarr.hierarchy.chunking import ChunksLike, resolve_chunks
 from aiozarr.hierarchy.describe import DataTypeLike, check_shape, resolve_dtype, resolve_fill_value
-from aiozarr.metadata import ArrayMetadata, DataType, parse_node, render_node
+from aiozarr.metadata import ArrayMetadata, DataType, parse_node, render_node, rules_of
 from aiozarr.metadata.data_type import find_data_type
 from aiozarr.metadata.v2_dtype import parse_dtype
 
@@ -70,7 +70,7 @@ def new_v2_array(
     checked = checked_attributes(attributes)
     if dimension_names is not None:
         checked[DIMENSIONS] = _names(dimension_names, len(lengths), checked.get(DIMENSIONS))
-    return _read_back({".zarray": members}, {".zattrs": checked}, fill_value, 2)
+    return _read_back(2, members, checked, fill_value)
 
 
 def new_v1_array(
@@ -97,7 +97,7 @@ def new_v1_array(
     if compression_opts is None:
         compression_opts = OPTIONS.get(name)
     members |= {"zarr_format": 1, "dtype": encoded, "compression": name, "compression_opts": compression_opts}
-    return _read_back({"meta": members}, {"attrs": checked_attributes(attributes)}, fill_value, 1)
+    return _read_back(1, members, checked_attributes(attributes), fill_value)
 
 
 def encode_dtype(dtype: DataTypeLike) -> tuple[Any, list[dict[str, Any]]]:
@@ -199,12 +199,13 @@ def _names(names: Iterable[str | None], ndim: int, present: Any) -> list[str]:
     return [str(name) for name in listed]
 
 
-def _read_back(
-    document: dict[str, dict[str, Any]], attributes: dict[str, Any], fill_value: Any, zarr_format: int
-) -> ArrayMetadata:
-    """Return what is read from these documents, with the fill value, which the model holds and not its encoding."""
+def _read_back(zarr_format: int, members: dict[str, Any], attributes: dict[str, Any], fill_value: Any) -> ArrayMetadata:
+    """Return what is read from these members, with the fill value, which the model holds and not its encoding."""
+    rules = rules_of(zarr_format)
+    assert rules.attributes_key is not None
+    documents = {rules.array_key: members, rules.attributes_key: attributes}
     try:
-        data = {key: json.dumps(members).encode() for key, members in {**document, **attributes}.items()}
+        data = {key: json.dumps(document).encode() for key, document in documents.items()}
     except TypeError as error:
         raise TypeError(f"a filter or compressor has a configuration that is no JSON: {error}") from error
     metadata = parse_node(data, node="the new array", zarr_format=zarr_format)

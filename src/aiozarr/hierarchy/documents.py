@@ -20,6 +20,7 @@ from aiozarr.metadata import (
     GroupMetadata,
     parse_node,
     probe_keys,
+    rules_of,
 )
 from aiozarr.model import Value
 from aiozarr.schedule import Report
@@ -119,8 +120,10 @@ async def read_explicit(place: Place, zarr_format: int | None = None) -> NodeMet
 async def read_node(place: Place, zarr_format: int | None = None) -> NodeMetadata | None:
     """Return the metadata of the node, an implicit group where only keys below it are stored; None: there is none."""
     found = await read_explicit(place, zarr_format)
-    if found is not None or not place.store.supports.listable or zarr_format in (1, 2):
+    if found is not None or not place.store.supports.listable:
         return found
+    if zarr_format is not None and not rules_of(zarr_format).has_implicit_groups:
+        return None
     implicit, other = await _look_closer(place, zarr_format)
     return implicit_group() if implicit and other is None else None
 
@@ -130,7 +133,7 @@ async def read_child(place: Place, zarr_format: int) -> NodeMetadata | None:
     found = await read_explicit(place, zarr_format)
     if found is not None:
         return found
-    if zarr_format != 3 or not place.store.supports.listable:
+    if not rules_of(zarr_format).has_implicit_groups or not place.store.supports.listable:
         return await read_other_format(place, zarr_format)
     implicit, other = await _look_closer(place, zarr_format)
     return implicit_group() if other is None and implicit else other

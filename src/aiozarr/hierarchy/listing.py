@@ -17,7 +17,7 @@ from aiozarr.hierarchy.documents import (
     read_other_format,
 )
 from aiozarr.hierarchy.location import join_path
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_node_name, probe_keys
+from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_node_name, rules_of
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.tasks import map_bounded
 
@@ -98,17 +98,17 @@ def render_tree(root: str, found: Iterable[Found]) -> str:
 
 
 async def _load(place: Place, name: Name) -> Found | None:
-    """Return the node of this name. In format 3, a directory without documents is an implicit group."""
+    """Return the node of this name. A directory without documents is an implicit group where the format has them."""
     at = place.at(join_path(place.path, name.name, name.zarr_format))
-    # What a subgroup has copies of is of no use here.
-    keys = [key for key in probe_keys(name.zarr_format) if key != ".zmetadata"]
+    rules = rules_of(name.zarr_format)
     try:
-        metadata = parse_documents(at, await read_documents(at, keys), name.zarr_format)
+        # What a subgroup has copies of is of no use here.
+        metadata = parse_documents(at, await read_documents(at, rules.own_keys), name.zarr_format)
         if metadata is None:
             metadata = await read_other_format(at, name.zarr_format)
     except (MetadataError, LimitError) as error:
         return Found(name.name, error)
-    if metadata is None and name.zarr_format != 3:
+    if metadata is None and not rules.has_implicit_groups:
         return None
     return Found(name.name, implicit_group() if metadata is None else metadata)
 

@@ -11,7 +11,7 @@ from aiozarr.hierarchy.consolidation import Edits, change_below
 from aiozarr.hierarchy.documents import NodeMetadata, Place, node_not_found, parse_documents
 from aiozarr.hierarchy.surroundings import Around, Root, all_of, look_around
 from aiozarr.hierarchy.writing import set_if_absent
-from aiozarr.metadata import PROBE_KEYS
+from aiozarr.metadata import document_turn
 from aiozarr.model import Value
 from aiozarr.stores.tasks import each_bounded
 
@@ -69,14 +69,14 @@ class _Both:
 async def _copy(source: Place, destination: Place, zarr_format: int) -> list[tuple[str, NodeMetadata]]:
     """Copy all keys, documents of the deepest nodes first and the node's own at the very end; return the nodes."""
     keys = [entry.key[len(source.prefix) :] async for entry in source.session.scan(source.prefix)]
-    documents = {key for key in keys if key.rpartition("/")[2] in PROBE_KEYS}
+    turns = {key: turn for key in keys if (turn := document_turn(key)) is not None}
     found: dict[str, dict[str, Value]] = {}
 
     async def carry(key: str) -> None:
         value = await source.session.fetch(source.prefix + key)
         if value is None:
             return
-        if key in documents:
+        if key in turns:
             path, _, name = key.rpartition("/")
             found.setdefault(path, {})[name] = value
         try:
@@ -84,11 +84,10 @@ async def _copy(source: Place, destination: Place, zarr_format: int) -> list[tup
         except PreconditionFailedError as error:
             raise node_exists(destination, explicit=False) from error
 
-    await each_bounded(carry, [key for key in keys if key not in documents], width=WIDTH)
+    await each_bounded(carry, [key for key in keys if key not in turns], width=WIDTH)
     levels: dict[tuple[int, int], list[str]] = {}
-    for key in documents:
-        # Attributes and copies before what makes a node.
-        levels.setdefault((-key.count("/"), _makes_node(key)), []).append(key)
+    for key, turn in turns.items():
+        levels.setdefault((-key.count("/"), turn), []).append(key)
     for level in sorted(levels):
         await each_bounded(carry, levels[level], width=WIDTH)
     nodes: list[tuple[str, NodeMetadata]] = []
@@ -98,7 +97,3 @@ async def _copy(source: Place, destination: Place, zarr_format: int) -> list[tup
         if metadata is not None:
             nodes.append((place.path, metadata))
     return nodes
-
-
-def _makes_node(key: str) -> int:
-    return int(key.rpartition("/")[2] in ("zarr.json", ".zarray", ".zgroup", "meta"))

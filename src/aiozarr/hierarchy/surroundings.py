@@ -17,16 +17,11 @@ from aiozarr.hierarchy.documents import (
     read_other_format,
 )
 from aiozarr.hierarchy.location import ancestors
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, probe_keys
+from aiozarr.metadata import ArrayMetadata, GroupMetadata, rules_of
 from aiozarr.stores.tasks import together
 
 A = TypeVar("A")
 B = TypeVar("B")
-
-# What tells of a group above whether it is one, and what it copies. Its attributes are not needed.
-_ABOVE = {3: ("zarr.json",), 2: (".zarray", ".zgroup", ".zmetadata"), 1: ()}
-_COPIES = {3: ("zarr.json",), 2: (".zmetadata",), 1: ()}
-_INLINE = b'"consolidated_metadata"'
 
 
 @dataclass(frozen=True)
@@ -72,35 +67,35 @@ async def look_around(place: Place, zarr_format: int) -> Around:
     Raises:
         MetadataError, LimitError: a document above cannot be read.
     """
+    rules = rules_of(zarr_format)
     above: dict[str, NodeMetadata | None] = {}
     found: dict[str, Documents] = {}
 
     async def look_up(path: str) -> None:
-        found[path] = await read_documents(place.at(path), _ABOVE[zarr_format])
+        found[path] = await read_documents(place.at(path), rules.keys_above)
         above[path] = parse_documents(place.at(path), found[path], zarr_format)
 
-    paths = ancestors(place.path) if _ABOVE[zarr_format] else []
+    paths = ancestors(place.path) if rules.keys_above else []
     # What is not readable is in the way all the same: the node's own documents are not parsed.
-    own, below, _ = await all_of(
-        read_documents(place, probe_keys(zarr_format)), anything_below(place), each(look_up, paths)
-    )
+    own, below, _ = await all_of(read_documents(place, rules.keys), anything_below(place), each(look_up, paths))
     ordered = {path: above[path] for path in paths}
     return Around(own, ordered, below, tuple(_roots(place, ordered, found)))
 
 
 async def look_up_roots(place: Place, zarr_format: int) -> tuple[Root, ...]:
     """Return the groups above the place that are consolidated; what is not readable there is none."""
+    keys = rules_of(zarr_format).copies_keys
     found: dict[str, Documents] = {}
     above: dict[str, NodeMetadata | None] = {}
 
     async def look_up(path: str) -> None:
         try:
-            found[path] = await read_documents(place.at(path), _COPIES[zarr_format])
+            found[path] = await read_documents(place.at(path), keys)
             above[path] = parse_documents(place.at(path), found[path], zarr_format)
         except (MetadataError, LimitError, PermissionDeniedError, UnauthenticatedError):
             above[path] = None
 
-    paths = ancestors(place.path) if _COPIES[zarr_format] else []
+    paths = ancestors(place.path) if keys else []
     await each(look_up, paths)
     return tuple(_roots(place, {path: above[path] for path in paths}, found))
 
@@ -109,8 +104,7 @@ def as_root(place: Place, metadata: NodeMetadata | None, documents: Documents) -
     """Return the group as the root of copies; None where it is no group, or there are none."""
     if not isinstance(metadata, GroupMetadata):
         return None
-    value = documents.get("zarr.json")
-    if metadata.consolidated is None and (value is None or _INLINE not in bytes(value.data)):
+    if metadata.consolidated is None and not _has_mark(metadata, documents):
         return None
     return Root(place, metadata, documents)
 
@@ -150,6 +144,14 @@ async def each(function: Any, items: Iterable[Any]) -> None:
 async def all_of(*coroutines: Coroutine[Any, Any, Any]) -> tuple[Any, ...]:
     """Run coroutines of different kinds at once and return their results in order."""
     return tuple(await together(coroutines))
+
+
+def _has_mark(metadata: GroupMetadata, documents: Documents) -> bool:
+    rules = rules_of(metadata.zarr_format)
+    if rules.copies_key is None or rules.copies_member is None:
+        return False
+    value = documents.get(rules.copies_key)
+    return value is not None and f'"{rules.copies_member}"'.encode() in bytes(value.data)
 
 
 def _roots(place: Place, above: dict[str, NodeMetadata | None], found: dict[str, Documents]) -> Iterable[Root]:

@@ -9,6 +9,7 @@ from aiozarr.metadata.data_types import (
 )
 from aiozarr.metadata.dimension_names import with_dimension_names
 from aiozarr.metadata.fill_value import make_fill_value, parse_fill_value, render_fill_value
+from aiozarr.metadata.format_rules import FormatRules, document_turn, rules_of
 from aiozarr.metadata.formats import (
     DOCUMENT_KEYS,
     PROBE_KEYS,
@@ -29,6 +30,7 @@ __all__ = [
     "BytesType",
     "Consolidated",
     "DataType",
+    "FormatRules",
     "GroupMetadata",
     "NamedConfig",
     "ObjectType",
@@ -38,6 +40,7 @@ __all__ = [
     "check_path",
     "consolidate",
     "consolidated_node",
+    "document_turn",
     "is_document",
     "make_fill_value",
     "normalize_path",
@@ -47,5 +50,6 @@ __all__ = [
     "register_data_type",
     "render_fill_value",
     "render_node",
+    "rules_of",
     "with_dimension_names",
 ]

@@ -17,16 +17,15 @@ from typing_extensions import Buffer
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata.document import Document, clip
 from aiozarr.metadata.extensions import beyond, may_be_ignored
+from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, GROUP_KEY, V3_KEY
+from aiozarr.metadata.format_rules import CONSOLIDATED as MEMBER
 from aiozarr.metadata.records import Consolidated
 from aiozarr.model import MAX_KEY_BYTES
 
-ZMETADATA_KEY = ".zmetadata"
-MEMBER = "consolidated_metadata"
 MAX_NODES = 1 << 17
 """Nodes of one consolidated tree."""
 
-V3_KEY = "zarr.json"
-_V2_KEYS = (".zarray", ".zgroup", ".zattrs")
+_V2_KEYS = (ARRAY_KEY, GROUP_KEY, ATTRIBUTES_KEY)
 # No segment is empty, `.` or `..`; there is no NUL, and no backslash, which v2 takes as another `/`.
 _PATH = re.compile(r"(?:(?!\.{1,2}(?:/|\Z))[^/\\\x00]+(?:/(?!\Z)|\Z))+")
 
@@ -66,13 +65,13 @@ def parse_zmetadata(document: Document) -> tuple[Consolidated, Mapping[str, Mapp
         if name not in _V2_KEYS:
             continue
         node = nodes.setdefault(path, {}) if slash else own
-        if not isinstance(value, dict) or (document.duplicates and name != ".zattrs"):
+        if not isinstance(value, dict) or (document.duplicates and name != ATTRIBUTES_KEY):
             _object(value, _place("metadata", key), document)
         node[name] = value
         if len(nodes) > MAX_NODES:
             raise _too_many()
     # What has attributes and nothing else is no node.
-    nodes = {path: node for path, node in nodes.items() if len(node) > 1 or ".zattrs" not in node}
+    nodes = {path: node for path, node in nodes.items() if len(node) > 1 or ATTRIBUTES_KEY not in node}
     return Consolidated(2, nodes, replace(document, members={})), own
 
 

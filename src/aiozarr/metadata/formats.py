@@ -11,21 +11,25 @@ from typing_extensions import Buffer
 
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError, UnsupportedMetadataError
 from aiozarr.metadata.consolidated import (
-    V3_KEY,
-    ZMETADATA_KEY,
     check_node_count,
     document_of,
     parse_zmetadata,
     zmetadata_members,
 )
 from aiozarr.metadata.document import Document, dump_document, load_document
-from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
-from aiozarr.metadata.v1 import ATTRIBUTES_KEY as V1_ATTRIBUTES_KEY
-from aiozarr.metadata.v1 import META_KEY, parse_v1, v1_members
-from aiozarr.metadata.v2 import (
+from aiozarr.metadata.format_rules import (
     ARRAY_KEY,
     ATTRIBUTES_KEY,
+    ATTRS_KEY,
+    FORMATS,
     GROUP_KEY,
+    META_KEY,
+    V3_KEY,
+    ZMETADATA_KEY,
+)
+from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
+from aiozarr.metadata.v1 import parse_v1, v1_members
+from aiozarr.metadata.v2 import (
     parse_attributes,
     parse_v2_array,
     parse_v2_group,
@@ -37,14 +41,10 @@ from aiozarr.settings import DEFAULT_SETTINGS, Settings
 
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata
 
-DOCUMENT_KEYS: dict[int, tuple[str, ...]] = {
-    3: (V3_KEY,),
-    2: (ARRAY_KEY, GROUP_KEY, ATTRIBUTES_KEY, ZMETADATA_KEY),
-    1: (META_KEY, V1_ATTRIBUTES_KEY),
-}
+DOCUMENT_KEYS: dict[int, tuple[str, ...]] = {number: rules.keys for number, rules in FORMATS.items()}
 """The keys, relative to a node, of the documents of each format, newest format first."""
 
-PROBE_KEYS: tuple[str, ...] = tuple(key for keys in DOCUMENT_KEYS.values() for key in keys)
+PROBE_KEYS: tuple[str, ...] = tuple(key for rules in FORMATS.values() for key in rules.keys)
 """The keys, relative to a node, whose documents tell what it is; they are fetched at once."""
 
 
@@ -247,10 +247,10 @@ def _read_v1(reader: _Reader) -> NodeMetadata | None:
     document = reader.document(META_KEY)
     if document is None:
         return None
-    if reader.settings.strict and reader.document(V1_ATTRIBUTES_KEY) is None:
-        with reader.naming(V1_ATTRIBUTES_KEY):
+    if reader.settings.strict and reader.document(ATTRS_KEY) is None:
+        with reader.naming(ATTRS_KEY):
             raise InvalidMetadataError("the document is missing")
-    attributes = reader.attributes(V1_ATTRIBUTES_KEY)
+    attributes = reader.attributes(ATTRS_KEY)
     with reader.naming(META_KEY):
         return parse_v1(document, attributes, reader.settings)
 

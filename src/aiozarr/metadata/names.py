@@ -5,14 +5,9 @@ from __future__ import annotations
 import re
 
 from aiozarr.errors import InvalidKeyError
+from aiozarr.metadata.format_rules import rules_of
 from aiozarr.model import check_key
 
-# A child of such a name would lie where its parent's own documents lie: no file system can hold both.
-_DOCUMENTS: dict[int, tuple[str, ...]] = {
-    3: ("zarr.json",),
-    2: (".zarray", ".zgroup", ".zattrs", ".zmetadata"),
-    1: ("meta", "attrs"),
-}
 _SLASHES = re.compile(r"[/\\]+")
 
 
@@ -77,7 +72,8 @@ def _name_fault(name: str, zarr_format: int) -> str | None:
         return "it has an empty name"
     if "/" in name:
         return f"the name {name!r} contains '/'"
-    if name in _DOCUMENTS[zarr_format]:
+    # Such a child would lie where its parent's own documents lie: no file system can hold both.
+    if name in rules_of(zarr_format).keys:
         return f"the name {name!r} is that of metadata documents"
     if zarr_format == 3:
         if not name.strip("."):

@@ -8,6 +8,7 @@ from typing import Any
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.dimension_names import dimension_names_of, with_dimension_names
 from aiozarr.metadata.document import Document
+from aiozarr.metadata.format_rules import ATTRS_KEY, META_KEY
 from aiozarr.metadata.records import ArrayMetadata, NamedConfig
 from aiozarr.metadata.v2 import (
     check_members,
@@ -25,7 +26,6 @@ from aiozarr.metadata.v2_codecs import Encoding, parse_numcodec, read_encoding
 from aiozarr.metadata.v2_dtype import parse_dtype
 from aiozarr.settings import Settings
 
-META_KEY, ATTRIBUTES_KEY = "meta", "attrs"
 _REQUIRED = ("shape", "chunks", "dtype", "compression", "compression_opts", "fill_value", "order")
 _MEMBERS = {"zarr_format", *_REQUIRED}
 # Libraries whose one option is a number.
@@ -92,7 +92,7 @@ def v1_members(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
     }
     return {
         META_KEY: members | dict(metadata.extra),
-        ATTRIBUTES_KEY: with_dimension_names(metadata.attributes, metadata.dimension_names),
+        ATTRS_KEY: with_dimension_names(metadata.attributes, metadata.dimension_names),
     }
 
 

@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 
 from aiozarr.errors import InvalidMetadataError
-from aiozarr.metadata.consolidated import MEMBER as CONSOLIDATED
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.data_types import ObjectType
 from aiozarr.metadata.dimension_names import dimension_names_of, with_dimension_names
 from aiozarr.metadata.document import Document, check_json, clip
 from aiozarr.metadata.extensions import beyond
+from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, CONSOLIDATED, GROUP_KEY
 from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
 from aiozarr.metadata.v2_codecs import Encoding, parse_compressor, parse_filters, read_encoding
 from aiozarr.metadata.v2_dtype import parse_dtype
 from aiozarr.metadata.v2_fill import parse_v2_fill, render_v2_fill
 from aiozarr.settings import Settings
 
-ARRAY_KEY, GROUP_KEY, ATTRIBUTES_KEY = ".zarray", ".zgroup", ".zattrs"
 MAX_NDIM = 32
 _LENGTH_END = 1 << 63
 _REQUIRED = ("shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters")

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata.consolidated import V3_KEY, inline_member, parse_inline
+from aiozarr.metadata.consolidated import inline_member, parse_inline
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.document import Document, check_json, clip, dump_document, load_document
 from aiozarr.metadata.extensions import beyond, may_be_ignored, parse_extension, parse_extensions, render_extension
 from aiozarr.metadata.fill_value import parse_fill_value, render_fill_value
+from aiozarr.metadata.format_rules import CONSOLIDATED, V3_KEY
 from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
 from aiozarr.metadata.v2_codecs import ELEMENTS, refuse_pickle
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
@@ -22,8 +23,7 @@ _ARRAY_MEMBERS = {
     *("zarr_format", "node_type", *_REQUIRED),
     *("attributes", "dimension_names", "storage_transformers"),
 }
-_CONSOLIDATED = "consolidated_metadata"
-_GROUP_MEMBERS = {"zarr_format", "node_type", "attributes", _CONSOLIDATED}
+_GROUP_MEMBERS = {"zarr_format", "node_type", "attributes", CONSOLIDATED}
 
 
 def parse_v3(document: Document, settings: Settings) -> ArrayMetadata | GroupMetadata:
@@ -45,7 +45,7 @@ def parse_v3(document: Document, settings: Settings) -> ArrayMetadata | GroupMet
     if node_type == "array":
         return _parse_array(members, attributes, settings)
     extra = _parse_extra(members, _GROUP_MEMBERS)
-    return GroupMetadata(3, attributes, extra, parse_inline(members.get(_CONSOLIDATED), document))
+    return GroupMetadata(3, attributes, extra, parse_inline(members.get(CONSOLIDATED), document))
 
 
 def render_v3(metadata: ArrayMetadata | GroupMetadata) -> bytes:
@@ -74,7 +74,7 @@ def v3_members(metadata: ArrayMetadata | GroupMetadata) -> dict[str, Any]:
         members = _array_members(metadata)
     members |= {"attributes": dict(metadata.attributes), **metadata.extra}
     if isinstance(metadata, GroupMetadata) and metadata.consolidated is not None:
-        members[_CONSOLIDATED] = inline_member(metadata.consolidated)
+        members[CONSOLIDATED] = inline_member(metadata.consolidated)
     return members
 
 
@@ -83,7 +83,7 @@ def _check_format_members(document: Document) -> None:
     if id(document.members) in document.duplicates:
         raise InvalidMetadataError("the member is there twice", member=document.duplicates[id(document.members)])
     for name, value in document.members.items():
-        if name not in ("attributes", _CONSOLIDATED):
+        if name not in ("attributes", CONSOLIDATED):
             document.check(value, name)
 
 

@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from aiozarr.metadata import document_turn
 from aiozarr.model import Entry
-
-# The documents of all formats, by the order in which those of one node are written: whoever sees an array or a group
-# finds its attributes there, and whoever sees consolidated metadata finds all that they speak of.
-_TURN = {
-    ".zattrs": 0,
-    "attrs": 0,
-    "zarr.json": 1,
-    ".zarray": 1,
-    ".zgroup": 1,
-    "meta": 1,
-    ".zmetadata": 2,
-}
 
 
 def is_metadata(key: str) -> bool:
     """Return whether `key` names a metadata document of any format."""
-    return key.rpartition("/")[2] in _TURN
+    return document_turn(key) is not None
 
 
 def is_folder_marker(entry: Entry) -> bool:
@@ -53,4 +42,6 @@ def metadata_levels(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 
 def _turn(entry: Entry) -> tuple[int, int]:
-    return -entry.key.count("/"), _TURN[entry.key.rpartition("/")[2]]
+    turn = document_turn(entry.key)
+    assert turn is not None
+    return -entry.key.count("/"), turn
