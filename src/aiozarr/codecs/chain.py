@@ -52,7 +52,10 @@ class CodecChain:
     def to_json(self) -> list[dict[str, JSON]]:
         """Return the `codecs` member of a metadata document."""
         return [
-            {"name": codec.name, "configuration": configuration} if configuration else {"name": codec.name}
+            # zarr-python refuses a codec of numcodecs without the member, which the specification lets be absent.
+            {"name": codec.name, "configuration": configuration}
+            if configuration or codec.name.startswith("numcodecs.")
+            else {"name": codec.name}
             for codec in self.codecs
             for configuration in [codec.to_json()]
         ]

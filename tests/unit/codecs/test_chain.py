@@ -53,6 +53,12 @@ def test_what_a_pipeline_writes_as_json_resolves_to_equal_codecs(codecs: list[An
     assert [codec["name"] for codec in pipeline.to_json()] == [codec["name"] for codec in codecs]
 
 
+def test_codecs_of_numcodecs_are_written_with_a_configuration_inside_of_shards_too() -> None:
+    checked = [BYTES, {"name": "numcodecs.fletcher32"}]
+    (written,) = resolve([sharding(checked)]).to_json()
+    assert written["configuration"]["codecs"] == [BYTES, {"name": "numcodecs.fletcher32", "configuration": {}}]
+
+
 def test_codecs_come_as_json_as_names_or_as_objects_with_a_name_and_a_configuration() -> None:
     expected = resolve([BYTES, CRC]).codecs
     named = [SimpleNamespace(**BYTES), SimpleNamespace(name="crc32c", configuration={}, must_understand=True)]
