@@ -16,6 +16,7 @@ from aiozarr.grid.axes import Axis, RegularAxis, regular_axes
 from aiozarr.grid.projection import Part
 from aiozarr.grid.runs_axis import RunsAxis
 from aiozarr.metadata import ArrayMetadata
+from aiozarr.metadata.places import document_place
 from aiozarr.settings import Settings
 
 MAX_LISTED = 1_000_000
@@ -97,6 +98,7 @@ class ArrayLayout:
                 _check_division(axes, largest.shard.inner_shape)
         except MetadataError as error:
             error.node = error.node or node
+            error.key, error.member = document_place(metadata, error.member)
             raise
         single = largest if all([axis.is_uniform for axis in axes]) else None
         # Where chunks differ, one key may hold chunks of other shapes after another grid has been stored.
@@ -149,6 +151,7 @@ class ArrayLayout:
                 found = ObjectLayout.of(CodecPipeline(self._chain, replace(self.spec, shape=shape)))
             except MetadataError as error:
                 error.node = error.node or self.node
+                error.key, error.member = document_place(self.metadata, error.member)
                 raise
             # Several threads may be here at once; what one of them drops or makes twice costs only time.
             if len(self._objects) >= MAX_OBJECTS:
