@@ -22,7 +22,7 @@ from aiozarr.hierarchy.node import Mode, Node
 from aiozarr.hierarchy.picture import grid_picture, table
 from aiozarr.hierarchy.regrowth import clear_gained, shows_old_data
 from aiozarr.hierarchy.reshaping import erase_outside, reshaped
-from aiozarr.hierarchy.values import convert_values
+from aiozarr.hierarchy.values.written import convert_values
 from aiozarr.hierarchy.view import FieldSelection, View
 from aiozarr.metadata import ArrayMetadata
 from aiozarr.settings import Settings

@@ -36,7 +36,7 @@ from aiozarr.grid import (
 from aiozarr.grid.arrangement import core_array, new_array, view_region
 from aiozarr.hierarchy.indexer import Indexer, split_fields
 from aiozarr.hierarchy.location import key_prefix
-from aiozarr.hierarchy.values import broadcast_values, convert_values
+from aiozarr.hierarchy.values.written import broadcast_values, convert_values
 from aiozarr.schedule import Report, current_recorder
 from aiozarr.settings import Settings
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from aiozarr import hierarchy
 from aiozarr.grid import BasicSelection
-from aiozarr.hierarchy.values import convert_values
+from aiozarr.hierarchy.values.written import convert_values
 from aiozarr.hierarchy.view import AnyArray, FieldSelection
 from aiozarr.metadata import ArrayMetadata
 from aiozarr.stores.transformer import StorageTransformer

@@ -12,7 +12,7 @@ from aiozarr import hierarchy
 from aiozarr.engine import Plan
 from aiozarr.grid import BasicSelection
 from aiozarr.hierarchy.indexer import Indexer
-from aiozarr.hierarchy.values import convert_values
+from aiozarr.hierarchy.values.written import convert_values
 from aiozarr.hierarchy.view import AnyArray, FieldSelection, Region
 from aiozarr.sync.wait import ProgressCallback, iterate, same, wait
 

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aiozarr.hierarchy.number_values import convert_numbers, is_number
-from aiozarr.hierarchy.other_values import convert_bytes, convert_raw, convert_text, convert_times
+from aiozarr.hierarchy.values.numbers import convert_numbers, is_number
+from aiozarr.hierarchy.values.others import convert_bytes, convert_raw, convert_text, convert_times
 
 AnyArray: TypeAlias = NDArray[Any]
 
