@@ -173,6 +173,13 @@ def _encode(dtype: np.dtype[Any]) -> Any:
 
 def _encode_field(name: str, dtype: np.dtype[Any]) -> list[Any]:
     base, shape = dtype.subdtype if dtype.subdtype is not None else (dtype, ())
+    if base.kind in "OT":
+        raise UnsupportedMetadataError(
+            f"the field {name!r} is {base}; in no format are fields other than of fixed size",
+            member="dtype",
+            point="data_type",
+            name=str(base),
+        )
     return [name, _encode(base), list(shape)] if shape else [name, _encode(base)]
 
 

@@ -257,6 +257,14 @@ async def test_strings_of_any_length_get_their_filter(memory: MemoryStore, dtype
     assert document(memory, ".zarray")["filters"] == [{"id": "vlen-utf8" if dtype is str else "vlen-bytes"}]
 
 
+@pytest.mark.parametrize("zarr_format", [1, 2])
+async def test_an_object_as_a_field_is_refused_and_no_other_format_is_recommended(
+    memory: MemoryStore, zarr_format: int
+) -> None:
+    with pytest.raises(aiozarr.UnsupportedMetadataError, match=r"the field 'b' is object; in no format"):
+        await aiozarr.create_array(memory, shape=2, dtype=[("a", "i4"), ("b", "O")], zarr_format=zarr_format)
+
+
 async def test_objects_need_a_codec_of_their_own(memory: MemoryStore) -> None:
     with pytest.raises(ValueError, match="object codec"):
         await aiozarr.create_array(memory, shape=3, dtype=object, zarr_format=2)
