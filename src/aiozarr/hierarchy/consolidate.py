@@ -8,13 +8,13 @@ from typing import Any
 from aiozarr.engine import Engine, run
 from aiozarr.engine.target import Target, opened_store
 from aiozarr.errors import NodeTypeError, PreconditionFailedError
-from aiozarr.hierarchy.changes import exclusively
-from aiozarr.hierarchy.consolidation import begin_copies, end_copies
+from aiozarr.hierarchy.changes.copies_kept import begin_copies, end_copies
+from aiozarr.hierarchy.changes.nodes import exclusively
+from aiozarr.hierarchy.changes.surroundings import Root
+from aiozarr.hierarchy.changes.turns import ledger_of
 from aiozarr.hierarchy.documents import NodeMetadata, Place, check_format, parse_documents, read_documents, require_node
 from aiozarr.hierarchy.group import Group, make_node
 from aiozarr.hierarchy.listing import BATCH, Name, list_names, load_nodes
-from aiozarr.hierarchy.surroundings import Root
-from aiozarr.hierarchy.turns import ledger_of
 from aiozarr.metadata import GroupMetadata, check_path, probe_keys
 from aiozarr.schedule import current_recorder
 from aiozarr.settings import Settings, settings_or_default

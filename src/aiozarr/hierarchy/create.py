@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from aiozarr.engine import Engine, run
 from aiozarr.engine.target import Target, opened_store
 from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.changes import create_node
+from aiozarr.hierarchy.changes.nodes import create_node
 from aiozarr.hierarchy.chunking import ChunksLike, ShardsLike
 from aiozarr.hierarchy.describe import CodecsLike, DataTypeLike, KeyEncodingLike
 from aiozarr.hierarchy.describe_node import describe_array, describe_group

@@ -11,8 +11,10 @@ from numpy.typing import ArrayLike
 
 from aiozarr.errors import NodeExistsError, NodeTypeError
 from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.building import create_nodes
-from aiozarr.hierarchy.changes import create_node, delete_node
+from aiozarr.hierarchy.changes.building import create_nodes
+from aiozarr.hierarchy.changes.moving import move_node
+from aiozarr.hierarchy.changes.nodes import create_node, delete_node
+from aiozarr.hierarchy.changes.turns import ledger_of
 from aiozarr.hierarchy.chunking import ChunksLike, ShardsLike
 from aiozarr.hierarchy.copies import copied_nodes, find_copy
 from aiozarr.hierarchy.describe import CodecsLike, DataTypeLike, KeyEncodingLike
@@ -22,11 +24,9 @@ from aiozarr.hierarchy.documents import NodeMetadata, Place, node_not_found_at, 
 from aiozarr.hierarchy.info import GroupInfo, count_objects
 from aiozarr.hierarchy.listing import BATCH, Found, Name, list_names, load_nodes, render_tree
 from aiozarr.hierarchy.location import join_path
-from aiozarr.hierarchy.moving import move_node
 from aiozarr.hierarchy.node import Mode, Node
 from aiozarr.hierarchy.picture import table
 from aiozarr.hierarchy.requiring import fitting_array
-from aiozarr.hierarchy.turns import ledger_of
 from aiozarr.metadata import ArrayMetadata, GroupMetadata
 from aiozarr.settings import Settings
 from aiozarr.stores import Store

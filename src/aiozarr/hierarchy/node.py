@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 from aiozarr.engine import run
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.hierarchy.attributes import checked_attributes, frozen_attributes
-from aiozarr.hierarchy.changes import update_node
+from aiozarr.hierarchy.changes.nodes import update_node
 from aiozarr.hierarchy.documents import NodeMetadata, Place
 from aiozarr.hierarchy.location import node_url
 from aiozarr.metadata import ArrayMetadata, GroupMetadata

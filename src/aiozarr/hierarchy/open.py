@@ -9,10 +9,10 @@ from aiozarr.engine import Engine, run
 from aiozarr.engine.target import Target, opened_store
 from aiozarr.errors import NodeTypeError
 from aiozarr.hierarchy.array import Array
+from aiozarr.hierarchy.changes.turns import ledger_of
 from aiozarr.hierarchy.documents import Place, check_format, require_node
 from aiozarr.hierarchy.group import AnyNode, Group, make_node
 from aiozarr.hierarchy.node import Mode
-from aiozarr.hierarchy.turns import ledger_of
 from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_path
 from aiozarr.schedule import current_recorder
 from aiozarr.settings import Settings, settings_or_default

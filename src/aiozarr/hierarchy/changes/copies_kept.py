@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Protocol, TypeAlias, TypeVar
 
 from aiozarr.errors import PreconditionFailedError
+from aiozarr.hierarchy.changes.surroundings import Root, each
+from aiozarr.hierarchy.changes.turns import ledger_of
+from aiozarr.hierarchy.changes.writing import can_swap, condition
 from aiozarr.hierarchy.documents import NodeMetadata, Place
-from aiozarr.hierarchy.surroundings import Root, each
-from aiozarr.hierarchy.turns import ledger_of
-from aiozarr.hierarchy.writing import can_swap, condition
 from aiozarr.metadata import GroupMetadata, consolidate, render_node, rules_of
 from aiozarr.model import Value
 

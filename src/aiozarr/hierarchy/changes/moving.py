@@ -6,11 +6,11 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
-from aiozarr.hierarchy.changes import check_place, create_parents, erase_node, exclusively, node_exists
-from aiozarr.hierarchy.consolidation import Edits, change_below
+from aiozarr.hierarchy.changes.copies_kept import Edits, change_below
+from aiozarr.hierarchy.changes.nodes import check_place, create_parents, erase_node, exclusively, node_exists
+from aiozarr.hierarchy.changes.surroundings import Around, Root, all_of, look_around
+from aiozarr.hierarchy.changes.writing import set_if_absent
 from aiozarr.hierarchy.documents import NodeMetadata, Place, node_not_found, parse_documents
-from aiozarr.hierarchy.surroundings import Around, Root, all_of, look_around
-from aiozarr.hierarchy.writing import set_if_absent
 from aiozarr.metadata import document_turn
 from aiozarr.model import Value
 from aiozarr.stores.tasks import each_bounded

@@ -9,7 +9,19 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
 from aiozarr.errors import MetadataError, NodeExistsError, PreconditionFailedError
-from aiozarr.hierarchy.consolidation import Edits, change_below
+from aiozarr.hierarchy.changes.copies_kept import Edits, change_below
+from aiozarr.hierarchy.changes.surroundings import (
+    Around,
+    Root,
+    all_of,
+    as_root,
+    below_array,
+    check_parents,
+    each,
+    look_around,
+    look_up_roots,
+)
+from aiozarr.hierarchy.changes.writing import replace_documents, set_if_absent, store_documents
 from aiozarr.hierarchy.documents import (
     Documents,
     NodeMetadata,
@@ -21,18 +33,6 @@ from aiozarr.hierarchy.documents import (
     read_explicit,
     read_node,
 )
-from aiozarr.hierarchy.surroundings import (
-    Around,
-    Root,
-    all_of,
-    as_root,
-    below_array,
-    check_parents,
-    each,
-    look_around,
-    look_up_roots,
-)
-from aiozarr.hierarchy.writing import replace_documents, set_if_absent, store_documents
 from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, GroupMetadata, render_node, rules_of
 from aiozarr.stores.tasks import together
 

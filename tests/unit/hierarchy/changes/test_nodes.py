@@ -143,7 +143,7 @@ async def test_a_failed_update_changes_neither_store_nor_handle(remote: Any) -> 
 
 
 async def test_endless_conflicts_end_in_the_error_of_the_store(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiozarr.hierarchy.changes.MAX_CONFLICTS", 3)
+    monkeypatch.setattr("aiozarr.hierarchy.changes.nodes.MAX_CONFLICTS", 3)
     group = await aiozarr.create_group(remote)
 
     def overtake(operation: str, key: str) -> None:

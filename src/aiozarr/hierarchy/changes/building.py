@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiozarr.hierarchy.changes import create_node
+from aiozarr.hierarchy.changes.nodes import create_node
 from aiozarr.hierarchy.documents import NodeMetadata, Place
 from aiozarr.hierarchy.location import ancestors
 from aiozarr.metadata import ArrayMetadata
