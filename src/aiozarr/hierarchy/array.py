@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from aiozarr.engine import ArrayLayout
 from aiozarr.errors import MetadataError, NodeTypeError, StaleDataWarning
 from aiozarr.grid import BasicSelection, IndexTransform
-from aiozarr.hierarchy.describe import check_shape, storage_order
+from aiozarr.hierarchy.describe.v3 import check_shape, storage_order
 from aiozarr.hierarchy.documents import NodeMetadata, Place
 from aiozarr.hierarchy.indexer import Indexer, block_slices
 from aiozarr.hierarchy.info import ArrayInfo, count_objects, format_bytes

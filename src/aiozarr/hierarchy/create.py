@@ -11,10 +11,10 @@ from aiozarr.engine import Engine, run
 from aiozarr.engine.target import Target, opened_store
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.changes.nodes import create_node
-from aiozarr.hierarchy.chunking import ChunksLike, ShardsLike
-from aiozarr.hierarchy.describe import CodecsLike, DataTypeLike, KeyEncodingLike
-from aiozarr.hierarchy.describe_node import describe_array, describe_group
-from aiozarr.hierarchy.describe_v2 import CompressorLike, FiltersLike
+from aiozarr.hierarchy.describe.chunking import ChunksLike, ShardsLike
+from aiozarr.hierarchy.describe.node import describe_array, describe_group
+from aiozarr.hierarchy.describe.v2 import CompressorLike, FiltersLike
+from aiozarr.hierarchy.describe.v3 import CodecsLike, DataTypeLike, KeyEncodingLike
 from aiozarr.hierarchy.documents import NodeMetadata, Place
 from aiozarr.hierarchy.group import AnyNode, Group, make_node
 from aiozarr.metadata import check_path

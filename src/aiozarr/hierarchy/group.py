@@ -15,11 +15,11 @@ from aiozarr.hierarchy.changes.building import create_nodes
 from aiozarr.hierarchy.changes.moving import move_node
 from aiozarr.hierarchy.changes.nodes import create_node, delete_node
 from aiozarr.hierarchy.changes.turns import ledger_of
-from aiozarr.hierarchy.chunking import ChunksLike, ShardsLike
 from aiozarr.hierarchy.copies import copied_nodes, find_copy
-from aiozarr.hierarchy.describe import CodecsLike, DataTypeLike, KeyEncodingLike
-from aiozarr.hierarchy.describe_node import describe_array, describe_group, describe_node
-from aiozarr.hierarchy.describe_v2 import CompressorLike, FiltersLike
+from aiozarr.hierarchy.describe.chunking import ChunksLike, ShardsLike
+from aiozarr.hierarchy.describe.node import describe_array, describe_group, describe_node
+from aiozarr.hierarchy.describe.v2 import CompressorLike, FiltersLike
+from aiozarr.hierarchy.describe.v3 import CodecsLike, DataTypeLike, KeyEncodingLike
 from aiozarr.hierarchy.documents import NodeMetadata, Place, node_not_found_at, read_child, read_explicit
 from aiozarr.hierarchy.info import GroupInfo, count_objects
 from aiozarr.hierarchy.listing import BATCH, Found, Name, list_names, load_nodes, render_tree

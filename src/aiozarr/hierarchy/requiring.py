@@ -8,7 +8,7 @@ import numpy as np
 
 from aiozarr.errors import NodeTypeError
 from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.describe import DataTypeLike, check_shape, resolve_dtype
+from aiozarr.hierarchy.describe.v3 import DataTypeLike, check_shape, resolve_dtype
 from aiozarr.hierarchy.node import Node
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.hierarchy.describe import new_array_metadata, resolve_dtype
+from aiozarr.hierarchy.describe.v3 import new_array_metadata, resolve_dtype
 from aiozarr.metadata import DataType
 from aiozarr.stores import MemoryStore
 

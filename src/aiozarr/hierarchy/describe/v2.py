@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.hierarchy.attributes import checked_attributes
-from aiozarr.hierarchy.chunking import ChunksLike, resolve_chunks
-from aiozarr.hierarchy.describe import DataTypeLike, check_shape, resolve_dtype, resolve_fill_value
+from aiozarr.hierarchy.describe.chunking import ChunksLike, resolve_chunks
+from aiozarr.hierarchy.describe.v3 import DataTypeLike, check_shape, resolve_dtype, resolve_fill_value
 from aiozarr.metadata import ArrayMetadata, DataType, parse_node, render_node, rules_of
 from aiozarr.metadata.data_type import find_data_type
 from aiozarr.metadata.v2_dtype import parse_dtype

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.hierarchy.chunking import (
+from aiozarr.hierarchy.describe.chunking import (
     CHUNK_BYTES,
     SHARD_BYTES,
     auto_chunks,

@@ -13,7 +13,7 @@ from aiozarr.codecs import ArraySpec, Codec, CodecPipeline
 from aiozarr.codecs.storage_type import has_byte_order
 from aiozarr.errors import LimitError
 from aiozarr.hierarchy.attributes import checked_attributes
-from aiozarr.hierarchy.chunking import ChunksLike, ShardsLike, resolve_chunking
+from aiozarr.hierarchy.describe.chunking import ChunksLike, ShardsLike, resolve_chunking
 from aiozarr.hierarchy.values.written import AnyArray
 from aiozarr.metadata import ArrayMetadata, DataType, GroupMetadata, NamedConfig, make_fill_value, parse_fill_value
 from aiozarr.metadata.data_type import find_data_type

@@ -9,7 +9,7 @@ import pytest
 
 from aiozarr.codecs import get_codec
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError
-from aiozarr.hierarchy.describe import check_shape, new_array_metadata, storage_order
+from aiozarr.hierarchy.describe.v3 import check_shape, new_array_metadata, storage_order
 from aiozarr.metadata import NamedConfig, parse_node, render_node
 
 

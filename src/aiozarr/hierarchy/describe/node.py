@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
-from aiozarr.hierarchy.describe import new_array_metadata, new_group_metadata
-from aiozarr.hierarchy.describe_v2 import new_v1_array, new_v2_array
+from aiozarr.hierarchy.describe.v2 import new_v1_array, new_v2_array
+from aiozarr.hierarchy.describe.v3 import new_array_metadata, new_group_metadata
 from aiozarr.hierarchy.documents import NodeMetadata, check_format
 from aiozarr.metadata import ArrayMetadata, GroupMetadata, rules_of
 

@@ -1,0 +1,1 @@
+"""The metadata of new nodes, out of the keywords that say what is wanted."""
