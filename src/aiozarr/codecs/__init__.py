@@ -19,7 +19,7 @@ from aiozarr.codecs.chain import CodecChain, NamedCodec
 from aiozarr.codecs.crc32c import Crc32cCodec
 from aiozarr.codecs.gzip import GzipCodec
 from aiozarr.codecs.n5_default import N5DefaultCodec
-from aiozarr.codecs.numcodecs_arrays import (
+from aiozarr.codecs.numcodecs.arrays import (
     NumcodecsAsTypeCodec,
     NumcodecsBitRoundCodec,
     NumcodecsDeltaCodec,
@@ -27,18 +27,18 @@ from aiozarr.codecs.numcodecs_arrays import (
     NumcodecsPackBitsCodec,
     NumcodecsQuantizeCodec,
 )
-from aiozarr.codecs.numcodecs_bytes import NumcodecsBase64Codec, NumcodecsShuffleCodec
-from aiozarr.codecs.numcodecs_checksums import (
+from aiozarr.codecs.numcodecs.bytes import NumcodecsBase64Codec, NumcodecsShuffleCodec
+from aiozarr.codecs.numcodecs.checksums import (
     NumcodecsAdler32Codec,
     NumcodecsCrc32cCodec,
     NumcodecsCrc32Codec,
     NumcodecsFletcher32Codec,
     NumcodecsJenkinsLookup3Codec,
 )
-from aiozarr.codecs.numcodecs_deflate import NumcodecsBz2Codec, NumcodecsLzmaCodec, NumcodecsZlibCodec
-from aiozarr.codecs.numcodecs_lz4 import NumcodecsLz4Codec
-from aiozarr.codecs.numcodecs_native import NumcodecsBloscCodec, NumcodecsGzipCodec, NumcodecsZstdCodec
-from aiozarr.codecs.numcodecs_numbers import NumcodecsPcodecCodec, NumcodecsZfpyCodec
+from aiozarr.codecs.numcodecs.deflate import NumcodecsBz2Codec, NumcodecsLzmaCodec, NumcodecsZlibCodec
+from aiozarr.codecs.numcodecs.lz4 import NumcodecsLz4Codec
+from aiozarr.codecs.numcodecs.native import NumcodecsBloscCodec, NumcodecsGzipCodec, NumcodecsZstdCodec
+from aiozarr.codecs.numcodecs.numbers import NumcodecsPcodecCodec, NumcodecsZfpyCodec
 from aiozarr.codecs.packbits import PackbitsCodec
 from aiozarr.codecs.pipeline import CodecPipeline, default_codecs
 from aiozarr.codecs.registry import get_codec, register

@@ -13,7 +13,7 @@ from typing_extensions import Buffer
 from aiozarr.codecs._buffers import array_over, byte_array, byte_view
 from aiozarr.codecs._configuration import check_members, invalid, one_of, required, short
 from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec
-from aiozarr.codecs.numcodecs_documents import JsonDocument, MsgpackDocument
+from aiozarr.codecs.numcodecs.documents import JsonDocument, MsgpackDocument
 from aiozarr.codecs.registry import register
 from aiozarr.codecs.v2_stages import BytesStage, Extent, NumbersStage, ObjectStage, Stage, build_stage
 from aiozarr.errors import CodecError, InvalidMetadataError, MetadataError, UnsupportedMetadataError

@@ -14,15 +14,15 @@ from numcodecs.registry import codec_registry
 from aiozarr.codecs._buffers import byte_array, byte_view
 from aiozarr.codecs._configuration import invalid, short
 from aiozarr.codecs.base import JSON, AnyArray, ArraySpec, BytesBytesCodec
-from aiozarr.codecs.numcodecs_documents import (
+from aiozarr.codecs.numcodecs.documents import (
     JsonDocument,
     LegacyJsonDocument,
     LegacyMsgpackDocument,
     MsgpackDocument,
 )
-from aiozarr.codecs.numcodecs_filters import ARRAY_FILTERS, ArrayFilter
-from aiozarr.codecs.numcodecs_numbers import NumbersCodec, NumcodecsPcodecCodec, NumcodecsZfpyCodec
-from aiozarr.codecs.numcodecs_objects import Categorize, ObjectFilter, VariableArray, VariableBytes, VariableText
+from aiozarr.codecs.numcodecs.filters import ARRAY_FILTERS, ArrayFilter
+from aiozarr.codecs.numcodecs.numbers import NumbersCodec, NumcodecsPcodecCodec, NumcodecsZfpyCodec
+from aiozarr.codecs.numcodecs.objects import Categorize, ObjectFilter, VariableArray, VariableBytes, VariableText
 from aiozarr.codecs.registry import get_codec
 from aiozarr.errors import CodecError, InvalidMetadataError, MetadataError, UnsupportedMetadataError
 

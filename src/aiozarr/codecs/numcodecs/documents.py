@@ -19,8 +19,8 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs._configuration import check_members, invalid, is_integer, short
 from aiozarr.codecs.base import JSON, AnyArray
-from aiozarr.codecs.numcodecs_objects import ObjectFilter, check_memory
-from aiozarr.codecs.numcodecs_parameters import is_object_type, simple_type
+from aiozarr.codecs.numcodecs.objects import ObjectFilter, check_memory
+from aiozarr.codecs.numcodecs.parameters import is_object_type, simple_type
 from aiozarr.errors import CodecError, MetadataError, UnsupportedMetadataError
 
 _MAX_DIMENSIONS = 64

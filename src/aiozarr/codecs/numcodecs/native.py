@@ -15,7 +15,7 @@ from typing_extensions import Buffer
 from aiozarr.codecs.base import JSON, BytesBytesCodec
 from aiozarr.codecs.blosc import BloscCodec
 from aiozarr.codecs.gzip import GzipCodec
-from aiozarr.codecs.numcodecs_parameters import any_level, flag, optional_choice, optional_integer
+from aiozarr.codecs.numcodecs.parameters import any_level, flag, optional_choice, optional_integer
 from aiozarr.codecs.registry import register
 from aiozarr.codecs.zstd import ZstdCodec
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from aiozarr.codecs._configuration import check_members, integer, invalid
 from aiozarr.codecs.base import JSON, AnyArray
-from aiozarr.codecs.numcodecs_parameters import data_type, number
+from aiozarr.codecs.numcodecs.parameters import data_type, number
 
 _BYTE = np.dtype(np.uint8)
 _BOOL = np.dtype(np.bool_)

@@ -14,7 +14,7 @@ from typing_extensions import Buffer
 from aiozarr.codecs._buffers import byte_array, byte_view
 from aiozarr.codecs._configuration import check_members
 from aiozarr.codecs.base import JSON, AnyArray, BytesBytesCodec
-from aiozarr.codecs.numcodecs_parameters import optional_integer
+from aiozarr.codecs.numcodecs.parameters import optional_integer
 from aiozarr.codecs.registry import register
 from aiozarr.errors import CodecError
 

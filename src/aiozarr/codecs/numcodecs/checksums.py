@@ -16,7 +16,7 @@ from typing_extensions import Buffer
 from aiozarr.codecs._buffers import byte_array
 from aiozarr.codecs._configuration import check_members, invalid, is_integer, short
 from aiozarr.codecs.base import JSON, BytesBytesCodec
-from aiozarr.codecs.numcodecs_parameters import optional_choice, optional_integer
+from aiozarr.codecs.numcodecs.parameters import optional_choice, optional_integer
 from aiozarr.codecs.registry import register
 from aiozarr.errors import ChecksumError, CodecError
 

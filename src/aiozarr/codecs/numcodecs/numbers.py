@@ -18,7 +18,7 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs._configuration import check_members, integer, invalid, is_integer, short
 from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec
-from aiozarr.codecs.numcodecs_parameters import number, optional_integer
+from aiozarr.codecs.numcodecs.parameters import number, optional_integer
 from aiozarr.codecs.registry import register
 from aiozarr.errors import CodecError, InvalidMetadataError, UnsupportedMetadataError
 

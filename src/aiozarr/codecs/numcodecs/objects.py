@@ -14,7 +14,7 @@ from typing_extensions import Buffer
 from aiozarr.codecs._buffers import byte_array
 from aiozarr.codecs._configuration import check_members, invalid, required, short
 from aiozarr.codecs.base import JSON, AnyArray
-from aiozarr.codecs.numcodecs_parameters import data_type, is_object_type, simple_type
+from aiozarr.codecs.numcodecs.parameters import data_type, is_object_type, simple_type
 from aiozarr.errors import CodecError
 
 _LENGTH_BYTES = 4

@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from aiozarr.codecs.base import JSON, AnyArray, ArrayArrayCodec, ArraySpec
-from aiozarr.codecs.numcodecs_filters import ARRAY_FILTERS, ArrayFilter
+from aiozarr.codecs.numcodecs.filters import ARRAY_FILTERS, ArrayFilter
 from aiozarr.codecs.registry import register
 from aiozarr.errors import CodecError, InvalidMetadataError
 
