@@ -29,7 +29,7 @@ from aiozarr.metadata.format_rules import (
 )
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.metadata.v1 import parse_v1, v1_members
-from aiozarr.metadata.v2 import (
+from aiozarr.metadata.v2.documents import (
     parse_attributes,
     parse_v2_array,
     parse_v2_group,

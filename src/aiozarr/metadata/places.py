@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from aiozarr.metadata.records import ArrayMetadata
-from aiozarr.metadata.v2_codecs import ELEMENTS
+from aiozarr.metadata.v2.codecs import ELEMENTS
 
 _KEYS = {3: "zarr.json", 2: ".zarray", 1: "meta"}
 _CODEC = re.compile(r"codecs\[([0-9]+)\](?:\.name|\.configuration)?(.*)", re.DOTALL)

@@ -10,7 +10,8 @@ from aiozarr.metadata.dimension_names import dimension_names_of, with_dimension_
 from aiozarr.metadata.document import Document
 from aiozarr.metadata.format_rules import ATTRS_KEY, META_KEY
 from aiozarr.metadata.records import ArrayMetadata, NamedConfig
-from aiozarr.metadata.v2 import (
+from aiozarr.metadata.v2.codecs import Encoding, parse_numcodec, read_encoding
+from aiozarr.metadata.v2.documents import (
     check_members,
     chunk_lengths,
     element_type,
@@ -22,8 +23,7 @@ from aiozarr.metadata.v2 import (
     required,
     separator_of,
 )
-from aiozarr.metadata.v2_codecs import Encoding, parse_numcodec, read_encoding
-from aiozarr.metadata.v2_dtype import parse_dtype
+from aiozarr.metadata.v2.dtype import parse_dtype
 from aiozarr.settings import Settings
 
 _REQUIRED = ("shape", "chunks", "dtype", "compression", "compression_opts", "fill_value", "order")

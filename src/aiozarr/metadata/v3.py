@@ -13,7 +13,7 @@ from aiozarr.metadata.extensions import beyond, may_be_ignored, parse_extension,
 from aiozarr.metadata.fill_value import parse_fill_value, render_fill_value
 from aiozarr.metadata.format_rules import CONSOLIDATED, V3_KEY
 from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
-from aiozarr.metadata.v2_codecs import ELEMENTS, refuse_pickle
+from aiozarr.metadata.v2.codecs import ELEMENTS, refuse_pickle
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 
 MAX_NDIM = 32

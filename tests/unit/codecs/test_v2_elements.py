@@ -20,7 +20,7 @@ from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.codecs.v2_elements import parse_v2_dtype
 from aiozarr.codecs.v2_stages import BYTES_CODEC_IDS
 from aiozarr.errors import CodecError, InvalidMetadataError, MetadataError, UnsupportedMetadataError
-from aiozarr.metadata.v2_codecs import BYTES_CODECS
+from aiozarr.metadata.v2.codecs import BYTES_CODECS
 
 Values = np.ndarray[Any, Any]
 OBJECT = np.dtype(object)

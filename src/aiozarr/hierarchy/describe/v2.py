@@ -16,7 +16,7 @@ from aiozarr.hierarchy.describe.chunking import ChunksLike, resolve_chunks
 from aiozarr.hierarchy.describe.v3 import DataTypeLike, check_shape, resolve_dtype, resolve_fill_value
 from aiozarr.metadata import ArrayMetadata, DataType, parse_node, render_node, rules_of
 from aiozarr.metadata.data_type import find_data_type
-from aiozarr.metadata.v2_dtype import parse_dtype
+from aiozarr.metadata.v2.dtype import parse_dtype
 
 CompressorLike: TypeAlias = Literal["auto"] | Mapping[str, Any] | Any | None
 """A configuration of numcodecs, such as `{"id": "zlib", "level": 1}`, one of its codecs, "auto", or None for none."""

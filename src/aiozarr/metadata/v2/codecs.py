@@ -12,7 +12,7 @@ from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.document import clip
 from aiozarr.metadata.extensions import MAX_EXTENSIONS, MAX_NAME, beyond
 from aiozarr.metadata.records import NamedConfig
-from aiozarr.metadata.v2_dtype import DTypeJSON, parse_dtype, render_dtype
+from aiozarr.metadata.v2.dtype import DTypeJSON, parse_dtype, render_dtype
 
 ELEMENTS = "v2_elements"
 PREFIX = "numcodecs."

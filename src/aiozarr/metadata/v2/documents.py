@@ -16,9 +16,9 @@ from aiozarr.metadata.document import Document, check_json, clip
 from aiozarr.metadata.extensions import beyond
 from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, CONSOLIDATED, GROUP_KEY
 from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
-from aiozarr.metadata.v2_codecs import Encoding, parse_compressor, parse_filters, read_encoding
-from aiozarr.metadata.v2_dtype import parse_dtype
-from aiozarr.metadata.v2_fill import parse_v2_fill, render_v2_fill
+from aiozarr.metadata.v2.codecs import Encoding, parse_compressor, parse_filters, read_encoding
+from aiozarr.metadata.v2.dtype import parse_dtype
+from aiozarr.metadata.v2.fill import parse_v2_fill, render_v2_fill
 from aiozarr.settings import Settings
 
 MAX_NDIM = 32

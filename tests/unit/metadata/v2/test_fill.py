@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from aiozarr.errors import InvalidMetadataError
-from aiozarr.metadata.v2_dtype import parse_dtype
-from aiozarr.metadata.v2_fill import parse_v2_fill, render_v2_fill
+from aiozarr.metadata.v2.dtype import parse_dtype
+from aiozarr.metadata.v2.fill import parse_v2_fill, render_v2_fill
 
 
 def parse(value: Any, text: Any, *, strict: bool = False) -> Any:

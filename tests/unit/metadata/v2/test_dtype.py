@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata.v2_dtype import parse_dtype, render_dtype
+from aiozarr.metadata.v2.dtype import parse_dtype, render_dtype
 
 
 @pytest.mark.parametrize(

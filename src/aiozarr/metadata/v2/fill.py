@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata.document import clip
-from aiozarr.metadata.v2_dtype import NAMED
+from aiozarr.metadata.v2.dtype import NAMED
 
 MEMBER = "fill_value"
 _NAMED_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
