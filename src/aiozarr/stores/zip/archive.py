@@ -18,8 +18,8 @@ from weakref import WeakValueDictionary
 
 from aiozarr.errors import AiozarrError, ForkedProcessError, PreconditionFailedError, StoreError
 from aiozarr.stores.local_write import TEMPORARY
-from aiozarr.stores.zip_contents import PIECE, Contents, File, load, token_of
-from aiozarr.stores.zip_format import DEFLATED, STORED, Member, new_member, render_directory, render_header
+from aiozarr.stores.zip.contents import PIECE, Contents, File, load, token_of
+from aiozarr.stores.zip.format import DEFLATED, STORED, Member, new_member, render_directory, render_header
 
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from aiozarr.errors import ShortReadError
-from aiozarr.stores.zip_format import (
+from aiozarr.stores.zip.format import (
     LOCAL_HEADER,
     STORED,
     TAIL,
@@ -18,7 +18,7 @@ from aiozarr.stores.zip_format import (
     find_end,
     read_directory,
 )
-from aiozarr.stores.zip_members import check_limit, check_sum, expand
+from aiozarr.stores.zip.members import check_limit, check_sum, expand
 
 PIECE = 1 << 20
 

@@ -18,8 +18,8 @@ from aiozarr.model import (
 )
 from aiozarr.settings import GIB
 from aiozarr.stores.contract import Store
-from aiozarr.stores.zip_contents import Names
-from aiozarr.stores.zip_format import Member
+from aiozarr.stores.zip.contents import Names
+from aiozarr.stores.zip.format import Member
 
 _kinds: dict[bool, type[ZipStore]] = {}
 ZipMode: TypeAlias = Literal["r", "w", "a", "x"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from aiozarr.errors import LimitError, StoreError
-from aiozarr.stores.zip_format import BZIP2, DEFLATED, LZMA, Member, damaged
+from aiozarr.stores.zip.format import BZIP2, DEFLATED, LZMA, Member, damaged
 
 _STEP = 1 << 20
 

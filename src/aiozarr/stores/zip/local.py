@@ -26,10 +26,10 @@ from aiozarr.settings import GIB
 from aiozarr.stores.blocking import BlockingStore, in_thread, to_the_end
 from aiozarr.stores.contract import Store, byte_view
 from aiozarr.stores.local_errors import store_error
-from aiozarr.stores.zip_archive import archives
-from aiozarr.stores.zip_base import ZipMode, ZipStore
-from aiozarr.stores.zip_contents import Contents
-from aiozarr.stores.zip_format import Member
+from aiozarr.stores.zip.archive import archives
+from aiozarr.stores.zip.base import ZipMode, ZipStore
+from aiozarr.stores.zip.contents import Contents
+from aiozarr.stores.zip.format import Member
 
 
 class LocalZipStore(BlockingStore, ZipStore, behind_store=False):

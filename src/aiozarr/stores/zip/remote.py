@@ -16,9 +16,9 @@ from aiozarr.model import ByteRange, Range, Suffix, Supports, Value, Version, ch
 from aiozarr.settings import GIB
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.contract import Store
-from aiozarr.stores.zip_base import ZipMode, ZipStore
-from aiozarr.stores.zip_contents import Names
-from aiozarr.stores.zip_format import (
+from aiozarr.stores.zip.base import ZipMode, ZipStore
+from aiozarr.stores.zip.contents import Names
+from aiozarr.stores.zip.format import (
     LOCAL_HEADER,
     STORED,
     TAIL,
@@ -28,7 +28,7 @@ from aiozarr.stores.zip_format import (
     find_end,
     read_directory,
 )
-from aiozarr.stores.zip_members import check_limit, check_sum, expand
+from aiozarr.stores.zip.members import check_limit, check_sum, expand
 
 _IN_THREAD = 1 << 18
 """Bytes from which on checking and decompressing leave the event loop."""
