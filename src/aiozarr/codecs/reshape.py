@@ -9,6 +9,7 @@ from math import prod
 from typing import Any, Self, TypeAlias
 
 from aiozarr.codecs._configuration import check_members, integer, invalid, is_integer, required, short
+from aiozarr.codecs._unconfigured import UnconfiguredCodec
 from aiozarr.codecs.base import JSON, AnyArray, ArrayArrayCodec, ArraySpec
 from aiozarr.codecs.registry import register
 
@@ -116,18 +117,10 @@ class SingletonDimCodec(_ShapeCodec):
 
 @register
 @dataclass(frozen=True)
-class SqueezeCodec(_ShapeCodec):
+class SqueezeCodec(UnconfiguredCodec, _ShapeCodec):
     """The codec `zarrs.squeeze` (zarrs): all dimensions of length 1 are left out."""
 
     name = "zarrs.squeeze"
-
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
-        check_members(configuration, (), name=cls.name)
-        return cls()
-
-    def to_json(self) -> dict[str, JSON]:
-        return {}
 
     def encoded_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(length for length in shape if length != 1)

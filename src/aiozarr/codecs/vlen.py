@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numcodecs.vlen import VLenBytes, VLenUTF8
 from typing_extensions import Buffer
 
 from aiozarr.codecs._buffers import byte_array
-from aiozarr.codecs._configuration import check_members
-from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs._unconfigured import UnconfiguredCodec
+from aiozarr.codecs.base import AnyArray, ArrayBytesCodec, ArraySpec
 from aiozarr.codecs.registry import register
 from aiozarr.errors import CodecError, UnsupportedMetadataError
 
 _LENGTH_BYTES = 4
 
 
-class _VlenCodec(ArrayBytesCodec):
+class _VlenCodec(UnconfiguredCodec, ArrayBytesCodec):
     """A number of elements, then a length and as many bytes for each; numbers are uint32, little-endian.
 
     What stands behind the last element is ignored.
@@ -27,14 +26,6 @@ class _VlenCodec(ArrayBytesCodec):
 
     _kinds: ClassVar[str]
     _items: ClassVar[Any]
-
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
-        check_members(configuration, (), name=cls.name)
-        return cls()
-
-    def to_json(self) -> dict[str, JSON]:
-        return {}
 
     def resolve(self, spec: ArraySpec) -> None:
         if spec.dtype.kind not in self._kinds:

@@ -13,6 +13,7 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs._buffers import byte_array, byte_view
 from aiozarr.codecs._configuration import check_members
+from aiozarr.codecs._unconfigured import UnconfiguredCodec
 from aiozarr.codecs.base import JSON, AnyArray, BytesBytesCodec
 from aiozarr.codecs.numcodecs.parameters import optional_integer
 from aiozarr.codecs.registry import register
@@ -79,18 +80,10 @@ class NumcodecsShuffleCodec(BytesBytesCodec):
 
 @register
 @dataclass(frozen=True)
-class NumcodecsBase64Codec(BytesBytesCodec):
+class NumcodecsBase64Codec(UnconfiguredCodec, BytesBytesCodec):
     """The codec `numcodecs.base64`: the standard alphabet of RFC 4648, padded, without line breaks."""
 
     name = "numcodecs.base64"
-
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
-        check_members(configuration, (), name=cls.name)
-        return cls()
-
-    def to_json(self) -> dict[str, JSON]:
-        return {}
 
     def encode(self, data: Buffer) -> Buffer:
         return base64.b64encode(data)

@@ -3,64 +3,25 @@
 from __future__ import annotations
 
 import zlib
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-import google_crc32c
 from numcodecs.fletcher32 import Fletcher32  # pyright: ignore[reportMissingImports]  # compiled, without stubs
 from numcodecs.jenkins import jenkins_lookup3  # pyright: ignore[reportMissingImports]  # compiled, without stubs
 from typing_extensions import Buffer
 
 from aiozarr.codecs._buffers import byte_array
+from aiozarr.codecs._checksum import CHECKSUM_BYTES, ChecksumCodec, crc32c
 from aiozarr.codecs._configuration import check_members, invalid, is_integer, short
-from aiozarr.codecs.base import JSON, BytesBytesCodec
+from aiozarr.codecs._unconfigured import UnconfiguredCodec
+from aiozarr.codecs.base import JSON
 from aiozarr.codecs.numcodecs.parameters import optional_choice, optional_integer
 from aiozarr.codecs.registry import register
-from aiozarr.errors import ChecksumError, CodecError
-
-_CHECKSUM_BYTES = 4
-
-
-class _ChecksumCodec(BytesBytesCodec):
-    """The bytes as they are, with 32 bits of checksum, little-endian, at their start or end.
-
-    It decodes to a view of its input. There is no partial decoding: a part cannot be checked without the whole.
-    """
-
-    @property
-    def at_start(self) -> bool:
-        """True where the checksum stands before the content."""
-        return False
-
-    @abstractmethod
-    def checksum(self, content: Buffer) -> int:
-        """Return the checksum of `content`, below 2**32."""
-
-    def encode(self, data: Buffer) -> Buffer:
-        checksum = self.checksum(data).to_bytes(_CHECKSUM_BYTES, "little")
-        return b"".join((checksum, data) if self.at_start else (data, checksum))
-
-    def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
-        view = memoryview(data).cast("B")
-        size = len(view) - _CHECKSUM_BYTES
-        if size < 0:
-            raise CodecError(f"{len(view)} bytes are too few to hold a checksum", codec=self.name)
-        if size > max_size:
-            raise CodecError(f"there are {size} bytes, of at most {max_size}", codec=self.name)
-        content, checksum = (view[4:], view[:4]) if self.at_start else (view[:size], view[size:])
-        stored, actual = int.from_bytes(checksum, "little"), self.checksum(content)
-        if stored != actual:
-            raise ChecksumError(f"the checksum is {actual:08x}, stored is {stored:08x}", codec=self.name)
-        return content
-
-    def compute_encoded_size(self, size: int) -> int:
-        return size + _CHECKSUM_BYTES
 
 
 @dataclass(frozen=True)
-class _PlacedChecksumCodec(_ChecksumCodec):
+class _PlacedChecksumCodec(ChecksumCodec):
     """A checksum whose place the configuration may choose; None is the usual one."""
 
     usual_location: ClassVar[str] = "start"
@@ -77,7 +38,7 @@ class _PlacedChecksumCodec(_ChecksumCodec):
         return {} if self.location is None else {"location": self.location}
 
     @property
-    def at_start(self) -> bool:
+    def _at_start(self) -> bool:
         return (self.location or self.usual_location) == "start"
 
 
@@ -87,7 +48,7 @@ class NumcodecsCrc32Codec(_PlacedChecksumCodec):
 
     name = "numcodecs.crc32"
 
-    def checksum(self, content: Buffer) -> int:
+    def _checksum(self, content: Buffer) -> int:
         return zlib.crc32(content)
 
 
@@ -97,7 +58,7 @@ class NumcodecsAdler32Codec(_PlacedChecksumCodec):
 
     name = "numcodecs.adler32"
 
-    def checksum(self, content: Buffer) -> int:
+    def _checksum(self, content: Buffer) -> int:
         return zlib.adler32(content)
 
 
@@ -108,36 +69,28 @@ class NumcodecsCrc32cCodec(_PlacedChecksumCodec):
     name = "numcodecs.crc32c"
     usual_location = "end"
 
-    def checksum(self, content: Buffer) -> int:
-        return int(google_crc32c.value(byte_array(content)))
+    def _checksum(self, content: Buffer) -> int:
+        return crc32c(content)
 
 
 @register
 @dataclass(frozen=True)
-class NumcodecsFletcher32Codec(_ChecksumCodec):
+class NumcodecsFletcher32Codec(UnconfiguredCodec, ChecksumCodec):
     """The codec `numcodecs.fletcher32`: HDF5's Fletcher checksum of 16-bit words, at the end."""
 
     name = "numcodecs.fletcher32"
 
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
-        check_members(configuration, (), name=cls.name)
-        return cls()
-
-    def to_json(self) -> dict[str, JSON]:
-        return {}
-
-    def checksum(self, content: Buffer) -> int:
+    def _checksum(self, content: Buffer) -> int:
         # Numcodecs gives the checksum together with a copy of the content, and takes no empty content.
         if memoryview(content).nbytes == 0:
             return 0
         encoded: bytes = Fletcher32().encode(byte_array(content))
-        return int.from_bytes(encoded[-_CHECKSUM_BYTES:], "little")
+        return int.from_bytes(encoded[-CHECKSUM_BYTES:], "little")
 
 
 @register
 @dataclass(frozen=True)
-class NumcodecsJenkinsLookup3Codec(_ChecksumCodec):
+class NumcodecsJenkinsLookup3Codec(ChecksumCodec):
     """The codec `numcodecs.jenkins_lookup3`: Bob Jenkins' lookup3 as HDF5 has it, at the end.
 
     Attributes:
@@ -162,6 +115,6 @@ class NumcodecsJenkinsLookup3Codec(_ChecksumCodec):
     def to_json(self) -> dict[str, JSON]:
         return {"initval": self.initval, "prefix": None if self.prefix is None else list(self.prefix)}
 
-    def checksum(self, content: Buffer) -> int:
+    def _checksum(self, content: Buffer) -> int:
         hashed = content if self.prefix is None else b"".join((self.prefix, content))
         return int(jenkins_lookup3(byte_array(hashed), self.initval))

@@ -1,0 +1,59 @@
+"""What codecs share that put a checksum of 32 bits beside the bytes, and check it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import google_crc32c
+from typing_extensions import Buffer
+
+from aiozarr.codecs._buffers import byte_array
+from aiozarr.codecs.base import BytesBytesCodec
+from aiozarr.errors import ChecksumError, CodecError
+
+CHECKSUM_BYTES = 4
+
+
+class ChecksumCodec(BytesBytesCodec):
+    """The bytes as they are, with 32 bits of checksum, little-endian, at their end or start.
+
+    It decodes to a view of its input. There is no partial decoding: a part cannot be checked without the whole.
+    """
+
+    @property
+    def _at_start(self) -> bool:
+        """True where the checksum stands before the content."""
+        return False
+
+    @abstractmethod
+    def _checksum(self, content: Buffer) -> int:
+        """Return the checksum of `content`, below 2**32."""
+
+    def encode(self, data: Buffer) -> Buffer:
+        checksum = self._checksum(data).to_bytes(CHECKSUM_BYTES, "little")
+        return b"".join((checksum, data) if self._at_start else (data, checksum))
+
+    def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
+        view = memoryview(data).cast("B")
+        size = len(view) - CHECKSUM_BYTES
+        if size < 0:
+            raise CodecError(f"{len(view)} bytes are too few to hold a checksum", codec=self.name)
+        if size > max_size:
+            raise CodecError(f"there are {size} bytes, of at most {max_size}", codec=self.name)
+        if self._at_start:
+            checksum, content = view[:CHECKSUM_BYTES], view[CHECKSUM_BYTES:]
+        else:
+            content, checksum = view[:size], view[size:]
+        stored, actual = int.from_bytes(checksum, "little"), self._checksum(content)
+        if stored != actual:
+            raise ChecksumError(f"the checksum is {actual:08x}, stored is {stored:08x}", codec=self.name)
+        return content
+
+    def compute_encoded_size(self, size: int) -> int:
+        return size + CHECKSUM_BYTES
+
+
+def crc32c(content: Buffer) -> int:
+    """Return the CRC-32C (Castagnoli) of `content`."""
+    # The library takes bytes and arrays, and refuses memoryviews.
+    return int(google_crc32c.value(byte_array(content)))
