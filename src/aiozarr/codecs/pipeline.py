@@ -14,10 +14,12 @@ from aiozarr.codecs.chain import CodecChain, NamedCodec, parse_chain
 from aiozarr.codecs.equality import equals_everywhere
 from aiozarr.codecs.partial import read_decoded
 from aiozarr.codecs.storage_type import has_byte_order
-from aiozarr.errors import MetadataError
+from aiozarr.errors import MetadataError, UnsupportedMetadataError
 
 if TYPE_CHECKING:
     from aiozarr.codecs.shard_layout import ShardLayout
+
+_SLACK = 1 << 24
 
 
 class CodecPipeline:
@@ -50,7 +52,7 @@ class CodecPipeline:
         self._array_steps = tuple(
             (codec.decode, before) for codec, before in zip(reversed(chain.array_array), specs[-2::-1], strict=True)
         )
-        bounds = self._measure()
+        bounds = self._measure(member)
         steps = [
             (codec.decode, bound) for codec, bound in zip(reversed(chain.bytes_bytes), bounds[-2::-1], strict=True)
         ]
@@ -74,14 +76,20 @@ class CodecPipeline:
         """
         return cls(parse_chain(codecs, member=member), spec, member=member)
 
-    def _measure(self) -> list[int]:
+    def _measure(self, member: str) -> list[int]:
         """Set the encoded sizes; return bounds on the bytes before each bytes -> bytes codec and after the last."""
         array_bytes = self._chain.array_bytes
         exact = array_bytes.compute_encoded_size(self._inner_spec)
         bounds = [array_bytes.max_encoded_size(self._inner_spec)]
-        for codec in self._chain.bytes_bytes:
-            bounds.append(codec.max_encoded_size(bounds[-1]))
+        # Each codec's bound allows for growth, and many of them together for any growth: real bytes hardly grow.
+        most = 4 * bounds[0] + _SLACK
+        for i, codec in enumerate(self._chain.bytes_bytes, len(self.codecs) - len(self._chain.bytes_bytes)):
+            bounds.append(min(codec.max_encoded_size(bounds[-1]), most))
             exact = None if exact is None else codec.compute_encoded_size(exact)
+            if exact is not None and exact > most:
+                raise UnsupportedMetadataError(
+                    f"codecs that make {exact} bytes of {bounds[0]}", member=f"{member}[{i}]", point="codec"
+                )
         self.encoded_size = exact
         self.max_encoded_size = bounds[-1]
         return bounds

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +20,8 @@ from aiozarr.errors import CodecError, InvalidMetadataError, MetadataError, Unsu
 _MAX_DEPTH = 16
 _MAX_FIELDS = 1 << 12
 _MAX_FILTERS = 32
+_MAX_GROWTH = 16
+_SLACK = 1 << 24
 _OBJECT = np.dtype(object)
 
 
@@ -58,10 +59,11 @@ class V2ElementsCodec(ArrayBytesCodec):
             raise InvalidMetadataError(
                 "objects need a filter that makes bytes of them, and it comes first", member="configuration.filters"
             )
-        for i, (before, stage) in enumerate(pairwise(stages), 1):
-            if isinstance(stage, ObjectStage) and isinstance(before, (BytesStage, NumbersStage, ObjectStage)):
+        for i, stage in enumerate(stages):
+            makers = (BytesStage, NumbersStage, ObjectStage)
+            if isinstance(stage, makers[1:]) and any([isinstance(before, makers) for before in stages[:i]]):
                 raise InvalidMetadataError(
-                    f"{stage.name!r} takes elements, and the filter before it makes bytes of them",
+                    f"{stage.name!r} takes elements, and a filter before it makes bytes of them",
                     member=f"configuration.filters[{i}]" if i < len(filters) else "configuration.compressor",
                 )
         codec = cls(dtype, tuple(stages), dict(configuration))
@@ -132,8 +134,17 @@ class V2ElementsCodec(ArrayBytesCodec):
         exact = None if spec.is_variable else spec.size * self.dtype.itemsize
         bound = spec.max_bytes if exact is None else exact
         extents = [Extent(spec.size, 1 if exact is None else self.dtype.itemsize, exact, bound, self.dtype)]
+        # Each stage's bound allows for growth, and many of them together for any growth: real bytes hardly grow.
+        most = _MAX_GROWTH * bound + _SLACK
         for stage in self.stages:
-            extents.append(stage.measure(extents[-1]))
+            measured = stage.measure(extents[-1])
+            if isinstance(stage, (ObjectStage, NumbersStage)):
+                most = _MAX_GROWTH * measured.bound + _SLACK
+            if measured.exact is not None and measured.exact > most:
+                raise UnsupportedMetadataError(
+                    f"filters that make {measured.exact} bytes of {bound}", point="codec", name=stage.name
+                )
+            extents.append(replace(measured, bound=min(measured.bound, most)))
         return extents
 
     def _elements(self, value: AnyArray, spec: ArraySpec, out: AnyArray | None) -> AnyArray:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.errors import ChecksumError, CodecError
+from aiozarr.errors import ChecksumError, CodecError, UnsupportedMetadataError
 from aiozarr.model import ByteRange, resolve_range
 
 DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", "V1", "V3", "V16"]
@@ -270,3 +270,16 @@ def test_one_pipeline_serves_many_threads() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(round_trip, range(40)))
+
+
+def test_many_codecs_together_do_not_allow_for_any_growth() -> None:
+    spec = ArraySpec((16,), np.dtype("u1"), np.zeros((), "u1"))
+    chain: list[dict[str, Any]] = [{"name": "bytes"}, *([{"name": "gzip", "configuration": {"level": 1}}] * 31)]
+    pipeline = CodecPipeline.resolve(chain, spec)
+    assert pipeline.max_encoded_size < 1 << 25
+    values = np.arange(16, dtype="u1")
+    assert pipeline.decode(pipeline.encode(values)).tolist() == values.tolist()
+    spec = ArraySpec((1 << 20,), np.dtype("u1"), np.zeros((), "u1"))
+    with pytest.raises(UnsupportedMetadataError, match="bytes of 1048576") as caught:
+        CodecPipeline.resolve([chain[0], *([{"name": "numcodecs.base64"}] * 31)], spec)
+    assert str(caught.value.member).startswith("codecs[")

@@ -409,3 +409,10 @@ def test_without_filters_the_memory_is_handed_on() -> None:
     pipeline = resolve(native, (4,))
     array = np.arange(4, dtype="i4")
     assert np.shares_memory(np.asarray(memoryview(pipeline.encode(array))), array)
+
+
+def test_many_filters_together_do_not_allow_for_any_growth() -> None:
+    assert resolve("<i4", (16,), *([{"id": "zlib"}] * 32)).max_encoded_size < 1 << 25
+    for grows in ({"id": "delta", "dtype": "|u1", "astype": "<u8"}, {"id": "base64"}):
+        with pytest.raises(UnsupportedMetadataError, match="bytes of 65536"):
+            resolve("<i4", (16384,), *([grows] * 31), {"id": "zlib"})
