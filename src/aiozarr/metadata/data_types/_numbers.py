@@ -1,13 +1,14 @@
-"""What the number types share: finding a type by numpy's, and casts of callers' numbers."""
+"""What the number types share: finding a type by its name or by numpy's, and casts of callers' numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from aiozarr.metadata.data_type import FillValue, frozen
+from aiozarr.metadata.data_type import JSON, DataType, FillValue, check_no_configuration, frozen
 
 
 class Names:
@@ -20,6 +21,30 @@ class Names:
     def find(self, dtype: np.dtype[Any]) -> str | None:
         """Return the name of a numpy type of any byte order."""
         return self._names.get(_key(dtype))
+
+
+@dataclass(frozen=True)
+class NumberType(DataType):
+    """Numbers whose name says all: one class reads several names, each of which has one type of numpy's."""
+
+    name: str
+    _table: ClassVar[Names]
+
+    @classmethod
+    def from_configuration(
+        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
+    ) -> Self:
+        check_no_configuration(name, configuration, member)
+        return cls(name)
+
+    @classmethod
+    def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
+        name = cls._table.find(dtype)
+        return None if name is None else cls(name)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._table.dtypes[self.name]
 
 
 def cast_number(value: object, dtype: np.dtype[Any], name: str) -> FillValue:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import ml_dtypes
 import numpy as np
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata.data_type import JSON, DataType, FillValue, check_no_configuration, frozen, register_data_type
-from aiozarr.metadata.data_types._numbers import Names, cast_number
+from aiozarr.metadata.data_type import JSON, FillValue, frozen, register_data_type
+from aiozarr.metadata.data_types._numbers import Names, NumberType, cast_number
 from aiozarr.metadata.data_types.floats import FloatType
 
 _PARTS = {"complex64": "float32", "complex128": "float64", "complex_float16": "float16", "complex_bfloat16": "bfloat16"}
@@ -33,7 +33,7 @@ _NAMES = Names(
 
 @register_data_type
 @dataclass(frozen=True)
-class ComplexType(DataType):
+class ComplexType(NumberType):
     """The complex numbers: `complex64`, `complex128`, `complex_float16`, `complex_bfloat16`.
 
     `complex_float32` and `complex_float64` are the registry's other names of the first two. Of the small formats that
@@ -45,28 +45,17 @@ class ComplexType(DataType):
         *_ALIASES,
         *[f"complex_{name}" for name in FloatType.names if name.startswith(("float4", "float6", "float8"))],
     )
-    name: str
+    _table = _NAMES
 
     @classmethod
     def from_configuration(
         cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
     ) -> Self:
-        check_no_configuration(name, configuration, member)
-        name = _ALIASES.get(name, name)
-        if name not in _NAMES.dtypes:
-            raise UnsupportedMetadataError(
-                f"numpy and the installed ml_dtypes have no {name}", member=member, point="data_type", name=name
-            )
-        return cls(name)
-
-    @classmethod
-    def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
-        name = _NAMES.find(dtype)
-        return None if name is None else cls(name)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return _NAMES.dtypes[self.name]
+        found = super().from_configuration(_ALIASES.get(name, name), configuration, member=member, strict=strict)
+        if found.name not in _NAMES.dtypes:
+            reason = f"numpy and the installed ml_dtypes have no {found.name}"
+            raise UnsupportedMetadataError(reason, member=member, point="data_type", name=found.name)
+        return found
 
     @cached_property
     def part(self) -> FloatType:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from aiozarr.errors import InvalidMetadataError
-from aiozarr.metadata.data_type import JSON, DataType, FillValue, check_no_configuration, frozen, register_data_type
-from aiozarr.metadata.data_types._numbers import Names, cast_number
+from aiozarr.metadata.data_type import JSON, FillValue, frozen, register_data_type
+from aiozarr.metadata.data_types._numbers import Names, NumberType, cast_number
 
 _CORE = ("float16", "float32", "float64")
 _SMALL = (
@@ -35,27 +34,11 @@ _BITS = re.compile(r"b?float([0-9]+)")
 
 @register_data_type
 @dataclass(frozen=True)
-class FloatType(DataType):
+class FloatType(NumberType):
     """The floating point numbers: `float16`, `float32`, `float64`, `bfloat16`, and the formats of 4, 6 and 8 bits."""
 
     names = (*_CORE, *_SMALL)
-    name: str
-
-    @classmethod
-    def from_configuration(
-        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
-    ) -> Self:
-        check_no_configuration(name, configuration, member)
-        return cls(name)
-
-    @classmethod
-    def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
-        name = _NAMES.find(dtype)
-        return None if name is None else cls(name)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return _NAMES.dtypes[self.name]
+    _table = _NAMES
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
         if isinstance(value, str):

@@ -12,7 +12,7 @@ import numpy as np
 
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata.data_type import JSON, DataType, FillValue, check_no_configuration, frozen, register_data_type
-from aiozarr.metadata.data_types._numbers import Names, cast_number
+from aiozarr.metadata.data_types._numbers import Names, NumberType, cast_number
 
 _CORE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _NARROW = ("int2", "int4", "uint2", "uint4")
@@ -67,27 +67,11 @@ class BoolType(DataType):
 
 @register_data_type
 @dataclass(frozen=True)
-class IntegerType(DataType):
+class IntegerType(NumberType):
     """The integers: `int8` … `uint64` of the core, and `int2`, `int4`, `uint2`, `uint4` of the registry."""
 
     names = (*_CORE, *_NARROW)
-    name: str
-
-    @classmethod
-    def from_configuration(
-        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
-    ) -> Self:
-        check_no_configuration(name, configuration, member)
-        return cls(name)
-
-    @classmethod
-    def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
-        name = _NAMES.find(dtype)
-        return None if name is None else cls(name)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return _NAMES.dtypes[self.name]
+    _table = _NAMES
 
     @cached_property
     def limits(self) -> tuple[int, int]:
