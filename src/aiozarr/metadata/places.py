@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from aiozarr.metadata.format_rules import rules_of
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.metadata.v2.codecs import ELEMENTS
 
-_KEYS = {3: "zarr.json", 2: ".zarray", 1: "meta"}
 _CODEC = re.compile(r"codecs\[([0-9]+)\](?:\.name|\.configuration)?(.*)", re.DOTALL)
 _ELSEWHERE = {"chunk_grid": "chunks", "chunk_key_encoding": "dimension_separator"}
 
@@ -18,7 +18,7 @@ def document_place(metadata: ArrayMetadata, member: str | None) -> tuple[str, st
     Documents of formats 1 and 2 have no codecs: a `codecs[1].configuration.level` of the model is a `compressor.level`
     there.
     """
-    key = _KEYS[metadata.zarr_format]
+    key = rules_of(metadata.zarr_format).array_key
     if metadata.zarr_format == 3 or member is None:
         return key, member
     found = _CODEC.fullmatch(member)
