@@ -389,6 +389,11 @@ HOSTILE: dict[str, tuple[bytes, type[AiozarrError], str]] = {
     "a directory beyond the file": (patched(ONE, "end", 12, b"\xff\xff\xff\x0f"), StoreError, "does not fit"),
     "a huge directory": (patched(ONE, "end", 12, b"\xff\xff\xff\x7f"), LimitError, "directory"),
     "more members than bytes": (patched(ONE, "end", 10, b"\xf0\xf0"), StoreError, "does not fit"),
+    "fewer members than there are": (
+        patched(ONE, "end", 10, b"\0\0"),
+        StoreError,
+        "1 entries, and says that there are 0",
+    ),
     "a lost zip64 record": (patched(ONE, "end", 10, b"\xff\xff"), StoreError, "does not fit"),
     "a bomb": (BOMB, LimitError, "decompresses to"),
     "a bomb that lies": (patched(BOMB, "entry", 24, b"\x10\x00\x00\x00"), StoreError, "another size"),
@@ -423,6 +428,25 @@ async def test_a_hostile_archive_is_refused_with_a_typed_error(tmp_path: Path, n
             await store.fetch("a")
         assert time.monotonic() - began < 5  # no bound of speed: the rows ask for an answer at all
     assert os.listdir(tmp_path) == ["x.zip"]
+
+
+async def test_a_number_of_members_that_has_overflowed_hides_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    names = [f"{i:x}" for i in range(65_537)]
+    directory = b"".join(
+        struct.pack("<4s6H3L5H2L", b"PK\x01\x02", 20, 20, 0, 0, 0, 33, 0, 0, 0, len(name), 0, 0, 0, 0, 0, 40 * i)
+        + name.encode()
+        for i, name in enumerate(names)
+    )
+    headers = b"".join(
+        (struct.pack("<4s5H3L2H", b"PK\x03\x04", 20, 0, 0, 0, 33, 0, 0, 0, len(name), 0) + name.encode()).ljust(
+            40, b"\0"
+        )
+        for name in names
+    )
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, len(directory), len(headers), 0)
+    path.write_bytes(headers + directory + end)
+    assert await ZipStore(path).get(names[-1]) == b""
 
 
 async def test_a_bomb_that_lies_takes_no_more_memory_than_it_claims(tmp_path: Path) -> None:

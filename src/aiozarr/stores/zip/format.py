@@ -30,6 +30,7 @@ _LOCATOR = struct.Struct("<4sLQL")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _LOCAL = struct.Struct("<4s5H3L2H")
 _ENCRYPTED, _DESCRIPTOR, _UTF8 = 1, 8, 0x800
+_SIGNED = b"PK\x05\x05"  # the directory's signature, behind its entries
 _MAX16, _MAX32 = 0xFFFF, 0xFFFFFFFF
 _DATE = (1 << 5) | 1  # 1980-01-01: the same values give the same archive
 
@@ -169,8 +170,9 @@ def _bounded(members: dict[str, Member], end: End, url: str) -> dict[str, Member
 
 
 def _entries(data: bytes, end: End, url: str) -> Iterator[Member]:
-    at = 0
-    for _ in range(end.count):
+    at = found = 0
+    # All that is there: members beyond a number that is too small would be missing, and read as the fill value.
+    while at < len(data) and data[at : at + 4] != _SIGNED:
         if at + _CENTRAL.size > len(data):
             raise damaged("its directory ends early", url)
         fields = _CENTRAL.unpack_from(data, at)
@@ -198,7 +200,11 @@ def _entries(data: bytes, end: End, url: str) -> Iterator[Member]:
         # No byte of deflate stands for more than 1,032.
         if method == DEFLATED and size > 1032 * stored:
             raise damaged(f"{stored} bytes cannot decompress to {size}", url, key)
+        found += 1
         yield Member(key, raw, offset + end.shift, 0, method, crc, stored, size, extra)
+    # Writers without the records of zip64 let the number overflow.
+    if (found - end.count) % (_MAX16 + 1):
+        raise damaged(f"its directory has {found} entries, and says that there are {end.count}", url)
 
 
 def _decode(raw: bytes, flags: int, extra: bytes, url: str) -> str:
