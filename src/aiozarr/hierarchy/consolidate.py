@@ -14,7 +14,7 @@ from aiozarr.hierarchy.changes.surroundings import Root
 from aiozarr.hierarchy.changes.turns import ledger_of
 from aiozarr.hierarchy.documents import NodeMetadata, Place, check_format, parse_documents, read_documents, require_node
 from aiozarr.hierarchy.group import Group, make_node
-from aiozarr.hierarchy.listing import BATCH, Name, list_names, load_nodes
+from aiozarr.hierarchy.listing import BATCH, Name, check_listable, list_names, load_nodes
 from aiozarr.metadata import GroupMetadata, check_path, probe_keys
 from aiozarr.schedule import current_recorder
 from aiozarr.settings import Settings, settings_or_default
@@ -58,6 +58,7 @@ async def consolidate_metadata(
 
     async def work(engine: Engine) -> Group:
         async with opened_store(target, storage_options, settings) as (store, owned):
+            check_listable(store, "consolidate: the nodes below have to be found")
             place = Place(engine, store, path, settings, recorder)
             found = await require_node(place, zarr_format)
             node = make_node(store, path, found, settings=settings, mode="r+", owns_store=owned)

@@ -22,7 +22,7 @@ from aiozarr.hierarchy.describe.v2 import CompressorLike, FiltersLike
 from aiozarr.hierarchy.describe.v3 import CodecsLike, DataTypeLike, KeyEncodingLike
 from aiozarr.hierarchy.documents import NodeMetadata, Place, node_not_found_at, read_child, read_explicit
 from aiozarr.hierarchy.info import GroupInfo, count_objects
-from aiozarr.hierarchy.listing import BATCH, Found, Name, list_names, load_nodes, render_tree
+from aiozarr.hierarchy.listing import BATCH, Found, Name, check_listable, list_names, load_nodes, render_tree
 from aiozarr.hierarchy.location import join_path
 from aiozarr.hierarchy.node import Mode, Node
 from aiozarr.hierarchy.picture import table
@@ -269,11 +269,12 @@ class Group(Node[GroupMetadata]):
     async def delete(self, name: str) -> None:
         """Erase the node `name` below this group, and all that lies below it.
 
-        Its documents are erased first: an erasure that is interrupted leaves no array that reads as fill values.
+        The documents of all nodes are erased first: an erasure that is interrupted leaves no array that reads as fill
+        values. Where the store cannot list, arrays of up to 100 000 chunks can be erased, and nothing else.
 
         Raises:
             NodeNotFoundError: there is none.
-            UnsupportedOperationError: the group is read-only, or the store cannot list.
+            UnsupportedOperationError: the group is read-only, or the store cannot list; nothing was erased.
         """
         self._check_writeable()
         path = _child_path(self._path, name, self.zarr_format)
@@ -356,6 +357,7 @@ class Group(Node[GroupMetadata]):
             while batch := list(islice(copies, BATCH)):
                 yield batch
             return
+        check_listable(self._store, "show what lies below a group that is not consolidated")
         level = await self._at_place(partial(list_names, group=Name("", self.zarr_format)))
         depth = 0
         while level:

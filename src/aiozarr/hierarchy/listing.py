@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from aiozarr.errors import InvalidKeyError, LimitError, MetadataError
+from aiozarr.errors import InvalidKeyError, LimitError, MetadataError, UnsupportedOperationError
 from aiozarr.hierarchy.documents import (
     NodeMetadata,
     Place,
@@ -18,6 +18,7 @@ from aiozarr.hierarchy.documents import (
 )
 from aiozarr.hierarchy.location import join_path
 from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_node_name, rules_of
+from aiozarr.stores import Store
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.tasks import map_bounded
 
@@ -39,6 +40,16 @@ class Found:
 
     name: str
     metadata: NodeMetadata | MetadataError | LimitError
+
+
+def check_listable(store: Store, purpose: str) -> None:
+    """Refuse what needs listings, before anything is done.
+
+    Raises:
+        UnsupportedOperationError: the store cannot list.
+    """
+    if not store.supports.listable:
+        raise UnsupportedOperationError(f"{type(store).__name__} cannot list, and cannot {purpose}", store=store.url)
 
 
 async def list_names(place: Place, group: Name) -> list[Name]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
 from aiozarr.hierarchy.changes.copies_kept import Edits, change_below
-from aiozarr.hierarchy.changes.nodes import check_place, create_parents, erase_node, exclusively, node_exists
+from aiozarr.hierarchy.changes.erasing import erase_node
+from aiozarr.hierarchy.changes.nodes import check_place, create_parents, exclusively, node_exists
 from aiozarr.hierarchy.changes.surroundings import Around, Root, all_of, look_around
 from aiozarr.hierarchy.changes.writing import set_if_absent
 from aiozarr.hierarchy.documents import NodeMetadata, Place, node_not_found, parse_documents

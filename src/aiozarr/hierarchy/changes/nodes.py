@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from aiozarr.errors import MetadataError, NodeExistsError, PreconditionFailedError
 from aiozarr.hierarchy.changes.copies_kept import Edits, change_below
+from aiozarr.hierarchy.changes.erasing import check_erasable, erase_node
 from aiozarr.hierarchy.changes.surroundings import (
     Around,
     Root,
@@ -33,8 +34,7 @@ from aiozarr.hierarchy.documents import (
     read_explicit,
     read_node,
 )
-from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, GroupMetadata, render_node, rules_of
-from aiozarr.stores.tasks import together
+from aiozarr.metadata import ArrayMetadata, GroupMetadata, render_node, rules_of
 
 # Each lost race is another writer's success: so many in a row say that something else is wrong.
 MAX_CONFLICTS = 100
@@ -46,12 +46,15 @@ async def create_node(place: Place, metadata: NodeMetadata, *, overwrite: bool) 
     Raises:
         NodeExistsError: something is stored there and `overwrite` is false; of two creators one gets this.
         NodeTypeError: a node above is an array, or of another format.
+        UnsupportedOperationError: the store cannot list what `overwrite` would have to erase.
     """
     documents = render_node(metadata)
 
     async def look() -> Around:
         around = await look_around(place, metadata.zarr_format)
         await check_place(place, around, metadata.zarr_format, overwrite=overwrite)
+        if around.exists:
+            await check_erasable(place)
         return around
 
     async def write(around: Around) -> tuple[None, Edits]:
@@ -121,6 +124,7 @@ async def delete_node(place: Place, zarr_format: int) -> None:
 
     Raises:
         NodeNotFoundError: there is none.
+        UnsupportedOperationError: the store cannot list, and the node is not an array of few chunks.
     """
 
     async def look() -> Around:
@@ -128,6 +132,7 @@ async def delete_node(place: Place, zarr_format: int) -> None:
         around = await look_around(place, zarr_format)
         if not around.exists and not around.below:
             raise node_not_found(place)
+        await check_erasable(place)
         return around
 
     async def erase(around: Around) -> tuple[None, Edits]:
@@ -136,12 +141,6 @@ async def delete_node(place: Place, zarr_format: int) -> None:
 
     async with exclusively(place):
         await change_below(place, look, erase)
-
-
-async def erase_node(place: Place) -> None:
-    """Erase the node and all below it. Its documents go first: one that is interrupted leaves no readable half."""
-    await together(place.session.erase(place.prefix + key) for key in PROBE_KEYS)
-    await place.session.erase_prefix(place.prefix)
 
 
 def exclusively(place: Place) -> AbstractAsyncContextManager[None]:
