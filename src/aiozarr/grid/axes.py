@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,15 @@ class DimPart(NamedTuple):
     taken: int
     offset: int
     extent: int
+
+    @classmethod
+    def of_run(cls, chunk: int, first: int, step: int, count: int, offset: int, *, length: int, extent: int) -> Self:
+        """Return as much of `count` elements, from `first` on by `step`, as a chunk of this length holds."""
+        room = length - 1 - first if step > 0 else first
+        taken = min(count, room // abs(step) + 1)
+        stop = first + step * taken
+        inside = slice(first, stop if stop >= 0 else None, step)
+        return cls(chunk, inside, slice(offset, offset + taken), first, step, taken, offset, extent)
 
     @property
     def whole(self) -> bool:
@@ -69,6 +78,10 @@ class Axis(Protocol):
 
     def locate(self, indices: Indices) -> tuple[Indices, Indices]:
         """Return, for indices inside the array, the chunk of each and its place in that chunk."""
+        ...
+
+    def chunks_of(self, indices: Indices) -> Indices:
+        """Return, for indices inside the array, the chunk of each."""
         ...
 
     def chunk_start(self, chunk: int) -> int:
@@ -126,25 +139,20 @@ class RegularAxis(NamedTuple):
         done = 0
         while done < count:
             chunk, first = divmod(start + step * done, length)
-            room = length - 1 - first if step > 0 else first
-            taken = min(count - done, room // abs(step) + 1)
-            stop = first + step * taken
-            yield DimPart(
-                chunk,
-                slice(first, stop if stop >= 0 else None, step),
-                slice(offset + done, offset + done + taken),
-                first,
-                step,
-                taken,
-                offset + done,
-                min(length, self.extent - chunk * length),
-            )
-            done += taken
+            extent = min(length, self.extent - chunk * length)
+            part = DimPart.of_run(chunk, first, step, count - done, offset + done, length=length, extent=extent)
+            yield part
+            done += part.taken
 
     def locate(self, indices: Indices) -> tuple[Indices, Indices]:
         """Return, for indices inside the array, the chunk of each and its place in that chunk."""
-        chunks, inner = np.divmod(indices, self.length)
-        return chunks, inner
+        chunks = self.chunks_of(indices)
+        # Division alone is what numpy has a fast way for.
+        return chunks, indices - chunks * self.length
+
+    def chunks_of(self, indices: Indices) -> Indices:
+        """Return, for indices inside the array, the chunk of each."""
+        return indices // self.length
 
     def chunk_start(self, chunk: int) -> int:
         """Return where a chunk begins in the array."""

@@ -102,20 +102,9 @@ class RunsAxis:
                 run = self._run_of(position)
                 low, high = self._starts[run], self._run_end(run)
             chunk, first, length, extent = self._place(run, position)
-            room = length - 1 - first if step > 0 else first
-            taken = min(count - done, room // abs(step) + 1)
-            stop = first + step * taken
-            yield DimPart(
-                chunk,
-                slice(first, stop if stop >= 0 else None, step),
-                slice(offset + done, offset + done + taken),
-                first,
-                step,
-                taken,
-                offset + done,
-                extent,
-            )
-            done += taken
+            part = DimPart.of_run(chunk, first, step, count - done, offset + done, length=length, extent=extent)
+            yield part
+            done += part.taken
 
     def locate(self, indices: Indices) -> tuple[Indices, Indices]:
         """Return, for indices inside the array, the chunk of each and its place in that chunk."""
@@ -125,6 +114,10 @@ class RunsAxis:
         runs = np.searchsorted(starts, indices, side="right") - 1
         chunks, inner = np.divmod(indices - starts[runs], lengths[runs])
         return chunks + firsts[runs], inner
+
+    def chunks_of(self, indices: Indices) -> Indices:
+        """Return, for indices inside the array, the chunk of each."""
+        return self.locate(indices)[0]
 
     def chunk_start(self, chunk: int) -> int:
         """Return where a chunk begins in the array; for the number of chunks, where the last one ends."""
