@@ -40,7 +40,7 @@ from aiozarr.codecs.numcodecs.lz4 import NumcodecsLz4Codec
 from aiozarr.codecs.numcodecs.native import NumcodecsBloscCodec, NumcodecsGzipCodec, NumcodecsZstdCodec
 from aiozarr.codecs.numcodecs.numbers import NumcodecsPcodecCodec, NumcodecsZfpyCodec
 from aiozarr.codecs.packbits import PackbitsCodec
-from aiozarr.codecs.pipeline import CodecPipeline, default_codecs
+from aiozarr.codecs.pipeline import CodecPipeline
 from aiozarr.codecs.registry import get_codec, register
 from aiozarr.codecs.reshape import ReshapeCodec, SingletonDimCodec, SqueezeCodec
 from aiozarr.codecs.scale_offset import ScaleOffsetCodec
@@ -109,7 +109,6 @@ __all__ = [
     "VlenUtf8Codec",
     "ZfpCodec",
     "ZstdCodec",
-    "default_codecs",
     "get_codec",
     "register",
 ]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.codecs._buffers import byte_view, fast_byte_view, has_fast_view
@@ -13,7 +12,6 @@ from aiozarr.codecs.base import JSON, AnyArray, ArraySpec, Codec, ReadBytes, Reg
 from aiozarr.codecs.chain import CodecChain, NamedCodec, parse_chain
 from aiozarr.codecs.equality import equals_everywhere
 from aiozarr.codecs.partial import read_decoded
-from aiozarr.codecs.storage_type import has_byte_order
 from aiozarr.errors import MetadataError, UnsupportedMetadataError
 
 if TYPE_CHECKING:
@@ -177,17 +175,3 @@ def _resolve_specs(chain: CodecChain, spec: ArraySpec, member: str) -> list[Arra
         error.member = place if error.member is None else f"{place}.{error.member}"
         raise
     return specs
-
-
-def default_codecs(dtype: np.dtype[Any]) -> list[dict[str, JSON]]:
-    """Return the codecs of an array that is created with `codecs="auto"`: little-endian bytes, then zstd at level 0.
-
-    Strings get `vlen-utf8` in place of bytes, other objects `vlen-bytes`.
-    """
-    zstd = {"name": "zstd", "configuration": {"level": 0, "checksum": False}}
-    if dtype.kind == "T":
-        return [{"name": "vlen-utf8"}, zstd]
-    if dtype.hasobject:
-        return [{"name": "vlen-bytes"}, zstd]
-    endian = {"configuration": {"endian": "little"}} if has_byte_order(dtype) else {}
-    return [{"name": "bytes", **endian}, zstd]

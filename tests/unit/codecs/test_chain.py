@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, BytesBytesCodec, CodecPipeline, default_codecs, get_codec, register
+from aiozarr.codecs import ArraySpec, BytesBytesCodec, CodecPipeline, get_codec, register
 from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -211,15 +211,6 @@ def test_a_type_without_byte_order_needs_no_endianness() -> None:
         resolve([{"name": "bytes"}], ArraySpec((2,), np.dtype("c8"), np.zeros((), "c8")))
     with pytest.raises(UnsupportedMetadataError):
         resolve([BYTES], ArraySpec((2,), np.dtype("O"), np.array(None, "O")))
-
-
-@pytest.mark.parametrize("dtype", ["u1", "<f8", ">i4", "V5", "c16"])
-def test_the_default_codecs_fit_every_type(dtype: str) -> None:
-    spec = ArraySpec((2, 3), np.dtype(dtype), np.zeros((), dtype))
-    pipeline = resolve(default_codecs(spec.dtype), spec)
-    values = np.frombuffer(bytes(range(spec.nbytes)), spec.dtype).reshape(spec.shape)
-    assert pipeline.decode(pipeline.encode(values)).tobytes() == values.tobytes()
-    assert [codec.name for codec in pipeline.codecs] == ["bytes", "zstd"]
 
 
 class Reversed(BytesBytesCodec):

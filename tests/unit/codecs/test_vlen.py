@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numcodecs.vlen import VLenBytes, VLenUTF8
 
-from aiozarr.codecs import ArraySpec, CodecPipeline, default_codecs
+from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.errors import CodecError, UnsupportedMetadataError
 
 STRINGS: list[Any] = [np.dtype(object)]
@@ -140,7 +140,3 @@ def test_shards_hold_strings_and_leave_out_empty_chunks(dtype: Any) -> None:
     layout = pipeline.shard
     assert layout is not None
     assert layout.parse_index(bytes(encoded)[-layout.index_nbytes :], len(bytes(encoded))).locate(1) is None
-
-
-def test_the_default_codecs_of_objects_are_of_variable_length() -> None:
-    assert [default_codecs(dtype)[0]["name"] for dtype in STRINGS] == ["vlen-bytes", "vlen-utf8"][: len(STRINGS)]
