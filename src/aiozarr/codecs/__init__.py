@@ -48,7 +48,7 @@ from aiozarr.codecs.shard_index import ShardIndex
 from aiozarr.codecs.shard_layout import ShardLayout
 from aiozarr.codecs.sharding import ShardingCodec
 from aiozarr.codecs.transpose import TransposeCodec
-from aiozarr.codecs.v2_elements import V2ElementsCodec
+from aiozarr.codecs.v2.elements import V2ElementsCodec
 from aiozarr.codecs.vlen import VlenBytesCodec, VlenUtf8Codec
 from aiozarr.codecs.zfp import ZfpCodec
 from aiozarr.codecs.zstd import ZstdCodec
