@@ -1,1 +1,1 @@
-"""The codec of what format 2 has and format 3 has not: filters, structures and objects, as documents of v2 name them."""
+"""The codec of what format 2 has and format 3 has not: filters, structures and objects, named as in v2 documents."""

@@ -14,7 +14,8 @@ from aiozarr.codecs._configuration import check_members, invalid, one_of, requir
 from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec
 from aiozarr.codecs.numcodecs.documents import JsonDocument, MsgpackDocument
 from aiozarr.codecs.registry import register
-from aiozarr.codecs.v2.stages import BytesStage, Extent, NumbersStage, ObjectStage, Stage, build_stage
+from aiozarr.codecs.v2.choice import build_stage
+from aiozarr.codecs.v2.stages import BytesStage, Extent, NumbersStage, ObjectStage, Stage
 from aiozarr.errors import CodecError, InvalidMetadataError, MetadataError, UnsupportedMetadataError
 
 _MAX_DEPTH = 16

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from aiozarr.codecs import BytesBytesCodec, CodecPipeline, get_codec
 from aiozarr.codecs.base import ArraySpec
-from aiozarr.codecs.v2.stages import BYTES_CODEC_IDS
+from aiozarr.codecs.v2.choice import BYTES_CODEC_IDS
 from aiozarr.errors import ChecksumError, CodecError, InvalidMetadataError, UnsupportedMetadataError
 
 CONFIGS: list[dict[str, Any]] = [
