@@ -205,9 +205,14 @@ def _parse_field(value: JSON, struct: str, member: str, strict: bool) -> StructF
 def _make_part(field: StructField, value: Any) -> bytes:
     if not field.shape:
         return field.data_type.make_fill_value(value).tobytes()
-    listed = np.empty(field.shape, object)
-    listed[...] = value
-    return b"".join([field.data_type.make_fill_value(each).tobytes() for each in listed.flat])
+    if isinstance(value, np.ndarray) and value.shape == field.shape:
+        # Each as numpy's own scalar: a Python float loses bits of a NaN.
+        parts = [value[place] for place in np.ndindex(field.shape)]
+    else:
+        listed = np.empty(field.shape, object)
+        listed[...] = value
+        parts = list(listed.flat)
+    return b"".join([field.data_type.make_fill_value(each).tobytes() for each in parts])
 
 
 def _count(data_type: DataType) -> int:

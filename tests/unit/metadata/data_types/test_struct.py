@@ -204,3 +204,9 @@ def test_a_callers_fill_value_has_a_value_for_each_field() -> None:
     ):
         with pytest.raises(error):
             data_type.make_fill_value(wrong)
+
+
+def test_fill_values_of_sub_arrays_keep_the_bits_of_each_nan() -> None:
+    dtype = np.dtype([("a", "<f4", (2,)), ("b", [("c", "<c8", (2,))])])
+    fill = np.full(dtype.itemsize // 4, 0x7F800001, "<u4").view(dtype).reshape(())
+    assert DataType.from_numpy(dtype).make_fill_value(fill).tobytes() == fill.tobytes()
