@@ -9,7 +9,7 @@ from servers import NGINX, Nginx, nginx
 from typing_extensions import Buffer
 
 from aiozarr.stores import Store
-from aiozarr.stores.http import HTTPStore
+from aiozarr.stores.http.store import HTTPStore
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
 from aiozarr.testing.http_server import FaultServer

@@ -27,7 +27,7 @@ from aiozarr.stores.transformer import StorageTransformer, register_storage_tran
 from aiozarr.stores.urls import from_url, register_store
 
 if TYPE_CHECKING:
-    from aiozarr.stores.http import HTTPStore
+    from aiozarr.stores.http.store import HTTPStore
     from aiozarr.stores.object import ObjectStore
     from aiozarr.stores.zip import ZipStore
 
@@ -63,7 +63,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Their client libraries take longer to import than all of aiozarr: only who uses them waits for them.
     if name == "HTTPStore":
-        from aiozarr.stores.http import HTTPStore
+        from aiozarr.stores.http.store import HTTPStore
 
         return HTTPStore
     if name == "ObjectStore":

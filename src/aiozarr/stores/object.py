@@ -20,9 +20,9 @@ from aiozarr.errors import (
 )
 from aiozarr.model import Entry, IfAbsent, Precondition, Range, Supports, Version, check_key, check_prefix
 from aiozarr.stores.contract import byte_view
-from aiozarr.stores.http_errors import EXPIRED_CODES, error_code
-from aiozarr.stores.http_read import WebStore
-from aiozarr.stores.http_url import fingerprint
+from aiozarr.stores.http.errors import EXPIRED_CODES, error_code
+from aiozarr.stores.http.read import WebStore
+from aiozarr.stores.http.url import fingerprint
 from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.options import s3_options
 from aiozarr.stores.s3_address import (

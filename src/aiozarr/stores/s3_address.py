@@ -8,7 +8,7 @@ from typing import Literal
 from urllib.parse import unquote
 
 from aiozarr.model import check_key
-from aiozarr.stores.http_url import WebAddress
+from aiozarr.stores.http.url import WebAddress
 from aiozarr.stores.lane import quote_key
 from aiozarr.stores.options import S3Options
 

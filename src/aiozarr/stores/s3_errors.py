@@ -15,7 +15,7 @@ from aiozarr.errors import (
     StoreTimeoutError,
     UnauthenticatedError,
 )
-from aiozarr.stores.http_errors import error_for
+from aiozarr.stores.http.errors import error_for
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aiozarr.stores.http_url import proxy_for
+from aiozarr.stores.http.url import proxy_for
 from aiozarr.stores.lane import Answer, Origin, Pool, RequestTemplate, Want, leave, obtain, quote_key
 from aiozarr.stores.options import S3Options
 from aiozarr.stores.s3_address import S3Place, Source
@@ -16,7 +16,7 @@ from aiozarr.stores.s3_sign import Signer
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
-    from aiozarr.stores.http_detour import Detours
+    from aiozarr.stores.http.detour import Detours
 
 _FIXED = frozenset({"given", "environment"})
 
@@ -109,7 +109,7 @@ class S3Link:
         return here[1]
 
     def _detours(self) -> Detours:
-        from aiozarr.stores.http_detour import Detours  # aiohttp takes a while to import, and is seldom needed
+        from aiozarr.stores.http.detour import Detours  # aiohttp takes a while to import, and is seldom needed
 
         return obtain(self, ("detours", self.pool_origin), lambda loop: Detours(self.pool_origin))
 

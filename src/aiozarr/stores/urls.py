@@ -189,7 +189,7 @@ def _memory(url: str, options: dict[str, Any]) -> Store:
 
 
 def _http(url: str, options: dict[str, Any]) -> Store:
-    from aiozarr.stores.http import HTTPStore
+    from aiozarr.stores.http.store import HTTPStore
 
     return HTTPStore(url, **options)
 

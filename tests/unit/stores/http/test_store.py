@@ -20,7 +20,7 @@ from aiozarr.errors import (
     UnsupportedOperationError,
 )
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Version
-from aiozarr.stores.http import HTTPStore
+from aiozarr.stores.http.store import HTTPStore
 from aiozarr.testing import http_replies as spoil
 from aiozarr.testing.http_server import FaultServer
 
@@ -341,7 +341,7 @@ def test_reading_does_not_import_the_client_for_detours() -> None:
     import subprocess
 
     code = (
-        "import sys, asyncio; from aiozarr.stores.http import HTTPStore\n"
+        "import sys, asyncio; from aiozarr.stores.http.store import HTTPStore\n"
         "store = HTTPStore('http://127.0.0.1:1')\n"
         "try: asyncio.run(store.fetch('a'))\nexcept Exception as error: print(type(error).__name__)\n"
         "print('aiohttp' in sys.modules)"

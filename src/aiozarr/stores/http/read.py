@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from aiozarr.errors import AiozarrError, ChangedError, StoreError
 from aiozarr.model import ByteRange, Entry, Range, Value, Version, check_key, resolve_range
 from aiozarr.stores.contract import Store
-from aiozarr.stores.http_errors import error_for
+from aiozarr.stores.http.errors import error_for
 from aiozarr.stores.lane.judge import MAX_VALUE_BYTES, Accept, Want, etag_of
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aiozarr.stores.http_url import WebAddress, fingerprint, proxy_for
+from aiozarr.stores.http.url import WebAddress, fingerprint, proxy_for
 
 
 def test_a_url_is_taken_apart() -> None:

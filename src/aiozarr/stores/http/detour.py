@@ -14,7 +14,7 @@ from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
 from aiozarr.errors import AiozarrError, ShortReadError, StoreError, StoreTimeoutError
-from aiozarr.stores.http_url import WebAddress, proxy_for
+from aiozarr.stores.http.url import WebAddress, proxy_for
 from aiozarr.stores.lane.connection import Answer
 from aiozarr.stores.lane.judge import NOTE, NOTE_BYTES, Accept, Detour, Verdict, Want, judge, over_limit
 from aiozarr.stores.lane.pool import Origin, connect_error, default_ssl_context

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from aiozarr.model import Supports
-from aiozarr.stores.http_read import WebStore
-from aiozarr.stores.http_url import WebAddress, basic_credentials, fingerprint, proxy_for
+from aiozarr.stores.http.read import WebStore
+from aiozarr.stores.http.url import WebAddress, basic_credentials, fingerprint, proxy_for
 from aiozarr.stores.lane import (
     Answer,
     Detour,
@@ -25,7 +25,7 @@ from aiozarr.stores.lane import (
 )
 
 if TYPE_CHECKING:
-    from aiozarr.stores.http_detour import Detours
+    from aiozarr.stores.http.detour import Detours
 
 _OPTIONS = ("auth", "connect_timeout", "headers", "idle_timeout", "max_connections", "ssl_context", "trust_env")
 
@@ -145,7 +145,7 @@ class HTTPStore(WebStore):
         return here[1]
 
     def _detours(self) -> Detours:
-        from aiozarr.stores.http_detour import Detours  # aiohttp takes a while to import, and is seldom needed
+        from aiozarr.stores.http.detour import Detours  # aiohttp takes a while to import, and is seldom needed
 
         return obtain(self, ("detours", self._origin), lambda loop: Detours(self._origin))
 

@@ -10,7 +10,7 @@ from certificates import authority
 
 from aiozarr.errors import ChangedError, LimitError, ShortReadError, StoreError, StoreTimeoutError
 from aiozarr.model import Range
-from aiozarr.stores.http import HTTPStore
+from aiozarr.stores.http.store import HTTPStore
 from aiozarr.testing import http_replies as spoil
 from aiozarr.testing.http_server import FaultServer
 
@@ -126,7 +126,7 @@ async def test_a_public_server_cannot_send_to_an_address_that_is_not_public(
 
     monkeypatch.setattr(loop, "getaddrinfo", names)
     monkeypatch.setattr(loop, "create_connection", reach)
-    import aiozarr.stores.http_detour as detour
+    import aiozarr.stores.http.detour as detour
 
     async def here(self: Any, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
         return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": family, "proto": 0, "flags": 0}]
