@@ -25,7 +25,7 @@ from aiozarr.stores.http.read import WebStore
 from aiozarr.stores.http.url import fingerprint
 from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.options import s3_options
-from aiozarr.stores.s3_address import (
+from aiozarr.stores.s3.address import (
     Source,
     find_place,
     find_region,
@@ -33,10 +33,10 @@ from aiozarr.stores.s3_address import (
     parse_url,
     sends_found_credentials_openly,
 )
-from aiozarr.stores.s3_client import has_credential_files
-from aiozarr.stores.s3_errors import call, translated
-from aiozarr.stores.s3_link import S3Link, ask_region
-from aiozarr.stores.s3_probe import conditions_hold
+from aiozarr.stores.s3.client import has_credential_files
+from aiozarr.stores.s3.errors import call, translated
+from aiozarr.stores.s3.link import S3Link, ask_region
+from aiozarr.stores.s3.probe import conditions_hold
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

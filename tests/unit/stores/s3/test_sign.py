@@ -10,7 +10,7 @@ import obstore
 import pytest
 
 from aiozarr.stores import s3_sign
-from aiozarr.stores.s3_sign import Signer
+from aiozarr.stores.s3.sign import Signer
 
 
 class FakeObstore:

@@ -4,7 +4,7 @@ import pytest
 
 from aiozarr.errors import InvalidKeyError
 from aiozarr.stores.options import S3Options, s3_options
-from aiozarr.stores.s3_address import (
+from aiozarr.stores.s3.address import (
     Source,
     find_place,
     find_source,

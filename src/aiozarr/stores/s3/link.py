@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from aiozarr.stores.http.url import proxy_for
 from aiozarr.stores.lane import Answer, Origin, Pool, RequestTemplate, Want, leave, obtain, quote_key
 from aiozarr.stores.options import S3Options
-from aiozarr.stores.s3_address import S3Place, Source
-from aiozarr.stores.s3_client import check_process, make_client
-from aiozarr.stores.s3_errors import translated
-from aiozarr.stores.s3_sign import Signer
+from aiozarr.stores.s3.address import S3Place, Source
+from aiozarr.stores.s3.client import check_process, make_client
+from aiozarr.stores.s3.errors import translated
+from aiozarr.stores.s3.sign import Signer
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

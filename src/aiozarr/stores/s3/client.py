@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiozarr.errors import ForkedProcessError
 from aiozarr.stores.options import S3Options
-from aiozarr.stores.s3_address import S3Place, Source
+from aiozarr.stores.s3.address import S3Place, Source
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Store
