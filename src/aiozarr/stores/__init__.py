@@ -21,7 +21,7 @@ from aiozarr.model import (
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.caching import CachingTransformer
 from aiozarr.stores.contract import Store, byte_view
-from aiozarr.stores.local import LocalStore
+from aiozarr.stores.local.store import LocalStore
 from aiozarr.stores.memory import MemoryStore
 from aiozarr.stores.transformer import StorageTransformer, register_storage_transformer
 from aiozarr.stores.urls import from_url, register_store

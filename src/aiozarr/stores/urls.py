@@ -94,7 +94,7 @@ def _from_plugin(scheme: str, url: str, options: dict[str, Any]) -> Store | None
 
 
 def _local(path: str, options: dict[str, Any]) -> Store:
-    from aiozarr.stores.local import LocalStore
+    from aiozarr.stores.local.store import LocalStore
 
     found = _local_archive(path)
     if found is not None:

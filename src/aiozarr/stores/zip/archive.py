@@ -17,7 +17,7 @@ from contextlib import suppress
 from weakref import WeakValueDictionary
 
 from aiozarr.errors import AiozarrError, ForkedProcessError, PreconditionFailedError, StoreError
-from aiozarr.stores.local_write import TEMPORARY
+from aiozarr.stores.local.write import TEMPORARY
 from aiozarr.stores.zip.contents import PIECE, Contents, File, load, token_of
 from aiozarr.stores.zip.format import DEFLATED, STORED, Member, new_member, render_directory, render_header
 

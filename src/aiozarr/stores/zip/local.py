@@ -25,7 +25,7 @@ from aiozarr.model import (
 from aiozarr.settings import GIB
 from aiozarr.stores.blocking import BlockingStore, in_thread, to_the_end
 from aiozarr.stores.contract import Store, byte_view
-from aiozarr.stores.local_errors import store_error
+from aiozarr.stores.local.errors import store_error
 from aiozarr.stores.zip.archive import archives
 from aiozarr.stores.zip.base import ZipMode, ZipStore
 from aiozarr.stores.zip.contents import Contents

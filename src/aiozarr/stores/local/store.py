@@ -34,8 +34,8 @@ from aiozarr.model import (
 from aiozarr.stores import local_walk
 from aiozarr.stores.blocking import BlockingStore, in_thread, stepwise
 from aiozarr.stores.contract import byte_view
-from aiozarr.stores.local_errors import IMPOSSIBLE_NAME, MISSING, store_error
-from aiozarr.stores.local_write import (
+from aiozarr.stores.local.errors import IMPOSSIBLE_NAME, MISSING, store_error
+from aiozarr.stores.local.write import (
     TEMPORARY,
     NotTheExpectedVersion,
     prune,

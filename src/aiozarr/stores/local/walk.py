@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from aiozarr.model import Entry
-from aiozarr.stores.local_errors import MISSING
-from aiozarr.stores.local_write import TEMPORARY, prune, remove_files, version_of
+from aiozarr.stores.local.errors import MISSING
+from aiozarr.stores.local.write import TEMPORARY, prune, remove_files, version_of
 
 BATCH = 512
 
