@@ -31,9 +31,9 @@ from aiozarr.model import (
     check_prefix,
     resolve_range,
 )
-from aiozarr.stores import local_walk
 from aiozarr.stores.blocking import BlockingStore, in_thread, stepwise
 from aiozarr.stores.contract import byte_view
+from aiozarr.stores.local import walk
 from aiozarr.stores.local.errors import IMPOSSIBLE_NAME, MISSING, store_error
 from aiozarr.stores.local.write import (
     TEMPORARY,
@@ -168,14 +168,14 @@ class LocalStore(BlockingStore):
     async def erase_prefix(self, prefix: str) -> None:
         start = self._directory(prefix)
         with self._translated("erasing", prefix):
-            async with aclosing(stepwise(local_walk.remove_tree(self._root, start))) as steps:
+            async with aclosing(stepwise(walk.remove_tree(self._root, start))) as steps:
                 async for _ in steps:
                     pass
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         start = self._directory(prefix)
         with self._translated("listing", prefix):
-            async with aclosing(stepwise(local_walk.walk(self._base, start))) as batches:
+            async with aclosing(stepwise(walk.walk(self._base, start))) as batches:
                 async for batch in batches:
                     for entry in batch:
                         yield entry
@@ -183,13 +183,13 @@ class LocalStore(BlockingStore):
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         start = self._directory(prefix)
         with self._translated("listing", prefix):
-            keys, directories = await in_thread(lambda: local_walk.list_one(start))
+            keys, directories = await in_thread(lambda: walk.list_one(start))
         return [prefix + name for name in keys], [f"{prefix}{name}/" for name in directories]
 
     async def sweep(self, older_than: float = 86400.0) -> int:
         """Remove temporary files that nobody has written to for `older_than` seconds; return their number."""
         with self._translated("sweeping", None):
-            async with aclosing(stepwise(local_walk.sweep(self._root, older_than))) as steps:
+            async with aclosing(stepwise(walk.sweep(self._root, older_than))) as steps:
                 return sum([count async for count in steps])
 
     # --- keys and errors -----------------------------------------------------------------------------------------

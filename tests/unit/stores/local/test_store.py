@@ -27,7 +27,8 @@ from aiozarr.errors import (
     UnsafeWriteWarning,
 )
 from aiozarr.model import IfAbsent, IfMatch, Range
-from aiozarr.stores import LocalStore, local_write
+from aiozarr.stores import LocalStore
+from aiozarr.stores.local import write
 
 TEMPORARY = ".aiozarr-write~0123456789abcdef"
 
@@ -489,7 +490,7 @@ def test_where_the_file_system_has_no_locks_writers_of_the_process_take_turns_an
     def no_locks(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(local_write.fcntl, "flock", no_locks)
+    monkeypatch.setattr(write.fcntl, "flock", no_locks)
     with pytest.warns(UnsafeWriteWarning, match="within this process only"):
         store.set_now("a", b"1", precondition=IfAbsent())
     with pytest.warns(UnsafeWriteWarning), pytest.raises(PreconditionFailedError):
@@ -501,7 +502,7 @@ def test_a_directory_that_was_replaced_while_its_lock_was_awaited_is_locked_agai
 ) -> None:
     """A lock on a directory that is no longer at its path protects nothing."""
     store.set_now("a/b", b"1")
-    flock = local_write.fcntl.flock
+    flock = write.fcntl.flock
     locked: list[int] = []
 
     def swap_then_lock(descriptor: int, operation: int) -> None:
@@ -512,7 +513,7 @@ def test_a_directory_that_was_replaced_while_its_lock_was_awaited_is_locked_agai
         locked.append(os.fstat(descriptor).st_ino)
         flock(descriptor, operation)
 
-    monkeypatch.setattr(local_write.fcntl, "flock", swap_then_lock)
+    monkeypatch.setattr(write.fcntl, "flock", swap_then_lock)
     store.erase_now("a/b")
     assert locked == [(root / "moved").stat().st_ino, locked[1]]
     assert locked[0] != locked[1]

@@ -9,7 +9,7 @@ from typing import Any
 import obstore
 import pytest
 
-from aiozarr.stores import s3_sign
+from aiozarr.stores.s3 import sign
 from aiozarr.stores.s3.sign import Signer
 
 
@@ -74,13 +74,13 @@ async def test_keys_of_one_round_of_the_loop_are_signed_together(fake: FakeObsto
 async def test_a_kept_url_is_signed_anew_before_it_ends(fake: FakeObstore, monkeypatch: pytest.MonkeyPatch) -> None:
     made = signer(fixed=True)
     await made.target("GET", "a")
-    now = time.monotonic() + s3_sign.KEEP_SECONDS + 1
+    now = time.monotonic() + sign.KEEP_SECONDS + 1
     monkeypatch.setattr(time, "monotonic", lambda: now)
     assert await made.target("GET", "a") == "/b/a?call=2"
 
 
 async def test_kept_urls_are_bounded(fake: FakeObstore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_sign, "KEPT_URLS", 10)
+    monkeypatch.setattr(sign, "KEPT_URLS", 10)
     made = signer(fixed=True)
     for number in range(100):
         await made.target("GET", f"{number}")
