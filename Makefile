@@ -87,8 +87,11 @@ test-peers: $(VENV)/$(READY) ## every data type and codec exchanged with six oth
 	@scripts/make_peers.sh $(PEERS) $(PYTHON_NEWEST)
 	@AIOZARR_PEERS=$(CURDIR)/$(PEERS) AIOZARR_WRITE_TABLE=1 $(BIN)/python -m pytest -q tests/interop/test_matrix.py $(ARGS)
 
-test-long: $(VENV)/$(READY) ## the property tests with many more examples: minutes for each file
-	@$(BIN)/python $(PYTEST) --hypothesis-profile long tests/properties $(ARGS)
+# A run that has found something can be repeated: it says its seed first.
+test-long: $(VENV)/$(READY) ## the property tests with many more examples, minutes for each file; SEED=... repeats a run
+	@seed="$(SEED)"; seed="$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; \
+	echo "make test-long SEED=$$seed repeats this run"; \
+	$(BIN)/python $(PYTEST) --hypothesis-profile long --hypothesis-seed="$$seed" tests/properties $(ARGS)
 
 docs: $(VENV)/$(READY) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

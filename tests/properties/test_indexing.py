@@ -11,7 +11,7 @@ import pytest
 from cases import AnyArray, Case, cases, contents, examples, same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from indexing import APPLY, Step, steps
+from indexing import places_of, selected, steps
 
 import aiozarr
 from aiozarr.testing.fakes import FakeStore
@@ -19,23 +19,6 @@ from aiozarr.testing.fakes import FakeStore
 RECORD = np.dtype([("a", "i4"), ("pair", [("x", "f4"), ("y", "u1")]), ("b", "f8")])
 FIELDS: list[list[Any]] = [[], ["a"], ["pair"], ["pair", "y"], [["b", "a"]]]
 pytestmark = pytest.mark.filterwarnings("ignore::aiozarr.UnsafeWriteWarning")
-
-
-def selected(view: Any, chain: list[Step]) -> aiozarr.View:
-    """The view that a chain of selections makes."""
-    found: aiozarr.View = view[...]
-    for how, selection in chain:
-        brackets: Any = {"basic": found, "oindex": found.oindex, "vindex": found.vindex}[how]
-        found = brackets[selection]
-    return found
-
-
-def places_of(shape: tuple[int, ...], chain: list[Step]) -> AnyArray:
-    """For each element that a chain selects its place in the array, counted in C order."""
-    places = np.arange(np.prod(shape, dtype=int)).reshape(shape)
-    for how, selection in chain:
-        places = APPLY[how](places, selection)
-    return places
 
 
 async def stored(case: Case, values: AnyArray, *, remote: bool) -> aiozarr.Array:

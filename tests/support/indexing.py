@@ -96,3 +96,20 @@ def steps(draw: Any, shape: tuple[int, ...], *, most: int = 3) -> list[Step]:
         if array.ndim > 5:
             break
     return chain
+
+
+def selected(view: Any, chain: list[Step]) -> Any:
+    """The view that a chain of selections makes."""
+    found = view[...]
+    for how, selection in chain:
+        brackets: Any = {"basic": found, "oindex": found.oindex, "vindex": found.vindex}[how]
+        found = brackets[selection]
+    return found
+
+
+def places_of(shape: tuple[int, ...], chain: list[Step]) -> AnyArray:
+    """For each element that a chain selects its place in the array, counted in C order."""
+    places = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    for how, selection in chain:
+        places = APPLY[how](places, selection)
+    return places
