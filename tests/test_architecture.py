@@ -41,7 +41,7 @@ PURE = {"codecs", "grid", "metadata"}
 SHARED = {"settings", "model", "plugins", "errors"}
 LOOPS = {"asyncio", "anyio", "trio", "uvloop", "aiohttp", "socket", "obstore", "httptools"}
 # The conformance suite is shipped to authors of stores: it must stand on what they stand on.
-# Its strategies draw data types and codecs.
+# The strategies beside it draw data types and codecs.
 TESTING_MAY_USE = {"schedule", "stores", "codecs", "metadata", *SHARED}
 
 
