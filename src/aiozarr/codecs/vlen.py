@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,10 +20,7 @@ _LENGTH_BYTES = 4
 
 
 class _VlenCodec(UnconfiguredCodec, ArrayBytesCodec):
-    """A number of elements, then a length and as many bytes for each; numbers are uint32, little-endian.
-
-    What stands behind the last element is ignored.
-    """
+    """A number of elements, then a length and as many bytes for each; numbers are uint32, little-endian."""
 
     _kinds: ClassVar[str]
     _items: ClassVar[Any]
@@ -59,7 +57,15 @@ class _VlenCodec(UnconfiguredCodec, ArrayBytesCodec):
             items: AnyArray = self._items.decode(memory)
         except (TypeError, ValueError, OverflowError, SystemError) as error:
             raise CodecError(f"cannot decode the elements: {error}", codec=self.name) from error
+        read = _LENGTH_BYTES * (1 + spec.size) + self._count_bytes(items.tolist())
+        if read != memory.size:
+            raise CodecError(f"{memory.size - read} bytes follow the last element", codec=self.name)
         return items.astype(spec.dtype, copy=False).reshape(spec.shape)
+
+    @staticmethod
+    @abstractmethod
+    def _count_bytes(items: list[Any]) -> int:
+        """Return the number of bytes of all elements."""
 
     def compute_encoded_size(self, spec: ArraySpec) -> None:
         return None
@@ -74,6 +80,10 @@ class VlenUtf8Codec(_VlenCodec):
     _kinds = "TO"
     _items = VLenUTF8()
 
+    @staticmethod
+    def _count_bytes(items: list[str]) -> int:
+        return len("".join(items).encode())
+
 
 @register
 @dataclass(frozen=True)
@@ -83,3 +93,7 @@ class VlenBytesCodec(_VlenCodec):
     name = "vlen-bytes"
     _kinds = "O"
     _items = VLenBytes()
+
+    @staticmethod
+    def _count_bytes(items: list[bytes]) -> int:
+        return sum(map(len, items))

@@ -117,7 +117,7 @@ def _local_archive(path: str) -> tuple[str, str] | None:
 def _zip(path: str, inner: str, options: dict[str, Any]) -> Store:
     from aiozarr.stores.zip import ZipStore
 
-    _only(options, "durable", "max_member_bytes")
+    _only(options, "durable", "max_member_bytes", "duplicates")
     return ZipStore(path, "a", prefix=inner and inner + "/", **options)
 
 
@@ -161,7 +161,7 @@ def _inside(place: str, inner: str, options: dict[str, Any]) -> Store:
     above, _, name = address.rpartition("/")
     if above.endswith(":/") or not name:
         raise ValueError(f"{place!r} names no file in a store")
-    limits = {key: options.pop(key) for key in ("max_member_bytes",) if key in options}
+    limits = {key: options.pop(key) for key in ("max_member_bytes", "duplicates") if key in options}
     store = from_url(above + mark + query, **options)
     # The paths of web addresses are percent-encoded, those of buckets are not.
     key = name if store.url.startswith("s3:") else unquote(name)

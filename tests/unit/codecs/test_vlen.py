@@ -140,3 +140,12 @@ def test_shards_hold_strings_and_leave_out_empty_chunks(dtype: Any) -> None:
     layout = pipeline.shard
     assert layout is not None
     assert layout.parse_index(bytes(encoded)[-layout.index_nbytes :], len(bytes(encoded))).locate(1) is None
+
+
+@pytest.mark.parametrize(("name", "items"), [("vlen-utf8", ["", "é", "text"]), ("vlen-bytes", [b"", b"\xff", b"text"])])
+def test_bytes_behind_the_last_element_are_refused(name: str, items: list[Any]) -> None:
+    pipeline = bare(name, np.dtype(object), 3)
+    encoded = bytes(pipeline.encode(np.array(items, object)))
+    assert pipeline.decode(encoded).tolist() == items
+    with pytest.raises(CodecError, match="7 bytes follow"):
+        pipeline.decode(encoded + bytes(7))

@@ -480,3 +480,34 @@ def test_a_damaged_archive_is_read_right_or_refused(data: bytes, changes: list[t
             pass
 
     asyncio.run(look())
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+async def test_of_a_name_twice_the_last_member_is_read_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "twice.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for value in ("first", "second"):
+            archive.writestr("a", value)
+    remote = ZipStore(LocalStore(tmp_path), key="twice.zip", duplicates="last")
+    assert [bytes(await store.get("a") or b"") for store in (ZipStore(path, duplicates="last"), remote)] == [
+        b"second"
+    ] * 2
+    for refusing in (ZipStore(path, "a"), ZipStore(LocalStore(tmp_path), key="twice.zip")):
+        with pytest.raises(StoreError, match="occurs twice"):
+            await refusing.get("a")
+    with pytest.raises(StoreError, match="occurs twice"):
+        await ZipStore(path, "a").set("b", b"")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+async def test_what_is_written_into_an_archive_with_a_name_twice_holds_it_once(tmp_path: Path) -> None:
+    path = tmp_path / "twice.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for value in ("first", "second"):
+            archive.writestr("a", value)
+    store = pickle.loads(pickle.dumps(ZipStore(path, "a", duplicates="last")))
+    await store.set("b", b"more")
+    await store.aclose()
+    with zipfile.ZipFile(path) as archive:
+        assert archive.namelist() == ["a", "b"]
+        assert archive.read("a") == b"second"

@@ -173,7 +173,7 @@ class _Writer:
         self.process = os.getpid()
         self.exclusive = exclusive
         self._base = base
-        self._dead = False
+        self._dead = contents.repeated is not None
         self.temporary, file = self._create()
         self._end = _copy(contents.file, 0, contents.directory, file, 0)
         token = secrets.token_hex(8)
@@ -197,14 +197,14 @@ class _Writer:
         self._end = member.end
         self._dead |= key in self.contents.members
         self.contents.members[key] = member
-        self.contents.changed(key)
+        self.contents.changed()
         return member
 
     def drop(self, keys: list[str]) -> None:
         self._dead = True
         for key in keys:
             del self.contents.members[key]
-            self.contents.changed(key)
+            self.contents.changed()
 
     def commit(self, *, durable: bool) -> None:
         """Write the directory, and take the archive's name.

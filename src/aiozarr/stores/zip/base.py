@@ -18,7 +18,7 @@ from aiozarr.model import (
 )
 from aiozarr.settings import GIB
 from aiozarr.stores.contract import Store
-from aiozarr.stores.zip.contents import Names
+from aiozarr.stores.zip.contents import Duplicates, Names
 from aiozarr.stores.zip.format import Member
 
 _kinds: dict[bool, type[ZipStore]] = {}
@@ -65,6 +65,7 @@ class ZipStore(Store):
         compression: int = zipfile.ZIP_STORED,
         max_member_bytes: int = GIB,
         durable: bool = False,
+        duplicates: Duplicates = "refuse",
     ) -> None:
         """Describe the store; an archive that is read is opened by the first operation.
 
@@ -77,6 +78,8 @@ class ZipStore(Store):
                 already, and ranges are read from stored members only.
             max_member_bytes: what a compressed member may decompress to; beyond that `LimitError`.
             durable: flush the archive to the device before a close counts as done.
+            duplicates: what is done with an archive that holds a name twice, as zarr-python's `ZipStore` leaves one
+                when it replaces a document: "refuse", since readers differ in which member they take, or "last".
 
         Raises:
             ValueError, TypeError: an argument is not what it should be.
@@ -84,12 +87,15 @@ class ZipStore(Store):
         """
         raise NotImplementedError  # `__new__` makes one of the two kinds below
 
-    def _describe(self, url: str, prefix: str, max_member_bytes: int) -> None:
+    def _describe(self, url: str, prefix: str, max_member_bytes: int, duplicates: Duplicates) -> None:
+        if duplicates not in ("refuse", "last"):
+            raise ValueError(f"duplicates is 'refuse' or 'last', not {duplicates!r}")
         self._prefix = check_prefix(prefix)
         # More than one name with the ending: a mark says which of them is the archive.
         mark = "" if url.endswith(".zip") and url.count(".zip/") == 0 else "!"
         self._url = f"zip::{url}{mark}" + (f"/{quote(prefix[:-1])}" if prefix else "")
         self._limit = max_member_bytes
+        self._duplicates: Duplicates = duplicates
 
     @property
     def url(self) -> str:

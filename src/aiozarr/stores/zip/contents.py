@@ -6,6 +6,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal, Self, TypeAlias
 
 from aiozarr.errors import ShortReadError
 from aiozarr.stores.zip.format import (
@@ -14,6 +15,7 @@ from aiozarr.stores.zip.format import (
     TAIL,
     End,
     Member,
+    damaged,
     data_start,
     find_end,
     read_directory,
@@ -21,6 +23,9 @@ from aiozarr.stores.zip.format import (
 from aiozarr.stores.zip.members import check_limit, check_sum, expand
 
 PIECE = 1 << 20
+
+Duplicates: TypeAlias = Literal["refuse", "last"]
+"""What is done with an archive that holds a name twice."""
 
 
 class File:
@@ -56,16 +61,36 @@ class File:
 
 @dataclass(eq=False)
 class Names:
-    """Members by key, and their names in order for listings."""
+    """Members by key, and their names in order for listings.
+
+    Attributes:
+        members: what the archive holds.
+        starts: where the bytes of a member begin, by the offset of its header: a member that replaces another has
+            another one, so a reader that is late keeps nothing wrong.
+        repeated: a name that the archive holds twice.
+    """
 
     members: dict[str, Member]
-    starts: dict[str, int] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+    repeated: str | None = None
     _sorted: list[str] | None = None
 
-    def changed(self, key: str) -> None:
-        """Forget what was kept about `key`, and the order of names."""
+    def check(self, duplicates: Duplicates, url: str) -> Self:
+        """Return the names, where they may be used.
+
+        Raises:
+            StoreError: a name occurs twice, and `duplicates` is "refuse".
+        """
+        if self.repeated is not None and duplicates == "refuse":
+            reason = (
+                "the name occurs twice, and readers differ in which one they take; duplicates='last' takes the last"
+            )
+            raise damaged(reason, url, self.repeated)
+        return self
+
+    def changed(self) -> None:
+        """Forget the order of names."""
         self._sorted = None
-        self.starts.pop(key, None)
 
     def below(self, prefix: str) -> list[str]:
         """Return the keys that start with `prefix`."""
@@ -116,10 +141,10 @@ class Contents(Names):
         """
         file = self.file
         assert file is not None
-        begin = self.starts.get(member.key)
+        begin = self.starts.get(member.offset)
         if begin is None:
             header = file.read(member.offset, LOCAL_HEADER + len(member.raw))
-            begin = self.starts[member.key] = data_start(header, member, url)
+            begin = self.starts[member.offset] = data_start(header, member, url)
         if member.method == STORED:
             data = file.read(begin + start, stop - start)
             if stop - start == member.size:
@@ -148,8 +173,8 @@ def load(descriptor: int, url: str) -> Contents:
         if isinstance(end, End):
             break
         length = status.st_size - end
-    members = read_directory(file.read(end.start, end.length), end, url)
-    return Contents(members, file=file, token=token_of(status), directory=end.start)
+    members, repeated = read_directory(file.read(end.start, end.length), end, url)
+    return Contents(members, repeated=repeated, file=file, token=token_of(status), directory=end.start)
 
 
 def token_of(status: os.stat_result) -> str:

@@ -139,23 +139,26 @@ def find_end(tail: bytes, size: int, url: str) -> End | int:
     return End(start + shift, length, count, shift)
 
 
-def read_directory(data: bytes, end: End, url: str) -> dict[str, Member]:
-    """Return the members by key, from the bytes of the directory; entries of folders are left out.
+def read_directory(data: bytes, end: End, url: str) -> tuple[dict[str, Member], str | None]:
+    """Return the members by key, from the bytes of the directory, and a name that occurs more than once, if one does.
+
+    Of members of one name the last is returned. Entries of folders are left out.
 
     Raises:
         InvalidKeyError: a name is no key, such as `../a`.
         UnsupportedOperationError: a member is encrypted, a link, or compressed in a way that is not known.
-        StoreError: anything contradicts itself, or a name occurs twice.
+        StoreError: anything contradicts itself.
     """
     members: dict[str, Member] = {}
+    repeated: str | None = None
     for member in _entries(data, end, url):
         if member.key.endswith("/") and not member.size:
             continue
         check_key(member.key, store=url)
         if member.key in members:
-            raise damaged("the name occurs twice, and readers differ in which one they take", url, member.key)
+            repeated = member.key
         members[member.key] = member
-    return _bounded(members, end, url)
+    return _bounded(members, end, url), repeated
 
 
 def _bounded(members: dict[str, Member], end: End, url: str) -> dict[str, Member]:

@@ -28,7 +28,7 @@ from aiozarr.stores.contract import Store, byte_view
 from aiozarr.stores.local.errors import store_error
 from aiozarr.stores.zip.archive import archives
 from aiozarr.stores.zip.base import ZipMode, ZipStore
-from aiozarr.stores.zip.contents import Contents
+from aiozarr.stores.zip.contents import Contents, Duplicates
 from aiozarr.stores.zip.format import Member
 
 
@@ -45,6 +45,7 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
         compression: int = zipfile.ZIP_STORED,
         max_member_bytes: int = GIB,
         durable: bool = False,
+        duplicates: Duplicates = "refuse",
     ) -> None:
         if os.name != "posix":
             raise UnsupportedOperationError("archives on disk need a POSIX file system")
@@ -56,7 +57,7 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
             raise ValueError("compression is zipfile.ZIP_STORED or zipfile.ZIP_DEFLATED")
         assert not isinstance(path_or_store, Store)
         path = os.path.abspath(os.fsencode(path_or_store))
-        self._describe("file://" + quote(path), prefix, max_member_bytes)
+        self._describe("file://" + quote(path), prefix, max_member_bytes, duplicates)
         self._path = path
         self._mode = mode
         self._compression = compression
@@ -83,7 +84,10 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
         if self._archive.changed:
             raise UnsupportedOperationError("close the archive before it is pickled: others cannot see it yet")
         mode = "r" if self._mode == "r" else "a"
-        return (_restore, (self.path, mode, self._prefix, self._compression, self._limit, self._durable))
+        return (
+            _restore,
+            (self.path, mode, self._prefix, self._compression, self._limit, self._durable, self._duplicates),
+        )
 
     def __repr__(self) -> str:
         return f"ZipStore({self.path!r}, {self._mode!r}{f', prefix={self._prefix!r}' if self._prefix else ''})"
@@ -93,7 +97,7 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
     def fetch_now(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
         check_key(key, store=self._url)
         with self._translated("reading", key, range):
-            contents = self._archive.contents()
+            contents = self._archive.contents().check(self._duplicates, self._url)
             member = contents.members.get(self._prefix + key)
             if member is None:
                 return None
@@ -112,6 +116,7 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
         with self._translated("writing", key):
             self._wrote = True
             holds = None if precondition is None else lambda *found: self._holds(precondition, *found)
+            self._archive.contents().check(self._duplicates, self._url)
             written = self._archive.put(self._prefix + key, data, self._compression, holds)
         if written is None:
             raise PreconditionFailedError(f"{precondition} does not hold", store=self._url, key=key)
@@ -129,6 +134,7 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
         if not self.supports.writeable:
             raise self._unsupported("erase in mode 'r'")
         with self._translated("erasing", None):
+            self._archive.contents().check(self._duplicates, self._url)
             self._wrote = True
             self._archive.drop([self._prefix + key for key in keys])
 
@@ -156,7 +162,7 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
     async def _names(self) -> Contents:
         def look() -> Contents:
             with self._translated("listing", None):
-                return self._archive.contents()
+                return self._archive.contents().check(self._duplicates, self._url)
 
         return await in_thread(look)
 
@@ -170,5 +176,15 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
             raise store_error(error, doing, store=self._url, key=key, range=range) from error
 
 
-def _restore(path: str, mode: ZipMode, prefix: str, compression: int, limit: int, durable: bool) -> ZipStore:
-    return LocalZipStore(path, mode, prefix=prefix, compression=compression, max_member_bytes=limit, durable=durable)
+def _restore(
+    path: str, mode: ZipMode, prefix: str, compression: int, limit: int, durable: bool, duplicates: Duplicates
+) -> ZipStore:
+    return LocalZipStore(
+        path,
+        mode,
+        prefix=prefix,
+        compression=compression,
+        max_member_bytes=limit,
+        durable=durable,
+        duplicates=duplicates,
+    )

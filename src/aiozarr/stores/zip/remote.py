@@ -17,7 +17,7 @@ from aiozarr.settings import GIB
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.contract import Store
 from aiozarr.stores.zip.base import ZipMode, ZipStore
-from aiozarr.stores.zip.contents import Names
+from aiozarr.stores.zip.contents import Duplicates, Names
 from aiozarr.stores.zip.format import (
     LOCAL_HEADER,
     STORED,
@@ -55,6 +55,7 @@ class RemoteZipStore(ZipStore, behind_store=True):
         compression: int = zipfile.ZIP_STORED,
         max_member_bytes: int = GIB,
         durable: bool = False,
+        duplicates: Duplicates = "refuse",
         owns_store: bool = False,
     ) -> None:
         assert isinstance(path_or_store, Store)
@@ -69,7 +70,7 @@ class RemoteZipStore(ZipStore, behind_store=True):
         self._key = check_key(key)
         self._owns = owns_store
         place, mark, query = self._store.url.partition("?")
-        self._describe(f"{place.rstrip('/')}/{quote(key)}{mark}{query}", prefix, max_member_bytes)
+        self._describe(f"{place.rstrip('/')}/{quote(key)}{mark}{query}", prefix, max_member_bytes, duplicates)
         inner = self._store.supports
         self.supports = Supports(
             listable=True, partial_reads=inner.partial_reads, conditional_reads=inner.conditional_reads
@@ -86,7 +87,7 @@ class RemoteZipStore(ZipStore, behind_store=True):
         return (RemoteZipStore, self._store.identity, self._key, self._prefix)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_restore, (self._store, self._key, self._prefix, self._limit, self._owns))
+        return (_restore, (self._store, self._key, self._prefix, self._limit, self._duplicates, self._owns))
 
     def __repr__(self) -> str:
         return f"ZipStore({self._store!r}, key={self._key!r}{f', prefix={self._prefix!r}' if self._prefix else ''})"
@@ -142,9 +143,9 @@ class RemoteZipStore(ZipStore, behind_store=True):
             tail = await self._range(end, size, version)
         at = end.start - (size - len(tail))
         data = tail[at : at + end.length] if at >= 0 else await self._range(end.start, end.start + end.length, version)
-        members = await in_thread(lambda: read_directory(data, end, self._url))
+        members, repeated = await in_thread(lambda: read_directory(data, end, self._url))
         token = f"{size:x}" if version is None else f"{version.etag or ''}{version.generation or ''}"
-        return _Remote(members, version=version, token=token)
+        return _Remote(members, repeated=repeated, version=version, token=token).check(self._duplicates, self._url)
 
     async def _read(self, names: _Remote, member: Member, start: int, stop: int) -> bytes | memoryview:
         if start == stop and member.size:
@@ -173,7 +174,7 @@ class RemoteZipStore(ZipStore, behind_store=True):
 
     async def _part(self, names: _Remote, member: Member, start: int, stop: int) -> bytes:
         """Fetch a range of a stored member, and beside it the header that tells whether it began where it seemed to."""
-        begin = names.starts.get(member.key)
+        begin = names.starts.get(member.offset)
         if begin is not None:
             return await self._range(begin + start, begin + stop, names.version)
         # Info-ZIP writes a little more into the header than into the directory; what is longer is a data descriptor.
@@ -187,7 +188,7 @@ class RemoteZipStore(ZipStore, behind_store=True):
         return data if begin == guess else await self._range(begin + start, begin + stop, names.version)
 
     def _data_start(self, names: _Remote, header: bytes | memoryview, member: Member) -> int:
-        begin = names.starts[member.key] = data_start(bytes(header), member, self._url)
+        begin = names.starts[member.offset] = data_start(bytes(header), member, self._url)
         return begin
 
     async def _range(self, start: int, stop: int, version: Version | None) -> bytes:
@@ -205,5 +206,5 @@ class RemoteZipStore(ZipStore, behind_store=True):
         return data
 
 
-def _restore(store: Store, key: str, prefix: str, limit: int, owns: bool) -> ZipStore:
-    return RemoteZipStore(store, key=key, prefix=prefix, max_member_bytes=limit, owns_store=owns)
+def _restore(store: Store, key: str, prefix: str, limit: int, duplicates: Duplicates, owns: bool) -> ZipStore:
+    return RemoteZipStore(store, key=key, prefix=prefix, max_member_bytes=limit, duplicates=duplicates, owns_store=owns)
