@@ -39,6 +39,9 @@ def parse_v2_fill(
     """
     array = np.empty((), dtype)
     if dtype.name in NAMED:
+        # TensorStore, the only other writer of this type, takes its fill value for bytes.
+        if dtype.name == "float4_e2m1fn" and isinstance(value, str) and value not in _NAMED_FLOATS:
+            return _frozen(_bytes(value, np.dtype("V1"), strict).view(dtype))
         array[()] = _number(value, dtype, strict)
         return _frozen(array)
     match kind:
@@ -73,6 +76,8 @@ def render_v2_fill(array: NDArray[Any], *, kind: str, plain_text: bool = False) 
     """Return the `fill_value` member for a 0-d array; it parses to the same value. A NaN loses its payload."""
     dtype = array.dtype
     if dtype.name in NAMED:
+        if dtype.name == "float4_e2m1fn":
+            return base64.standard_b64encode(array.tobytes()).decode()
         return int(array) if "int" in dtype.name else _render_float(float(array))
     match kind:
         case "f":

@@ -34,6 +34,7 @@ def parse(value: Any, text: Any, *, strict: bool = False) -> Any:
         ("|V3", "Af8A", b"\x01\xff\x00"),
         ("<U4", "é日", "é日"),
         ("bfloat16", 1.5, 1.5),
+        ("float4_e2m1fn", "Ag==", 1.0),
         ("int4", -8, -8),
         ([["a", "<i2"], ["b", "|S2"]], "AQBhYg==", (1, b"ab")),
     ],
