@@ -8,10 +8,10 @@ from typing import Any
 from aiozarr.engine import Engine, run
 from aiozarr.engine.target import Target, opened_store
 from aiozarr.errors import NodeTypeError, PreconditionFailedError
+from aiozarr.hierarchy.changes.above import group_keys, seen_from_above
 from aiozarr.hierarchy.changes.copies_kept import begin_copies, end_copies
-from aiozarr.hierarchy.changes.nodes import exclusively
 from aiozarr.hierarchy.changes.surroundings import Root
-from aiozarr.hierarchy.changes.turns import ledger_of
+from aiozarr.hierarchy.changes.turns import exclusively, ledger_of
 from aiozarr.hierarchy.documents import NodeMetadata, Place, check_format, parse_documents, read_documents, require_node
 from aiozarr.hierarchy.group import Group, make_node
 from aiozarr.hierarchy.listing import BATCH, Name, check_listable, list_names, load_nodes
@@ -66,12 +66,14 @@ async def consolidate_metadata(
                 raise NodeTypeError(f"{place.url} is an array, not a group", url=place.url, path=path)
             node._check_writeable()
             ledger = ledger_of(engine.desk)
-            async with exclusively(place), ledger.hold(store.identity, alone=True):
+            # As who changes nodes below does: under the locks of the highest group.
+            [top] = await seen_from_above([place], group_keys())
+            async with exclusively(top), ledger.hold(top.store.identity, alone=True):
                 try:
-                    metadata = await _consolidate(place, found.zarr_format)
+                    metadata = await _consolidate(top, found.zarr_format)
                 finally:
-                    ledger.note_change(store.identity)
-                node._metadata, node._seen = metadata, ledger.changes(store.identity)
+                    ledger.note_change(top.store)
+                node._metadata, node._seen = metadata, ledger.changes(store)
             return node
 
     return await run(work, timeout=settings.timeout)

@@ -42,6 +42,8 @@ class Place:
     path: str
     settings: Settings
     recorder: Report | None = None
+    target: str | None = None
+    """Where a change is carried out from a group above the target that was named: the path of that target's root."""
 
     @property
     def session(self) -> Session:

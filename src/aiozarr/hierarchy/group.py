@@ -341,7 +341,7 @@ class Group(Node[GroupMetadata]):
 
     async def _trusted(self, place: Place) -> GroupMetadata | None:
         """Return this group with its copies; read again where this process has changed the store since."""
-        now = ledger_of(place.engine.desk).changes(place.store.identity)
+        now = ledger_of(place.engine.desk).changes(place.store)
         if self._metadata.consolidated is not None and now != self._seen:
             found = await read_explicit(place, self.zarr_format)
             if not isinstance(found, GroupMetadata):

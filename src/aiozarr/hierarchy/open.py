@@ -109,7 +109,7 @@ async def _open(
         async with opened_store(target, storage_options, settings) as (store, owned):
             place = Place(engine, store, path, settings, recorder)
             # Before the documents: what is changed while they are on their way is found to be newer.
-            seen = ledger_of(engine.desk).changes(store.identity)
+            seen = ledger_of(engine.desk).changes(store)
             metadata = await require_node(place, zarr_format)
             if not isinstance(metadata, kinds):
                 found, wanted = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Hashable, Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from typing_extensions import Buffer
@@ -58,6 +58,14 @@ class Store(ABC):
     def identity(self) -> Hashable:
         """Equal for stores that hold the same values under the same keys; caches and single flight go by it."""
         return (type(self), id(self))
+
+    def rooted_above(self) -> tuple[Store, str] | None:
+        """Return the store whose root is one level above this one's, and the name that this root has there.
+
+        None: nothing is above, or it cannot be had. Nothing is asked for here. Where consolidated metadata above the
+        root have copies of what a change concerns, it is through that store that they are found and kept true.
+        """
+        return None
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -200,6 +208,22 @@ def byte_view(value: Buffer) -> memoryview:
     # `memoryview.cast` refuses big-endian and complex items, and `PickleBuffer.raw` crashes CPython 3.11 and 3.12 once
     # its result is caught in a cycle; numpy takes every item type.
     return np.frombuffer(view, np.uint8).data
+
+
+S = TypeVar("S", bound=Store)
+
+
+def rooted_at(store: S, **root: Any) -> S:
+    """Return a store like `store`, which shares all it has, but for these attributes, which say where its root is."""
+    other = object.__new__(type(store))
+    vars(other).update(vars(store), **root)
+    return other
+
+
+def split_root(root: str) -> tuple[str, str]:
+    """Return the root above `root`, which ends with `/`, and the name of `root` in it; `""` where there is none."""
+    above, _, name = root.removesuffix("/").rpartition("/")
+    return f"{above}/" if above else "", name
 
 
 def _parts_by_key(

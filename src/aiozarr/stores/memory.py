@@ -28,7 +28,7 @@ from aiozarr.model import (
     resolve_range,
 )
 from aiozarr.stores.blocking import BlockingStore
-from aiozarr.stores.contract import byte_view
+from aiozarr.stores.contract import Store, byte_view, rooted_at, split_root
 
 
 class MemoryStore(BlockingStore):
@@ -70,6 +70,10 @@ class MemoryStore(BlockingStore):
     @property
     def identity(self) -> Hashable:
         return (MemoryStore, self._space.name, self._base)
+
+    def rooted_above(self) -> tuple[Store, str] | None:
+        base, name = split_root(self._base)
+        return (rooted_at(self, _base=base), name) if name else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         with self._space.lock:

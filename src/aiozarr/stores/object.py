@@ -19,7 +19,7 @@ from aiozarr.errors import (
     UnsupportedOperationError,
 )
 from aiozarr.model import Entry, IfAbsent, Precondition, Range, Supports, Version, check_key, check_prefix
-from aiozarr.stores.contract import byte_view
+from aiozarr.stores.contract import Store, byte_view, rooted_at, split_root
 from aiozarr.stores.http.errors import EXPIRED_CODES, error_code
 from aiozarr.stores.http.read import WebStore
 from aiozarr.stores.http.url import fingerprint
@@ -128,6 +128,11 @@ class ObjectStore(WebStore):
     def identity(self) -> Hashable:
         """Server, bucket, prefix, and what tells these credentials from others."""
         return (type(self), self._origin, self._bucket, self._root, self._fingerprint)
+
+    def rooted_above(self) -> tuple[Store, str] | None:
+        """Return the store of the prefix above; it shares this one's connections, which closing either closes."""
+        root, name = split_root(self._root)
+        return (rooted_at(self, _root=root), name) if name else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Secrets that were given travel; those that were found are found again on the other side.

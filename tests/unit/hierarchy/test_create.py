@@ -170,7 +170,10 @@ async def test_everything_is_looked_up_at_once(remote: Any) -> None:
     await aiozarr.create_array(remote, "a/b/c/d", shape=3, dtype="i4")
     look_ups, writes = remote.calls[:-1], remote.calls[-1:]
     assert sorted(look_ups) == sorted(
-        [("fetch", f"{path}zarr.json") for path in ("", "a/", "a/b/", "a/b/c/", "a/b/c/d/")] + [("scan", "a/b/c/d/")]
+        [("fetch", f"{path}zarr.json") for path in ("", "a/", "a/b/", "a/b/c/", "a/b/c/d/")]
+        # Copies of the other format, which would lack the new node.
+        + [("fetch", f"{path}.zmetadata") for path in ("", "a/", "a/b/", "a/b/c/")]
+        + [("scan", "a/b/c/d/")]
     )
     assert writes == [("set", "a/b/c/d/zarr.json")]
 

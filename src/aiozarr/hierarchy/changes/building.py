@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aiozarr.hierarchy.changes.above import group_keys, seen_from_above
 from aiozarr.hierarchy.changes.nodes import create_node
 from aiozarr.hierarchy.documents import NodeMetadata, Place
 from aiozarr.hierarchy.location import ancestors
@@ -22,6 +23,10 @@ async def create_nodes(place: Place, nodes: Mapping[str, NodeMetadata], *, overw
         for above in ancestors(path):
             if isinstance(nodes.get(above), ArrayMetadata):
                 raise ValueError(f"{path!r} lies below {above!r}, which is an array")
+    if nodes:
+        seen = await seen_from_above([place.at(path) for path in nodes], group_keys())
+        nodes = {at.path: metadata for at, metadata in zip(seen, nodes.values(), strict=True)}
+        place = seen[0]
     levels: dict[int, list[str]] = {}
     for path in nodes:
         levels.setdefault(path.count("/"), []).append(path)

@@ -8,13 +8,15 @@ there, two processes should not change the same consolidated tree at the same mo
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from aiozarr.errors import PreconditionFailedError
-from aiozarr.hierarchy.changes.surroundings import Root, each
-from aiozarr.hierarchy.changes.turns import ledger_of
+from aiozarr.hierarchy.changes.above import higher, seen_from_above
+from aiozarr.hierarchy.changes.surroundings import Root, all_of, each
+from aiozarr.hierarchy.changes.turns import exclusively, ledger_of
 from aiozarr.hierarchy.changes.writing import can_swap, condition
 from aiozarr.hierarchy.documents import NodeMetadata, Place
 from aiozarr.metadata import GroupMetadata, consolidate, render_node, rules_of
@@ -38,36 +40,55 @@ S = TypeVar("S", bound=HasRoots)
 
 
 async def change_below(
-    place: Place, look: Callable[[], Awaitable[S]], work: Callable[[S], Awaitable[tuple[T, Edits]]]
+    places: Sequence[Place],
+    keys_above: Sequence[str],
+    look: Callable[..., Coroutine[Any, Any, S]],
+    work: Callable[..., Awaitable[tuple[T, Edits]]],
 ) -> T:
-    """Run `work(await look())`, which changes nodes and returns a result and the edits, and keep all copies true.
+    """Change nodes and keep all copies true: hold the locks of `places`, and run `work(await look(*places), *places)`.
 
-    `look` is called again where there are copies: it must find, and refuse, what `work` must not begin.
+    `work` returns a result and the edits. `look` is called again where there are copies: it must find, and refuse, what
+    `work` must not begin. Where one of `keys_above` tells of a group above the root of the store that all the places
+    are in, both get the places as they are seen from there.
     """
-    ledger, store = ledger_of(place.engine.desk), place.store.identity
-    async with ledger.hold(store, alone=False):
-        seen = await look()
-        if not seen.roots:
-            try:
-                result, _ = await work(seen)
-            finally:
-                ledger.note_change(store)
-            return result
-    async with ledger.hold(store, alone=True):
-        for attempt in range(_MAX_TRIES):
-            seen = await look()
-            try:
-                roots = await withdraw(seen.roots)
-            except PreconditionFailedError:
-                if attempt == _MAX_TRIES - 1:
-                    raise
-                continue
-            try:
-                result, edits = await work(seen)
-                await restore(roots, edits)
-            finally:
-                ledger.note_change(store)
-            return result
+    store, ledger = places[0].store, ledger_of(places[0].engine.desk)
+    async with AsyncExitStack() as locks:
+        # In one order for all: two changes that cross each other must not wait for each other.
+        for place in sorted(places, key=lambda place: place.path):
+            await locks.enter_async_context(exclusively(place))
+        async with ledger.hold(store.identity, alone=False):
+            seen, above = await all_of(look(*places), higher(places[0], keys_above))
+            if above is None and not seen.roots:
+                try:
+                    result, _ = await work(seen, *places)
+                finally:
+                    ledger.note_change(store)
+                return result
+        if above is None:
+            async with ledger.hold(store.identity, alone=True):
+                return await _change_alone(places, look, work)
+    return await change_below(await seen_from_above(places, keys_above), (), look, work)
+
+
+async def _change_alone(
+    places: Sequence[Place],
+    look: Callable[..., Awaitable[S]],
+    work: Callable[..., Awaitable[tuple[T, Edits]]],
+) -> T:
+    for attempt in range(_MAX_TRIES):
+        seen = await look(*places)
+        try:
+            roots = await withdraw(seen.roots)
+        except PreconditionFailedError:
+            if attempt == _MAX_TRIES - 1:
+                raise
+            continue
+        try:
+            result, edits = await work(seen, *places)
+            await restore(roots, edits)
+        finally:
+            ledger_of(places[0].engine.desk).note_change(places[0].store)
+        return result
     raise AssertionError("the loop returns or raises")
 
 
@@ -81,7 +102,8 @@ async def withdraw(roots: tuple[Root, ...]) -> tuple[Root, ...]:
 
     async def take(root: Root) -> None:
         # The mark tells other writers that copies are on their way; where one was left behind, it goes.
-        copied = root.metadata.consolidated is not None
+        # Those of another format than the change's are not written anew: they speak of other documents than it does.
+        copied = root.metadata.consolidated is not None and not root.foreign
         taken = await _take_away(root, mark=copied)
         if copied:
             left.append(taken)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
+from aiozarr.hierarchy.changes.above import group_keys
 from aiozarr.hierarchy.changes.copies_kept import Edits, change_below
 from aiozarr.hierarchy.changes.erasing import erase_node
-from aiozarr.hierarchy.changes.nodes import check_place, create_parents, exclusively, node_exists
+from aiozarr.hierarchy.changes.nodes import check_place, create_parents, node_exists
 from aiozarr.hierarchy.changes.surroundings import Around, Root, all_of, look_around
 from aiozarr.hierarchy.changes.writing import set_if_absent
 from aiozarr.hierarchy.documents import NodeMetadata, Place, node_not_found, parse_documents
@@ -38,25 +38,21 @@ async def move_node(source: Place, destination: Place, zarr_format: int) -> None
     if source.prefix.startswith(destination.prefix) or destination.prefix.startswith(source.prefix):
         raise ValueError(f"{source.path!r} cannot be moved to {destination.path!r}: one lies inside the other")
 
-    async def look() -> _Both:
+    async def look(source: Place, destination: Place) -> _Both:
         old, new = await all_of(look_around(source, zarr_format), look_around(destination, zarr_format))
         if not old.exists and not old.below:
             raise node_not_found(source)
         await check_place(destination, new, zarr_format, overwrite=False)
-        roots = {root.place.path: root for root in (*old.roots, *new.roots)}
+        roots = {(root.place.path, root.metadata.zarr_format): root for root in (*old.roots, *new.roots)}
         return _Both(new, tuple(roots.values()))
 
-    async def move(both: _Both) -> tuple[None, Edits]:
+    async def move(both: _Both, source: Place, destination: Place) -> tuple[None, Edits]:
         parents = await create_parents(destination, both.around, zarr_format)
         moved = await _copy(source, destination, zarr_format)
         await erase_node(source)
         return None, [(source.path, None), *parents, *moved]
 
-    async with AsyncExitStack() as locks:
-        # In one order for all: two moves that cross each other must not wait for each other.
-        for place in sorted((source, destination), key=lambda place: place.path):
-            await locks.enter_async_context(exclusively(place))
-        await change_below(source, look, move)
+    await change_below([source, destination], group_keys(), look, move)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
 from aiozarr.errors import MetadataError, NodeExistsError, PreconditionFailedError
+from aiozarr.hierarchy.changes.above import group_keys
 from aiozarr.hierarchy.changes.copies_kept import Edits, change_below
 from aiozarr.hierarchy.changes.erasing import check_erasable, erase_node
 from aiozarr.hierarchy.changes.surroundings import (
@@ -50,14 +50,14 @@ async def create_node(place: Place, metadata: NodeMetadata, *, overwrite: bool) 
     """
     documents = render_node(metadata)
 
-    async def look() -> Around:
+    async def look(place: Place) -> Around:
         around = await look_around(place, metadata.zarr_format)
         await check_place(place, around, metadata.zarr_format, overwrite=overwrite)
         if around.exists:
             await check_erasable(place)
         return around
 
-    async def write(around: Around) -> tuple[None, Edits]:
+    async def write(around: Around, place: Place) -> tuple[None, Edits]:
         if around.exists or around.below:
             await erase_node(place)
         parents = await create_parents(place, around, metadata.zarr_format)
@@ -68,8 +68,7 @@ async def create_node(place: Place, metadata: NodeMetadata, *, overwrite: bool) 
         # In this order: what was there before goes, and then the new node comes.
         return None, [(place.path, None), *parents, (place.path, metadata)]
 
-    async with exclusively(place):
-        await change_below(place, look, write)
+    await change_below([place], group_keys(), look, write)
 
 
 async def update_node(
@@ -90,13 +89,13 @@ async def update_node(
     """
     rules = rules_of(zarr_format)
 
-    async def look() -> _Seen:
+    async def look(place: Place) -> _Seen:
         documents, roots = await all_of(read_documents(place, rules.keys), look_up_roots(place, zarr_format))
         current = await _current(place, documents, zarr_format)
         own = as_root(place, current, documents) if rules.copies_lie_apart else None
         return _Seen((*roots, own) if own is not None else roots, documents, current)
 
-    async def write(seen: _Seen) -> tuple[NodeMetadata, Edits]:
+    async def write(seen: _Seen, place: Place) -> tuple[NodeMetadata, Edits]:
         documents, current = seen.documents, seen.current
         for attempt in range(MAX_CONFLICTS):
             changed = change(current)
@@ -115,8 +114,8 @@ async def update_node(
                 return changed, [(place.path, changed)]
         raise AssertionError("the loop returns or raises")
 
-    async with exclusively(place):
-        return await change_below(place, look, write)
+    # The documents of other formats stay as they are, and so do copies of them.
+    return await change_below([place], group_keys([zarr_format]), look, write)
 
 
 async def delete_node(place: Place, zarr_format: int) -> None:
@@ -127,7 +126,7 @@ async def delete_node(place: Place, zarr_format: int) -> None:
         UnsupportedOperationError: the store cannot list, and the node is not an array of few chunks.
     """
 
-    async def look() -> Around:
+    async def look(place: Place) -> Around:
         # Not parsed: what cannot be read can be erased all the same.
         around = await look_around(place, zarr_format)
         if not around.exists and not around.below:
@@ -135,17 +134,11 @@ async def delete_node(place: Place, zarr_format: int) -> None:
         await check_erasable(place)
         return around
 
-    async def erase(around: Around) -> tuple[None, Edits]:
+    async def erase(around: Around, place: Place) -> tuple[None, Edits]:
         await erase_node(place)
         return None, [(place.path, None)]
 
-    async with exclusively(place):
-        await change_below(place, look, erase)
-
-
-def exclusively(place: Place) -> AbstractAsyncContextManager[None]:
-    """Hold the lock of one node's documents: with it, tasks of this process do not collide, they queue."""
-    return place.engine.desk.locks.hold((place.store.identity, place.prefix))
+    await change_below([place], group_keys(), look, erase)
 
 
 async def check_place(place: Place, around: Around, zarr_format: int, *, overwrite: bool) -> None:
@@ -160,13 +153,13 @@ async def check_place(place: Place, around: Around, zarr_format: int, *, overwri
             raise below_array(place, path)
     if (around.exists or around.below) and not overwrite:
         raise node_exists(place, explicit=around.exists)
-    await check_parents(place, [path for path, node in around.above.items() if node is None], zarr_format)
+    await check_parents(place, _missing(place, around), zarr_format)
 
 
 async def create_parents(place: Place, around: Around, zarr_format: int) -> list[tuple[str, NodeMetadata | None]]:
     """Make the groups above explicit that have no documents, and return them with their paths."""
     group = implicit_group(zarr_format)
-    missing = [path for path, node in around.above.items() if node is None]
+    missing = _missing(place, around)
     await each(lambda path: _create_parent(place.at(path), group), missing)
     return [(path, group) for path in missing]
 
@@ -182,6 +175,16 @@ def node_exists(place: Place, *, explicit: bool) -> NodeExistsError:
 
 
 # --- helpers -----------------------------------------------------------------------------------------------------
+
+
+def _missing(place: Place, around: Around) -> list[str]:
+    """Return the paths of the groups above the node that have no documents; above the target are others' groups."""
+    target = place.target or ""
+    return [
+        path
+        for path, node in around.above.items()
+        if node is None and (not target or f"{path}/".startswith(f"{target}/"))
+    ]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from aiozarr.errors import LimitError, MetadataError, NodeTypeError, PermissionDeniedError, UnauthenticatedError
@@ -17,7 +18,7 @@ from aiozarr.hierarchy.documents import (
     read_other_format,
 )
 from aiozarr.hierarchy.location import ancestors
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, rules_of
+from aiozarr.metadata import DOCUMENT_KEYS, ArrayMetadata, GroupMetadata, rules_of
 from aiozarr.stores.tasks import together
 
 A = TypeVar("A")
@@ -32,11 +33,13 @@ class Root:
         place: where it lies.
         metadata: what its documents say.
         documents: the documents, with their versions.
+        foreign: whether it is of another format than the nodes that are about to change.
     """
 
     place: Place
     metadata: GroupMetadata
     documents: Documents
+    foreign: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Around:
         own: its documents, in the format asked for; not parsed.
         above: the groups above it by path, the root first; None where one has no documents.
         below: whether any key is stored below it.
-        roots: the groups above it that are consolidated.
+        roots: the groups above it that are consolidated, in any format.
     """
 
     own: Documents
@@ -77,9 +80,14 @@ async def look_around(place: Place, zarr_format: int) -> Around:
 
     paths = ancestors(place.path) if rules.keys_above else []
     # What is not readable is in the way all the same: the node's own documents are not parsed.
-    own, below, _ = await all_of(read_documents(place, rules.keys), anything_below(place), each(look_up, paths))
+    own, below, foreign, _ = await all_of(
+        read_documents(place, rules.keys),
+        anything_below(place),
+        _foreign_roots(place, zarr_format),
+        each(look_up, paths),
+    )
     ordered = {path: above[path] for path in paths}
-    return Around(own, ordered, below, tuple(_roots(place, ordered, found)))
+    return Around(own, ordered, below, (*_roots(place, ordered, found), *foreign))
 
 
 async def look_up_roots(place: Place, zarr_format: int) -> tuple[Root, ...]:
@@ -144,6 +152,40 @@ async def each(function: Any, items: Iterable[Any]) -> None:
 async def all_of(*coroutines: Coroutine[Any, Any, Any]) -> tuple[Any, ...]:
     """Run coroutines of different kinds at once and return their results in order."""
     return tuple(await together(coroutines))
+
+
+async def _foreign_roots(place: Place, zarr_format: int) -> list[Root]:
+    """Return the groups above the place whose copies are of another format, and lack or have what is about to change.
+
+    What is not readable there is none.
+    """
+    keys = {
+        number: key
+        for number in DOCUMENT_KEYS
+        if number != zarr_format and (key := rules_of(number).copies_key) is not None
+    }
+    roots: list[Root] = []
+
+    async def look_up(path: str) -> None:
+        at = place.at(path)
+        try:
+            documents = await read_documents(at, keys.values())
+        except (LimitError, PermissionDeniedError, UnauthenticatedError):
+            return
+        for number, key in keys.items():
+            value = documents[key]
+            if value is None:
+                continue
+            if rules_of(number).copies_lie_apart:
+                # Whatever they say, they are copies.
+                roots.append(Root(at, GroupMetadata(number), {key: value}, foreign=True))
+                continue
+            with suppress(MetadataError, LimitError):
+                root = as_root(at, parse_documents(at, {key: value}, number), {key: value})
+                roots.extend([] if root is None else [replace(root, foreign=True)])
+
+    await each(look_up, ancestors(place.path))
+    return roots
 
 
 def _has_mark(metadata: GroupMetadata, documents: Documents) -> bool:

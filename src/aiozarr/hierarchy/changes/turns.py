@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from weakref import WeakKeyDictionary
 
 from aiozarr.engine.desk import Desk
+from aiozarr.hierarchy.documents import Place
+from aiozarr.stores import Store
 
 
 class Turns:
@@ -44,19 +46,28 @@ class Turns:
 
 
 class Ledger:
-    """What this process has changed below consolidated metadata: a count per store, and the locks of those at work."""
+    """What this process has changed below consolidated metadata: counts per store, and the locks of those at work.
+
+    Stores whose roots lie inside of each other hold the same nodes: a change through one counts for the others too.
+    """
 
     def __init__(self) -> None:
         self._turns: dict[Hashable, tuple[Turns, list[None]]] = {}
         self._changes: dict[Hashable, int] = {}
+        self._changes_below: dict[Hashable, int] = {}
+        self._roots: WeakKeyDictionary[Store, tuple[Hashable, ...]] = WeakKeyDictionary()
 
-    def changes(self, store: Hashable) -> int:
+    def changes(self, store: Store) -> int:
         """Return how often this process has changed the hierarchy of the store: copies are as old as that number."""
-        return self._changes.get(store, 0)
+        own, *above = self._roots_of(store)
+        return self._changes_below.get(own, 0) + sum([self._changes.get(each, 0) for each in (own, *above)])
 
-    def note_change(self, store: Hashable) -> None:
+    def note_change(self, store: Store) -> None:
         """Count a change."""
-        self._changes[store] = self.changes(store) + 1
+        own, *above = self._roots_of(store)
+        self._changes[own] = self._changes.get(own, 0) + 1
+        for each in above:
+            self._changes_below[each] = self._changes_below.get(each, 0) + 1
 
     @asynccontextmanager
     async def hold(self, store: Hashable, *, alone: bool) -> AsyncIterator[None]:
@@ -71,6 +82,17 @@ class Ledger:
             if not users:
                 del self._turns[store]
 
+    def _roots_of(self, store: Store) -> tuple[Hashable, ...]:
+        """Return the identities of the store and of those whose roots lie above its own, the nearest first."""
+        known = self._roots.get(store)
+        if known is None:
+            roots, at = [store.identity], store.rooted_above()
+            while at is not None:
+                roots.append(at[0].identity)
+                at = at[0].rooted_above()
+            known = self._roots[store] = tuple(roots)
+        return known
+
 
 _ledgers: WeakKeyDictionary[Desk, Ledger] = WeakKeyDictionary()
 
@@ -78,3 +100,8 @@ _ledgers: WeakKeyDictionary[Desk, Ledger] = WeakKeyDictionary()
 def ledger_of(desk: Desk) -> Ledger:
     """Return the locks that go with this I/O thread."""
     return _ledgers.setdefault(desk, Ledger())
+
+
+def exclusively(place: Place) -> AbstractAsyncContextManager[None]:
+    """Hold the lock of one node's documents: with it, tasks of this process do not collide, they queue."""
+    return place.engine.desk.locks.hold((place.store.identity, place.prefix))

@@ -32,7 +32,7 @@ from aiozarr.model import (
     resolve_range,
 )
 from aiozarr.stores.blocking import BlockingStore, in_thread, stepwise
-from aiozarr.stores.contract import byte_view
+from aiozarr.stores.contract import Store, byte_view, rooted_at
 from aiozarr.stores.local import walk
 from aiozarr.stores.local.errors import IMPOSSIBLE_NAME, MISSING, store_error
 from aiozarr.stores.local.write import (
@@ -92,6 +92,18 @@ class LocalStore(BlockingStore):
     @property
     def identity(self) -> Hashable:
         return self._identity
+
+    def rooted_above(self) -> tuple[Store, str] | None:
+        """Return the store of the directory that this one's root is in, as the path says: links are not followed."""
+        directory, name = os.path.split(self._root)
+        try:
+            text = name.decode()
+        except UnicodeDecodeError:
+            return None
+        if not name:
+            return None
+        above = LocalStore(os.fsdecode(directory), durable=self._durable)
+        return rooted_at(self, **vars(above)), text
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_restore, (self.root, self._durable))
