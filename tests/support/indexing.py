@@ -84,13 +84,8 @@ def steps(draw: Any, shape: tuple[int, ...], *, most: int = 3) -> list[Step]:
         if how == "basic":
             selection = draw(npst.basic_indices(array.shape, max_dims=6, allow_newaxis=True))
         else:
-            # New axes may be left over from before: a list that repeats one is refused, so lists avoid them here.
             strategy = orthogonal_selections if how == "oindex" else pointwise_selections
             selection = draw(strategy(array.shape))
-            if any(
-                side == 1 and isinstance(item, np.ndarray) for side, item in zip(array.shape, selection, strict=True)
-            ):
-                continue
         chain.append((how, selection))
         array = APPLY[how](array, selection)
         if array.ndim > 5:

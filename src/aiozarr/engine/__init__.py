@@ -2,7 +2,7 @@
 
 from aiozarr.engine.engine import Engine
 from aiozarr.engine.layout import ArrayLayout
-from aiozarr.engine.plan import NO_READ, Plan, check_size, plan_bounds
+from aiozarr.engine.plan import NO_READ, Plan, check_size, plan_bounds, surely_fits
 from aiozarr.engine.pool import InlinePool, ThreadPool, WorkerPool
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.read import Read
@@ -33,4 +33,5 @@ __all__ = [
     "run",
     "run_blocking",
     "shut_down",
+    "surely_fits",
 ]

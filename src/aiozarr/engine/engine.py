@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from aiozarr.engine.read import Read, ReadJob
 from aiozarr.engine.session import Session
 from aiozarr.engine.stream import BlockStream
 from aiozarr.engine.write import Write, WriteJob
+from aiozarr.grid.touched import takes_long
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.scheduler import Origin
 from aiozarr.settings import Settings
@@ -59,6 +61,7 @@ class Engine:
         for read in reads:
             read.layout.check_read(settings, read.maps)
         self._prepare(settings)
+        await self.sort(reads)
         begun = perf_counter()
         jobs = [
             ReadJob(self.desk, group, settings=settings, recorder=recorder, progress=progress)
@@ -88,6 +91,7 @@ class Engine:
         for write in writes:
             write.layout.check_write(settings, write.maps)
         self._prepare(settings)
+        await self.sort(writes)
         begun = perf_counter()
         try:
             await _all(
@@ -111,7 +115,17 @@ class Engine:
     async def probe(self, read: Read, *, settings: Settings) -> Plan:
         """Return exactly what `read` would fetch now; indexes and sizes are looked up for it."""
         read.layout.check_read(settings, read.maps)
+        await self.sort([read])
         return await probe(self.desk, read, settings=settings)
+
+    async def sort(self, operations: Sequence[Read | Write]) -> None:
+        """Sort long index arrays by chunk, in a worker: the loop has others to serve.
+
+        `read`, `write` and `probe` do so themselves; before a stream begins it is its caller's to do.
+        """
+        for each in operations:
+            if takes_long(each.maps):
+                await self.work(partial(getattr, each, "parts"))
 
     async def work(self, function: Callable[[], T]) -> T:
         """Run what would hold up a loop, such as copying arrays, in a worker."""

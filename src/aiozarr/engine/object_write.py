@@ -20,6 +20,7 @@ from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan import inner_parts
 from aiozarr.errors import ChecksumError, CodecError, PreconditionFailedError
 from aiozarr.grid.projection import Part
+from aiozarr.grid.touched import LONG
 from aiozarr.model import IfAbsent, IfMatch, Precondition, Value
 from aiozarr.schedule.events import RequestEvent
 from aiozarr.stores.blocking import BlockingStore
@@ -62,7 +63,7 @@ class ObjectWrite(Errand):
     # --- on the loop -----------------------------------------------------------------------------------------------
 
     async def send(self) -> None:
-        if self.projection.whole:
+        if await self._is_whole():
             # Without conditional writes a partial write in progress would undo this one: they take turns.
             async with nullcontext() if self.store.supports.conditional_writes else self._turn():
                 data = await self._encode(None)
@@ -85,6 +86,11 @@ class ObjectWrite(Errand):
                     await asyncio.sleep(random() * 0.01 * min(race, 10))
                 else:
                     return
+
+    async def _is_whole(self) -> bool:
+        if self.projection.listed < LONG:
+            return self.projection.whole
+        return await self.desk.pool.call(lambda: self.projection.whole)
 
     def _turn(self) -> AbstractAsyncContextManager[None]:
         return self.desk.locks.hold((self.store.identity, self.key))
@@ -116,7 +122,10 @@ class ObjectWrite(Errand):
         pool, stored = self.desk.pool, self.stored
         assert stored.shard is not None
         shard = None if data is None else await pool.call(lambda: self._open_now(data))
-        parts = list(inner_parts(stored, self.projection))
+        if self.projection.listed < LONG:
+            parts = list(inner_parts(stored, self.projection))
+        else:
+            parts = await pool.call(lambda: list(inner_parts(stored, self.projection)))
         size = max(1, PART_BYTES // max(1, stored.shard.inner.spec.nbytes))
         groups = [parts[at : at + size] for at in range(0, len(parts), size)]
         encoded = await together(pool.call(partial(self._inner_now, group, shard)) for group in groups)

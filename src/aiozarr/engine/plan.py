@@ -9,9 +9,9 @@ from aiozarr.codecs import ShardIndex
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout
 from aiozarr.errors import LimitError
 from aiozarr.grid import DimensionMap, Fields
-from aiozarr.grid.axes import RegularAxis
+from aiozarr.grid.axes import Axis, RegularAxis
 from aiozarr.grid.projection import Part, Parts
-from aiozarr.grid.touched import count_chunks, project
+from aiozarr.grid.touched import count_chunks, most_chunks, project
 from aiozarr.settings import Settings
 
 
@@ -55,18 +55,21 @@ def plan_bounds(layout: ArrayLayout, maps: Sequence[DimensionMap]) -> Plan:
     if layout.shard is None:
         size = objects * layout.largest.pipeline.max_encoded_size
         return Plan(objects, objects, objects, objects, size, size, exact=False)
-    # Inner chunks divide shards, of whatever lengths, so over the whole array they are a regular grid.
-    inner_axes = [
-        RegularAxis(length, axis.extent) for length, axis in zip(layout.shard.inner_shape, layout.axes, strict=True)
-    ]
-    inner = count_chunks(inner_axes, maps)
+    inner = count_chunks(_inner_axes(layout), maps)
     size = objects * layout.shard.index_nbytes + inner * layout.shard.inner.max_encoded_size
     return Plan(objects, inner, objects + inner, objects, size, size, exact=False)
 
 
+def surely_fits(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Settings) -> bool:
+    """Return whether `check_size` raises nothing, where that is clear without a look at what index arrays hold."""
+    return most_chunks(_inner_axes(layout), maps) <= settings.max_chunks
+
+
 def check_size(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Settings) -> None:
     """Raise `LimitError` where an operation on `maps` would touch more chunks than `settings` allow."""
-    touched = plan_bounds(layout, maps).inner_chunks
+    if surely_fits(layout, maps, settings):
+        return
+    touched = count_chunks(_inner_axes(layout), maps)
     if touched > settings.max_chunks:
         raise LimitError(
             f"the selection touches {touched} chunks; Settings.max_chunks allows {settings.max_chunks}",
@@ -76,16 +79,23 @@ def check_size(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Sett
         )
 
 
+def _inner_axes(layout: ArrayLayout) -> Sequence[Axis]:
+    """Return the dimensions of the grid of the smallest units that can be read."""
+    if layout.shard is None:
+        return layout.axes
+    # Inner chunks divide shards, of whatever lengths, so over the whole array they are a regular grid.
+    pairs = zip(layout.shard.inner_shape, layout.axes, strict=True)
+    return [RegularAxis(length, axis.extent) for length, axis in pairs]
+
+
 def parts_of(layout: ArrayLayout, maps: Sequence[DimensionMap], fields: Fields | None = None) -> Parts:
     """Return the stored objects that `maps` touch, with what is wanted of each."""
     return project(layout.axes, maps, fields)
 
 
-def keyed_projections(
-    layout: ArrayLayout, maps: Sequence[DimensionMap], prefix: str, fields: Fields | None = None
-) -> Iterator[tuple[str, Part]]:
-    """Yield the key of every stored object that `maps` touches, with what is wanted of it."""
-    for projection in parts_of(layout, maps, fields):
+def keyed_projections(layout: ArrayLayout, parts: Parts, prefix: str) -> Iterator[tuple[str, Part]]:
+    """Yield the key of each of the stored objects `parts`, with what is wanted of it."""
+    for projection in parts:
         yield prefix + layout.key_encoding.encode(projection.coords), projection
 
 

@@ -12,6 +12,7 @@ from aiozarr.engine.read import Read
 from aiozarr.engine.session import Session
 from aiozarr.errors import CodecError
 from aiozarr.grid.projection import Part
+from aiozarr.grid.touched import LONG, takes_long
 from aiozarr.schedule.coalesce import coalesce
 from aiozarr.settings import Settings
 from aiozarr.stores.tasks import together
@@ -32,9 +33,12 @@ async def probe(desk: Desk, read: Read, *, settings: Settings) -> Plan:
     Indexes that this looks up are kept as those of reads are, so the read that follows does not ask for them again,
     and the figures do not count them.
     """
-    bounds = plan_bounds(read.layout, read.maps)
+    if takes_long(read.maps):
+        bounds = await desk.pool.call(lambda: plan_bounds(read.layout, read.maps))
+    else:
+        bounds = plan_bounds(read.layout, read.maps)
     session = Session(desk, read.store, settings)
-    steps = keyed_projections(read.layout, read.maps, read.prefix)
+    steps = keyed_projections(read.layout, read.parts, read.prefix)
     total = _Sum()
     workers = min(WORKERS, bounds.chunks)
     await together(_work(desk, session, read, steps, total) for _ in range(workers))
@@ -79,7 +83,10 @@ async def _shard(desk: Desk, session: Session, read: Read, key: str, projection:
         raise
     if value.version is not None and not value.version.weak and read.store.supports.conditional_reads:
         desk.indexes.put(token, IndexEntry(index, value.version), session.settings.index_cache_bytes)
-    ranges = wanted_ranges(stored, index, projection)
+    if projection.listed < LONG:
+        ranges = wanted_ranges(stored, index, projection)
+    else:
+        ranges = await desk.pool.call(lambda: wanted_ranges(stored, index, projection))
     if not ranges or desk.indexes.get(token) is None:
         # A kept index is used where a request for data checks that it still holds.
         total.requests += 1

@@ -21,10 +21,11 @@ from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.local_queue import BATCH_CALLS
 from aiozarr.engine.plan import parts_of
 from aiozarr.engine.progress import Progress
-from aiozarr.engine.shard_read import ShardRead
+from aiozarr.engine.shard_read import ShardRead, Split
 from aiozarr.errors import ChecksumError, MissingChunkError
 from aiozarr.grid import DimensionMap, Fields
-from aiozarr.grid.projection import Part
+from aiozarr.grid.projection import Part, Parts
+from aiozarr.grid.touched import LONG
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.scheduler import Call
 from aiozarr.settings import Settings
@@ -54,6 +55,11 @@ class Read:
         """What the chunks of this array have in common for readers who share them."""
         return Token((self.store.identity, self.layout.token))
 
+    @cached_property
+    def parts(self) -> Parts:
+        """The stored objects that are touched; where `takes_long(maps)`, a worker has to be the first to ask."""
+        return parts_of(self.layout, self.maps, self.fields)
+
 
 class ReadJob(Job):
     """All reads of one caller from one origin, as a source of requests. Lives on the I/O loop."""
@@ -67,7 +73,7 @@ class ReadJob(Job):
         recorder: Report | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        projections = [parts_of(read.layout, read.maps, read.fields) for read in reads]
+        projections = [read.parts for read in reads]
         super().__init__(
             desk,
             desk.queue_of(reads[0].store),
@@ -164,7 +170,10 @@ class ReadJob(Job):
         if read.layout.shard is not None:
             shard = ShardRead(self, read.layout, read.store, key, out, placed)
             self._shards.add(shard)
-            shard.begin()
+            if placed.listed < LONG:
+                shard.begin()
+            else:
+                self.desk.pool.submit(Split(shard))
             return
         self._want(read, key, out, placed)
 

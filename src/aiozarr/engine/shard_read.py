@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from aiozarr.engine.index_cache import IndexEntry
 from aiozarr.engine.index_fetch import IndexFetch
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan import inner_parts
+from aiozarr.engine.pool import BATCH_BYTES, Work
 from aiozarr.errors import ChangedError, ChecksumError
 from aiozarr.grid.projection import Part
 from aiozarr.model import Range
@@ -48,12 +49,30 @@ class ShardRead:
         self._key = key
         self.out = out
         self._projection = projection
+        self._split: list[tuple[int, Part]] | None = None
         self._open = 0
         self._attempts = 0
         self._trouble: BaseException | None = None
         self._index_fetch: IndexFetch | None = None
         self._given_up = False
         self._token: Hashable = (store.identity, key, layout.token)
+
+    def split(self) -> None:
+        """Sort the points of index arrays by inner chunk; in a worker, before the shard is begun."""
+        self._split = list(inner_parts(self._stored, self._projection))
+
+    def split_done(self, error: BaseException | None) -> None:
+        """As `split` has ended."""
+        if self._given_up:
+            return
+        if error is not None:
+            self._end(error)
+            return
+        self.begin()
+        self.job.queue.offer(self.job)
+
+    def _inner_parts(self) -> Iterable[tuple[int, Part]]:
+        return inner_parts(self._stored, self._projection) if self._split is None else self._split
 
     def begin(self) -> None:
         """Ask for the index; what is known of it already is used."""
@@ -80,7 +99,7 @@ class ShardRead:
         index = entry.index
         if index is None:
             return False
-        return any(index.locate(position) is not None for position, _ in inner_parts(self._stored, self._projection))
+        return any(index.locate(position) is not None for position, _ in self._inner_parts())
 
     def index_ready(self, entry: IndexEntry) -> None:
         self._index_fetch = None
@@ -112,7 +131,7 @@ class ShardRead:
         flights: list[Flight] = []
         empty: list[Sink] = []
         object_token = Token((self._token, entry.version))
-        for position, part in inner_parts(self._stored, self._projection):
+        for position, part in self._inner_parts():
             located = entry.index.locate(position)
             sink = Sink(self, self.out, part)
             self._open += 1
@@ -195,3 +214,19 @@ class ShardRead:
     def _end(self, error: BaseException) -> None:
         if not self._given_up:
             self.job.stop(error)
+
+
+class Split(Work):
+    """Have a shard sort its points before it is begun."""
+
+    __slots__ = ("shard",)
+
+    def __init__(self, shard: ShardRead) -> None:
+        super().__init__(BATCH_BYTES)
+        self.shard = shard
+
+    def run(self) -> None:
+        self.shard.split()
+
+    def finished(self) -> None:
+        self.shard.split_done(self.error)

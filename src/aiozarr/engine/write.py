@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -17,7 +18,7 @@ from aiozarr.engine.object_write import ObjectWrite
 from aiozarr.engine.plan import keyed_projections, parts_of
 from aiozarr.engine.progress import Progress
 from aiozarr.grid import DimensionMap, Fields, core_shape_of
-from aiozarr.grid.projection import Part
+from aiozarr.grid.projection import Part, Parts
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.scheduler import Call
 from aiozarr.settings import Settings
@@ -43,6 +44,11 @@ class Write:
     values: NDArray[Any]
     fields: Fields | None = None
 
+    @cached_property
+    def parts(self) -> Parts:
+        """The stored objects that are touched; as `Read.parts`."""
+        return parts_of(self.layout, self.maps, self.fields)
+
 
 class WriteJob(Job):
     """One write as a source of requests. Lives on the I/O loop."""
@@ -66,12 +72,12 @@ class WriteJob(Job):
             settings=settings,
             recorder=recorder,
             progress=progress,
-            total=len(parts_of(write.layout, write.maps, write.fields)),
+            total=len(write.parts),
             bytes_total=prod(core) * write.layout.spec.dtype.itemsize,
         )
         self._write = write
         self._values = np.broadcast_to(write.values, core)
-        self._plan: Iterator[tuple[str, Part]] = keyed_projections(write.layout, write.maps, write.prefix, write.fields)
+        self._plan: Iterator[tuple[str, Part]] = keyed_projections(write.layout, write.parts, write.prefix)
         self._begun = 0
         self._open: set[ObjectWrite] = set()
 

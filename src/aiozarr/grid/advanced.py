@@ -6,7 +6,6 @@ each other, and the axes of the result come first (NEP 21 and TensorStore's `vin
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -85,13 +84,11 @@ def _take(transform: IndexTransform, axis: int, indices: Indices) -> IndexTransf
     """Return the transform with `indices` taken along one axis of the view."""
     maps, axes, shape = list(transform.maps), list(transform.axes), list(transform.shape)
     along = axes[axis]
-    if along is None:
-        _check_new_axes(len(indices))
-    elif isinstance(along, GroupAxis):
+    if isinstance(along, GroupAxis):
         for dimension, each in enumerate(maps):
             if isinstance(each, Indexed) and each.group == along.group:
                 maps[dimension] = listed(along.group, each.indices.take(indices, axis=along.axis))
-    else:
+    elif along is not None:
         maps[along] = listed(along, _resolve(maps[along], indices))
         axes[axis] = GroupAxis(along, 0)
     shape[axis] = len(indices)
@@ -132,7 +129,6 @@ def _join(transform: IndexTransform, arrays: dict[int, Indices]) -> IndexTransfo
     if len(new_shape) > MAX_VIEW_NDIM:
         raise SelectionError(f"the view would have {len(new_shape)} axes; numpy allows {MAX_VIEW_NDIM}")
     if not lists:
-        _check_new_axes(*points)
         first: list[GroupAxis | int | None] = [None] * len(points)
         return IndexTransform(transform.maps, (*first, *[transform.axes[axis] for axis in rest]), new_shape)
     name = min(lists)
@@ -156,6 +152,8 @@ def listed(group: int, indices: NDArray[Any]) -> Indexed:
 
 def _resolve(current: Any, indices: Indices) -> Indices:
     assert isinstance(current, Strided)  # an axis of the view runs along it
+    if current.start == 0 and current.step == 1:
+        return indices
     return current.start + current.step * indices
 
 
@@ -169,8 +167,3 @@ def _broadcast_shape(arrays: dict[int, Indices]) -> tuple[int, ...]:
     except ValueError as error:
         shapes = ", ".join(str(each.shape) for each in arrays.values())
         raise SelectionError(f"index arrays of shapes {shapes} do not broadcast against each other") from error
-
-
-def _check_new_axes(*lengths: int) -> None:
-    if prod(lengths) > 1:
-        raise SelectionError("a new axis has one index, which index arrays cannot repeat")

@@ -21,7 +21,7 @@ def new_array(transform: IndexTransform, dtype: np.dtype[Any]) -> AnyArray:
 
 
 def core_array(transform: IndexTransform, array: AnyArray, *, may_copy: bool = False) -> AnyArray | None:
-    """Return `array`, of the view's shape, as an array of `transform.core_shape`; `transform.size` is not 0.
+    """Return `array`, of the view's shape, as an array of `transform.core_shape`; it is not empty and does not repeat.
 
     It is a view of `array`. Where an axis of the core would need a copy (several axes of an index array that do not
     follow each other in memory), it is None, or a copy with `may_copy`.
@@ -62,19 +62,30 @@ def view_region(
     along = {column: region[place] for column, place in zip(columns, places, strict=True)}
     shapes = _group_shapes(transform)
     if all([isinstance(along[c], slice) and len(shapes.get(c, (0,))) == 1 for c in columns]):
-        full = tuple([slice(0, 1) if axis is None else along[_known(axis)] for axis in axes])
-        return full, block[tuple([None if axis is None else slice(None) for axis in axes])] if None in axes else block
+        pairs = list(zip(axes, transform.shape, strict=True))
+        full = tuple([slice(0, length) if axis is None else along[_known(axis)] for axis, length in pairs])
+        if None in axes:
+            block = block[tuple([None if axis is None else slice(None) for axis in axes])]
+        if transform.repeats:
+            sides = zip(pairs, block.shape, strict=True)
+            block = np.broadcast_to(block, [length if axis is None else side for (axis, length), side in sides])
+        return full, block
+    # New axes that repeat the block's elements come first.
+    repeating = [place for place, axis in enumerate(axes) if axis is None and transform.shape[place] > 1]
+    if repeating:
+        block = np.broadcast_to(block, [*[transform.shape[place] for place in repeating], *block.shape])
     index: list[AnyArray] = []
-    for axis in axes:
+    for place, axis in enumerate(axes):
         if axis is None:
-            index.append(np.zeros((1,) * len(columns), np.int64))
-            continue
-        column = _known(axis)
-        positions = _positions(along[column])
-        if isinstance(axis, GroupAxis):
-            positions = np.unravel_index(positions, shapes[column])[axis.axis]
-        number = columns.index(column)
-        index.append(positions.reshape((1,) * number + (-1,) + (1,) * (len(columns) - 1 - number)))
+            number = repeating.index(place) if place in repeating else len(repeating)
+            positions = np.arange(transform.shape[place])
+        else:
+            column = _known(axis)
+            number = len(repeating) + columns.index(column)
+            positions = _positions(along[column])
+            if isinstance(axis, GroupAxis):
+                positions = np.unravel_index(positions, shapes[column])[axis.axis]
+        index.append(positions.reshape((1,) * number + (-1,) + (1,) * (block.ndim - 1 - number)))
     return tuple(index), block
 
 

@@ -81,6 +81,11 @@ class FieldPart:
         return self._inner.size
 
     @property
+    def listed(self) -> int:
+        """How many points index arrays list here."""
+        return self._inner.listed
+
+    @property
     def whole(self) -> bool:
         """False: the other fields stay."""
         return False

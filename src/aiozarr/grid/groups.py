@@ -15,6 +15,12 @@ from aiozarr.grid.transform import DimensionMap, Indexed
 Positions: TypeAlias = slice | Indices
 _MAX_RANK = 1 << 62
 
+MARKED = 1 << 16
+"""Chunks that are marked one by one where they are counted, however few the points."""
+
+RADIX_FROM = 1 << 12
+"""Points from which sorting twice by half of the bits is faster than once by all."""
+
 
 class GroupPart(NamedTuple):
     """The points of one group that fall into one chunk, along the group's dimensions.
@@ -41,7 +47,9 @@ class GroupPart(NamedTuple):
         count = prod(self.extents)
         if self.taken < count:
             return False
-        return len(np.unique(np.ravel_multi_index(self.inner, self.extents))) == count
+        seen = np.zeros(count, bool)
+        seen[np.ravel_multi_index(self.inner, self.extents)] = True
+        return bool(seen.all())
 
 
 AnyPart: TypeAlias = DimPart | GroupPart
@@ -72,27 +80,53 @@ def locate(axes: Sequence[Axis], lists: Sequence[Indices]) -> Located:
     chunks, inner = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     if not len(chunks[0]):
         return Located(chunks, inner, None, np.zeros(0, np.intp))
-    key, order = _rank(chunks), None
+    key, _ = _rank(chunks)
+    order = None
     if np.any(key[1:] < key[:-1]):
-        order = np.argsort(key, kind="stable")
+        order = _stable_order(key)
         key = key[order]
-        chunks, inner = [each[order] for each in chunks], [each[order] for each in inner]
+        inner = [each.take(order) for each in inner]
     starts = np.concatenate([[0], np.flatnonzero(key[1:] != key[:-1]) + 1])
-    return Located([each[starts] for each in chunks], inner, order, starts)
+    firsts = starts if order is None else order[starts]
+    return Located([each[firsts] for each in chunks], inner, order, starts)
 
 
-def _rank(chunks: Sequence[Indices]) -> NDArray[Any]:
-    """Return one number per point, in the order of their chunks: the first dimension counts most."""
+def count_touched(axes: Sequence[Axis], lists: Sequence[Indices]) -> int:
+    """Return into how many chunks points fall: `len(locate(...).starts)`, without sorting where that can be had."""
+    if not len(lists[0]):
+        return 0
+    key, span = _rank([axis.chunks_of(indices) for axis, indices in zip(axes, lists, strict=True)])
+    if span > max(MARKED, 8 * len(key)):
+        return len(np.unique(key))
+    seen = np.zeros(span, bool)
+    seen[key] = True
+    return int(np.count_nonzero(seen))
+
+
+def _stable_order(key: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the order that sorts `key` and leaves equal ones as they are."""
+    if key.dtype != np.uint32 or len(key) < RADIX_FROM:
+        return np.argsort(key, kind="stable")
+    # numpy sorts numbers of 16 bits in linear time, so the two halves one after the other.
+    order = np.argsort(key.astype(np.uint16), kind="stable")
+    high = (key >> 16).astype(np.uint16)
+    return order[np.argsort(high[order], kind="stable")]
+
+
+def _rank(chunks: Sequence[Indices]) -> tuple[NDArray[Any], int]:
+    """Return one number per point, in the order of their chunks (the first dimension counts most), and their bound."""
     key, span = np.zeros(1, np.int64), 1
     for each in chunks:
-        digit, width = each - each.min(), int(each.max() - each.min()) + 1
+        least, greatest = int(each.min()), int(each.max())
+        digit, width = each - least if least else each, greatest - least + 1
         if span * width >= _MAX_RANK:
             # As many numbers as there are points at most: two of them multiply without overflow.
             key, digit = np.unique(key, return_inverse=True)[1], np.unique(digit, return_inverse=True)[1]
             span, width = int(key.max()) + 1, int(digit.max()) + 1
-        key, span = key * width + digit, span * width
-    # numpy sorts numbers of 16 bits in linear time.
-    return key.astype(np.uint16) if span <= 1 << 16 else key
+        key, span = digit if span == 1 else key * width + digit, span * width
+    if span > 1 << 32:
+        return key, span
+    return key.astype(np.uint16 if span <= 1 << 16 else np.uint32), span
 
 
 def split_group(

@@ -93,7 +93,14 @@ def unmask(mask: NDArray[Any], axis: int, lengths: Sequence[int]) -> list[NDArra
     covered = tuple(lengths[axis : axis + mask.ndim])
     if mask.shape != covered:
         raise SelectionError(f"a mask of shape {mask.shape} does not fit axis {axis} and following, of shape {covered}")
-    return [np.asarray(each, np.int64) for each in mask.nonzero()]
+    # By far faster than `nonzero` of several axes.
+    rest = np.flatnonzero(mask).astype(np.int64, copy=False)
+    found = []
+    for length in mask.shape[:0:-1]:
+        rows = rest // length
+        found.append(rest - rows * length)
+        rest = rows
+    return [rest, *reversed(found)]
 
 
 def wrap(indices: NDArray[Any], axis: int, length: int) -> NDArray[np.int64]:

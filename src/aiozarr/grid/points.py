@@ -47,6 +47,11 @@ class PointProjection:
         return prod([part.taken for part in self.parts])
 
     @property
+    def listed(self) -> int:
+        """How many points index arrays list here."""
+        return sum([part.taken for part in self.parts if isinstance(part, GroupPart)])
+
+    @property
     def whole(self) -> bool:
         """True only where every element of the chunk that lies inside the array is selected."""
         return all([part.whole for part in self.parts])

@@ -43,6 +43,11 @@ class Part(Protocol):
         ...
 
     @property
+    def listed(self) -> int:
+        """How many points index arrays list here; sorting them takes as long."""
+        ...
+
+    @property
     def whole(self) -> bool:
         """True only where every element of the chunk that lies inside the array is selected."""
         ...
@@ -124,6 +129,11 @@ class ChunkProjection:
     def extents(self) -> tuple[int, ...]:
         """How many elements of the chunk lie inside the array, per dimension."""
         return tuple([part.extent for part in self.parts])
+
+    @property
+    def listed(self) -> int:
+        """0: there are no index arrays."""
+        return 0
 
     @property
     def whole(self) -> bool:

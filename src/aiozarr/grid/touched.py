@@ -7,10 +7,13 @@ from math import prod
 
 from aiozarr.grid.axes import Axis, RegularAxis
 from aiozarr.grid.fields import FieldParts, Fields
-from aiozarr.grid.groups import flat_indices, group_dims, locate
+from aiozarr.grid.groups import count_touched, flat_indices, group_dims
 from aiozarr.grid.points import Points
 from aiozarr.grid.projection import Parts, Projection
 from aiozarr.grid.transform import DimensionMap, Indexed
+
+LONG = 1 << 14
+"""Points of an index array that are too many for a loop to sort."""
 
 
 def project(axes: Sequence[Axis], maps: Sequence[DimensionMap], fields: Fields | None = None) -> Parts:
@@ -41,5 +44,23 @@ def count_chunks(axes: Sequence[Axis], maps: Sequence[DimensionMap]) -> int:
             counts.append(axis.count(each))
         elif each.group == dimension:
             dims = group_dims(inside, dimension)
-            counts.append(len(locate([axes[other] for other in dims], flat_indices(maps, dims)).starts))
+            counts.append(count_touched([axes[other] for other in dims], flat_indices(maps, dims)))
     return prod(counts)
+
+
+def most_chunks(axes: Sequence[Axis], maps: Sequence[DimensionMap]) -> int:
+    """Return an upper bound of `count_chunks`, without a look at what index arrays hold."""
+    bounds = []
+    inside = maps[: len(axes)]
+    for dimension, (axis, each) in enumerate(zip(axes, inside, strict=True)):
+        if not isinstance(each, Indexed):
+            bounds.append(axis.count(each))
+        elif each.group == dimension:
+            chunks = prod([axes[other].chunks for other in group_dims(inside, dimension)])
+            bounds.append(min(each.indices.size, chunks))
+    return prod(bounds)
+
+
+def takes_long(maps: Sequence[DimensionMap]) -> bool:
+    """Return whether index arrays are so long that counting and sorting them would hold up a loop."""
+    return any([isinstance(each, Indexed) and each.indices.size >= LONG for each in maps])

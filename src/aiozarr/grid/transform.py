@@ -94,7 +94,8 @@ class IndexTransform:
     """The elements of an array that a view addresses, and the order of the view's axes.
 
     A new axis has length 1, and 0 once it is sliced to nothing. Then `size` is 0 and nothing is addressed, although
-    `core_shape` may have elements: look at `size` first.
+    `core_shape` may have elements: look at `size` first. An index array makes it longer: along it elements are
+    repeated (`repeats`), which `core_shape` does not know of.
 
     Attributes:
         maps: one per dimension of the array, in order.
@@ -126,6 +127,22 @@ class IndexTransform:
     def core_shape(self) -> tuple[int, ...]:
         """The shape in which elements are moved: `core_shape_of` the maps."""
         return core_shape_of(self.maps)
+
+    @property
+    def repeats(self) -> bool:
+        """True where a new axis is longer than 1."""
+        return any([along is None and length > 1 for along, length in zip(self.axes, self.shape, strict=True)])
+
+    def unrepeated(self) -> IndexTransform:
+        """Return the transform with new axes of length 1; `size` is not 0."""
+        pairs = zip(self.axes, self.shape, strict=True)
+        return IndexTransform(self.maps, self.axes, tuple([1 if along is None else n for along, n in pairs]))
+
+    def last_of_repeated(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return those values of `array`, of the view's shape, that stay once all have been written."""
+        if not self.repeats:
+            return array
+        return array[tuple([slice(-1, None) if along is None else slice(None) for along in self.axes])]
 
     def select(self, selection: BasicSelection) -> IndexTransform:
         """Return the transform of `view[selection]`, as numpy's basic indexing defines it.

@@ -5,8 +5,9 @@ from aiozarr.hierarchy.consolidate import consolidate_metadata
 from aiozarr.hierarchy.create import create_array, create_group
 from aiozarr.hierarchy.group import Group
 from aiozarr.hierarchy.info import ArrayInfo, GroupInfo
+from aiozarr.hierarchy.many import read_many
 from aiozarr.hierarchy.open import open, open_array, open_group  # noqa: A004  # the public name
-from aiozarr.hierarchy.view import View, read_many
+from aiozarr.hierarchy.view import View
 
 __all__ = [
     "Array",

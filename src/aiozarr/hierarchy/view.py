@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -22,6 +22,7 @@ from aiozarr.engine import (
     check_size,
     plan_bounds,
     run,
+    surely_fits,
 )
 from aiozarr.errors import SelectionError
 from aiozarr.grid import (
@@ -34,6 +35,8 @@ from aiozarr.grid import (
     select_pointwise,
 )
 from aiozarr.grid.arrangement import core_array, new_array, view_region
+from aiozarr.grid.projection import CoreRegion
+from aiozarr.grid.touched import LONG, takes_long
 from aiozarr.hierarchy.indexer import Indexer, split_fields
 from aiozarr.hierarchy.location import key_prefix
 from aiozarr.hierarchy.values.written import broadcast_values, convert_values
@@ -160,18 +163,17 @@ class View:
             TypeError, ValueError: `out` does not fit.
             TimeoutError: `Settings.timeout` has passed.
         """
-        self._check_size()
+        await self._check_size()
         target = self._output(out)
         if self.size:
-            core = core_array(self._transform, target)
-            landing = new_array(self._transform, self.dtype) if core is None else target
-            read = self._reading(landing)
+            read, landing = self._reading(target)
             recorder, callback = current_recorder(), callback_here(progress)
             await self._run(
                 lambda engine: engine.read([read], settings=self._settings, progress=callback, recorder=recorder),
                 callback,
             )
             if landing is not target:
+                # Here new axes of length 1 are repeated as often as an index array has them.
                 await self._run(lambda engine: engine.work(lambda: np.copyto(target, landing)))
         return target if out is not None else self._result(target)
 
@@ -195,15 +197,14 @@ class View:
             StoreError, CodecError, LimitError, TimeoutError: as `read`.
         """
         self._array._check_writeable()
-        self._check_size()
+        await self._check_size()
         fitted = broadcast_values(convert_values(values, self.dtype), self.shape)
         if not self.size:
             return
-        core = core_array(self._transform, fitted)
+        transform, last = self._transform.unrepeated(), self._transform.last_of_repeated(fitted)
+        core = core_array(transform, last)
         if core is None:
-            core = await self._run(
-                lambda engine: engine.work(lambda: core_array(self._transform, fitted, may_copy=True))
-            )
+            core = await self._run(lambda engine: engine.work(lambda: core_array(transform, last, may_copy=True)))
         assert core is not None
         write = Write(self._layout, self._array._chunk_store, self._prefix, self._transform.maps, core, self._fields)
         recorder, callback = current_recorder(), callback_here(progress)
@@ -283,8 +284,13 @@ class View:
     def _prefix(self) -> str:
         return key_prefix(self._array.path)
 
-    def _check_size(self) -> None:
-        check_size(self._layout, self._touched(), self._settings)
+    async def _check_size(self) -> None:
+        """Raise `LimitError` where the view touches too many chunks."""
+        layout, touched, settings = self._layout, self._touched(), self._settings
+        if takes_long(touched) and not surely_fits(layout, touched, settings):
+            await self._run(lambda engine: engine.work(lambda: check_size(layout, touched, settings)))
+        else:
+            check_size(layout, touched, settings)
 
     def _output(self, out: AnyArray | None) -> AnyArray:
         """Return `out` if it fits, or a new array."""
@@ -300,10 +306,17 @@ class View:
             raise ValueError("out is read-only")
         return out
 
-    def _reading(self, target: AnyArray) -> Read:
-        core = core_array(self._transform, target)
+    def _reading(self, target: AnyArray) -> tuple[Read, AnyArray]:
+        """Return the read of the view into `target`, or into another array that is to be copied to it, and which."""
+        transform = self._transform
+        core = None if transform.repeats else core_array(transform, target)
+        if core is None:
+            transform = transform.unrepeated()
+            target = new_array(transform, self.dtype)
+            core = core_array(transform, target)
         assert core is not None
-        return Read(self._layout, self._array._chunk_store, self._prefix, self._transform.maps, core, self._fields)
+        read = Read(self._layout, self._array._chunk_store, self._prefix, transform.maps, core, self._fields)
+        return read, target
 
     def _result(self, target: AnyArray) -> AnyArray:
         return target[()] if self._scalar else target
@@ -313,9 +326,9 @@ class View:
         maps = self._transform.maps
         return maps if self.size else tuple([Strided(0, 1, 0)] * len(maps))
 
-    def _dry_read(self) -> Read:
+    async def _dry_read(self) -> Read:
         """Return a read without memory behind it, for what only looks at shapes."""
-        self._check_size()
+        await self._check_size()
         nothing = np.broadcast_to(np.empty((), self.dtype), self._transform.core_shape)
         return Read(self._layout, self._array._chunk_store, self._prefix, self._touched(), nothing, self._fields)
 
@@ -325,7 +338,7 @@ class View:
     async def _probe(self) -> Plan:
         if not self.size:
             return NO_READ
-        read = self._dry_read()
+        read = await self._dry_read()
         return await self._run(lambda engine: engine.probe(read, settings=self._settings))
 
     async def _blocks(
@@ -333,50 +346,27 @@ class View:
     ) -> AsyncGenerator[tuple[Region, AnyArray], None]:
         if not self.size:
             return
-        read = self._dry_read()
+        read = await self._dry_read()
 
         async def start(engine: Engine) -> BlockStream:
+            await engine.sort([read])
             return engine.stream(read, settings=self._settings, prefetch=prefetch, recorder=recorder)
 
         stream = await run(start)
         try:
             while (step := await self._run(lambda engine: stream.next())) is not None:
-                yield view_region(self._transform, *step)
+                yield await self._placed(*step)
         finally:
             await run(lambda engine: stream.aclose())
 
+    async def _placed(self, region: CoreRegion, block: AnyArray) -> tuple[Region, AnyArray]:
+        """Return a block of the core and its place as `stream` hands them out."""
+        if block.size < LONG or not takes_long(self._transform.maps):
+            return view_region(self._transform, region, block)
+        return await self._run(lambda engine: engine.work(lambda: view_region(self._transform, region, block)))
+
     async def _run(self, function: Callable[[Engine], Awaitable[T]], callback: Callback[Progress] | None = None) -> T:
         return await run(function, timeout=self._settings.timeout, callback=callback)
-
-
-async def read_many(views: Sequence[View | Array]) -> list[AnyArray]:
-    """Read several views, of any arrays and stores, as one schedule; returns their values in order.
-
-    The options are those of the first view. One error ends all.
-
-    Raises:
-        TypeError: something is no view and no array.
-        StoreError, CodecError, MissingChunkError, LimitError, TimeoutError: as `View.read`.
-    """
-    asked = [_as_view(view) for view in views]
-    for view in asked:
-        view._check_size()
-    targets = [view._output(None) for view in asked]
-    reads = [view._reading(target) for view, target in zip(asked, targets, strict=True) if view.size]
-    if reads:
-        settings, recorder = asked[0]._settings, current_recorder()
-        await run(lambda engine: engine.read(reads, settings=settings, recorder=recorder), timeout=settings.timeout)
-    return [view._result(target) for view, target in zip(asked, targets, strict=True)]
-
-
-def _as_view(view: Any) -> View:
-    if isinstance(view, View):
-        return view
-    whole = getattr(view, "_whole", None)
-    if whole is None:
-        raise TypeError(f"read_many takes views and arrays, not {type(view).__name__}")
-    found: View = whole()
-    return found
 
 
 def _restore(array: Array, transform: IndexTransform, scalar: bool, fields: Fields | None = None) -> View:

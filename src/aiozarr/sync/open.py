@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiozarr import hierarchy
+from aiozarr.hierarchy.many import refusal
 from aiozarr.hierarchy.view import AnyArray
 from aiozarr.sync.array import Array
 from aiozarr.sync.group import Group, wrap_node
@@ -21,5 +22,11 @@ consolidate_metadata = blocking(hierarchy.consolidate_metadata, Group)
 
 def read_many(views: Sequence[View | Array]) -> list[AnyArray]:
     """Read several views as one schedule; arguments and errors are those of `aiozarr.read_many`."""
-    asked = [view._async for view in views]
+    asked = [_asynchronous(view) for view in views]
     return wait(lambda _: hierarchy.read_many(asked))
+
+
+def _asynchronous(view: object) -> hierarchy.View | hierarchy.Array:
+    if isinstance(view, View | Array):
+        return view._async
+    raise refusal("aiozarr.sync", view)

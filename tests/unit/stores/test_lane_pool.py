@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
+from aiozarr.engine.runtime import new_loop
 from aiozarr.errors import LimitError, ShortReadError, StoreError, StoreTimeoutError
 from aiozarr.model import Range
 from aiozarr.stores.lane import Accept, Answer, Origin, Pool, RequestTemplate, Want, leave, obtain
@@ -328,7 +329,7 @@ async def test_a_name_that_does_not_resolve_is_not_tried_for_long(monkeypatch: p
     async def unknown(*args: object, **options: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", unknown)
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
     pool = Pool(asyncio.get_running_loop(), Origin(False, "nowhere.invalid", 80))
     with pytest.raises(StoreError, match="does not resolve") as caught:
         await get(pool, "small")
@@ -402,3 +403,44 @@ def test_a_forked_child_reads_over_connections_of_its_own_and_the_parents_stay(s
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
+
+
+async def test_a_name_is_tried_at_each_of_its_addresses(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    found = [(0, 0, 0, "", (address, server.port)) for address in ("127.0.0.9", "127.0.0.1")]
+
+    async def resolve(*_: object, **__: object) -> object:
+        return found
+
+    monkeypatch.setattr(loop, "getaddrinfo", resolve)
+    pool = Pool(loop, Origin(False, "two-addresses.invalid", server.port))
+    assert bytes((await get(pool, "small")).body) == b"small"
+    found.pop()
+    await pool.aclose()
+    pool = Pool(loop, Origin(False, "two-addresses.invalid", server.port))
+    with pytest.raises(StoreError, match="no connection"):
+        await get(pool, "small")
+
+
+def test_a_resolution_that_fails_after_its_request_was_cancelled_is_not_reported() -> None:
+    loop = new_loop()
+    reported: list[object] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+
+    async def cancelled() -> None:
+        pool = Pool(loop, Origin(False, "no-such-host.invalid", 80))
+        request = loop.create_task(get(pool, "small"))
+        await asyncio.sleep(0)
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        for _ in range(4):
+            with pytest.raises(OSError):
+                await loop.getaddrinfo("no-such-host.invalid", 80)
+
+    try:
+        loop.run_until_complete(cancelled())
+        gc.collect()
+    finally:
+        loop.close()
+    assert reported == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import functools
+import ipaddress
 import socket
 import ssl
 from collections import deque
@@ -168,12 +169,7 @@ class Pool:
         origin = self._origin
         try:
             async with asyncio.timeout(origin.connect_timeout):
-                _, connection = await self.loop.create_connection(
-                    lambda: Connection(self),
-                    origin.host,
-                    origin.port,
-                    ssl=(origin.ssl_context or default_ssl_context()) if origin.secure else None,
-                )
+                connection = await self._connect_to_any(await self._addresses())
         except TimeoutError as error:
             raise StoreTimeoutError(f"no connection within {origin.connect_timeout:g} s") from error
         except OSError as error:
@@ -182,6 +178,40 @@ class Pool:
         if self._sweeper is None:
             self._sweeper = self.loop.call_later(origin.idle_timeout / TICKS, self._sweep)
         return connection
+
+    async def _addresses(self) -> list[str]:
+        """Return what to connect to: the addresses of the host's name, or the address that the host is given by."""
+        host = self._origin.host
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            # Not left to `create_connection`: uvloop's, when it is cancelled, leaves the resolution behind, and nobody
+            # takes its error.
+            found = await self.loop.getaddrinfo(host, self._origin.port, type=socket.SOCK_STREAM)
+            return list(dict.fromkeys(str(info[4][0]) for info in found))
+        return [host]
+
+    async def _connect_to_any(self, addresses: list[str]) -> Connection:
+        origin = self._origin
+        context = (origin.ssl_context or default_ssl_context()) if origin.secure else None
+        failed: OSError | None = None
+        for address in addresses:
+            try:
+                _, connection = await self.loop.create_connection(
+                    lambda: Connection(self),
+                    address,
+                    origin.port,
+                    ssl=context,
+                    server_hostname=origin.host if context is not None else None,
+                )
+            except ssl.SSLError:
+                raise
+            except OSError as error:
+                failed = failed or error
+            else:
+                return connection
+        assert failed is not None
+        raise failed
 
     # --- giving up -----------------------------------------------------------------------------------------------
 

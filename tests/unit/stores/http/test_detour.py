@@ -122,7 +122,7 @@ async def test_a_public_server_cannot_send_to_an_address_that_is_not_public(
     connect = loop.create_connection
 
     async def reach(factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        return await connect(factory, "127.0.0.1" if host == "data.example" else host, port, **options)
+        return await connect(factory, "127.0.0.1" if host == "93.184.216.34" else host, port, **options)
 
     monkeypatch.setattr(loop, "getaddrinfo", names)
     monkeypatch.setattr(loop, "create_connection", reach)
