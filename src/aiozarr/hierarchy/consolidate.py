@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any
 
 from aiozarr.engine import Engine, run
@@ -14,7 +15,7 @@ from aiozarr.hierarchy.changes.surroundings import Root
 from aiozarr.hierarchy.changes.turns import exclusively, ledger_of
 from aiozarr.hierarchy.documents import NodeMetadata, Place, check_format, parse_documents, read_documents, require_node
 from aiozarr.hierarchy.group import Group, make_node
-from aiozarr.hierarchy.listing import BATCH, Name, check_listable, list_names, load_nodes
+from aiozarr.hierarchy.listing import check_listable, list_names, load_nodes, walk_levels
 from aiozarr.metadata import GroupMetadata, check_path, probe_keys
 from aiozarr.schedule import current_recorder
 from aiozarr.settings import Settings, settings_or_default
@@ -104,12 +105,13 @@ async def _read_all(place: Place, zarr_format: int) -> dict[str, NodeMetadata]:
         NodeTypeError: a node is of another format.
     """
     nodes: dict[str, NodeMetadata] = {}
-    level = await list_names(place, Name("", zarr_format))
-    while level:
-        below: list[Name] = []
-        for start in range(0, len(level), BATCH):
-            found, more = await load_nodes(place, level[start : start + BATCH], deeper=True)
-            below += more
+    levels = walk_levels(
+        zarr_format,
+        lambda group: list_names(place, group),
+        lambda names, deeper: load_nodes(place, names, deeper=deeper),
+    )
+    async with aclosing(levels):
+        async for found in levels:
             for each in found:
                 if isinstance(each.metadata, Exception):
                     raise each.metadata
@@ -121,5 +123,4 @@ async def _read_all(place: Place, zarr_format: int) -> dict[str, NodeMetadata]:
                         path=place.path,
                     )
                 nodes[each.name] = each.metadata
-        level = below
     return nodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
 from functools import partial
 from itertools import islice
 from typing import Any, Literal, SupportsIndex, TypeAlias
@@ -22,7 +23,15 @@ from aiozarr.hierarchy.describe.v2 import CompressorLike, FiltersLike
 from aiozarr.hierarchy.describe.v3 import CodecsLike, DataTypeLike, KeyEncodingLike
 from aiozarr.hierarchy.documents import NodeMetadata, Place, node_not_found_at, read_child, read_explicit
 from aiozarr.hierarchy.info import GroupInfo, count_objects
-from aiozarr.hierarchy.listing import BATCH, Found, Name, check_listable, list_names, load_nodes, render_tree
+from aiozarr.hierarchy.listing import (
+    BATCH,
+    Found,
+    check_listable,
+    list_names,
+    load_nodes,
+    render_tree,
+    walk_levels,
+)
 from aiozarr.hierarchy.location import join_path
 from aiozarr.hierarchy.node import Mode, Node
 from aiozarr.hierarchy.picture import table
@@ -358,18 +367,15 @@ class Group(Node[GroupMetadata]):
                 yield batch
             return
         check_listable(self._store, "show what lies below a group that is not consolidated")
-        level = await self._at_place(partial(list_names, group=Name("", self.zarr_format)))
-        depth = 0
-        while level:
-            deeper = max_depth is None or depth < max_depth
-            below: list[Name] = []
-            for start in range(0, len(level), BATCH):
-                names = level[start : start + BATCH]
-                found, more = await self._at_place(partial(load_nodes, names=names, deeper=deeper))
-                below += more
-                yield found
-            level = below
-            depth += 1
+        levels = walk_levels(
+            self.zarr_format,
+            lambda group: self._at_place(partial(list_names, group=group)),
+            lambda names, deeper: self._at_place(partial(load_nodes, names=names, deeper=deeper)),
+            max_depth=max_depth,
+        )
+        async with aclosing(levels):
+            async for batch in levels:
+                yield batch
 
     def _child(self, path: str, metadata: NodeMetadata) -> AnyNode:
         node = make_node(self._store, path, metadata, settings=self._settings, mode=self._mode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from aiozarr.errors import InvalidKeyError, LimitError, MetadataError, UnsupportedOperationError
@@ -87,6 +87,30 @@ async def load_nodes(place: Place, names: Sequence[Name], *, deeper: bool) -> tu
 
     results = await map_bounded(load, names, width=BATCH)
     return [found for found, _ in results if found is not None], [each for _, below in results for each in below]
+
+
+async def walk_levels(
+    zarr_format: int,
+    list_below: Callable[[Name], Awaitable[list[Name]]],
+    load: Callable[[Sequence[Name], bool], Awaitable[tuple[list[Found], list[Name]]]],
+    *,
+    max_depth: int | None = None,
+) -> AsyncGenerator[list[Found], None]:
+    """Yield what lies below a group of this format in batches, level by level.
+
+    `list_below` and `load` are `list_names` and `load_nodes` of the group's place, wherever they are run.
+    """
+    level = await list_below(Name("", zarr_format))
+    depth = 0
+    while level:
+        deeper = max_depth is None or depth < max_depth
+        below: list[Name] = []
+        for start in range(0, len(level), BATCH):
+            found, more = await load(level[start : start + BATCH], deeper)
+            below += more
+            yield found
+        level = below
+        depth += 1
 
 
 def render_tree(root: str, found: Iterable[Found]) -> str:
