@@ -15,7 +15,7 @@ from aiozarr.hierarchy.changes.surroundings import Root
 from aiozarr.hierarchy.changes.turns import exclusively, ledger_of
 from aiozarr.hierarchy.documents import NodeMetadata, Place, check_format, parse_documents, read_documents, require_node
 from aiozarr.hierarchy.group import Group, make_node
-from aiozarr.hierarchy.listing import check_listable, list_names, load_nodes, walk_levels
+from aiozarr.hierarchy.listing import check_listable, walk_levels
 from aiozarr.metadata import GroupMetadata, check_path, probe_keys
 from aiozarr.schedule import current_recorder
 from aiozarr.settings import Settings, settings_or_default
@@ -105,11 +105,7 @@ async def _read_all(place: Place, zarr_format: int) -> dict[str, NodeMetadata]:
         NodeTypeError: a node is of another format.
     """
     nodes: dict[str, NodeMetadata] = {}
-    levels = walk_levels(
-        zarr_format,
-        lambda group: list_names(place, group),
-        lambda names, deeper: load_nodes(place, names, deeper=deeper),
-    )
+    levels = walk_levels(lambda work: work(place), zarr_format)
     async with aclosing(levels):
         async for found in levels:
             for each in found:

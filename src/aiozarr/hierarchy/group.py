@@ -27,8 +27,6 @@ from aiozarr.hierarchy.listing import (
     BATCH,
     Found,
     check_listable,
-    list_names,
-    load_nodes,
     render_tree,
     walk_levels,
 )
@@ -367,12 +365,7 @@ class Group(Node[GroupMetadata]):
                 yield batch
             return
         check_listable(self._store, "show what lies below a group that is not consolidated")
-        levels = walk_levels(
-            self.zarr_format,
-            lambda group: self._at_place(partial(list_names, group=group)),
-            lambda names, deeper: self._at_place(partial(load_nodes, names=names, deeper=deeper)),
-            max_depth=max_depth,
-        )
+        levels = walk_levels(self._at_place, self.zarr_format, max_depth)
         async with aclosing(levels):
             async for batch in levels:
                 yield batch

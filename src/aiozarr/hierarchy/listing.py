@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
 
 from aiozarr.errors import InvalidKeyError, LimitError, MetadataError, UnsupportedOperationError
 from aiozarr.hierarchy.documents import (
@@ -21,6 +23,8 @@ from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_node_name, rule
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.tasks import map_bounded
+
+T = TypeVar("T")
 
 BATCH = 512
 """Nodes whose documents are fetched for one step of a listing: many round trips' worth, and little to hold."""
@@ -89,24 +93,23 @@ async def load_nodes(place: Place, names: Sequence[Name], *, deeper: bool) -> tu
     return [found for found, _ in results if found is not None], [each for _, below in results for each in below]
 
 
-async def walk_levels(
-    zarr_format: int,
-    list_below: Callable[[Name], Awaitable[list[Name]]],
-    load: Callable[[Sequence[Name], bool], Awaitable[tuple[list[Found], list[Name]]]],
-    *,
-    max_depth: int | None = None,
-) -> AsyncGenerator[list[Found], None]:
-    """Yield what lies below a group of this format in batches, level by level.
+class AtPlace(Protocol):
+    """Runs work at the place of a group, wherever that is to be done."""
 
-    `list_below` and `load` are `list_names` and `load_nodes` of the group's place, wherever they are run.
-    """
-    level = await list_below(Name("", zarr_format))
+    def __call__(self, work: Callable[[Place], Awaitable[T]], /) -> Awaitable[T]: ...
+
+
+async def walk_levels(
+    at_place: AtPlace, zarr_format: int, max_depth: int | None = None
+) -> AsyncGenerator[list[Found], None]:
+    """Yield what lies below the group, which is of this format, in batches, level by level."""
+    level = await at_place(partial(list_names, group=Name("", zarr_format)))
     depth = 0
     while level:
         deeper = max_depth is None or depth < max_depth
         below: list[Name] = []
         for start in range(0, len(level), BATCH):
-            found, more = await load(level[start : start + BATCH], deeper)
+            found, more = await at_place(partial(load_nodes, names=level[start : start + BATCH], deeper=deeper))
             below += more
             yield found
         level = below
