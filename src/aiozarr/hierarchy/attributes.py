@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -14,9 +13,31 @@ MAX_DEPTH = 200
 """Nesting that a document may have; a value that contains itself is found by it too."""
 
 
+def _refuse(*_: object, **__: object) -> NoReturn:
+    raise TypeError("attributes are read-only here: update_attributes and replace_attributes change what is stored")
+
+
+class Attributes(dict[str, JSON]):
+    """Attributes that were read: a dict that cannot be changed, because nothing would be stored by it."""
+
+    __slots__ = ()
+
+    __setitem__: Any = _refuse
+    __delitem__: Any = _refuse
+    __ior__: Any = _refuse
+    clear: Any = _refuse
+    pop: Any = _refuse
+    popitem: Any = _refuse
+    setdefault: Any = _refuse
+    update: Any = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Attributes, (dict(self),))
+
+
 def frozen_attributes(attributes: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """Return a read-only mapping of copies: changing a nested list changes that copy alone."""
-    return MappingProxyType(copy_json(attributes))
+    """Return a read-only dict of copies: changing a nested list changes that copy alone."""
+    return Attributes(copy_json(attributes))
 
 
 def checked_attributes(attributes: Mapping[str, Any] | None) -> dict[str, JSON]:

@@ -23,14 +23,8 @@ from aiozarr.hierarchy.describe.v2 import CompressorLike, FiltersLike
 from aiozarr.hierarchy.describe.v3 import CodecsLike, DataTypeLike, KeyEncodingLike
 from aiozarr.hierarchy.documents import NodeMetadata, Place, node_not_found_at, read_child, read_explicit
 from aiozarr.hierarchy.info import GroupInfo, count_objects
-from aiozarr.hierarchy.listing import (
-    BATCH,
-    Found,
-    check_listable,
-    render_tree,
-    walk_levels,
-)
-from aiozarr.hierarchy.location import join_path
+from aiozarr.hierarchy.listing import BATCH, Found, check_depth, check_listable, render_tree, walk_levels
+from aiozarr.hierarchy.location import child_path, join_path
 from aiozarr.hierarchy.node import Mode, Node
 from aiozarr.hierarchy.picture import table
 from aiozarr.hierarchy.requiring import fitting_array
@@ -178,8 +172,10 @@ class Group(Node[GroupMetadata]):
             TypeError, InvalidMetadataError, UnsupportedMetadataError: as `create_array`.
         """
         self._check_writeable()
+        if not isinstance(nodes, Mapping):
+            raise TypeError(f"nodes are a mapping of names to what each is, not {type(nodes).__name__}")
         metadata = {
-            _child_path(self._path, name, self.zarr_format): describe_node(each, self.zarr_format)
+            child_path(self._path, name, self.zarr_format): describe_node(each, self.zarr_format)
             for name, each in nodes.items()
         }
         if len(metadata) != len(nodes):
@@ -270,7 +266,7 @@ class Group(Node[GroupMetadata]):
             UnsupportedOperationError: the group is read-only, or the store cannot list.
         """
         self._check_writeable()
-        old, new = (_child_path(self._path, name, self.zarr_format) for name in (source, dest))
+        old, new = (child_path(self._path, name, self.zarr_format) for name in (source, dest))
         await self._at_place(lambda place: move_node(place.at(old), place.at(new), self.zarr_format))
 
     async def delete(self, name: str) -> None:
@@ -284,7 +280,7 @@ class Group(Node[GroupMetadata]):
             UnsupportedOperationError: the group is read-only, or the store cannot list; nothing was erased.
         """
         self._check_writeable()
-        path = _child_path(self._path, name, self.zarr_format)
+        path = child_path(self._path, name, self.zarr_format)
         await self._at_place(lambda place: delete_node(place, self.zarr_format), path)
 
     async def info(self) -> GroupInfo:
@@ -330,12 +326,12 @@ class Group(Node[GroupMetadata]):
     async def _create(self, name: str, metadata: NodeMetadata, overwrite: bool) -> AnyNode:
         self._check_writeable()
         # The handle first: making it checks the metadata as a reader will.
-        node = self._child(_child_path(self._path, name, self.zarr_format), metadata)
+        node = self._child(child_path(self._path, name, self.zarr_format), metadata)
         await self._at_place(lambda place: create_node(place, metadata, overwrite=overwrite), node.path)
         return node
 
     async def _open_if_there(self, name: str) -> AnyNode | None:
-        path = _child_path(self._path, name, self.zarr_format)
+        path = child_path(self._path, name, self.zarr_format)
         found = await self._at_place(self._find, path)
         return None if found is None else self._child(path, found)
 
@@ -358,6 +354,7 @@ class Group(Node[GroupMetadata]):
 
     async def _levels(self, max_depth: int | None) -> AsyncGenerator[list[Found], None]:
         """Yield what lies below in batches, level by level."""
+        max_depth = check_depth(max_depth)
         trusted = await self._at_place(self._trusted)
         if trusted is not None:
             copies = copied_nodes(self._store, self._path, trusted, self._settings, max_depth)
@@ -389,10 +386,3 @@ def make_node(
     if isinstance(metadata, ArrayMetadata):
         return Array(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)
     return Group(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)
-
-
-def _child_path(path: str, name: str, zarr_format: int) -> str:
-    child = join_path(path, name, zarr_format)
-    if child == path:
-        raise ValueError("the name of the node is empty")
-    return child

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import index as as_index
 from typing import Protocol, TypeVar
 
 from aiozarr.errors import InvalidKeyError, LimitError, MetadataError, UnsupportedOperationError
@@ -54,6 +55,23 @@ def check_listable(store: Store, purpose: str) -> None:
     """
     if not store.supports.listable:
         raise UnsupportedOperationError(f"{type(store).__name__} cannot list, and cannot {purpose}", store=store.url)
+
+
+def check_depth(max_depth: int | None) -> int | None:
+    """Return how many levels of groups to go down into; None: all.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is negative.
+    """
+    if max_depth is None:
+        return None
+    if isinstance(max_depth, bool):
+        raise TypeError("max_depth is an integer or None, not a bool")
+    depth = as_index(max_depth)
+    if depth < 0:
+        raise ValueError(f"max_depth is at least 0, or None for everything, not {depth}")
+    return depth
 
 
 async def list_names(place: Place, group: Name) -> list[Name]:
@@ -121,12 +139,12 @@ def render_tree(root: str, found: Iterable[Found]) -> str:
     children: dict[str, list[Found]] = {}
     for each in sorted(found, key=lambda each: each.name.split("/")):
         children.setdefault(each.name.rpartition("/")[0], []).append(each)
-    lines = [root]
+    lines = [_printable(root)]
     # Drawn from a stack: how deep a hierarchy is must not depend on how deep Python may recurse.
     open_nodes = [(each, "", not i) for i, each in enumerate(reversed(children.get("", [])))]
     while open_nodes:
         each, indent, last = open_nodes.pop()
-        lines.append(f"{indent}{'└── ' if last else '├── '}{_label(each)}")
+        lines.append(f"{indent}{'└── ' if last else '├── '}{_printable(_label(each))}")
         inner = indent + ("    " if last else "│   ")
         open_nodes += [(child, inner, not i) for i, child in enumerate(reversed(children.get(each.name, [])))]
     return "\n".join(lines)
@@ -167,6 +185,13 @@ def _label(found: Found) -> str:
     if isinstance(found.metadata, ArrayMetadata):
         return f"{name} {found.metadata.shape} {found.metadata.data_type.name}"
     return name
+
+
+def _printable(text: str) -> str:
+    """Return `text` on one line: what a terminal would obey, and not show, is escaped."""
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
 
 
 def _may_be_node(name: str, zarr_format: int) -> bool:

@@ -21,6 +21,19 @@ def join_path(path: str, name: str, zarr_format: int | None = 3) -> str:
     return f"{path}/{name}" if path and name else path or name
 
 
+def child_path(path: str, name: str, zarr_format: int) -> str:
+    """Return the path of a node below the node at `path`, as `join_path` does.
+
+    Raises:
+        InvalidKeyError: `name` holds something that no node may be called.
+        ValueError: `name` is empty.
+    """
+    child = join_path(path, name, zarr_format)
+    if child == path:
+        raise ValueError("the name of the node is empty")
+    return child
+
+
 def key_prefix(path: str) -> str:
     """Return the prefix of all keys of the node at `path`."""
     return f"{path}/" if path else ""

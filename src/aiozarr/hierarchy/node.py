@@ -150,7 +150,9 @@ class Node(ABC, Generic[M]):
                 if then is not None:
                     await then(place, old[0], new)
 
-            return self._expect(await update_node(place, self.zarr_format, checked, adopt))
+            # Below an array that is gone there may be chunks still: they make no group of it.
+            implicit = isinstance(self._metadata, GroupMetadata)
+            return self._expect(await update_node(place, self.zarr_format, checked, adopt, implicit=implicit))
 
         return await self._at_place(apply)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from aiozarr import hierarchy
+from aiozarr.errors import InvalidKeyError
 from aiozarr.metadata import GroupMetadata
 from aiozarr.sync.array import Array
 from aiozarr.sync.node import Node
@@ -27,7 +28,10 @@ class Group(Node[hierarchy.Group]):
         return self.open(name)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self.contains(name)
+        try:
+            return isinstance(name, str) and self.contains(name)
+        except InvalidKeyError:
+            return False  # No node can be called so.
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the children."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import enum
+import json
+import pickle
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +23,34 @@ def test_what_comes_out_cannot_be_changed_and_shares_nothing() -> None:
         seen["c"] = 1  # type: ignore[index]
     seen["a"][1]["b"] = 3
     assert held == {"a": [1, {"b": 2}]}
+
+
+def test_what_comes_out_is_a_dict_to_everything_but_a_change() -> None:
+    held = {"a": [1, {"b": 2}], "c": None}
+    seen = frozen_attributes(held)
+    assert json.dumps(seen) == json.dumps(held)
+    assert seen == held
+    for same in (pickle.loads(pickle.dumps(seen)), copy.copy(seen), copy.deepcopy(seen)):
+        assert type(same) is type(seen)
+        assert same == held
+    changes: list[Callable[[Any], object]] = [
+        lambda d: d.__setitem__("a", 1),
+        lambda d: d.__delitem__("a"),
+        lambda d: d.__ior__({"x": 1}),
+        lambda d: d.clear(),
+        lambda d: d.pop("a"),
+        lambda d: d.popitem(),
+        lambda d: d.setdefault("x", 1),
+        lambda d: d.update(x=1),
+    ]
+    for change in changes:
+        with pytest.raises(TypeError, match="update_attributes"):
+            change(seen)
+    assert seen == held
+    assert {**seen, "x": 1} == {**held, "x": 1}
+    own = seen.copy()  # type: ignore[attr-defined]
+    own["x"] = 1
+    assert "x" not in seen
 
 
 def test_numpy_scalars_tuples_and_enumerations_become_plain_json() -> None:

@@ -198,3 +198,28 @@ async def test_what_a_group_creates_shares_its_settings_and_can_be_written(store
 async def test_a_group_prints_its_place(memory: MemoryStore) -> None:
     root = await filled(memory)
     assert repr(await root.open("g")) == f"<aiozarr.Group {memory.url}/g>"
+
+
+async def test_a_hierarchy_is_described_by_a_mapping(memory: MemoryStore) -> None:
+    root = await aiozarr.create_group(memory)
+    with pytest.raises(TypeError, match="mapping"):
+        await root.create_hierarchy([("a", {})])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("depth", "error"), [(-1, ValueError), (1.5, TypeError), (True, TypeError), ("1", TypeError)])
+async def test_a_depth_is_a_number_of_levels(memory: MemoryStore, depth: Any, error: type[Exception]) -> None:
+    plain = await filled(memory)
+    consolidated = await aiozarr.consolidate_metadata(memory)
+    for root in (plain, consolidated):
+        for walk in (root.members, root.arrays, root.groups):
+            with pytest.raises(error):
+                [name async for name, _ in walk(depth)]
+        with pytest.raises(error):
+            await root.tree(depth)
+
+
+async def test_names_are_drawn_without_what_a_terminal_would_obey(memory: MemoryStore) -> None:
+    root = await aiozarr.create_group(memory)
+    await root.create_group("a\nb\x1b[2Jc\u202e")
+    await root.create_group("日本 é")
+    assert await root.tree() == "/\n├── a\\nb\\x1b[2Jc\\u202e\n└── 日本 é"

@@ -182,3 +182,11 @@ def test_errors_are_those_of_the_asynchronous_names(array: sync.Array) -> None:
         sync.open_array(array.store, "g/a")[0] = 1
     with pytest.raises(aiozarr.NodeExistsError):
         sync.create_group(array.store, "g")
+
+
+@pytest.mark.parametrize("name", ["../x", ".", "a//b", "__a", "\x00", 3, None])
+def test_what_no_node_can_be_called_is_not_in_a_group(name: Any) -> None:
+    group = aiozarr.sync.create_group(MemoryStore())
+    group.create_group("a/b")
+    assert "a/b" in group
+    assert name not in group

@@ -76,12 +76,15 @@ async def update_node(
     zarr_format: int,
     change: Callable[[NodeMetadata], NodeMetadata],
     then: Callable[[NodeMetadata], Awaitable[None]] | None = None,
+    *,
+    implicit: bool = True,
 ) -> NodeMetadata:
     """Replace the node's metadata by `change(metadata)` and return it; concurrent changes take turns.
 
     `change` is called again with what another writer has stored in between. Where the store has no conditional writes,
     that holds inside this process only. Where it returns the very metadata it was given, nothing is stored. `then` is
-    called with the result before another task of this process may change the node.
+    called with the result before another task of this process may change the node. With `implicit`, what lies above
+    other keys is a group, where the format has such ones.
 
     Raises:
         NodeNotFoundError: the node is no longer there.
@@ -91,7 +94,7 @@ async def update_node(
 
     async def look(place: Place) -> _Seen:
         documents, roots = await all_of(read_documents(place, rules.keys), look_up_roots(place, zarr_format))
-        current = await _current(place, documents, zarr_format)
+        current = await _current(place, documents, zarr_format, implicit)
         own = as_root(place, current, documents) if rules.copies_lie_apart else None
         return _Seen((*roots, own) if own is not None else roots, documents, current)
 
@@ -107,7 +110,7 @@ async def update_node(
                     raise
                 await asyncio.sleep(random.uniform(0, min(1.0, 0.01 * 2**attempt)))
                 documents = await read_documents(place, rules.keys)
-                current = await _current(place, documents, zarr_format)
+                current = await _current(place, documents, zarr_format, implicit)
             else:
                 if then is not None:
                     await then(changed)
@@ -206,9 +209,9 @@ async def _create_parent(place: Place, group: GroupMetadata) -> None:
             raise below_array(place, place.path) from None
 
 
-async def _current(place: Place, documents: Documents, zarr_format: int) -> NodeMetadata:
+async def _current(place: Place, documents: Documents, zarr_format: int, implicit: bool) -> NodeMetadata:
     found = parse_documents(place, documents, zarr_format)
-    if found is None:
+    if found is None and implicit:
         found = await read_node(place, zarr_format)
     if found is None:
         raise node_not_found(place)

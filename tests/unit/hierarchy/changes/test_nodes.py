@@ -153,3 +153,14 @@ async def test_endless_conflicts_end_in_the_error_of_the_store(remote: Any, monk
     remote.hook = overtake
     with pytest.raises(aiozarr.PreconditionFailedError):
         await group.update_attributes({"a": 1})
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+async def test_an_array_that_is_gone_is_not_found_though_chunks_of_it_remain(store: Store, zarr_format: int) -> None:
+    array = await aiozarr.create_array(store, "a", shape=4, chunks=1, dtype="i4", zarr_format=zarr_format)
+    await array[...].write(1)
+    await store.erase("a/zarr.json")
+    await store.erase("a/.zarray")
+    for change in (array.resize(2), array.append([1]), array.update_attributes({"a": 1})):
+        with pytest.raises(aiozarr.NodeNotFoundError):
+            await change
