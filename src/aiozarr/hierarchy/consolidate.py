@@ -35,7 +35,8 @@ async def consolidate_metadata(
 
     Who opens the group then has the whole tree with one request: format 2 keeps the copies in `.zmetadata`, format 3 in
     the group's own `zarr.json`, as zarr-python does. What aiozarr changes below later, anywhere in the tree, it
-    changes in the copies too; other programs may not, and then have to consolidate anew.
+    changes in the copies too, also through a target further down as long as the groups between have documents; other
+    programs may not, and then have to consolidate anew.
 
     Args:
         target: a URL, a local path, or a `Store`.
