@@ -89,6 +89,8 @@ class ReadJob(Job):
             (read, part) for read, whole in zip(reads, projections, strict=True) for part in whole
         )
         self._planned = False
+        # Shards whose points are being sorted: no more of them at a time than there are threads to do it.
+        self.splitting = 0
         self._put_back: tuple[Read, Part] | None = None
         self._run_bytes = self.queue.share(self.bytes_total)
         self._direct: set[DirectRead] = set()
@@ -104,7 +106,7 @@ class ReadJob(Job):
         while not self.stopped:
             if self._ready:
                 return self._ready.popleft()
-            if not self.may_begin():
+            if not self.may_begin() or self.splitting >= self.desk.pool.threads:
                 return None
             step = self._next_step()
             if step is None:
@@ -173,6 +175,7 @@ class ReadJob(Job):
             if placed.listed < LONG:
                 shard.begin()
             else:
+                self.splitting += 1
                 self.desk.pool.submit(Split(shard))
             return
         self._want(read, key, out, placed)

@@ -63,6 +63,7 @@ class ShardRead:
 
     def split_done(self, error: BaseException | None) -> None:
         """As `split` has ended."""
+        self.job.splitting -= 1
         if self._given_up:
             return
         if error is not None:

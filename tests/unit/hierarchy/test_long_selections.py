@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import aiozarr
+from aiozarr.engine.shard_read import ShardRead
 from aiozarr.grid import groups, touched
 from aiozarr.grid.touched import LONG
 from aiozarr.stores import MemoryStore, Store
@@ -118,3 +119,18 @@ async def test_a_shard_whose_points_cannot_be_sorted_ends_the_read(monkeypatch: 
     monkeypatch.setattr(groups, "locate", fails)
     with pytest.raises(MemoryError, match="no room"):
         await array.vindex[points(LONG)].read()
+
+
+async def test_no_more_shards_are_sorted_at_a_time_than_there_are_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = await stored(FakeStore(latency=0), shards=50)
+    waiting: list[bool] = []
+    begin = ShardRead.split_done
+
+    def done(shard: ShardRead, error: BaseException | None) -> None:
+        waiting.append(shard.job.splitting <= shard.job.desk.pool.threads)
+        begin(shard, error)
+
+    monkeypatch.setattr(ShardRead, "split_done", done)
+    index = points(45 * LONG)
+    assert np.array_equal(await array.vindex[index], DATA[index])
+    assert waiting == [True] * 36
