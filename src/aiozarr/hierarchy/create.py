@@ -14,7 +14,7 @@ from aiozarr.hierarchy.changes.nodes import create_node
 from aiozarr.hierarchy.describe.chunking import ChunksLike, ShardsLike
 from aiozarr.hierarchy.describe.node import describe_array, describe_group
 from aiozarr.hierarchy.describe.v2 import CompressorLike, FiltersLike
-from aiozarr.hierarchy.describe.v3 import CodecsLike, DataTypeLike, KeyEncodingLike
+from aiozarr.hierarchy.describe.v3 import CodecsLike, DataTypeLike, KeyEncodingLike, TransformerLike
 from aiozarr.hierarchy.documents import NodeMetadata, Place
 from aiozarr.hierarchy.group import AnyNode, Group, make_node
 from aiozarr.metadata import check_path
@@ -36,6 +36,7 @@ async def create_array(
     dimension_names: Iterable[str | None] | None = None,
     attributes: Mapping[str, Any] | None = None,
     chunk_key_encoding: KeyEncodingLike = None,
+    storage_transformers: Iterable[TransformerLike] = (),
     filters: FiltersLike = "auto",
     compressor: CompressorLike = "auto",
     dimension_separator: Literal[".", "/"] | None = None,
@@ -71,6 +72,8 @@ async def create_array(
         attributes: the user's own JSON.
         chunk_key_encoding: "default" (`c/0/1`) or "v2" (`0.1`); with a separator, `("v2", "/")`; or a mapping
             as documents write it.
+        storage_transformers: format 3 only: what lies between chunks and store, as the document then says: a list of
+            names, of mappings with `name` and `configuration`, or of objects; their classes are registered.
         filters: format 2 only: a list of numcodecs configurations such as `{"id": "delta", "dtype": "<i4"}`, or
             codecs of numcodecs, in the order of encoding; None or empty: none. "auto": the codec of strings and bytes
             of variable length (`dtype=str`, `bytes`), else none. Other objects need theirs here.
@@ -104,6 +107,7 @@ async def create_array(
         "dimension_names": dimension_names,
         "attributes": attributes,
         "chunk_key_encoding": chunk_key_encoding,
+        "storage_transformers": storage_transformers,
         "filters": filters,
         "compressor": compressor,
         "dimension_separator": dimension_separator,

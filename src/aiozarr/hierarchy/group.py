@@ -20,7 +20,7 @@ from aiozarr.hierarchy.copies import copied_nodes, find_copy
 from aiozarr.hierarchy.describe.chunking import ChunksLike, ShardsLike
 from aiozarr.hierarchy.describe.node import describe_array, describe_group, describe_node
 from aiozarr.hierarchy.describe.v2 import CompressorLike, FiltersLike
-from aiozarr.hierarchy.describe.v3 import CodecsLike, DataTypeLike, KeyEncodingLike
+from aiozarr.hierarchy.describe.v3 import CodecsLike, DataTypeLike, KeyEncodingLike, TransformerLike
 from aiozarr.hierarchy.documents import NodeMetadata, Place, node_not_found_at, read_child, read_explicit
 from aiozarr.hierarchy.info import GroupInfo, count_objects
 from aiozarr.hierarchy.listing import BATCH, Found, check_depth, check_listable, render_tree, walk_levels
@@ -117,6 +117,7 @@ class Group(Node[GroupMetadata]):
         dimension_names: Iterable[str | None] | None = None,
         attributes: Mapping[str, Any] | None = None,
         chunk_key_encoding: KeyEncodingLike = None,
+        storage_transformers: Iterable[TransformerLike] = (),
         filters: FiltersLike = "auto",
         compressor: CompressorLike = "auto",
         dimension_separator: Literal[".", "/"] | None = None,
@@ -137,6 +138,7 @@ class Group(Node[GroupMetadata]):
             "dimension_names": dimension_names,
             "attributes": attributes,
             "chunk_key_encoding": chunk_key_encoding,
+            "storage_transformers": storage_transformers,
             "filters": filters,
             "compressor": compressor,
             "dimension_separator": dimension_separator,
@@ -199,6 +201,7 @@ class Group(Node[GroupMetadata]):
         dimension_names: Iterable[str | None] | None = None,
         attributes: Mapping[str, Any] | None = None,
         chunk_key_encoding: KeyEncodingLike = None,
+        storage_transformers: Iterable[TransformerLike] = (),
         filters: FiltersLike = "auto",
         compressor: CompressorLike = "auto",
         dimension_separator: Literal[".", "/"] | None = None,
@@ -226,6 +229,7 @@ class Group(Node[GroupMetadata]):
                 dimension_names=dimension_names,
                 attributes=attributes,
                 chunk_key_encoding=chunk_key_encoding,
+                storage_transformers=storage_transformers,
                 filters=filters,
                 compressor=compressor,
                 dimension_separator=dimension_separator,

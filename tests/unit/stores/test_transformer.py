@@ -177,3 +177,51 @@ def test_a_handle_takes_its_transformers_along_when_it_is_pickled() -> None:
     (kept,) = loaded._async._run_time
     assert isinstance(kept, CachingTransformer)
     assert kept.max_bytes == 1000
+
+
+@pytest.mark.parametrize(
+    "given", ["test.flip", {"name": "test.flip"}, {"name": "test.flip", "configuration": {}}, Flip()]
+)
+async def test_new_arrays_are_created_with_transformers_of_every_spelling(registered: None, given: Any) -> None:
+    store = MemoryStore()
+    array = await aiozarr.create_array(store, "a", shape=2, dtype="u1", codecs=["bytes"], storage_transformers=[given])
+    await array[...].write([1, 2])
+    assert bytes(await store.get("a/c/0") or b"") == bytes([254, 253])
+    opened = await aiozarr.open_array(store, "a")
+    assert [each.name for each in opened.metadata.storage_transformers] == ["test.flip"]
+    assert (await opened[...]).tolist() == [1, 2]
+    root = await aiozarr.create_group(store, "g")
+    assert (await root.create_array("b", shape=1, dtype="u1", storage_transformers=[given])).metadata == (
+        await root.require_array("b", shape=1, dtype="u1", storage_transformers=[given])
+    ).metadata
+    made = await root.create_hierarchy({"c": {"shape": 1, "dtype": "u1", "storage_transformers": [given]}})
+    assert made["c"].metadata.storage_transformers == opened.metadata.storage_transformers  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ("test.flip", TypeError),
+        ({"name": "test.flip"}, TypeError),
+        ([3], TypeError),
+        ([{"configuration": {}}], InvalidMetadataError),
+        ([{"name": "test.flip", "configuration": 3}], InvalidMetadataError),
+        (["test.unknown"], UnsupportedMetadataError),
+    ],
+)
+async def test_new_arrays_take_no_transformers_that_could_not_be_read(
+    registered: None, given: Any, error: type[Exception]
+) -> None:
+    store = MemoryStore()
+    with pytest.raises(error):
+        await aiozarr.create_array(store, "a", shape=2, dtype="u1", storage_transformers=given)
+    assert await store.list() == []
+
+
+@pytest.mark.parametrize("zarr_format", [1, 2])
+async def test_older_formats_name_no_transformers(registered: None, zarr_format: int) -> None:
+    with pytest.raises(TypeError, match="storage_transformers goes with Zarr format 3"):
+        await aiozarr.create_array(
+            MemoryStore(), shape=2, dtype="u1", storage_transformers=["test.flip"], zarr_format=zarr_format
+        )
+    await aiozarr.create_array(MemoryStore(), shape=2, dtype="u1", storage_transformers=(), zarr_format=zarr_format)

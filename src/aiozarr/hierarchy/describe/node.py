@@ -21,6 +21,7 @@ DEFAULTS: dict[str, Any] = {
     "dimension_names": None,
     "attributes": None,
     "chunk_key_encoding": None,
+    "storage_transformers": (),
     "filters": "auto",
     "compressor": "auto",
     "dimension_separator": None,

@@ -17,6 +17,8 @@ from aiozarr.hierarchy.describe.chunking import ChunksLike, ShardsLike, resolve_
 from aiozarr.hierarchy.values.written import AnyArray
 from aiozarr.metadata import ArrayMetadata, DataType, GroupMetadata, NamedConfig, make_fill_value, parse_fill_value
 from aiozarr.metadata.data_type import find_data_type
+from aiozarr.metadata.extensions import parse_extension
+from aiozarr.stores.transformer import StorageTransformer
 
 CodecLike: TypeAlias = str | Mapping[str, Any] | Codec
 """A codec by its name, as the JSON of a `codecs` member, or as an object."""
@@ -26,6 +28,9 @@ KeyEncodingLike: TypeAlias = str | tuple[str, str] | Mapping[str, Any] | None
 
 DataTypeLike: TypeAlias = DTypeLike | DataType | Mapping[str, Any]
 """A data type as numpy takes it, by its name in the registry (`"string"`, `"bfloat16"`), as JSON, or as an object."""
+
+TransformerLike: TypeAlias = str | Mapping[str, Any] | StorageTransformer
+"""A storage transformer by its name, as the JSON of a `storage_transformers` member, or as an object."""
 
 MAX_NDIM = 32
 
@@ -57,6 +62,7 @@ def new_array_metadata(
     dimension_names: Iterable[str | None] | None = None,
     attributes: Mapping[str, Any] | None = None,
     chunk_key_encoding: KeyEncodingLike = None,
+    storage_transformers: Iterable[TransformerLike] = (),
 ) -> ArrayMetadata:
     """Return the metadata of a new array of format 3; what the codecs leave open is resolved and written down.
 
@@ -82,7 +88,7 @@ def new_array_metadata(
         codecs=tuple([NamedConfig(each["name"], each.get("configuration", {})) for each in pipeline.to_json()]),
         attributes=checked_attributes(attributes),
         dimension_names=_dimension_names(dimension_names, len(lengths)),
-        storage_transformers=(),
+        storage_transformers=resolve_transformers_like(storage_transformers),
         extra={},
     )
 
@@ -166,6 +172,29 @@ def resolve_key_encoding_like(given: KeyEncodingLike) -> NamedConfig:
     if name in separators:
         configuration = {"separator": separators[name], **configuration}
     return NamedConfig(name, configuration)
+
+
+def resolve_transformers_like(given: Iterable[TransformerLike]) -> tuple[NamedConfig, ...]:
+    """Return the storage transformers as documents name them; whether they are known is found out with the handle.
+
+    Raises:
+        TypeError: one is no name, mapping or `StorageTransformer`.
+        InvalidMetadataError: a mapping is none that a document may hold.
+    """
+    if isinstance(given, (str, Mapping)):
+        raise TypeError(f"storage_transformers is a list, not {type(given).__name__}")
+    named: list[NamedConfig] = []
+    for number, each in enumerate(given):
+        if isinstance(each, StorageTransformer):
+            named.append(NamedConfig(each.name, each.to_json()))
+        elif isinstance(each, (str, Mapping)):
+            value = each if isinstance(each, str) else dict(each)
+            named.append(parse_extension(value, f"storage_transformers[{number}]"))
+        else:
+            raise TypeError(
+                f"a storage transformer is a name, a mapping or a StorageTransformer, not {type(each).__name__}"
+            )
+    return tuple(named)
 
 
 def storage_order(metadata: ArrayMetadata) -> Literal["C", "F"]:
