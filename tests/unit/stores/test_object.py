@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import aiozarr
 from aiozarr.errors import (
     ChangedError,
     ForkedProcessError,
@@ -449,3 +450,33 @@ async def test_a_bucket_that_does_not_exist_is_an_error_for_every_operation(s3_s
             with pytest.raises(StoreError, match="bucket does not exist") as caught:
                 await call
             assert type(caught.value) is StoreError
+
+
+async def test_the_store_above_is_that_of_the_prefix_above_and_shares_the_connections(s3_server: LocalS3) -> None:
+    s3_server.create_bucket("above")
+    options = s3_server.storage_options
+    async with ObjectStore("s3://above/a/b", **options) as store:
+        found = store.rooted_above()
+        assert found is not None
+        above, name = found
+        assert (above, name) == (ObjectStore("s3://above/a", **options), "b")
+        assert above.origin == store.origin
+        await store.set("k", b"1")
+        assert bytes(await above.get("b/k") or b"") == b"1"
+        top = above.rooted_above()
+        assert top is not None
+        assert (top[0].url, top[1]) == ("s3://above", "a")
+        assert top[0].rooted_above() is None
+
+
+async def test_copies_above_a_target_in_a_bucket_follow_its_changes(s3_server: LocalS3) -> None:
+    s3_server.create_bucket("inside")
+    options = s3_server.storage_options
+    async with await aiozarr.create_group("s3://inside/q", storage_options=options) as root:
+        await root.create_array("g/a", shape=4, dtype="i4")
+        await aiozarr.consolidate_metadata(root.store)
+        async with await aiozarr.open_array("s3://inside/q/g", "a", mode="r+", storage_options=options) as array:
+            await array.resize(9)
+        opened = await aiozarr.open_group(root.store)
+        assert opened.metadata.consolidated is not None
+        assert opened.metadata.consolidated.nodes["g/a"]["zarr.json"]["shape"] == [9]

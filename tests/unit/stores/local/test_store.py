@@ -541,3 +541,18 @@ def test_a_file_is_opened_once_and_closed_whatever_happens(store: LocalStore, mo
         with contextlib.suppress(StoreError):
             call()
         assert descriptors() == before
+
+
+def test_the_store_above_is_that_of_the_directory_above(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "a" / "b", durable=True)
+    found = store.rooted_above()
+    assert found is not None
+    above, name = found
+    assert isinstance(above, LocalStore)
+    assert (above, above.root, name, above.durable) == (LocalStore(tmp_path / "a"), str(tmp_path / "a"), "b", True)
+    assert LocalStore("/").rooted_above() is None
+    assert LocalStore(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).rooted_above() is None
+    levels, at = 0, store.rooted_above()
+    while at is not None:
+        levels, at = levels + 1, at[0].rooted_above()
+    assert levels == len((tmp_path / "a" / "b").parts) - 1
