@@ -131,6 +131,15 @@ async def test_a_handle_inside_of_a_hierarchy_sees_what_is_changed_from_above_an
 
 
 @FORMATS
+async def test_a_handle_from_where_no_group_is_sees_what_is_changed_below(top: str, zarr_format: int) -> None:
+    await _filled(f"{top}/in", zarr_format)
+    handle = await aiozarr.open_group(top, "in")
+    assert await handle.contains("g/a")
+    await (await aiozarr.open_group(f"{top}/in", mode="r+")).delete("g/a")
+    assert not await handle.contains("g/a")
+
+
+@FORMATS
 async def test_changes_from_above_and_from_inside_take_turns(top: str, zarr_format: int) -> None:
     await _filled(top, zarr_format)
     outer = await aiozarr.open_group(top, mode="r+")
