@@ -145,7 +145,7 @@ def kinds_v3() -> Iterator[Kind]:
     yield Kind("raw_bytes", _named("raw_bytes", length_bytes=3), "V3", "AQID", np.void(b"\x01\x02\x03"))
     time = {"unit": "s", "scale_factor": 10}
     yield Kind("datetime64", _named("numpy.datetime64", **time), "M8[10s]", 5, np.datetime64(5, "10s"))
-    yield Kind("timedelta64", _named("numpy.timedelta64", **time), "m8[10s]", "NaT", np.timedelta64("NaT"))
+    yield Kind("timedelta64", _named("numpy.timedelta64", **time), "m8[10s]", "NaT", np.timedelta64("NaT", "s"))
     fields = [{"name": "a", "data_type": "int32"}, {"name": "b", "data_type": "float64"}]
     yield Kind("struct", _named("struct", fields=fields), RECORD, {"a": 1, "b": 2.5}, np.array((1, 2.5), RECORD)[()])
     legacy = _named("structured", fields=[["a", "int32"], ["b", "float64"]])

@@ -30,7 +30,7 @@ CASES: list[tuple[Any, Any, Any]] = [
     ("S3", [b"a", b"", b"abc", b"d", b"e"], b"?"),
     ("V3", [b"abc", b"\0\0\0", b"ab\0", b"\0bc", b"abc"], b"\xff\0\0"),
     ({"name": "raw_bytes", "configuration": {"length_bytes": 2}}, [b"ab"] * 5, b"\0\1"),
-    ("M8[10ms]", np.array([1, 2, 3, 4, 5], "M8[10ms]"), np.datetime64("NaT")),
+    ("M8[10ms]", np.array([1, 2, 3, 4, 5], "M8[10ms]"), np.datetime64("NaT", "ms")),
     (">m8[D]", np.array([1, 2, 3, 4, 5], "m8[D]"), 9),
     (RECORD, [(1, b"ab", (2.5, "2000-01-01"))] * 5, (9, b"z", (0.5, "NaT"))),
     (POINT, [(1.5,)] * 5, {"x": -1}),

@@ -23,6 +23,8 @@ from aiozarr.codecs.numcodecs.objects import ObjectFilter, check_memory
 from aiozarr.codecs.numcodecs.parameters import is_object_type, simple_type
 from aiozarr.errors import CodecError, MetadataError, UnsupportedMetadataError
 
+_MAX_DEPTH = 200
+"""Levels of lists and objects in one another, as in metadata documents."""
 _MAX_DIMENSIONS = 64
 _MAX_INDENT = 32
 _ITEM_BYTES = 64
@@ -159,10 +161,28 @@ class JsonDocument(_DocumentFilter):
         ).encode(self.encoding)
 
     def _load(self, data: bytes) -> Any:
-        return json.loads(data.decode(self.encoding), strict=self.strict)
+        items = json.loads(data.decode(self.encoding), strict=self.strict)
+        # How deep the parser goes differs between releases of Python, and whoever writes the elements again recurses.
+        if data.count(b"[") + data.count(b"{") > _MAX_DEPTH:
+            _check_depth(items)
+        return items
 
     def _estimate(self, data: bytes) -> int:
         return len(data) + _ITEM_BYTES * (data.count(b",") + data.count(b"[")) + _MAPPING_BYTES * data.count(b"{")
+
+
+def _check_depth(items: Any) -> None:
+    level = [items]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            item
+            for parent in level
+            for item in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(item, list | dict)
+        ]
+        if not level:
+            return
+    raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aiozarr.metadata.data_types.times import parse_times
+
 AnyArray: TypeAlias = NDArray[Any]
 
 
@@ -84,7 +86,7 @@ def convert_times(values: ArrayLike, dtype: np.dtype[Any]) -> AnyArray:
     """
     natural = _natural(values)
     if natural.dtype.kind in "OU" and not hasattr(values, "dtype"):
-        natural = np.array(values, dtype.kind + "8") if _holds_times(natural) else natural
+        natural = parse_times(natural, dtype) if _holds_times(natural) else natural
     if natural.dtype.kind in "iu" and natural.dtype.itemsize <= 8:
         if natural.dtype == np.uint64 and natural.size and natural.max() >= 1 << 63:
             raise OverflowError(f"{natural.max()} is out of bounds for {dtype}")

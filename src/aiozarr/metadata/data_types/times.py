@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.data_type import JSON, DataType, FillValue, frozen, register_data_type
@@ -106,7 +107,7 @@ class TimeType(DataType):
             return self._array(int(value))
         try:
             given = np.asarray(value)
-            natural = given if given.dtype.kind in "Mm" else np.array(value, _KINDS[self.name])
+            natural = given if given.dtype.kind in "Mm" else parse_times(given, self.dtype)
             cast = natural.astype(self.dtype, casting="same_kind")
         except TypeError:
             raise TypeError(f"a fill value of {self.name} is a time or an integer, not {value!r}") from None
@@ -118,3 +119,25 @@ class TimeType(DataType):
 
     def _array(self, count: int) -> FillValue:
         return frozen(np.array(count, "i8").view(self.dtype))
+
+
+def parse_times(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return text, dates and None as numpy's times of the kind of `dtype`, in the unit that numpy finds for them.
+
+    Where all are NaT there is none to be found, and numpy's times without a unit are deprecated: then it is `dtype`'s.
+
+    Raises:
+        TypeError, ValueError: something is no time.
+    """
+    items = values.astype(object).reshape(-1)
+    known = np.array([not _is_nat(item) for item in items], bool)
+    found = np.array(items[known].tolist(), dtype.kind + "8") if known.any() else np.empty(0, dtype)
+    times = np.full(items.shape, _NAT, np.int64).view(found.dtype)
+    times[known] = found
+    return times.reshape(values.shape)
+
+
+def _is_nat(item: object) -> bool:
+    if isinstance(item, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(item))
+    return item is None or (isinstance(item, str) and item.strip().lower() in ("", "nat"))
