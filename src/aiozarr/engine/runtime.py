@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar, copy_context
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from aiozarr.engine.engine import Engine
@@ -19,6 +19,9 @@ from aiozarr.engine.mailbox import Mailbox, forget_mailboxes, mailbox_of, report
 from aiozarr.errors import StoreTimeoutError
 
 T = TypeVar("T")
+
+NOTICE_SECONDS = 0.5
+"""How late a waiting thread may notice Ctrl-C."""
 
 JOIN_SECONDS = 2.0
 
@@ -306,7 +309,7 @@ def run_blocking(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         thread.mailbox.post(crossing.cancel)
         with contextlib.suppress(Exception):
             while not outcome:
-                letters.get()
+                _next_letter(letters)
         raise
     task = outcome[0]
     if task is None or task.cancelled():
@@ -315,8 +318,15 @@ def run_blocking(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def _serve_letters(letters: SimpleQueue[Callable[[], None] | None]) -> None:
-    while (letter := letters.get()) is not None:
+    while (letter := _next_letter(letters)) is not None:
         letter()
+
+
+def _next_letter(letters: SimpleQueue[T]) -> T:
+    # A signal that comes in just before the wait begins does not end the wait: it is noticed after this time.
+    while True:
+        with contextlib.suppress(Empty):
+            return letters.get(timeout=NOTICE_SECONDS)
 
 
 class Callback(Generic[T]):
