@@ -17,19 +17,21 @@ async def store_documents(place: Place, documents: Mapping[str, bytes], *, repla
     Raises:
         PreconditionFailedError: something is stored already, and `replace` is false.
     """
+
+    async def store(key: str) -> None:
+        if replace:
+            await place.session.set(place.prefix + key, documents[key])
+        else:
+            await set_if_absent(place, place.prefix + key, documents[key])
+
     *others, last = documents
-    store = place.session.set if replace else lambda key, data: set_if_absent(place, key, data)
-    await together(_ensure(store(place.prefix + key, documents[key])) for key in others)
+    await together(store(key) for key in others)
     try:
-        await store(place.prefix + last, documents[last])
+        await store(last)
     except PreconditionFailedError:
         # Another writer's node: what was stored for ours does not belong there.
         await together(place.session.erase(place.prefix + key) for key in others)
         raise
-
-
-async def _ensure(stored: object) -> None:
-    await stored  # type: ignore[misc]
 
 
 async def set_if_absent(place: Place, key: str, data: bytes) -> Version | None:
