@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aiozarr.model import ByteRange
 
 
@@ -130,6 +133,32 @@ class OutcomeUnknownError(StoreError):
 
 class ForkedProcessError(StoreError):
     """A client library of the parent process cannot be used after a fork. Open the store again in the child."""
+
+
+class EraseError(StoreError):
+    """Some of several keys could not be removed; all others were.
+
+    Attributes:
+        failures: for each key that is left, why.
+    """
+
+    failures: Mapping[str, StoreError] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, failures: Mapping[str, StoreError], store: str) -> EraseError:
+        """Return the error of `failures`, of which there is at least one; it speaks of the first."""
+        key, first = next(iter(failures.items()))
+        return cls(
+            f"{len(failures)} {'keys' if len(failures) > 1 else 'key'} could not be removed, first {key!r}: "
+            f"{first.message}",
+            failures=dict(failures),
+            store=store,
+            key=key,
+            status=first.status,
+            request_id=first.request_id,
+            retryable=all(error.retryable for error in failures.values()),
+            retry_after=first.retry_after,
+        )
 
 
 class NodeError(AiozarrError):

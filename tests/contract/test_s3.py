@@ -1,15 +1,15 @@
 """The object store keeps the store contract on an S3 server, with signed and with unsigned requests."""
 
 import itertools
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 from typing_extensions import Buffer
 
 from aiozarr.errors import StoreError
-from aiozarr.model import Version
+from aiozarr.model import Precondition, Version
 from aiozarr.stores import Store
-from aiozarr.stores.object import ObjectStore
+from aiozarr.stores.object.store import ObjectStore
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
 from local_s3 import LocalS3
@@ -20,24 +20,26 @@ _numbers = itertools.count()
 class PatientStore(ObjectStore):
     """Stores do not retry, and moto answers 500 now and then where threads of its meet: a plain write is sent again."""
 
-    async def _put(self, key: str, value: Buffer, mode: Any) -> Version | None:
+    async def _put(self, key: str, value: Buffer, precondition: Precondition | None) -> Version | None:
         for _ in range(5):
             try:
-                return await super()._put(key, value, mode)
+                return await super()._put(key, value, precondition)
             except StoreError as error:
-                if mode != "overwrite" or error.status != 500:
+                if precondition is not None or error.status != 500:
                     raise
-        return await super()._put(key, value, mode)
+        return await super()._put(key, value, precondition)
 
 
 class TestObjectStoreOnS3(StoreConformance):
+    store_name = "ObjectStore, s3://"
+    server_name = "moto"
     # The client library takes no control characters.
     odd_keys: ClassVar[tuple[str, ...]] = tuple(key for key in ODD_KEYS if key.isprintable() or key == "\u2028")
     root = ""
 
     @pytest.fixture(autouse=True)
     def _serve(self, s3_server: LocalS3) -> None:
-        self.server = s3_server
+        self.server, self.server_version = s3_server, s3_server.version
 
     async def make_store(self) -> Store:
         bucket = f"contract-{next(_numbers)}"
@@ -49,5 +51,6 @@ class TestObjectStoreOnS3(StoreConformance):
 
 
 class TestObjectStoreBelowAPrefix(TestObjectStoreOnS3):
+    store_name = "ObjectStore, s3://, below a prefix"
     many_keys = 20
     root = "/some where/ü%20"

@@ -28,7 +28,7 @@ from aiozarr.stores.urls import from_url, register_store
 
 if TYPE_CHECKING:
     from aiozarr.stores.http.store import HTTPStore
-    from aiozarr.stores.object import ObjectStore
+    from aiozarr.stores.object.store import ObjectStore
     from aiozarr.stores.zip import ZipStore
 
 __all__ = [
@@ -67,7 +67,7 @@ def __getattr__(name: str) -> Any:
 
         return HTTPStore
     if name == "ObjectStore":
-        from aiozarr.stores.object import ObjectStore
+        from aiozarr.stores.object.store import ObjectStore
 
         return ObjectStore
     if name == "ZipStore":

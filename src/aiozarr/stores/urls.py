@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from aiozarr.errors import UnknownSchemeError, UnsupportedMetadataError
 from aiozarr.plugins import announced, load_plugin, not_of_its_kind
 from aiozarr.stores.contract import Store
+from aiozarr.stores.object.services import SERVICES
 
 Opener: TypeAlias = Callable[..., Store]
 
@@ -164,7 +165,7 @@ def _inside(place: str, inner: str, options: dict[str, Any]) -> Store:
     limits = {key: options.pop(key) for key in ("max_member_bytes", "duplicates") if key in options}
     store = from_url(above + mark + query, **options)
     # The paths of web addresses are percent-encoded, those of buckets are not.
-    key = name if store.url.startswith("s3:") else unquote(name)
+    key = name if place.partition(":")[0] in SERVICES else unquote(name)
     return RemoteZipStore(store, key=key, prefix=inner and inner + "/", owns_store=True, **limits)
 
 
@@ -195,7 +196,7 @@ def _http(url: str, options: dict[str, Any]) -> Store:
 
 
 def _object(url: str, options: dict[str, Any]) -> Store:
-    from aiozarr.stores.object import ObjectStore
+    from aiozarr.stores.object.store import ObjectStore
 
     return ObjectStore(url, **options)
 
@@ -205,7 +206,7 @@ _OPENERS: dict[str, Callable[[str, dict[str, Any]], Store]] = {
     "file": _file,
     "http": _http,
     "https": _http,
-    "s3": _object,
+    **dict.fromkeys(SERVICES, _object),
 }
 
 

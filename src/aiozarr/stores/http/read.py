@@ -14,6 +14,7 @@ from aiozarr.stores.lane.judge import MAX_VALUE_BYTES, Accept, Want, etag_of
 
 if TYPE_CHECKING:
     from aiozarr.stores.lane import Answer
+    from aiozarr.stores.lane.head import Headers
 
 _FIRST_BYTE = Range(0, 1)
 
@@ -121,8 +122,12 @@ class WebStore(Store):
                 data = b""
         elif size is None or accept.exact is None:
             size = len(memoryview(data))
-        etag = etag_of(answer.headers)
-        return Value(data, None if etag is None else Version(etag), size)
+        return Value(data, self._version(answer.headers), size)
+
+    def _version(self, headers: Headers) -> Version | None:
+        """Return the version of the object that an answer with these headers is about."""
+        etag = etag_of(headers)
+        return None if etag is None else Version(etag)
 
     def _mark_rangeless(self) -> None:
         if self.supports.partial_reads:
@@ -134,7 +139,7 @@ class WebStore(Store):
         """HEAD; where a server refuses it or tells no size, the first byte."""
         answer = await self._ask("HEAD", key, Want(head=True))
         if isinstance(answer.verdict, Accept) and answer.verdict.size is not None:
-            return _entry(key, answer, answer.verdict.size)
+            return Entry(key, answer.verdict.size, self._version(answer.headers))
         if isinstance(answer.verdict, Accept) or answer.status in (403, 405, 501):
             return await self._stat_by_byte(key)
         if answer.status == 404 and self._lacks(answer):
@@ -155,14 +160,9 @@ class WebStore(Store):
     def _error(self, answer: Answer) -> AiozarrError:
         return error_for(answer.status, answer.headers, bytes(answer.body))
 
-    def _located(self, error: StoreError, key: str, byte_range: ByteRange | None) -> StoreError:
+    def _located(self, error: StoreError, key: str | None, byte_range: ByteRange | None) -> StoreError:
         error.store, error.key, error.range = self.url, key, byte_range
         return error
-
-
-def _entry(key: str, answer: Answer, size: int) -> Entry:
-    etag = etag_of(answer.headers)
-    return Entry(key, size, None if etag is None else Version(etag))
 
 
 def _askable(byte_range: ByteRange | None) -> ByteRange | None:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from aiozarr.model import check_key
 from aiozarr.stores.http.url import WebAddress
 from aiozarr.stores.lane import quote_key
-from aiozarr.stores.options import S3Options
+from aiozarr.stores.options.s3 import S3Options
 
 Source = Literal["anonymous", "given", "environment", "profile", "chain"]
 """Whose credentials: none, those given, those of the environment, a profile's, or what the cloud's own chain finds."""

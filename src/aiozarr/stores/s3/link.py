@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from aiozarr.stores.http.url import proxy_for
 from aiozarr.stores.lane import Answer, Origin, Pool, RequestTemplate, Want, leave, obtain, quote_key
-from aiozarr.stores.options import S3Options
+from aiozarr.stores.obstore.errors import translated
+from aiozarr.stores.obstore.process import check_process
+from aiozarr.stores.obstore.sign import Signer
+from aiozarr.stores.options.s3 import S3Options
 from aiozarr.stores.s3.address import S3Place, Source
-from aiozarr.stores.s3.client import check_process, make_client
-from aiozarr.stores.s3.errors import translated
-from aiozarr.stores.s3.sign import Signer
+from aiozarr.stores.s3.client import make_client
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

@@ -3,7 +3,7 @@
 import pytest
 
 from aiozarr.errors import InvalidKeyError
-from aiozarr.stores.options import S3Options, s3_options
+from aiozarr.stores.options.s3 import S3Options, s3_options
 from aiozarr.stores.s3.address import (
     Source,
     find_place,

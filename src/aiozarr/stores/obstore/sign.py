@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from obstore.store import S3Store
+    from obstore.store import AzureStore, S3Store
 
 VALID_SECONDS = 3600
 KEEP_SECONDS = 900
@@ -19,13 +19,13 @@ KEPT_URLS = 1 << 14
 
 
 class Signer:
-    """Signs URLs of one bucket.
+    """Signs URLs of one bucket or container.
 
     Where the credentials are fixed, signing is arithmetic and done at once. Otherwise it may ask a service for new
     credentials; then the keys that were asked for within one round of the loop are signed together, aside.
     """
 
-    def __init__(self, client: S3Store, base: str, *, fixed: bool) -> None:
+    def __init__(self, client: S3Store | AzureStore, base: str, *, fixed: bool) -> None:
         self._client = client
         self._skip = len("/".join(base.split("/", 3)[:3]))  # a target begins behind scheme and host
         self._fixed = fixed

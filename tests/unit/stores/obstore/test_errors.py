@@ -11,7 +11,7 @@ from aiozarr.errors import (
     ThrottledError,
     UnauthenticatedError,
 )
-from aiozarr.stores.s3.errors import translate
+from aiozarr.stores.obstore.errors import translate
 
 
 def told(status: int, code: str) -> str:

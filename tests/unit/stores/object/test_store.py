@@ -24,7 +24,7 @@ from aiozarr.errors import (
     UnsupportedOperationError,
 )
 from aiozarr.model import IfAbsent, IfMatch, Range, Suffix, Version
-from aiozarr.stores.object import ObjectStore
+from aiozarr.stores.object.store import ObjectStore
 from aiozarr.testing import http_replies as spoil
 from aiozarr.testing.http_replies import Reply, Request
 from aiozarr.testing.http_server import FaultServer
@@ -166,7 +166,7 @@ async def test_an_object_that_is_not_there_is_missing(server: FaultServer, chunk
 async def test_an_expired_signature_is_renewed_once(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async with at(server) as store:
         assert await store.exists("a/b")
-        monkeypatch.setattr(store._link, "renew", lambda: True)
+        monkeypatch.setattr(store._service._link, "renew", lambda: True)
         server.script = spoil.only({2: document("ExpiredToken", 403)})
         assert await store.get("a/b") is not None
         assert len(server.requests) == 3
@@ -199,7 +199,7 @@ async def test_keys_with_control_characters_are_refused_before_anything_is_sent(
 
 
 async def test_the_bucket_of_aws_is_looked_for_in_its_own_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    from aiozarr.stores import object as module
+    from aiozarr.stores.s3 import service as module
 
     asked: list[str] = []
 
@@ -210,11 +210,11 @@ async def test_the_bucket_of_aws_is_looked_for_in_its_own_region(monkeypatch: py
 
     monkeypatch.setattr(module, "ask_region", ask_region)
     store = ObjectStore("s3://bkt/x", anon=True)
-    links = await asyncio.gather(*(store._ready() for _ in range(5)))
+    links = await asyncio.gather(*(store._service._ready() for _ in range(5)))
     assert {link.place.base for link in links} == {"https://bkt.s3.eu-north-1.amazonaws.com"}
     assert asked == ["bkt"]
     named = ObjectStore("s3://bkt/x", anon=True, region="us-west-2")
-    assert (await named._ready()).place.region == "us-west-2"
+    assert (await named._service._ready()).place.region == "us-west-2"
     assert asked == ["bkt"]
 
 
@@ -317,11 +317,12 @@ def test_aws_itself_is_trusted() -> None:
 
 def test_no_secret_is_shown_and_given_ones_travel() -> None:
     store = ObjectStore("s3://bkt/x", key="KEYID", secret="s-hidden", token="t-hidden", region="eu-west-1")
-    for text in (repr(store), str(store), store.url, repr(store.origin), repr(store.identity), repr(store._options)):
+    options = store._service._options
+    for text in (repr(store), str(store), store.url, repr(store.origin), repr(store.identity), repr(options)):
         assert "hidden" not in text
     clone = pickle.loads(pickle.dumps(store))
     assert clone == store
-    assert clone._options == store._options
+    assert clone._service._options == store._service._options
 
 
 def test_stores_with_other_servers_credentials_or_roots_are_other_stores() -> None:
@@ -385,7 +386,7 @@ async def _use(store: ObjectStore) -> None:
 def test_a_program_that_leaves_its_stores_open_ends_in_good_order(s3_server: LocalS3) -> None:
     s3_server.create_bucket("leaving")
     code = (
-        "import asyncio\nfrom aiozarr.stores.object import ObjectStore\n"
+        "import asyncio\nfrom aiozarr.stores.object.store import ObjectStore\n"
         f"store = ObjectStore('s3://leaving', **{s3_server.storage_options!r})\n"
         "async def main():\n"
         "    await store.set('a', b'1')\n"
@@ -416,7 +417,7 @@ async def test_bulk_deletes_page_and_name_what_could_not_be_removed(s3_server: L
 
 
 async def test_a_big_value_goes_up_in_parts(s3_server: LocalS3, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aiozarr.stores import object as module
+    from aiozarr.stores.obstore import service as module
 
     monkeypatch.setattr(module, "SINGLE_PUT_BYTES", 1 << 20)
     monkeypatch.setattr(module, "PART_BYTES", 5 << 20)

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from aiozarr.stores.options import S3Options, s3_options
+from aiozarr.stores.options.s3 import S3Options, s3_options
 
 
 def test_the_names_of_fsspec_obstore_and_the_cloud_mean_the_same() -> None:

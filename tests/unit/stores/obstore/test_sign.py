@@ -9,8 +9,8 @@ from typing import Any
 import obstore
 import pytest
 
-from aiozarr.stores.s3 import sign
-from aiozarr.stores.s3.sign import Signer
+from aiozarr.stores.obstore import sign
+from aiozarr.stores.obstore.sign import Signer
 
 
 class FakeObstore:

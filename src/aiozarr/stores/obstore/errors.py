@@ -27,7 +27,7 @@ _OTHER_CONFLICT = re.compile(r"<Code>(ConditionalRequestConflict|OperationAborte
 _CERTIFICATE = ("certificate", "CertificateError", "UnknownIssuer", "CertExpired", "NotValidForName")
 
 
-async def call(operation: Callable[[], Awaitable[T]], seconds: float, store: str, key: str | None) -> T:
+async def call(operation: Callable[[], Awaitable[T]], seconds: float, store: str | None, key: str | None) -> T:
     """Await an operation of the client library, for `seconds` at most.
 
     Raises:

@@ -1,0 +1,1 @@
+"""What the services share that list, sign and write by the package obstore."""

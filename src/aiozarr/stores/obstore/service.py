@@ -1,0 +1,142 @@
+"""Writing, deleting and listing by obstore, for the services whose clients it has."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from aiozarr.errors import StoreError, UnsupportedOperationError
+from aiozarr.model import Entry, IfAbsent, Precondition, Version
+from aiozarr.stores.object.service import PAGE, Service
+from aiozarr.stores.obstore.errors import call, translated
+
+T = TypeVar("T")
+
+SINGLE_PUT_BYTES = 64 << 20
+"""Larger values go up in parts, unless a condition binds them into one request."""
+
+PART_BYTES = 16 << 20
+MAX_PARTS = 10_000
+
+SLOWEST_BYTES_PER_SECOND = 64 << 10
+"""A write is given the time that it takes at this rate, besides `idle_timeout`."""
+
+ERASERS = 16
+"""Deletes at once, where keys are removed one by one."""
+
+_NOT_IN_BULK = frozenset({None, 200, 405, 500, 501})
+
+
+class ObstoreService(Service):
+    """A service that has clients of obstore.
+
+    Attributes:
+        idle_timeout: seconds without progress after which a request fails.
+    """
+
+    idle_timeout: float
+
+    @abstractmethod
+    async def _client(self) -> Any:
+        """Return obstore's client."""
+
+    @abstractmethod
+    async def _lister(self) -> Any:
+        """Return obstore's client for listings, which may be given up at any time."""
+
+    async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
+        import obstore
+
+        mode = _mode(precondition)
+        client = await self._client()
+        result = await self._done(
+            lambda: obstore.put_async(
+                client,
+                key,
+                data,
+                mode=mode,
+                use_multipart=mode == "overwrite" and data.nbytes > SINGLE_PUT_BYTES,
+                chunk_size=max(PART_BYTES, -(-data.nbytes // MAX_PARTS)),
+            ),
+            data.nbytes,
+        )
+        return _version(result["e_tag"])
+
+    async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
+        import obstore
+
+        client = await self._client()
+        try:
+            await self._done(lambda: obstore.delete_async(client, list(keys)))
+        except StoreError as error:
+            if error.status not in _NOT_IN_BULK:
+                raise
+            # The library tells one error for all; only one by one is it seen which keys are left.
+            return await self._delete_singly(keys)
+        return {}
+
+    async def _delete_singly(self, keys: Sequence[str]) -> dict[str, StoreError]:
+        pending = iter(keys)
+        failed: dict[str, StoreError] = {}
+
+        async def work() -> None:
+            for key in pending:
+                try:
+                    await self.delete(key)
+                except StoreError as error:
+                    failed[key] = error
+
+        await asyncio.gather(*(work() for _ in range(ERASERS)))
+        return {key: failed[key] for key in keys if key in failed}
+
+    async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+        import obstore
+
+        client = await self._lister()
+        with translated(None, None):
+            # Its request is under way until the stream is dropped, and a traceback may keep frames and arguments.
+            held = [obstore.list(client, prefix or None, chunk_size=PAGE)]
+        try:
+            while (page := await self._done(lambda: anext(held[0], None))) is not None:
+                yield [_entry(found) for found in page if found["path"].startswith(prefix)]
+        finally:
+            held.clear()
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        import obstore
+
+        client = await self._client()
+        found = await self._done(lambda: obstore.list_with_delimiter_async(client, prefix or None))
+        keys = [entry["path"] for entry in found["objects"] if entry["path"].startswith(prefix)]
+        return keys, [f"{name}/" for name in found["common_prefixes"]]
+
+    async def _done(self, operation: Callable[[], Awaitable[T]], nbytes: int = 0) -> T:
+        """Await an operation of the client library for as long as it may take."""
+        seconds = self.idle_timeout * 2 + nbytes / SLOWEST_BYTES_PER_SECOND
+        return await call(operation, seconds, None, None)
+
+
+def _entry(found: Mapping[str, Any]) -> Entry:
+    return Entry(found["path"], found["size"], _version(found["e_tag"]))
+
+
+def _mode(precondition: Precondition | None) -> Any:
+    """Return the condition in the client library's words."""
+    match precondition:
+        case None:
+            return "overwrite"
+        case IfAbsent():
+            return "create"
+        case _:
+            version = precondition.version
+            if version.weak or version.etag is None:
+                raise UnsupportedOperationError("a weak version cannot be a condition")
+            return {"e_tag": version.etag}
+
+
+def _version(etag: str | None) -> Version | None:
+    if not etag or etag == '""':  # some servers tell none after an upload in parts
+        return None
+    return Version(etag if etag.endswith('"') else f'"{etag}"')
