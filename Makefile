@@ -11,6 +11,7 @@ JOBS ?= 2
 VENV := .venv
 NEWEST := .venv-newest
 PEERS := .venv-peers
+SERVERS := .servers
 BIN := $(VENV)/bin
 PYTEST := -m pytest -n $(JOBS) --dist loadfile -q
 READY := .ready-1
@@ -79,9 +80,10 @@ tests-newest: $(VENV)/$(READY)
 	    $(MAKE) --no-print-directory $(NEWEST)/$(READY) && $(NEWEST)/bin/python $(PYTEST) $(ARGS); \
 	fi
 
-test-servers: $(VENV)/$(READY) ## tests against real servers from system packages; it says what it needs
-	@scripts/servers_needed.sh
-	@$(BIN)/python -m pytest -q --servers -m servers $(ARGS)
+test-servers: $(VENV)/$(READY) ## tests against real servers, and the table of what was tested against what; it says what it needs
+	@scripts/make_servers.sh $(SERVERS) $(PYTHON)
+	@scripts/servers_needed.sh $(SERVERS)
+	@$(BIN)/python -m pytest -q --servers -m "servers or contract" $(ARGS)
 
 test-peers: $(VENV)/$(READY) ## every data type and codec exchanged with six other implementations, and the table of the documentation
 	@scripts/make_peers.sh $(PEERS) $(PYTHON_NEWEST)
@@ -106,5 +108,5 @@ dist: $(VENV)/$(READY) ## sdist and wheel into dist/
 	@$(BIN)/python -m build --quiet
 
 clean: ## remove environments, caches and everything built
-	rm -rf .venv .venv-newest .venv-peers .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build site
+	rm -rf .venv .venv-newest .venv-peers .servers .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
 from typing import IO
 from urllib.request import Request, urlopen
 
@@ -30,6 +31,11 @@ class LocalS3:
     """A running server: its endpoint, and the options that reach it."""
 
     endpoint_url: str
+
+    @property
+    def version(self) -> str:
+        """The version of moto."""
+        return metadata.version("moto")
 
     @property
     def storage_options(self) -> dict[str, str]:

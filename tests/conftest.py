@@ -9,6 +9,9 @@ from hypothesis import HealthCheck, settings
 
 from local_s3 import LocalS3, local_s3
 
+# Servers of other makers, and the table of what was tested against what (tests/support).
+pytest_plugins = ["servers.fixtures", "tested_against"]
+
 # No example is timed: what a machine does beside the tests must not decide about them.
 settings.register_profile("daily", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("daily")

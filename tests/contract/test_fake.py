@@ -15,5 +15,7 @@ class TestFakeStore(StoreConformance):
 
 
 class TestFakeStoreWithoutVersions(TestFakeStore):
+    store_name: ClassVar[str] = "FakeStore without versions"
+
     async def make_store(self) -> Store:
         return FakeStore(latency=0, versions=False)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from servers import NGINX, Nginx, nginx
+from servers import Nginx
 from typing_extensions import Buffer
 
 from aiozarr.stores import Store
@@ -16,6 +16,8 @@ from aiozarr.testing.http_server import FaultServer
 
 
 class TestHTTPStore(StoreConformance):
+    server_name = "FaultServer"
+
     @pytest.fixture(autouse=True)
     def _serve(self) -> Iterator[None]:
         with FaultServer() as self.server:
@@ -29,6 +31,8 @@ class TestHTTPStore(StoreConformance):
 
 
 class TestHTTPStoreBelowAPath(TestHTTPStore):
+    store_name = "HTTPStore, below a path"
+
     async def make_store(self) -> Store:
         return HTTPStore(f"{self.server.url}/some%20where/below/")
 
@@ -36,21 +40,15 @@ class TestHTTPStoreBelowAPath(TestHTTPStore):
         self.server.put(f"some where/below/{key}", bytes(data))
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nginx]:
-    """An nginx for all tests of this module; each has a directory of its own."""
-    with nginx(tmp_path_factory.mktemp("nginx")) as server:
-        yield server
-
-
 @pytest.mark.servers
-@pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 class TestHTTPStoreOnNginx(StoreConformance):
+    store_name = "HTTPStore"
+    server_name = "nginx"
     odd_keys: ClassVar[tuple[str, ...]] = tuple(key for key in ODD_KEYS if max(map(len, key.split("/"))) < 250)
 
     @pytest.fixture(autouse=True)
-    def _serve(self, running: Nginx, tmp_path: Path) -> None:
-        self.web = running
+    def _serve(self, nginx_server: Nginx, tmp_path: Path) -> None:
+        self.web, self.server_version = nginx_server, nginx_server.version
         self.name = tmp_path.name
 
     async def make_store(self) -> Store:

@@ -20,5 +20,6 @@ class TestLocalStore(StoreConformance):
 
 
 class TestDurableLocalStore(TestLocalStore):
+    store_name = "LocalStore(durable=True)"
     durable = True
     many_keys = 20

@@ -20,6 +20,7 @@ def archive_of(values: dict[str, bytes], compression: int) -> bytes:
 
 
 class TestWrittenZipStore(StoreConformance):
+    store_name = "ZipStore, written"
     pickles = False  # what is not closed yet is in no archive
     compression = zipfile.ZIP_STORED
 
@@ -33,11 +34,13 @@ class TestWrittenZipStore(StoreConformance):
 
 
 class TestDeflatedZipStore(TestWrittenZipStore):
+    store_name = "ZipStore, written, deflated"
     compression = zipfile.ZIP_DEFLATED
     many_keys = 50
 
 
 class TestReadZipStore(StoreConformance):
+    store_name = "ZipStore, read"
     compression = zipfile.ZIP_STORED
 
     @pytest.fixture(autouse=True)
@@ -62,10 +65,13 @@ class TestReadZipStore(StoreConformance):
 
 
 class TestReadDeflatedZipStore(TestReadZipStore):
+    store_name = "ZipStore, read, deflated"
     compression = zipfile.ZIP_DEFLATED
 
 
 class TestRemoteZipStore(TestReadZipStore):
+    store_name = "ZipStore over a store"
+
     async def make_store(self) -> Store:
         self.inner = MemoryStore()
         return ZipStore(self.inner, key="some where/data.zip")
@@ -76,4 +82,5 @@ class TestRemoteZipStore(TestReadZipStore):
 
 
 class TestRemoteDeflatedZipStore(TestRemoteZipStore):
+    store_name = "ZipStore over a store, deflated"
     compression = zipfile.ZIP_DEFLATED

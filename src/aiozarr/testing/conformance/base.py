@@ -32,6 +32,8 @@ class Base:
     """What a subclass overrides.
 
     Attributes:
+        store_name: what is tested, for tables of results; empty: the name of the class after `Test`.
+        server_name, server_version: the server behind the store, and its version where it is known; empty: none is.
         many_keys: how many keys the tests of pagination write; more than one page of the backend's listing.
         big_bytes: the size of a big value.
         writers, increments: how many tasks count together in one value, and how far each counts.
@@ -39,6 +41,9 @@ class Base:
         odd_keys: keys that are valid and unusual; leave out what the backend cannot store at all.
     """
 
+    store_name: ClassVar[str] = ""
+    server_name: ClassVar[str] = ""
+    server_version: str = ""
     many_keys: ClassVar[int] = 1100
     big_bytes: ClassVar[int] = 20 << 20
     writers: ClassVar[int] = 6
