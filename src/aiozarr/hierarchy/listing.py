@@ -54,7 +54,11 @@ def check_listable(store: Store, purpose: str) -> None:
         UnsupportedOperationError: the store cannot list.
     """
     if not store.supports.listable:
-        raise UnsupportedOperationError(f"{type(store).__name__} cannot list, and cannot {purpose}", store=store.url)
+        raise UnsupportedOperationError(
+            f"{type(store).__name__} cannot list, and cannot {purpose}; nodes can be opened by their paths, and a "
+            "group whose metadata are consolidated, where the store can be listed, shows all its nodes",
+            store=store.url,
+        )
 
 
 def check_depth(max_depth: int | None) -> int | None:

@@ -6,22 +6,21 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Mapping
-from urllib.parse import urljoin
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
-from aiozarr.errors import AiozarrError, ShortReadError, StoreError, StoreTimeoutError
-from aiozarr.stores.http.url import WebAddress, proxy_for
+from aiozarr.errors import AiozarrError, ShortReadError, StoreError, StoreTimeoutError, UnauthenticatedError
+from aiozarr.stores.http.redirect import REDIRECTS, Trail, location_of
+from aiozarr.stores.http.url import Proxies, WebAddress, usable_proxy
 from aiozarr.stores.lane.connection import Answer
 from aiozarr.stores.lane.judge import NOTE, NOTE_BYTES, Accept, Detour, Verdict, Want, judge, over_limit
 from aiozarr.stores.lane.pool import Origin, connect_error, default_ssl_context
 from aiozarr.stores.lane.request import USER_AGENT, range_header
 
-MAX_REDIRECTS = 5
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_OF_THE_ENVIRONMENT = Proxies()
 
 
 class Detours:
@@ -54,64 +53,68 @@ class Detours:
         want: Want,
         *,
         follow: bool = True,
+        proxies: Proxies = _OF_THE_ENVIRONMENT,
+        location: str | None = None,
     ) -> Answer:
         """Send a request to `address` and follow where the server sends it, within the rules.
 
         Args:
             method: GET or HEAD.
-            address: whose server; its proxy is taken from the environment.
+            address: whose server.
             target: the path and query.
             secret: headers for this origin only.
             want: what the answer must bring.
             follow: False: a redirect is the answer.
+            proxies: which proxy is asked for what.
+            location: where the server has sent this request already, which then begins there.
 
         Raises:
             StoreError: a redirect breaks the rules or ends in a 404, or the exchange failed.
         """
-        url = address.origin + target
-        for hop in range(MAX_REDIRECTS + 1):
-            here = WebAddress.parse(url)
-            await self._resolver.permit(address, here, proxied=proxy_for(here) is not None)
-            same_origin = here.origin == address.origin
+        trail = Trail(address, address.origin + target)
+        while True:
+            if location is not None:
+                trail = trail.to(location)
+            proxy = usable_proxy(proxies.choose(trail.here))
+            await self._resolver.permit(address, trail.here, proxied=proxy is not None)
             try:
-                answer, location = await self._exchange(method, url, here, secret if same_origin else {}, want)
+                answer = await self._exchange(method, trail.url, proxy, secret if trail.own else {}, want)
             except AiozarrError:
                 raise
             except (aiohttp.ClientError, OSError) as error:
                 raise _translate(error) from error
-            if location is None or not follow:
-                if hop and answer.status == 404:
-                    raise StoreError(
-                        "not found, behind a redirect, which does not mean that it is not stored", status=404
-                    )
+            if follow and answer.status in REDIRECTS:
+                location = location_of(answer)
+            elif trail.passed and answer.status == 404:
+                raise StoreError(
+                    f"not found behind a redirect to {trail.here.origin}, which does not mean that it is not stored: "
+                    "open what it leads to by its own URL",
+                    status=404,
+                )
+            else:
                 return answer
-            url = _next_url(url, here, location)
-        raise StoreError(f"more than {MAX_REDIRECTS} redirects")
 
     async def _exchange(
-        self, method: str, url: str, here: WebAddress, secret: Mapping[str, str], want: Want
-    ) -> tuple[Answer, str | None]:
+        self, method: str, url: str, proxy: str | None, secret: Mapping[str, str], want: Want
+    ) -> Answer:
         request = self._session.request(
             method,
             URL(url, encoded=True),
             headers=_headers(secret, want),
-            proxy=proxy_for(here),
+            proxy=proxy,
             allow_redirects=False,
         )
         async with request as response:
             headers = {name.lower(): value for name, value in response.raw_headers}
-            if response.status in _REDIRECTS:
-                location = response.headers.get("Location")
-                if location is None:
-                    raise StoreError("a redirect without a place", status=response.status)
-                return Answer(response.status, headers, NOTE, b""), location
+            if response.status in REDIRECTS:
+                return Answer(response.status, headers, NOTE, b"")
             verdict = judge(want, response.status, headers)
             if isinstance(verdict, AiozarrError):
                 raise verdict
             if isinstance(verdict, Detour):  # the session decodes; what the head says is about the encoded body
                 verdict = Accept(limit=want.max_bytes, size=None, exact=None)
             body = b"" if want.head else await _receive(response, verdict)
-            return Answer(response.status, headers, verdict, body), None
+            return Answer(response.status, headers, verdict, body)
 
     async def aclose(self) -> None:
         self.closed = True
@@ -148,7 +151,14 @@ def _translate(error: Exception) -> StoreError:
     """Translate an error of aiohttp. Its own words may hold the URL with its secrets, so they stay in the cause."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return StoreError("the server's certificate is not valid")
+            reason = getattr(error.certificate_error, "verify_message", "")
+            return StoreError(f"the server's certificate is not valid{reason and f': {reason}'}")
+        case aiohttp.ClientHttpProxyError(status=407):
+            return UnauthenticatedError("the proxy does not accept the credentials", status=407)
+        case aiohttp.ClientHttpProxyError():
+            return StoreError("the proxy made no connection", status=error.status, retryable=error.status >= 500)
+        case aiohttp.ClientProxyConnectionError():
+            return StoreError("no connection to the proxy", retryable=True)
         case aiohttp.ClientConnectorError():
             return connect_error(error.os_error)
         case TimeoutError():
@@ -162,25 +172,6 @@ def _translate(error: Exception) -> StoreError:
 
 
 # --- where a redirect may lead -----------------------------------------------------------------------------------
-
-
-def _next_url(url: str, here: WebAddress, location: str) -> str:
-    """Return the URL of the next hop.
-
-    Raises:
-        StoreError: it is not HTTP, or less secure than the one before.
-    """
-    try:
-        following = WebAddress.parse(urljoin(url, location))
-    except ValueError:
-        raise StoreError("a redirect to something that is not HTTP was not followed") from None
-    if here.secure and not following.secure:
-        raise StoreError("a redirect from https to http was not followed")
-    path = following.path + ("/" if urljoin(url, location).partition("?")[0].endswith("/") else "")
-    if following.origin == here.origin and path == here.path + "/":
-        raise StoreError("the key names a directory of the server")
-    query = f"?{following.query}" if following.query else ""
-    return f"{following.origin}{path}{query}"
 
 
 class _GuardedResolver(AbstractResolver):

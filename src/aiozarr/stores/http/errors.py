@@ -62,6 +62,8 @@ def _classify(status: int, code: str | None) -> tuple[type[StoreError], str, boo
         return ChangedError, "the object was replaced", False
     if status in (429, 503) or code in _SLOW_DOWN:
         return ThrottledError, "the server asks for less", True
+    if status == 407:
+        return UnauthenticatedError, "the proxy does not accept the credentials", False
     if status == 401 or code in EXPIRED_CODES:
         return UnauthenticatedError, "the server does not accept the credentials", False
     if status == 403 or code in _UNKNOWN:

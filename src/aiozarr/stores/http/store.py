@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Hashable, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from aiozarr.model import Supports
+from aiozarr.errors import UnsupportedOperationError
+from aiozarr.model import Entry, Supports
 from aiozarr.stores.http.read import WebStore
-from aiozarr.stores.http.url import WebAddress, basic_credentials, fingerprint, proxy_for
+from aiozarr.stores.http.redirect import REDIRECTS, location_of
+from aiozarr.stores.http.url import Proxies, WebAddress, basic_credentials, fingerprint
 from aiozarr.stores.lane import (
     Answer,
     Detour,
@@ -49,6 +51,7 @@ class HTTPStore(WebStore):
         idle_timeout: float = 20.0,
         connect_timeout: float = 20.0,
         trust_env: bool = True,
+        proxy: str | None = None,
         **unknown: Any,
     ) -> None:
         """Describe the store; nothing is connected before the first read.
@@ -62,7 +65,8 @@ class HTTPStore(WebStore):
             max_connections: connections open at once, per event loop.
             idle_timeout: seconds without progress after which a request fails.
             connect_timeout: seconds for a connection.
-            trust_env: take proxies from `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
+            trust_env: take proxies from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`.
+            proxy: the URL of a proxy for all requests, in place of those.
             unknown: refused.
 
         Raises:
@@ -85,6 +89,7 @@ class HTTPStore(WebStore):
             "idle_timeout": idle_timeout,
             "connect_timeout": connect_timeout,
             "trust_env": trust_env,
+            "proxy": proxy,
         }
         self._origin = Origin(
             address.secure, address.host, address.port, ssl_context, max_connections, idle_timeout, connect_timeout
@@ -92,7 +97,8 @@ class HTTPStore(WebStore):
         self._template = RequestTemplate(address.authority, secret)
         self._base = address.path + "/"
         self._query = f"?{address.query}" if address.query else ""
-        self._proxied = trust_env and proxy_for(address) is not None
+        self._proxies = Proxies(proxy, trust_env)
+        self._proxied = self._proxies.choose(address) is not None
         self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
         self._fingerprint = fingerprint(secret | ({"?": address.query} if address.query else {}))
         self.supports = Supports(conditional_reads=True)
@@ -123,16 +129,31 @@ class HTTPStore(WebStore):
             userinfo = f"{quote(address.user, safe='')}:{quote(address.password or '', safe='')}@"
         return f"{address.scheme}://{userinfo}{address.authority}{address.path}{self._query}"
 
+    # --- what a web server does not do ---------------------------------------------------------------------------
+
+    def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        """Raise `UnsupportedOperationError`: HTTP has no listings, and pages that look like some are not guessed at."""
+        raise UnsupportedOperationError(
+            "HTTP cannot list: open nodes by their paths, or consolidate the metadata where the store can be listed "
+            "(aiozarr.consolidate_metadata), and groups show their nodes here too",
+            store=self.url,
+        )
+
     # --- requests ------------------------------------------------------------------------------------------------
 
     async def _ask(self, method: str, key: str, want: Want) -> Answer:
         target = f"{self._base}{quote_key(key)}{self._query}"
+        location = None
         if not self._proxied:
             request = self._template.render(method, target, want.range, want.etag)
             answer = await self._pool().send(request, want)
-            if not isinstance(answer.verdict, Detour) and answer.status not in _REDIRECTS:
+            if answer.status in REDIRECTS:
+                location = location_of(answer)
+            elif not isinstance(answer.verdict, Detour):
                 return answer
-        return await self._detours().ask(method, self._address, target, self._secret, want)
+        return await self._detours().ask(
+            method, self._address, target, self._secret, want, proxies=self._proxies, location=location
+        )
 
     def _lacks(self, answer: Answer) -> bool:
         return True
@@ -152,9 +173,6 @@ class HTTPStore(WebStore):
     async def aclose(self) -> None:
         """Close the connections of the running loop that no other store uses; the store can be used again."""
         await leave(self)
-
-
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 def _open(kind: type[HTTPStore], url: str, options: Mapping[str, Any], supports: Supports) -> HTTPStore:

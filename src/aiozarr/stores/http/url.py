@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
+
+from aiozarr.errors import UnsupportedOperationError
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -112,8 +114,46 @@ def _ascii_host(host: str) -> str:
 
 
 def proxy_for(address: WebAddress) -> str | None:
-    """Return the URL of the proxy that the environment names for `address`, or None."""
-    proxy = getproxies().get(address.scheme)
-    if proxy is None or proxy_bypass(address.authority):
+    """Return the URL of the proxy that the environment names for `address`, or None.
+
+    `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` are looked at, in either case.
+    """
+    named = getproxies()
+    proxy = named.get(address.scheme) or named.get("all")
+    # An address of IPv6 stands in NO_PROXY without the brackets that it has in front of a port.
+    if not proxy or proxy_bypass(address.authority) or proxy_bypass(address.host):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """Which proxy requests go through.
+
+    Attributes:
+        given: the URL of one for all requests; it may hold credentials. None: none was given.
+        environment: whether the environment is asked where none was given.
+    """
+
+    given: str | None = field(default=None, repr=False)
+    environment: bool = True
+
+    def choose(self, address: WebAddress) -> str | None:
+        """Return the URL of the proxy for requests to `address`; None: they go there directly."""
+        if self.given is not None:
+            return self.given
+        return proxy_for(address) if self.environment else None
+
+
+def usable_proxy(url: str | None) -> str | None:
+    """Return `url` where it names a proxy that can be spoken to.
+
+    Raises:
+        UnsupportedOperationError: it names another kind, such as SOCKS; going around it is not for us to decide.
+    """
+    if url is None or urlsplit(url).scheme in _PORTS:
+        return url
+    raise UnsupportedOperationError(
+        f"the proxy is a {urlsplit(url).scheme}:// one, and only http:// and https:// ones are used; NO_PROXY excepts "
+        "hosts, and trust_env=False does without"
+    )
