@@ -16,6 +16,7 @@ import ssl
 import struct
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Self
@@ -26,8 +27,8 @@ from aiozarr.testing.http_replies import Reply, Request, Script, StoredObject, h
 _MAX_HEAD = 1 << 20
 
 
-class FaultServer:
-    """An object server at `url`, between `with` and its end.
+class ScriptedServer(ABC):
+    """What every server here is: a thread with a loop of its own at `url`, between `with` and its end.
 
     Attributes:
         script: called on the server's thread with each request and the honest reply; what it returns is sent. It may be
@@ -41,12 +42,7 @@ class FaultServer:
     """
 
     def __init__(
-        self,
-        values: Mapping[str, bytes] | None = None,
-        *,
-        script: Script | None = None,
-        latency: float = 0.0,
-        tls: ssl.SSLContext | None = None,
+        self, *, script: Script | None = None, latency: float = 0.0, tls: ssl.SSLContext | None = None
     ) -> None:
         self.script = script
         self.latency = latency
@@ -56,42 +52,15 @@ class FaultServer:
         self.in_flight = 0
         self.max_in_flight = 0
         self._tls = tls
-        self._objects: dict[str, StoredObject] = {}
-        self._writes = 0
         self._lock = threading.Lock()
         self._port = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
-        for key, data in (values or {}).items():
-            self.put(key, data)
 
-    # --- the values ----------------------------------------------------------------------------------------------
-
-    def put(self, key: str, data: bytes, *, etag: str | None = "", content_type: str | None = None) -> None:
-        """Store a value behind the clients' back; `etag=""` makes a new one, None sends none."""
-        with self._lock:
-            self._writes += 1
-            self._objects[key] = StoredObject(
-                bytes(data),
-                f'"{self._writes:x}"' if etag == "" else etag,
-                time.time(),
-                content_type or "application/octet-stream",
-            )
-
-    def remove(self, key: str) -> None:
-        """Remove a value, if it is there."""
-        with self._lock:
-            self._objects.pop(key, None)
-
-    def get(self, key: str) -> bytes | None:
-        """Return what is stored under `key`."""
-        found = self._objects.get(key)
-        return None if found is None else found.data
-
-    def keys(self) -> list[str]:
-        """Return all keys."""
-        return sorted(self._objects)
+    @abstractmethod
+    def _answer(self, request: Request) -> Reply:
+        """Return what is sent, after the script, and let what it says take effect."""
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -185,6 +154,53 @@ class FaultServer:
         )
         self.requests.append(request)
         return request
+
+
+class FaultServer(ScriptedServer):
+    """An object server at `url`, between `with` and its end, as `ScriptedServer` says."""
+
+    def __init__(
+        self,
+        values: Mapping[str, bytes] | None = None,
+        *,
+        script: Script | None = None,
+        latency: float = 0.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(script=script, latency=latency, tls=tls)
+        self._objects: dict[str, StoredObject] = {}
+        self._writes = 0
+        for key, data in (values or {}).items():
+            self.put(key, data)
+
+    # --- the values ----------------------------------------------------------------------------------------------
+
+    def put(self, key: str, data: bytes, *, etag: str | None = "", content_type: str | None = None) -> None:
+        """Store a value behind the clients' back; `etag=""` makes a new one, None sends none."""
+        with self._lock:
+            self._writes += 1
+            self._objects[key] = StoredObject(
+                bytes(data),
+                f'"{self._writes:x}"' if etag == "" else etag,
+                time.time(),
+                content_type or "application/octet-stream",
+            )
+
+    def remove(self, key: str) -> None:
+        """Remove a value, if it is there."""
+        with self._lock:
+            self._objects.pop(key, None)
+
+    def get(self, key: str) -> bytes | None:
+        """Return what is stored under `key`."""
+        found = self._objects.get(key)
+        return None if found is None else found.data
+
+    def keys(self) -> list[str]:
+        """Return all keys."""
+        return sorted(self._objects)
+
+    # --- the answers -----------------------------------------------------------------------------------------------
 
     def _answer(self, request: Request) -> Reply:
         script = self.script
