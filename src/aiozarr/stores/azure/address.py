@@ -1,0 +1,222 @@
+"""Where a container of Azure Blob Storage is reached: URL, options and environment, decided as pure functions."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aiozarr.model import check_key
+from aiozarr.stores.azure.connection_string import (
+    EMULATOR_ACCOUNT,
+    EMULATOR_ENDPOINT,
+    PUBLIC_SUFFIX,
+    ConnectionString,
+    parse_connection_string,
+)
+from aiozarr.stores.http.url import WebAddress
+from aiozarr.stores.options.azure import AzureOptions
+
+SCHEMES = ("az", "azure", "abfs", "abfss")
+
+ACCOUNT_NAMES = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT")
+"""Variables of the environment: obstore and adlfs read the first, the Azure CLI the second."""
+
+_ENDPOINTS = ("AZURE_STORAGE_SERVICE_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+
+# "Naming and referencing containers, blobs, and metadata" in Azure's documentation; `$` marks those it makes itself.
+_CONTAINER = re.compile(r"(?=.{3,63}$)[a-z0-9]+(?:-[a-z0-9]+)*|\$root|\$web|\$logs")
+_ACCOUNT = re.compile(r"[a-z0-9]{1,24}(?:-secondary)?")
+
+# Hosts `ACCOUNT.dfs.SUFFIX` and `ACCOUNT.blob.SUFFIX`; an account may have a zone (`ACCOUNT.z01.blob.SUFFIX`).
+_SUFFIXES = (
+    PUBLIC_SUFFIX,
+    "core.usgovcloudapi.net",
+    "core.chinacloudapi.cn",
+    "core.cloudapi.de",
+    "storage.azure.net",
+    "fabric.microsoft.com",
+)
+_HOST = re.compile(
+    rf"(?P<account>[a-z0-9-]+)(?P<zone>\.z\d{{1,2}})?\.(?:dfs|blob)\.(?P<suffix>{'|'.join(map(re.escape, _SUFFIXES))})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AzureUrl:
+    """What a URL says.
+
+    Attributes:
+        container: the container's name.
+        root: a prefix ending with `/`, or `""`.
+        account: the account's name; None: the URL names none.
+        endpoint: the URL of the account's blobs; None: the URL names no host.
+        shown: the canonical URL of the container.
+    """
+
+    container: str
+    root: str
+    account: str | None
+    endpoint: str | None
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class AzurePlace:
+    """A container's address.
+
+    Attributes:
+        container: the container's name.
+        account: the account's name, for signatures.
+        endpoint: the URL of the account's blobs, without a slash at its end.
+        azure: True for Azure itself, False for another server that speaks its language.
+        secondary: True for the account's secondary region, which can only be read.
+    """
+
+    container: str
+    account: str
+    endpoint: str
+    azure: bool
+    secondary: bool = False
+
+    @property
+    def base(self) -> str:
+        """The URL of the container."""
+        return f"{self.endpoint}/{self.container}"
+
+    @property
+    def web(self) -> WebAddress:
+        return WebAddress.parse(self.base)
+
+
+def parse_url(url: str) -> AzureUrl:
+    """Take a URL apart: `az://container/root`, or `abfss://container@account.dfs.core.windows.net/root`.
+
+    `azure://`, `abfs://` and `abfss://` mean the same as `az://`, and an account may stand without the rest of its
+    host. The path is taken as it is, as adlfs does: it is not percent-encoded.
+
+    Raises:
+        ValueError: it is no such URL.
+        InvalidKeyError: the root is no valid key.
+    """
+    scheme, separator, rest = url.partition("://")
+    if scheme.lower() not in SCHEMES or not separator:
+        raise ValueError("an Azure URL is az://container/path, or abfss://container@account.dfs.core.windows.net/path")
+    place, _, root = rest.partition("/")
+    container, at, host = place.partition("@")
+    if not _CONTAINER.fullmatch(container):
+        raise ValueError(
+            f"not a container's name: {container!r}; it has 3 to 63 lower-case letters, digits and single hyphens"
+        )
+    root = root.removesuffix("/")
+    root = f"{check_key(root)}/" if root else ""
+    if not at:
+        return AzureUrl(container, root, None, None, f"az://{container}")
+    account, endpoint, shown = _host(host.lower())
+    return AzureUrl(container, root, account, endpoint, f"abfss://{container}@{shown}")
+
+
+def _host(host: str) -> tuple[str, str | None, str]:
+    """Return account, endpoint and the host to show of the part of a URL behind `@`."""
+    if _ACCOUNT.fullmatch(host):
+        return host, None, f"{host}.dfs.{PUBLIC_SUFFIX}"
+    match = _HOST.fullmatch(host)
+    if match is None:
+        # Any other host could be sent the credentials of the environment by whoever wrote the URL.
+        raise ValueError(f"not a host of Azure storage: {host!r}; another server is named by the option 'endpoint_url'")
+    account, zone, suffix = match["account"], match["zone"] or "", match["suffix"]
+    return account, f"https://{account}{zone}.blob.{suffix}", f"{account}{zone}.dfs.{suffix}"
+
+
+def find_place(url: AzureUrl, options: AzureOptions, environ: Mapping[str, str]) -> AzurePlace:
+    """Return where the container of `url` is reached.
+
+    Options count before the environment, and whoever names the account before those who do not.
+
+    Raises:
+        ValueError: no account is named, or URL and options name different ones.
+    """
+    if options.container_name not in (None, url.container):
+        raise ValueError("URL and storage options name different containers")
+    text = options.connection_string
+    given = ConnectionString() if text is None else parse_connection_string(text)
+    named = options.endpoint_url or (options.account_host and f"https://{options.account_host}")
+    emulator = options.use_emulator or (options.use_emulator is None and _is_true(environ, "AZURE_STORAGE_USE_EMULATOR"))
+    account = _one_account(url.account, options.account_name, given.account)
+    endpoint = named or given.endpoint or url.endpoint
+    secondary = given.secondary if named is None else None
+    if endpoint is None and account in (None, EMULATOR_ACCOUNT) and emulator:
+        account, endpoint = EMULATOR_ACCOUNT, EMULATOR_ENDPOINT
+    if endpoint is None and url.account is None:
+        found = environment_connection(environ)
+        if account is None or found.account == account:
+            account, endpoint, secondary = account or found.account, found.endpoint, found.secondary
+    account = account or next((environ[name] for name in ACCOUNT_NAMES if environ.get(name)), None)
+    if endpoint is None and url.account is None:
+        endpoint = next((environ[name] for name in _ENDPOINTS if environ.get(name)), None)
+    if endpoint is None:
+        if account is None:
+            raise ValueError("no storage account is named: the option 'account_name' says which")
+        endpoint = f"https://{_checked(account)}.blob.{PUBLIC_SUFFIX}"
+    server = WebAddress.parse(endpoint)
+    if server.user is not None or server.query:
+        raise ValueError("an endpoint's URL holds no credentials and no query")
+    account = account or _account_of(server)
+    shown = f"{server.shown}/{account}" if not server.path and _is_address(server.host) else server.shown
+    if options.location_mode == "secondary":
+        return AzurePlace(url.container, account, _secondary(secondary, server, account), _is_azure(server), True)
+    return AzurePlace(url.container, account, shown, _is_azure(server))
+
+
+def environment_connection(environ: Mapping[str, str]) -> ConnectionString:
+    """Return what the connection string in the environment says, if there is one."""
+    text = environ.get("AZURE_STORAGE_CONNECTION_STRING")
+    return parse_connection_string(text) if text else ConnectionString()
+
+
+def _one_account(*names: str | None) -> str | None:
+    found = {name for name in names if name is not None}
+    if len(found) > 1:
+        raise ValueError(f"URL and storage options name different accounts: {', '.join(sorted(found))}")
+    return found.pop() if found else None
+
+
+def _checked(account: str) -> str:
+    if not _ACCOUNT.fullmatch(account):
+        raise ValueError(f"not a storage account's name: {account!r}; it has lower-case letters and digits")
+    return account
+
+
+def _account_of(server: WebAddress) -> str:
+    """Return the account that an endpoint names: in its path where the host is an address, else in the host."""
+    if server.path:
+        return server.path.rpartition("/")[2]
+    if _is_address(server.host):
+        raise ValueError("no storage account is named: the option 'account_name' says which")
+    return server.host.partition(".")[0]
+
+
+def _is_address(host: str) -> bool:
+    """Return whether no account can be part of the host's name, so that it is part of the path."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return "." not in host
+    return True
+
+
+def _is_azure(server: WebAddress) -> bool:
+    return server.secure and _HOST.fullmatch(server.host) is not None
+
+
+def _secondary(named: str | None, server: WebAddress, account: str) -> str:
+    if named is not None:
+        return WebAddress.parse(named).shown
+    if server.path:
+        return f"{server.shown}-secondary"
+    return server.shown.replace(f"://{account}.", f"://{account}-secondary.", 1)
+
+
+def _is_true(environ: Mapping[str, str], name: str) -> bool:
+    return environ.get(name, "").lower() in ("true", "1", "yes", "on")

@@ -1,0 +1,150 @@
+"""The way to one container: the lane, with whatever authorises a request, and obstore's clients."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aiozarr.stores.azure import through
+from aiozarr.stores.azure.access import Access
+from aiozarr.stores.azure.address import AzurePlace
+from aiozarr.stores.azure.client import make_client
+from aiozarr.stores.azure.signature import Signatures
+from aiozarr.stores.azure.tokens import Tokens
+from aiozarr.stores.http.url import proxy_for
+from aiozarr.stores.lane import Answer, Origin, Pool, RequestTemplate, Want, leave, obtain, quote_key
+from aiozarr.stores.obstore.process import check_process
+from aiozarr.stores.options.azure import AzureOptions
+
+if TYPE_CHECKING:
+    from obstore.store import AzureStore
+
+    from aiozarr.stores.http.detour import Detours
+
+VERSION = "2023-11-03"
+"""Of the protocol. Without it an anonymous request is answered as in 2009, and a signed one as its signature says."""
+
+_REFUSED = (401, 403)
+
+
+class AzureLink:
+    """Sends requests for blobs of one container, authorised.
+
+    obstore's clients are made on first use: a store that is only described, or only read, survives a fork.
+    """
+
+    def __init__(self, place: AzurePlace, options: AzureOptions, access: Access) -> None:
+        self.place = place
+        self._options = options
+        self._access = access
+        self._signatures = (
+            Signatures(place.account, access.secret, place.container) if access.kind == "key" else None
+        )
+        self._tokens = Tokens(access.credential) if access.kind == "credential" else None
+        self._web = web = place.web
+        self._path = web.path
+        self.pool_origin = Origin(
+            web.secure,
+            web.host,
+            web.port,
+            None,
+            options.max_connections or 512,
+            options.idle_timeout or 20.0,
+            options.connect_timeout or 20.0,
+        )
+        self._proxied = proxy_for(web) is not None
+        self._clients: dict[bool, AzureStore] = {}
+        self._templates: dict[tuple[bool, str], RequestTemplate] = {}
+        self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
+
+    def client(self, *, keep_alive: bool = True) -> AzureStore:
+        """Return obstore's client; the one without `keep_alive` is for listings, which may be given up at any time.
+
+        Raises:
+            ForkedProcessError: it was used in the process that this one is a fork of.
+        """
+        check_process(f"az://{self.place.container}")
+        client = self._clients.get(keep_alive)
+        if client is None:
+            client = self._clients[keep_alive] = make_client(
+                self.place,
+                self._options,
+                self._access,
+                self._tokens,
+                self.pool_origin.connect_timeout,
+                keep_alive=keep_alive,
+            )
+        return client
+
+    async def ask(self, method: str, key: str, want: Want) -> Answer:
+        """Send a request for `key`; one whose signature or token has run out meanwhile is sent once more."""
+        if self._access.kind == "chain":
+            return await through.ask(self.client(), method, key, want, self.pool_origin.idle_timeout)
+        query, token = await self._authorisation(method)
+        answer = await self._send(method, key, want, query, token)
+        if answer.status in _REFUSED and self._renew(query, token):
+            query, token = await self._authorisation(method)
+            answer = await self._send(method, key, want, query, token)
+        return answer
+
+    async def _authorisation(self, method: str) -> tuple[str, str]:
+        """Return the query and the bearer token to send; `""` for none."""
+        if self._signatures is not None:
+            return self._signatures.query("d" if method == "DELETE" else "r"), ""
+        if self._tokens is not None:
+            return "", await self._tokens.token()
+        access = self._access
+        return (access.secret if access.kind == "sas" else ""), (access.secret if access.kind == "token" else "")
+
+    def _renew(self, query: str, token: str) -> bool:
+        """Forget what was refused; False where there can be no other."""
+        if self._signatures is not None:
+            return self._signatures.renew(query)
+        if self._tokens is not None:
+            self._tokens.forget(token)
+            return True
+        return False
+
+    async def _send(self, method: str, key: str, want: Want, query: str, token: str) -> Answer:
+        target = f"{self._path}/{quote_key(key)}"
+        if query:
+            target = f"{target}?{query}"
+        if self._proxied:
+            headers = _headers(method, token)
+            return await self._detours().ask(method, self._web, target, headers, want, follow=False)
+        request = self._template(method, token).render(method, target, want.range, want.etag)
+        return await self._pool().send(request, want)
+
+    def _template(self, method: str, token: str) -> RequestTemplate:
+        what = (method == "DELETE", token)
+        template = self._templates.get(what)
+        if template is None:
+            if len(self._templates) > 4:  # tokens of earlier hours
+                self._templates.clear()
+            template = self._templates[what] = RequestTemplate(self._web.authority, _headers(method, token))
+        return template
+
+    def _pool(self) -> Pool:
+        loop = asyncio.get_running_loop()
+        here = self._here
+        if here is None or here[0] is not loop or here[1].closed:
+            here = self._here = (loop, obtain(self, self.pool_origin, lambda loop: Pool(loop, self.pool_origin)))
+        return here[1]
+
+    def _detours(self) -> Detours:
+        from aiozarr.stores.http.detour import Detours  # aiohttp takes a while to import, and is seldom needed
+
+        return obtain(self, ("detours", self.pool_origin), lambda loop: Detours(self.pool_origin))
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop that nobody else uses."""
+        await leave(self)
+
+
+def _headers(method: str, token: str) -> dict[str, str]:
+    headers = {"x-ms-version": VERSION}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    if method == "DELETE":
+        headers["x-ms-delete-snapshots"] = "include"
+    return headers

@@ -1,0 +1,170 @@
+"""The service of Azure: the lane reads and deletes, authorised by signature or token; obstore does the rest."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from aiozarr.errors import ChangedError, StoreError, UnsupportedOperationError
+from aiozarr.model import Precondition, Range, Suffix, Supports, Version
+from aiozarr.stores.azure.access import Access, find_access
+from aiozarr.stores.azure.address import AzurePlace, AzureUrl, find_place, parse_url
+from aiozarr.stores.azure.client import has_login
+from aiozarr.stores.azure.link import AzureLink
+from aiozarr.stores.http.errors import error_for
+from aiozarr.stores.lane import Accept, Answer, Want, etag_of
+from aiozarr.stores.lane.judge import NOTE
+from aiozarr.stores.obstore.service import ObstoreService
+from aiozarr.stores.options.azure import AzureOptions, azure_options
+
+_DELETED = (200, 202, 204)
+
+ATTEMPTS_AT_END = 3
+"""How often the end of a blob is looked for anew when the blob is replaced between its size and its bytes."""
+
+
+def open_service(url: str, storage_options: Mapping[str, Any]) -> tuple[AzureService, str]:
+    """Return the service of the container in `url`, and the root below it."""
+    parsed = parse_url(url)
+    return AzureService(parsed, azure_options(storage_options)), parsed.root
+
+
+class AzureService(ObstoreService):
+    """A container of Azure Blob Storage, or of a server that speaks its protocol."""
+
+    head_tells: ClassVar[bool] = True
+
+    def __init__(self, url: AzureUrl, options: AzureOptions) -> None:
+        place = find_place(url, options, os.environ)
+        access = find_access(options, os.environ, place, has_login=has_login())
+        self._url = url.shown
+        self._place = place
+        self._kind = access.kind
+        self._link = AzureLink(place, options, access)
+        self.idle_timeout = self._link.pool_origin.idle_timeout
+        self._fingerprint = access.fingerprint(options)
+        self.supports = Supports(
+            writeable=not place.secondary,
+            listable=True,
+            suffix_reads=False,
+            conditional_reads=True,
+            conditional_writes=False if place.secondary else True if place.azure else None,
+        )
+        if _sends_found_credentials_openly(place, options, access):
+            warnings.warn(
+                f"credentials that were found, not given, go to {place.web.origin} without TLS", stacklevel=5
+            )
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @property
+    def origin(self) -> Hashable:
+        return (self._place.endpoint, self._fingerprint)
+
+    @property
+    def identity(self) -> Hashable:
+        return ("azure", self._place.base, self._fingerprint)
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    async def ask(self, method: str, key: str, want: Want) -> Answer:
+        if isinstance(want.range, Suffix):
+            return await self._ask_end(method, key, want, want.range)
+        return _without_folders(await self._link.ask(method, key, want))
+
+    async def _ask_end(self, method: str, key: str, want: Want, suffix: Suffix) -> Answer:
+        """Ask for the last bytes, which Azure cannot: for the size, and then for a range of that very version."""
+        for attempt in range(ATTEMPTS_AT_END):
+            head = await self.ask("HEAD", key, Want(etag=want.etag, head=True))
+            if not isinstance(head.verdict, Accept) or head.verdict.size is None:
+                return head
+            size = head.verdict.size
+            if not size:
+                return Answer(200, head.headers, Accept(limit=0, size=0, exact=0, cut=True), b"")
+            start = max(0, size - suffix.length)
+            etag = want.etag or etag_of(head.headers)
+            try:
+                answer = await self._link.ask(method, key, replace(want, range=Range(start, size - start), etag=etag))
+            except ChangedError:
+                if want.etag is not None or attempt == ATTEMPTS_AT_END - 1:
+                    raise
+                continue
+            if answer.status != 412 or want.etag is not None:
+                return answer
+        raise ChangedError("the object was replaced again and again while its end was looked for")
+
+    def lacks(self, answer: Answer) -> bool:
+        return answer.headers.get(b"x-ms-error-code") in (b"BlobNotFound", b"ResourceNotFound", b"PathNotFound", None)
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
+        self._check_writeable()
+        return await super().put(key, data, precondition)
+
+    async def delete(self, key: str) -> None:
+        self._check_writeable()
+        if self._kind == "chain":
+            await self._delete_by_client(key)
+            return
+        answer = await self._link.ask("DELETE", key, Want())
+        if answer.status in _DELETED or (answer.status == 404 and self.lacks(answer)):
+            return
+        if answer.headers.get(b"x-ms-error-code") == b"DirectoryIsNotEmpty":  # it is no value
+            return
+        raise error_for(answer.status, answer.headers, bytes(answer.body))
+
+    async def _delete_by_client(self, key: str) -> None:
+        import obstore
+
+        client = await self._client()
+        try:
+            await self._done(lambda: obstore.delete_async(client, key))
+        except StoreError as error:
+            if not isinstance(error.__cause__, FileNotFoundError) or "container" in str(error.__cause__):
+                raise
+
+    async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
+        self._check_writeable()
+        try:
+            return await super().delete_many(keys)
+        except StoreError as error:
+            # It may be about one of the keys; and a signature may allow to delete, and not to do so by the hundred.
+            if "failed for key" in str(error.__cause__) or (self._kind == "sas" and error.status == 403):
+                return await self._delete_singly(keys)
+            raise
+
+    def _check_writeable(self) -> None:
+        if self._place.secondary:
+            raise UnsupportedOperationError("the secondary region of an account can only be read")
+
+    # --- obstore -------------------------------------------------------------------------------------------------
+
+    async def _client(self) -> Any:
+        return self._link.client()
+
+    async def _lister(self) -> Any:
+        return self._link.client(keep_alive=False)
+
+    async def aclose(self) -> None:
+        await self._link.aclose()
+
+
+def _without_folders(answer: Answer) -> Answer:
+    """Return a 404 in place of a folder: accounts with a hierarchical namespace show folders as blobs of no bytes."""
+    if answer.headers.get(b"x-ms-meta-hdi_isfolder", b"").lower() != b"true":
+        return answer
+    return Answer(404, {**answer.headers, b"x-ms-error-code": b"BlobNotFound"}, NOTE, b"")
+
+
+def _sends_found_credentials_openly(place: AzurePlace, options: AzureOptions, access: Access) -> bool:
+    """Return whether credentials that nobody gave for this endpoint would go out without TLS."""
+    web = place.web
+    local = web.host == "localhost" or web.host.startswith("127.") or web.host == "::1"
+    named = options.endpoint_url is not None or options.account_host is not None
+    return not web.secure and not local and named and access.found and access.kind != "anonymous"
