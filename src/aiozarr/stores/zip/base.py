@@ -36,7 +36,8 @@ class ZipStore(Store):
     `PreconditionFailedError`: no update is lost unseen.
 
     Behind another store it is read: the directory once, then one range per value. A range of a value that is not
-    compressed costs the bytes of that range.
+    compressed costs the bytes of that range (and its header beside the first one, where the archive's writer may have
+    put something between). Where that store cannot read parts, an archive of up to 64 MiB is fetched whole and kept.
 
     Stored, deflated, bzip2 and LZMA members are read; whole values are checked against their checksums. An archive with
     names that are no keys, a name twice, links, encrypted or overlapping members is refused.

@@ -30,16 +30,42 @@ from aiozarr.stores.zip.format import (
 )
 from aiozarr.stores.zip.members import check_limit, check_sum, expand
 
+KEPT = 64 << 20
+"""Up to this size, an archive behind a store that cannot read parts is kept in memory, and larger ones are not read."""
+
 _IN_THREAD = 1 << 18
 """Bytes from which on checking and decompressing leave the event loop."""
 
 
+@dataclass(frozen=True)
+class _Archive:
+    """The one archive that a directory was read from.
+
+    Attributes:
+        size: its bytes.
+        version: its version; None where the store knows none, and then an archive of another size is another archive.
+        whole: all of it, where the store cannot read parts.
+    """
+
+    size: int
+    version: Version | None
+    whole: memoryview | None = None
+
+    @property
+    def token(self) -> str:
+        """What tells it from others."""
+        version = self.version
+        return f"{self.size:x}" if version is None else f"{version.etag or ''}{version.generation or ''}"
+
+
+_NONE = _Archive(0, None)
+
+
 @dataclass(eq=False)
 class _Remote(Names):
-    """The directory, and the version of the archive that it belongs to."""
+    """The directory of an archive."""
 
-    version: Version | None = None
-    token: str = ""
+    archive: _Archive = _NONE
 
 
 class RemoteZipStore(ZipStore, behind_store=True):
@@ -71,10 +97,7 @@ class RemoteZipStore(ZipStore, behind_store=True):
         self._owns = owns_store
         place, mark, query = self._store.url.partition("?")
         self._describe(f"{place.rstrip('/')}/{quote(key)}{mark}{query}", prefix, max_member_bytes, duplicates)
-        inner = self._store.supports
-        self.supports = Supports(
-            listable=True, partial_reads=inner.partial_reads, conditional_reads=inner.conditional_reads
-        )
+        self.supports = Supports(listable=True, conditional_reads=self._store.supports.conditional_reads)
         self._loaded: _Remote | None = None
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
@@ -129,23 +152,71 @@ class RemoteZipStore(ZipStore, behind_store=True):
         return loaded
 
     def _version(self, names: _Remote, member: Member) -> Version:
-        return Version(generation=f"{names.token}-{member.offset:x}-{member.crc:08x}")
+        return Version(generation=f"{names.archive.token}-{member.offset:x}-{member.crc:08x}")
+
+    # --- the directory -------------------------------------------------------------------------------------------
 
     async def _load(self) -> _Remote:
-        value = await self._store.fetch(self._key, Suffix(TAIL))
-        if value is None:
+        found = await self._find()
+        if found is None:
             return _Remote({})
-        size, version = value.size, value.version
+        archive, tail = found
+        while not isinstance(end := find_end(tail, archive.size, self._url), End):
+            tail = await self._range(archive, end, archive.size)
+        at = end.start - (archive.size - len(tail))
+        if at >= 0:
+            data = tail[at : at + end.length]
+        else:
+            data = await self._range(archive, end.start, end.start + end.length)
+        members, repeated = await in_thread(lambda: read_directory(data, end, self._url))
+        return _Remote(members, repeated=repeated, archive=archive).check(self._duplicates, self._url)
+
+    async def _find(self) -> tuple[_Archive, bytes] | None:
+        """Return the archive with its last bytes; None where there is none."""
+        if self._store.supports.partial_reads:
+            found = await self._find_end()
+            if found is None or self._store.supports.partial_reads:
+                return found
+            # Only the answer told that the server sends everything for every range: once more, and never again.
+        return await self._take()
+
+    async def _find_end(self) -> tuple[_Archive, bytes] | None:
+        store, version = self._store, None
+        byte_range: ByteRange = Suffix(TAIL)
+        if not store.supports.suffix_reads:
+            entry = await store.stat(self._key)
+            if entry is None:
+                return None
+            byte_range = Range(max(0, self._known(entry.size) - TAIL))
+            version = entry.version if store.supports.conditional_reads else None
+        value = await store.fetch(self._key, byte_range, if_match=version)
+        if value is None:
+            return None
+        return _Archive(self._known(value.size), value.version), bytes(memoryview(value.data))
+
+    async def _take(self) -> tuple[_Archive, bytes] | None:
+        """Fetch the archive whole."""
+        entry = await self._store.stat(self._key)
+        if entry is None:
+            return None
+        if self._known(entry.size) > KEPT:
+            raise UnsupportedOperationError(
+                f"the archive has {entry.size} bytes, and the server does not send parts; up to {KEPT} bytes it would "
+                "be fetched whole",
+                store=self._url,
+            )
+        value = await self._store.fetch(self._key)
+        if value is None:
+            return None
+        data = memoryview(bytes(memoryview(value.data)))
+        return _Archive(len(data), value.version, data), bytes(data[-TAIL:])
+
+    def _known(self, size: int | None) -> int:
         if size is None:
             raise UnsupportedOperationError("the store does not tell the size of the archive", store=self._url)
-        tail = bytes(memoryview(value.data))
-        while not isinstance(end := find_end(tail, size, self._url), End):
-            tail = await self._range(end, size, version)
-        at = end.start - (size - len(tail))
-        data = tail[at : at + end.length] if at >= 0 else await self._range(end.start, end.start + end.length, version)
-        members, repeated = await in_thread(lambda: read_directory(data, end, self._url))
-        token = f"{size:x}" if version is None else f"{version.etag or ''}{version.generation or ''}"
-        return _Remote(members, repeated=repeated, version=version, token=token).check(self._duplicates, self._url)
+        return size
+
+    # --- members -------------------------------------------------------------------------------------------------
 
     async def _read(self, names: _Remote, member: Member, start: int, stop: int) -> bytes | memoryview:
         if start == stop and member.size:
@@ -157,11 +228,11 @@ class RemoteZipStore(ZipStore, behind_store=True):
             check_limit(member, self._limit, self._url)
         # The header's length is told by the header alone: what lies up to the next member comes along.
         until = min(member.end, member.likely_start + member.stored + 4096)
-        data = memoryview(await self._range(member.offset, until, names.version))
+        data = memoryview(await self._range(names.archive, member.offset, until))
         begin = self._data_start(names, data[: LOCAL_HEADER + len(member.raw)], member) - member.offset
         packed = data[begin : begin + member.stored]
         if len(packed) < member.stored:
-            rest = await self._range(until, member.offset + begin + member.stored, names.version)
+            rest = await self._range(names.archive, until, member.offset + begin + member.stored)
             packed = memoryview(bytes(packed) + rest)
 
         def unpack() -> bytes | memoryview:
@@ -176,30 +247,43 @@ class RemoteZipStore(ZipStore, behind_store=True):
         """Fetch a range of a stored member, and beside it the header that tells whether it began where it seemed to."""
         begin = names.starts.get(member.offset)
         if begin is not None:
-            return await self._range(begin + start, begin + stop, names.version)
-        # Info-ZIP writes a little more into the header than into the directory; what is longer is a data descriptor.
+            return await self._range(names.archive, begin + start, begin + stop)
         gap = member.end - member.stored - member.likely_start
+        if not gap:  # nothing lies between it and what follows: it cannot begin anywhere else
+            begin = names.starts[member.offset] = member.likely_start
+            return await self._range(names.archive, begin + start, begin + stop)
+        # Info-ZIP writes a little more into the header than into the directory; what is longer is a data descriptor.
         guess = member.likely_start + (gap if gap < 12 else 0)
         header, data = await asyncio.gather(
-            self._range(member.offset, member.offset + LOCAL_HEADER + len(member.raw), names.version),
-            self._range(guess + start, guess + stop, names.version),
+            self._range(names.archive, member.offset, member.offset + LOCAL_HEADER + len(member.raw)),
+            self._range(names.archive, guess + start, guess + stop),
         )
         begin = self._data_start(names, header, member)
-        return data if begin == guess else await self._range(begin + start, begin + stop, names.version)
+        return data if begin == guess else await self._range(names.archive, begin + start, begin + stop)
 
     def _data_start(self, names: _Remote, header: bytes | memoryview, member: Member) -> int:
         begin = names.starts[member.offset] = data_start(bytes(header), member, self._url)
         return begin
 
-    async def _range(self, start: int, stop: int, version: Version | None) -> bytes:
-        conditional = self._store.supports.conditional_reads
+    async def _range(self, archive: _Archive, start: int, stop: int) -> bytes:
+        """Return these bytes of this archive.
+
+        Raises:
+            ChangedError: another one lies there now.
+            StoreError: the bytes could not be had.
+        """
+        if archive.whole is not None:
+            return bytes(archive.whole[start:stop])
+        conditional = archive.version is not None and self._store.supports.conditional_reads
         value = await self._store.fetch(
-            self._key, Range(start, stop - start), if_match=version if conditional and version is not None else None
+            self._key, Range(start, stop - start), if_match=archive.version if conditional else None
         )
         if value is None:
             raise StoreError("the archive was removed while it was in use", store=self._url)
-        if version is not None and value.version != version:
+        if value.version != archive.version or value.size not in (None, archive.size):
             raise ChangedError("the archive was replaced", store=self._url)
+        if not self._store.supports.partial_reads:
+            self._loaded = None  # this answer told that the server does not send parts: next time it is taken whole
         data = bytes(memoryview(value.data))
         if len(data) != stop - start:
             raise ShortReadError(f"{len(data)} bytes of the archive came, not {stop - start}", store=self._url)

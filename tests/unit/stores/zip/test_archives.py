@@ -7,14 +7,18 @@ import os
 import pickle
 import stat
 import struct
+import subprocess
+import sys
 import time
 import tracemalloc
 import warnings
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 
 import pytest
+from archives import DATA, archive_of, read, streamed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,41 +32,13 @@ from aiozarr.errors import (
     StoreError,
     UnsupportedOperationError,
 )
-from aiozarr.model import ByteRange, IfAbsent, Range, Suffix, Value, Version
+from aiozarr.model import IfAbsent, Range, Suffix
 from aiozarr.stores import LocalStore, MemoryStore, ZipStore
 from aiozarr.stores.zip import LocalZipStore
+from aiozarr.stores.zip.format import End, find_end, new_member, read_directory, render_directory
 from aiozarr.testing.http_server import FaultServer
 
 METHODS = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
-DATA = bytes(range(256)) * 40
-
-
-def archive_of(values: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
-    into = BytesIO()
-    with warnings.catch_warnings(), zipfile.ZipFile(into, "w", compression) as archive:
-        warnings.simplefilter("ignore")
-        for key, data in values.items():
-            archive.writestr(key, data)
-    return into.getvalue()
-
-
-class Counted(MemoryStore):
-    """Notes the ranges that are fetched."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fetched: list[ByteRange | None] = []
-
-    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
-        self.fetched.append(range)
-        await asyncio.sleep(0)
-        return await super().fetch(key, range, if_match=if_match)
-
-
-async def read(store: aiozarr.stores.Store, key: str, range: ByteRange | None = None) -> bytes:
-    value = await store.fetch(key, range)
-    assert value is not None
-    return bytes(memoryview(value.data))
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -85,31 +61,6 @@ async def test_members_of_every_method_are_read_whole_and_in_part(tmp_path: Path
         assert await store.list_dir("") == (["empty", "z"], ["a/"])
 
 
-async def test_the_directory_is_fetched_once_and_then_one_range_per_value() -> None:
-    inner = Counted()
-    data = archive_of({f"c/{i}": bytes([i]) * 100_000 for i in range(8)})
-    await inner.set("x.zip", data)
-    store = ZipStore(inner, key="x.zip")
-    values = await asyncio.gather(*(read(store, f"c/{i}") for i in range(8)))
-    assert values == [bytes([i]) * 100_000 for i in range(8)]
-    assert len(inner.fetched) == 1 + 8
-    assert isinstance(inner.fetched[0], Suffix)
-    assert sum(each.length or 0 for each in inner.fetched[1:] if isinstance(each, Range)) < 8 * 100_000 + 8 * 200
-    inner.fetched.clear()
-    assert await read(store, "c/3", Range(50_000, 10)) == bytes([3]) * 10
-    assert sum(each.length or 0 for each in inner.fetched if isinstance(each, Range)) == 10
-
-
-async def test_a_part_of_a_stored_member_costs_that_part_and_its_header_at_once() -> None:
-    inner = Counted()
-    await inner.set("x.zip", archive_of({"shard": DATA}))
-    store = ZipStore(inner, key="x.zip")
-    assert await store.exists("shard")
-    inner.fetched.clear()
-    assert await read(store, "shard", Range(500, 4)) == DATA[500:504]
-    assert inner.fetched == [Range(0, 35), Range(535, 4)]
-
-
 async def test_headers_of_another_length_than_the_directory_says_are_read_right() -> None:
     """Info-ZIP writes longer extra fields into headers; other writers differ in other ways."""
     plain = archive_of({"a": DATA})
@@ -124,6 +75,44 @@ async def test_headers_of_another_length_than_the_directory_says_are_read_right(
         await inner.set("x.zip", bytes(end))
         assert await read(ZipStore(inner, key="x.zip"), "a", Range(500, 4)) == DATA[500:504]
         assert await read(ZipStore(inner, key="x.zip"), "a") == DATA
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_archives_of_writers_that_could_not_go_back_are_read_right(method: int) -> None:
+    inner = MemoryStore()
+    await inner.set("x.zip", streamed({"a": DATA, "empty": b"", "b": DATA[:7]}, method))
+    store = ZipStore(inner, key="x.zip")
+    assert await read(store, "b", Range(2, 3)) == DATA[2:5]
+    assert [await read(store, key) for key in ("a", "empty", "b")] == [DATA, b"", DATA[:7]]
+    assert await read(store, "a", Suffix(9)) == DATA[-9:]
+
+
+async def test_members_with_fields_for_sizes_beyond_4_gib_are_read_right(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for key in ("a", "b"):
+            with archive.open(key, "w", force_zip64=True) as member:
+                member.write(DATA)
+    for store in (ZipStore(path), ZipStore(LocalStore(tmp_path), key="x.zip")):
+        assert await read(store, "a", Range(500, 4)) == DATA[500:504]
+        assert [await read(store, key) for key in "ab"] == [DATA, DATA]
+
+
+async def test_members_beyond_4_gib_are_read_and_added_right(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with path.open("wb") as file:
+        file.seek(5 << 30)  # a hole: the disk holds none of it
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("a", DATA)
+    for store in (ZipStore(path), ZipStore(LocalStore(tmp_path), key="x.zip")):
+        assert await read(store, "a", Range(500, 4)) == DATA[500:504]
+        assert await read(store, "a") == DATA
+    members = [new_member(f"c/{i}", (4 << 30) + i * 100, 0, 0, 5, 5) for i in range(3)]
+    data = b"".join(render_directory(members, 6 << 30))
+    end = find_end(data, (6 << 30) + len(data), "x")
+    assert isinstance(end, End)
+    found, _ = read_directory(data[: end.length], end, "x")
+    assert [(each.key, each.offset) for each in found.values()] == [(each.key, each.offset) for each in members]
 
 
 async def test_names_are_utf_8_or_code_page_437_and_folders_are_no_values() -> None:
@@ -248,6 +237,70 @@ async def test_a_store_that_is_not_closed_is_closed_when_it_goes_and_says_so(tmp
     with pytest.warns(ResourceWarning, match=r"x\.zip was not closed"):
         del store
     assert await read(ZipStore(tmp_path / "x.zip"), "a") == b"1"
+
+
+KILLED = """
+import asyncio, os, sys
+from aiozarr.stores import ZipStore
+from aiozarr.stores.zip import archive
+
+async def main(path, moment):
+    store = ZipStore(path, "a")
+    await store.set("a", b"new")
+    if moment == "before the directory":
+        archive.render_directory = lambda *_: os._exit(9)
+    elif moment == "within the directory":
+        render = archive.render_directory
+        archive.render_directory = lambda *args: (i and os._exit(9) or part for i, part in enumerate(render(*args)))
+    elif moment == "before the name":
+        os.replace = lambda *_: os._exit(9)
+    await store.set("b", b"more")
+    if moment == "while writing":
+        os._exit(9)
+    await store.aclose()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("moment", ["while writing", "before the directory", "within the directory", "before the name"])
+async def test_a_writer_that_is_killed_leaves_the_archive_as_it_was(tmp_path: Path, moment: str) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(archive_of({"a": b"old"}))
+    before = path.read_bytes()
+    run = [sys.executable, "-c", KILLED, str(path), moment]
+    assert subprocess.run(run, check=False).returncode == 9  # noqa: ASYNC221  # nothing else is to happen
+    assert path.read_bytes() == before
+    assert await read(ZipStore(path), "a") == b"old"
+    # What is left lies beside it, under a name that is no archive's, and goes where the directory is swept.
+    assert len(os.listdir(tmp_path)) == 2
+    async with ZipStore(path, "a") as store:
+        await store.set("a", b"newer")
+    assert await read(ZipStore(path), "a") == b"newer"
+    await LocalStore(tmp_path).sweep(0)
+    assert os.listdir(tmp_path) == ["x.zip"]
+
+
+def test_an_archive_is_written_and_read_in_several_threads_and_loops(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    store = ZipStore(path, "w")
+
+    async def write(thread: int) -> None:
+        await asyncio.gather(*(store.set(f"c/{thread}/{i}", DATA[i:]) for i in range(16)))
+
+    async def look(thread: int) -> None:
+        behind = ZipStore(LocalStore(tmp_path), key="x.zip")
+        for each in (store, behind):
+            found = await asyncio.gather(*(read(each, f"c/{thread}/{i}") for i in range(16)))
+            assert found == [DATA[i:] for i in range(16)]
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(lambda thread: asyncio.run(write(thread)), range(3)))
+        asyncio.run(store.aclose())
+        list(threads.map(lambda thread: asyncio.run(look(thread)), range(3)))
+    with zipfile.ZipFile(path) as archive:
+        assert len(set(archive.namelist())) == len(archive.namelist()) == 48
+    asyncio.run(store.aclose())
 
 
 async def test_deflated_members_are_written_where_that_is_smaller(tmp_path: Path) -> None:
