@@ -10,8 +10,12 @@ from typing import Any, TypeAlias
 from aiozarr.settings import Settings
 from aiozarr.stores import Store, from_url
 from aiozarr.stores.blocking import in_thread
+from aiozarr.stores.object.services import SERVICES
 
 Target: TypeAlias = str | os.PathLike[str] | Store
+
+_WEB = frozenset({"http", "https", *SERVICES})
+"""Schemes of stores that wait for servers."""
 
 
 @asynccontextmanager
@@ -64,12 +68,12 @@ def _is_local(place: str) -> bool:
 
 
 def _is_web(place: str) -> bool:
-    return place.rpartition("::")[2].partition("://")[0].lower() in ("http", "https", "s3")
+    return place.rpartition("::")[2].partition("://")[0].lower() in _WEB
 
 
 def _add_timeouts(options: dict[str, Any], settings: Settings) -> None:
     """Add `idle_timeout` for whatever waits for a server, unless `options` say how long that may take."""
     given = {name.lower().removeprefix("aws_") for name in options}
-    for name in ("idle_timeout", "connect_timeout"):
-        if name not in given:
+    for name, theirs in (("idle_timeout", "read_timeout"), ("connect_timeout", "connection_timeout")):
+        if name not in given and theirs not in given:
             options[name] = settings.idle_timeout

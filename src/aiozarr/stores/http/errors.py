@@ -21,11 +21,14 @@ RETRY_AFTER_CAP = 3600.0
 """Seconds. A server that asks for more is asking for something else."""
 
 _CODE = re.compile(rb"<Code>([A-Za-z0-9._-]{1,64})</Code>")
+_CODE_WORD = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _MESSAGE = re.compile(rb"<Message>([^<]{1,300})</Message>")
 _REQUEST_IDS = (b"x-amz-request-id", b"x-guploader-uploadid", b"x-ms-request-id", b"x-request-id")
 
 EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
-_UNKNOWN = frozenset({"InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "AuthenticationFailed"})
+_UNKNOWN = frozenset(
+    {"InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "AuthenticationFailed", "AuthorizationFailure"}
+)
 _SLOW_DOWN = frozenset({"SlowDown", "ServerBusy", "RequestLimitExceeded", "ThrottlingException", "Throttling"})
 _RETRYABLE_STATUS = frozenset({408, 500, 502, 504})
 _RETRYABLE_CODES = frozenset(
@@ -41,13 +44,14 @@ def error_code(body: bytes) -> str | None:
 
 def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes) -> StoreError:
     """Return the error that an answer without a value means; the store adds its URL, the key and the range."""
-    code = error_code(body)
+    code = error_code(body) or _code_of(headers)
     kind, reason, retryable = _classify(status, code)
     message = reason if code is None else f"{reason}: {code}"
     told = _MESSAGE.search(body)
     # Servers put what was signed into the message of a refused signature; it is left out with all its words.
     if told is not None and code not in _UNKNOWN:
-        message += f", {told[1].decode('utf-8', 'replace').strip()!r}"
+        # What Azure adds behind the first line, the time and the id of the request, has a place of its own.
+        message += f", {told[1].decode('utf-8', 'replace').strip().partition(chr(10))[0]!r}"
     return kind(
         message,
         status=status,
@@ -57,8 +61,14 @@ def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Store
     )
 
 
+def _code_of(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return the code that Azure tells in a header as well: the answer to a HEAD has no body."""
+    code = headers.get(b"x-ms-error-code", b"").decode("latin-1")
+    return code if _CODE_WORD.fullmatch(code) else None
+
+
 def _classify(status: int, code: str | None) -> tuple[type[StoreError], str, bool]:
-    if status == 412:
+    if status == 412 and not (code or "").startswith("Lease"):
         return ChangedError, "the object was replaced", False
     if status in (429, 503) or code in _SLOW_DOWN:
         return ThrottledError, "the server asks for less", True
@@ -74,8 +84,8 @@ def _classify(status: int, code: str | None) -> tuple[type[StoreError], str, boo
         return StoreError, "the server failed", True
     if 300 <= status < 400:
         return StoreError, "the server sends elsewhere", False
-    if code == "NoSuchBucket":
-        return StoreError, "the bucket does not exist", False
+    if code in ("NoSuchBucket", "ContainerNotFound"):
+        return StoreError, f"the {'bucket' if code == 'NoSuchBucket' else 'container'} does not exist", False
     if status == 404:
         return StoreError, "not found", False
     return StoreError, "the server gave no value", False

@@ -20,10 +20,14 @@ from aiozarr.stores.http.errors import error_for
 T = TypeVar("T")
 
 _STATUS = re.compile(r"status code: (\d{3})")
-_REQUEST_ID = re.compile(r"<RequestId>([A-Za-z0-9+/=_-]{1,200})</RequestId>")
+_REQUEST_ID = re.compile(r"(?:<RequestId>|RequestId:)([A-Za-z0-9+/=_-]{1,200})")
 _METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "fd00:ec2::254")
-# What the library takes for a failed condition: a race that may be tried again, and a bucket that is not there.
-_OTHER_CONFLICT = re.compile(r"<Code>(ConditionalRequestConflict|OperationAborted|NoSuchBucket)</Code>")
+# What the library takes for a failed condition: a race that may be tried again, a bucket that is not there or is going,
+# and blobs that are held by a lease or a policy, or are folders.
+_OTHER_CONFLICT = re.compile(
+    r"<Code>(ConditionalRequestConflict|OperationAborted|NoSuchBucket|ContainerBeingDeleted|Lease\w+|BlobImmutable\w+"
+    r"|PendingCopyOperation|ResourceTypeMismatch|PathConflict|PublicAccessNotPermitted|AccountBeingCreated)</Code>"
+)
 _CERTIFICATE = ("certificate", "CertificateError", "UnknownIssuer", "CertExpired", "NotValidForName")
 
 
