@@ -1,0 +1,1 @@
+"""The store in a file system of fsspec, whatever its protocol."""

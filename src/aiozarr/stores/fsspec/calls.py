@@ -1,0 +1,114 @@
+"""How methods of a file system are called: coroutines on its own loop, blocking ones in threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from aiozarr.errors import ForkedProcessError
+from aiozarr.stores.blocking import in_thread, to_the_end
+from aiozarr.stores.fsspec.crossing import cross
+from aiozarr.stores.fsspec.served import made_again
+from aiozarr.stores.fsspec.traits import Traits, is_async, protocol_of
+
+STRIPES = 64
+"""Locks of a file system of which calls for different paths may run at once."""
+
+
+class Calls:
+    """A file system as a store calls it, by the names of its blocking methods.
+
+    A coroutine runs on the loop of the file system, whoever calls. A cancelled call is cancelled there and waited for.
+    In threads, reads are abandoned by a cancellation and writes are waited for.
+    """
+
+    def __init__(self, fs: Any, traits: Traits) -> None:
+        self._fs = fs
+        self._pid = os.getpid()
+        self._traits = traits
+
+    @property
+    def fs(self) -> Any:
+        """The file system; in a forked child, one that was made there by the same arguments.
+
+        Raises:
+            ForkedProcessError: it cannot be made again.
+        """
+        if self._pid != os.getpid():
+            # What has no connections stays as it is, with all that it holds.
+            if protocol_of(self._fs) != "memory":
+                try:
+                    self._fs = made_again(self._fs)
+                except Exception as error:
+                    raise ForkedProcessError("the file system of the parent process cannot be made again") from error
+            self._pid = os.getpid()
+        return self._fs
+
+    async def read(self, name: str, path: str, *args: Any, fresh: bool = False, **kwargs: Any) -> Any:
+        """Call the method `name`, which changes nothing; `fresh`: what is known of listings is forgotten before."""
+        return await self._call(name, path, args, kwargs, fresh=fresh, write=False)
+
+    async def write(self, name: str, path: str, *args: Any, **kwargs: Any) -> Any:
+        """Call the method `name`, which changes what is stored."""
+        return await self._call(name, path, args, kwargs, fresh=False, write=True)
+
+    async def _call(
+        self, name: str, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, fresh: bool, write: bool
+    ) -> Any:
+        fs = self.fs
+        if is_async(fs):
+
+            async def there() -> Any:
+                if fresh:
+                    fs.invalidate_cache()
+                return await getattr(fs, f"_{name}")(path, *args, **kwargs)
+
+            return await cross(fs.loop, there)
+
+        def now() -> Any:
+            with self._turn(path):
+                if fresh:
+                    fs.invalidate_cache()
+                return getattr(fs, name)(path, *args, **kwargs)
+
+        return await (to_the_end(now) if write else in_thread(now))
+
+    def _turn(self, path: str) -> AbstractContextManager[Any]:
+        match self._traits.at_once:
+            case "all":
+                return nullcontext()
+            case "paths":
+                return _turns.of(self._fs)[hash(path) % STRIPES]
+            case _:
+                return _turns.of(self._fs)[0]
+
+
+class _Turns:
+    """The locks of blocking file systems: stores of one file system share them."""
+
+    def __init__(self) -> None:
+        self._made: WeakKeyDictionary[Any, list[threading.Lock]] = WeakKeyDictionary()
+        self._guard = threading.Lock()
+
+    def of(self, fs: Any) -> list[threading.Lock]:
+        with self._guard:
+            locks = self._made.get(fs)
+            if locks is None:
+                locks = self._made[fs] = [threading.Lock() for _ in range(STRIPES)]
+            return locks
+
+
+_turns = _Turns()
+
+
+def _forget() -> None:
+    """After a fork: a thread that held a lock in the parent does not exist here."""
+    global _turns
+    _turns = _Turns()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,173 @@
+"""What the exceptions of file systems mean: a status or a code somewhere in the chain of causes, or the kind alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiozarr.errors import (
+    PermissionDeniedError,
+    ShortReadError,
+    StoreError,
+    StoreTimeoutError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
+from aiozarr.stores.http.errors import error_for
+
+MAX_CAUSES = 8
+
+_CODE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_NOT_THE_FILE = frozenset({"NoSuchBucket", "AllAccessDisabled", "ContainerNotFound", "FilesystemNotFound"})
+# By name: the packages that define them need not be installed.
+_UNKNOWN_CALLER = frozenset(
+    {
+        "AuthenticationException", "ClientAuthenticationError", "CredentialRetrievalError", "DefaultCredentialsError",
+        "NoCredentialsError", "PartialCredentialsError", "RefreshError", "SSOTokenLoadError", "TokenRetrievalError",
+        "UnauthorizedSSOTokenError",
+    }
+)  # fmt: skip
+_CUT_OFF = frozenset({"ChunkedEncodingError", "ClientPayloadError", "IncompleteRead", "IncompleteReadError"})
+_CONNECTION = frozenset(
+    {
+        "ClientConnectionError", "ClientOSError", "ConnectionClosedError", "ConnectionError", "EOFError",
+        "EndpointConnectionError", "HTTPClientError", "ProxyError", "ServerDisconnectedError", "error_temp",
+    }
+)  # fmt: skip
+_CERTIFICATE = frozenset({"ClientConnectorCertificateError", "ClientConnectorSSLError", "SSLCertVerificationError"})
+_PASSING = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.EBUSY, errno.ETIMEDOUT, errno.ENETUNREACH, errno.EHOSTUNREACH}
+)
+
+
+@dataclass
+class Facts:
+    """What a server's answer said, as far as an exception has kept it."""
+
+    status: int | None = None
+    code: str | None = None
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+
+
+def translate(error: Exception) -> StoreError:
+    """Return the error of the contract that `error` means; its own words may hold signed URLs and are not repeated."""
+    for each in _chain(error):
+        if isinstance(each, StoreError):
+            return each
+    facts = facts_of(error)
+    if facts.status is not None:
+        found = error_for(facts.status, facts.headers, f"<Code>{facts.code}</Code>".encode() if facts.code else b"")
+        return found if type(found) is not StoreError or facts.status != 404 else _gone(facts)
+    return _by_kind(error)
+
+
+def lacks(error: BaseException) -> bool:
+    """Return whether `error` says that this file is missing, and not its bucket, its server or its permission.
+
+    Some file systems take any failure to look a file up for its absence; the cause they name tells.
+    """
+    if not isinstance(error, _NO_FILE):
+        return False
+    facts = facts_of(error)
+    if facts.code in _NOT_THE_FILE or facts.status not in (None, 404):
+        return False
+    cause = error.__cause__
+    return facts.status == 404 or cause is None or isinstance(cause, KeyError) or lacks(cause)
+
+
+def refuses_range(error: BaseException) -> bool:
+    """Return whether `error` says that no byte of the range asked for is there (416)."""
+    facts = facts_of(error)
+    return facts.status == 416 or facts.code == "InvalidRange"
+
+
+def facts_of(error: BaseException) -> Facts:
+    """Return what the server's answer said that led to `error`."""
+    facts = Facts()
+    for each in _chain(error):
+        _look_into(each, facts)
+        if facts.status is not None:
+            break
+    return facts
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    for _ in range(MAX_CAUSES):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _look_into(error: BaseException, facts: Facts) -> None:
+    response: Any = getattr(error, "response", None)
+    if isinstance(response, Mapping):  # botocore
+        told: Any = response.get("ResponseMetadata") or {}
+        facts.status = _status(told.get("HTTPStatusCode"))
+        facts.headers = _headers(told.get("HTTPHeaders"))
+        code = (response.get("Error") or {}).get("Code")
+        facts.code = code if isinstance(code, str) and _CODE.fullmatch(code) else None
+        return
+    # aiohttp, Azure, Google, in this order; requests and Azure keep the answer.
+    for name in ("status", "status_code", "code"):
+        facts.status = facts.status or _status(getattr(error, name, None))
+    if response is not None:
+        facts.status = facts.status or _status(getattr(response, "status_code", None))
+    if facts.status is not None:
+        facts.headers = _headers(getattr(error, "headers", None) or getattr(response, "headers", None))
+    elif type(error) is OSError and str(error).startswith("Forbidden: "):  # gcsfs
+        facts.status = 403
+
+
+def _status(value: Any) -> int | None:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        return None
+    return number if 300 <= number < 600 else None
+
+
+def _headers(found: Any) -> dict[bytes, bytes]:
+    if not isinstance(found, Mapping):
+        return {}
+    return {
+        str(name).lower().encode("latin-1", "replace"): str(value).encode("latin-1", "replace")
+        for name, value in found.items()
+    }
+
+
+def _gone(facts: Facts) -> StoreError:
+    what = "the bucket does not exist" if facts.code in _NOT_THE_FILE else "not found"
+    return StoreError(what, status=facts.status)
+
+
+def _by_kind(error: Exception) -> StoreError:
+    names = {kind.__name__ for each in _chain(error) for kind in type(each).__mro__}
+    if names & _UNKNOWN_CALLER:
+        return UnauthenticatedError("no credentials, or they are not accepted")
+    if names & _CUT_OFF:
+        return ShortReadError("the answer ended early")
+    if names & _CERTIFICATE:
+        return StoreError("the server's certificate is not valid")
+    if isinstance(error, TimeoutError) or any(name.endswith(("Timeout", "TimeoutError")) for name in names):
+        return StoreTimeoutError("no answer within the time that the file system allows")
+    if isinstance(error, PermissionError):
+        return PermissionDeniedError("the file system refuses")
+    if isinstance(error, NotImplementedError):
+        return UnsupportedOperationError("the file system does not do this")
+    if names & _CONNECTION:
+        return StoreError("the connection failed", retryable=True)
+    if isinstance(error, _NO_FILE):
+        return StoreError("not found")
+    if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
+        if error.errno == errno.EBUSY:
+            return ThrottledError("the server asks for less")
+        reason = f"{os.strerror(error.errno)} [{errno.errorcode[error.errno]}]"
+        return StoreError(reason, retryable=error.errno in _PASSING)
+    return StoreError(f"the file system failed with {type(error).__name__}")

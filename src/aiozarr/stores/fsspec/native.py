@@ -1,0 +1,61 @@
+"""Options of file systems in their own words, with no retries below those of the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiozarr.stores.options.azure import AZURE_TABLE
+from aiozarr.stores.options.s3 import S3_TABLE
+from aiozarr.stores.options.table import Table
+
+_TABLES: dict[str, Table] = {
+    **dict.fromkeys(("s3", "s3a"), S3_TABLE),
+    **dict.fromkeys(("az", "abfs", "abfss", "adl"), AZURE_TABLE),
+}
+_S3 = frozenset({"s3", "s3a"})
+
+
+def native_options(protocols: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `options` for a chain of `protocols`, the first one first.
+
+    As fsspec has it, options named by a protocol are those of its link, and the others those of the first. Ours and
+    obstore's names are translated where there is a table for the protocol.
+
+    Raises:
+        TypeError: an option that the file system has nothing for.
+    """
+    native = dict(options)
+    for protocol in protocols[1:]:
+        if isinstance(native.get(protocol), Mapping) or protocol in _S3:
+            native[protocol] = _of_one(protocol, native.get(protocol) or {})
+    nested = {name: native.pop(name) for name in list(native) if name in protocols[1:]}
+    if protocols and isinstance(native.get(protocols[0]), Mapping):
+        nested[protocols[0]] = _of_one(protocols[0], native.pop(protocols[0]))
+        return {**native, **nested}
+    return {**(_of_one(protocols[0], native) if protocols else native), **nested}
+
+
+def _of_one(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    table = _TABLES.get(protocol)
+    native = dict(options) if table is None else table.to_fsspec(options)
+    if protocol in _S3:
+        config = dict(native.get("config_kwargs") or {})
+        config.setdefault("retries", {"max_attempts": 0})
+        native["config_kwargs"] = config
+    return native
+
+
+def retry_nowhere(fs: Any, protocols: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Make s3fs, which tries five times besides botocore, try once, unless the user says how often botocore shall.
+
+    The instance is the one with the options above, which nobody else asks fsspec for.
+    """
+    for protocol in _S3.intersection(protocols):
+        given = options if protocols[0] == protocol and protocol not in options else options.get(protocol) or {}
+        if "retries" in (given.get("config_kwargs") or {}):
+            return
+    while fs is not None:
+        if type(fs).__module__.startswith("s3fs"):
+            fs.retries = 1
+        fs = vars(fs).get("fs")

@@ -1,0 +1,122 @@
+"""Reading a range through calls that know start and end only: what is cut, what is empty, what came short."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiozarr.errors import ShortReadError, StoreError
+from aiozarr.model import ByteRange, Range, Suffix, Value, resolve_range
+from aiozarr.stores.fsspec.calls import Calls
+from aiozarr.stores.fsspec.errors import lacks, refuses_range
+from aiozarr.stores.fsspec.traits import Traits
+
+UNKNOWN = -1
+"""The size of a file whose file system tells none."""
+
+LONG = 16 << 20
+"""Bytes. Of longer ranges, a blocking file may take memory for as much as is asked for, and not for what is there."""
+
+
+async def read(calls: Calls, traits: Traits, path: str, byte_range: ByteRange | None) -> Value | None:
+    """Return the bytes of the file at `path` in `byte_range`, or None where there is no such file.
+
+    Its errors are the file system's own.
+
+    Raises:
+        ShortReadError: fewer bytes came than the file has in the range.
+        StoreError: the file system tells no size, and without one the range cannot be read.
+    """
+    try:
+        return await _read(calls, traits, path, byte_range)
+    except Exception as error:
+        if lacks(error):
+            return None
+        if byte_range is None or not refuses_range(error):
+            raise
+    # Here, and not in the handler: what fails from now on is not to be read as having come of the refusal.
+    return await _beyond(calls, path, byte_range)
+
+
+async def _read(calls: Calls, traits: Traits, path: str, byte_range: ByteRange | None) -> Value | None:
+    if byte_range is None:
+        data = await calls.read("cat_file", path, **dict(traits.whole))
+        return Value(data, None, len(data))
+    if byte_range.length == 0:
+        return await _beyond(calls, path, byte_range)
+    if isinstance(byte_range, Suffix):
+        if traits.suffixes:
+            data = await calls.read("cat_file", path, start=-byte_range.length)
+            # A server that ignores ranges sends all of it.
+            return Value(data[-byte_range.length :], None, len(data) if len(data) != byte_range.length else None)
+    elif byte_range.length is not None:
+        if traits.framed or byte_range.length <= LONG:
+            return await _bounded(calls, traits, path, byte_range)
+    elif traits.open_ends:
+        data = await calls.read("cat_file", path, start=byte_range.start)
+        return Value(data, None, None) if traits.framed else await _checked(calls, path, byte_range, data)
+    return await _by_size(calls, traits, path, byte_range)
+
+
+async def _bounded(calls: Calls, traits: Traits, path: str, wanted: Range) -> Value | None:
+    assert wanted.length is not None
+    stop = wanted.start + wanted.length
+    data = await calls.read("cat_file", path, start=wanted.start, end=stop)
+    if len(data) > wanted.length:  # the server ignores ranges
+        return Value(data[wanted.start : stop], None, len(data))
+    if len(data) == wanted.length:
+        return Value(data, None, None)
+    if traits.framed and data:
+        return Value(data, None, wanted.start + len(data))
+    return await _checked(calls, path, wanted, data)
+
+
+async def _checked(calls: Calls, path: str, wanted: Range, data: Any) -> Value | None:
+    """Return `data`, which ended where the file does, if it does."""
+    size = await size_of(calls, path)
+    if size is None:
+        return None
+    if size == UNKNOWN:
+        return Value(data, None, None)
+    start, stop = resolve_range(size, wanted)
+    if len(data) < stop - start:
+        raise ShortReadError(f"{stop - start - len(data)} bytes are missing at the end of the answer")
+    return Value(data[: stop - start], None, size)
+
+
+async def _by_size(calls: Calls, traits: Traits, path: str, byte_range: ByteRange) -> Value | None:
+    size = await size_of(calls, path)
+    if size is None:
+        return None
+    if size == UNKNOWN:
+        raise StoreError("the file system tells no size, which this range needs")
+    start, stop = resolve_range(size, byte_range)
+    if start == stop:
+        return Value(b"", None, size)
+    value = await _bounded(calls, traits, path, Range(start, stop - start))
+    return None if value is None else Value(value.data, None, size)
+
+
+async def _beyond(calls: Calls, path: str, byte_range: ByteRange) -> Value | None:
+    """Return what a range without any byte of the file gives."""
+    size = await size_of(calls, path)
+    if size is None:
+        return None
+    start, stop = resolve_range(size, byte_range) if size != UNKNOWN else (0, 0)
+    if start != stop:
+        raise StoreError("the file system refused a range that is inside the file", status=416, retryable=True)
+    return Value(b"", None, None if size == UNKNOWN else size)
+
+
+async def size_of(calls: Calls, path: str) -> int | None:
+    """Return the size of the file at `path` in bytes, `UNKNOWN` where none is told; None where there is no file."""
+    try:
+        info: Mapping[str, Any] = await calls.read("info", path, fresh=True)
+    except Exception as error:
+        if lacks(error):
+            return None
+        raise
+    if info.get("type", "file") == "directory":
+        return None
+    size = info.get("size")
+    return UNKNOWN if size is None else int(size)

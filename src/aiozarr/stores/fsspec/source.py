@@ -1,0 +1,175 @@
+"""From what a user gives, a URL or a file system, to the file system, the path of the root, and a URL to show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiozarr.errors import UnknownSchemeError
+from aiozarr.stores.fsspec.native import native_options, retry_nowhere
+from aiozarr.stores.fsspec.served import served
+from aiozarr.stores.fsspec.traits import protocol_of
+from aiozarr.stores.http.url import WebAddress
+
+# Names of file systems, for URLs that aiozarr would open itself.
+ALIASES = {"s3fs": "s3", "gcsfs": "gs"}
+
+_PASSWORD = re.compile(r"(://[^:@/]*):[^/]*@")
+_SECRETS = frozenset({"password", "token", "secret", "key_file"})
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file system, and where in it the root is.
+
+    Attributes:
+        fs: the file system that does the work.
+        base: what paths of keys begin with: `""`, or ending with `/`.
+        tail: what follows the key in every path: the query of a web address. A secret.
+        url: the URL of the root, without secrets.
+    """
+
+    fs: Any
+    base: str
+    tail: str
+    url: str
+
+
+def find_source(given: Any, path: str | None, options: Mapping[str, Any]) -> Source:
+    """Return what `given` means: a URL, a file system, or what holds one and a path: a mapper or an open file.
+
+    Raises:
+        ImportError: fsspec, or the package of the protocol, is not installed; the message says which.
+        UnknownSchemeError: fsspec does not know the protocol.
+        TypeError: `given` is none of those, or options are given for a file system that is made already.
+    """
+    fsspec = import_fsspec()
+    if isinstance(given, str):
+        if path is not None:
+            raise TypeError("a URL says the path itself: path= goes with a file system")
+        return _of_url(given, options)
+    if options:
+        raise TypeError(f"a file system has its options already: {', '.join(sorted(options))} cannot be given with it")
+    if not isinstance(given, fsspec.AbstractFileSystem):
+        holder = given
+        given = getattr(holder, "fs", None)
+        if not isinstance(given, fsspec.AbstractFileSystem):
+            raise TypeError(f"a URL or a file system of fsspec is wanted, not {type(holder).__name__}")
+        inside = getattr(holder, "root", None) or getattr(holder, "path", "")
+        path = "/".join(part for part in (inside, path) if part)
+    fs, path = _unwrapped(given, path or "")
+    fs = served(fs)
+    path = str(fs._strip_protocol(path))
+    return _rooted(fs, path, _shown_path(fs, path))
+
+
+def import_fsspec() -> Any:
+    """Return fsspec.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        import fsspec
+    except ImportError as error:
+        raise ImportError("file systems of fsspec need the package fsspec: pip install 'aiozarr[fsspec]'") from error
+    return fsspec
+
+
+def knows_protocol(protocol: str) -> bool:
+    """Return whether fsspec knows `protocol`, whether or not its package is installed; False without fsspec."""
+    try:
+        from fsspec.registry import known_implementations, registry
+    except ImportError:
+        return False
+    return protocol in ALIASES or protocol in known_implementations or protocol in registry
+
+
+def _of_url(url: str, options: Mapping[str, Any]) -> Source:
+    from fsspec.core import url_to_fs
+
+    links = url.split("::")
+    for number, link in enumerate(links):
+        scheme, mark, rest = link.partition("://")
+        links[number] = ALIASES.get(scheme, scheme) + mark + rest
+    url = "::".join(links)
+    protocols = [link.partition("://")[0] for link in links]
+    quiet = native_options(protocols, options)
+    _check_known(url)
+    fs, path = url_to_fs(url, **quiet)
+    retry_nowhere(fs, protocols, options)
+    shown = _shown_url(links)
+    inner, path = _unwrapped(fs, path)
+    if not shown or (len(links) == 1 and not type(fs)._get_kwargs_from_urls(url)):
+        shown = _shown_path(inner, path)
+    return _rooted(served(inner), path, shown)
+
+
+def _check_known(url: str) -> None:
+    """See that all protocols of a chain can be had."""
+    from fsspec import get_filesystem_class
+
+    for link in url.split("::"):
+        protocol = link.partition("://")[0] if "://" in link else (link if knows_protocol(link) else "file")
+        try:
+            get_filesystem_class(protocol)
+        except ValueError as error:
+            raise UnknownSchemeError(f"fsspec knows no protocol {protocol!r}") from error
+        except ImportError as error:
+            raise ImportError(f"{protocol}:// URLs: {error}") from error  # which says what to install
+
+
+def _unwrapped(fs: Any, path: str) -> tuple[Any, str]:
+    """Take off what only adds a directory, or makes a blocking file system look asynchronous."""
+    from fsspec.implementations.dirfs import DirFileSystem
+
+    while True:
+        if type(fs) is DirFileSystem:
+            inside = str(fs._strip_protocol(path)).strip("/")
+            fs, path = fs.fs, "/".join(part for part in (fs.path, inside) if part)
+        elif type(fs).__name__ == "AsyncFileSystemWrapper":
+            fs = fs.sync_fs
+        else:
+            return fs, path
+
+
+def _rooted(fs: Any, path: str, url: str) -> Source:
+    tail = ""
+    if path.startswith(("http://", "https://")):
+        path, mark, query = path.partition("?")
+        tail = mark + query
+    return Source(fs, path if not path or path.endswith("/") else f"{path}/", tail, url)
+
+
+def _shown_path(fs: Any, path: str) -> str:
+    """Return a URL of `path` in a file system that was given, or whose class says all in its paths."""
+    inner = vars(fs).get("fs")
+    if inner is not None and hasattr(inner, "_strip_protocol"):  # a cache in front of another one
+        return f"{protocol_of(fs)}::{_shown_path(inner, path)}"
+    if path.startswith(("http://", "https://")):
+        return WebAddress.parse(path).shown
+    options = getattr(fs, "storage_options", {})
+    host = options.get("host") if isinstance(options, Mapping) else None
+    if isinstance(host, str):
+        return f"{protocol_of(fs)}://{host}/{path.lstrip('/')}".rstrip("/")
+    shown = str(fs.unstrip_protocol(path))
+    return shown if shown.endswith("://") else shown.rstrip("/")
+
+
+def _shown_url(links: list[str]) -> str:
+    """Return the chain as it was given, without what is secret in its links."""
+    from fsspec import get_filesystem_class
+
+    shown: list[str] = []
+    for link in links:
+        protocol, mark, _ = link.partition("://")
+        if mark and protocol in ("http", "https"):
+            link = WebAddress.parse(link).shown
+        elif mark:
+            told = get_filesystem_class(protocol)._get_kwargs_from_urls(link)
+            if _SECRETS & {name for name, value in told.items() if value}:
+                link = _PASSWORD.sub(r"\1@", link).partition("?")[0]
+        shown.append(link if link.endswith("://") else link.rstrip("/"))
+    return "::".join(shown)
