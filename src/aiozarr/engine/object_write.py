@@ -100,8 +100,7 @@ class ObjectWrite(Errand):
         supported = self.store.supports.conditional_writes
         if supported is not None:
             return supported
-        probe = getattr(self.store, "probe_conditional_writes", None)
-        return bool(await probe()) if probe is not None else False
+        return await self.store.probe_conditional_writes()
 
     def _condition(self, value: Value | None, swap: bool) -> Precondition | None:
         if swap and value is None:
@@ -149,7 +148,9 @@ class ObjectWrite(Errand):
         if isinstance(store, BlockingStore):
             await self.desk.pool.call(lambda: store.set_now(self.key, data, precondition=condition))
         else:
-            await store.set(self.key, data, precondition=condition)
+            version = await store.set(self.key, data, precondition=condition)
+            if self.stored.shard is not None:
+                self.desk.sizes.note(store, self.key, memoryview(data).nbytes, version)
         self.put += memoryview(data).nbytes
 
     async def _erase(self) -> None:

@@ -25,8 +25,18 @@ from aiozarr.stores.local.store import LocalStore
 from aiozarr.stores.memory import MemoryStore
 from aiozarr.stores.transformer import StorageTransformer, register_storage_transformer
 from aiozarr.stores.urls import from_url, register_store
+from aiozarr.stores.wrappers import (
+    CacheStore,
+    LatencyStore,
+    PrefixStore,
+    ReadOnlyStore,
+    StoreEvent,
+    TraceStore,
+    WrapperStore,
+)
 
 if TYPE_CHECKING:
+    from aiozarr.stores.fsspec.store import FsspecStore
     from aiozarr.stores.http.store import HTTPStore
     from aiozarr.stores.object.store import ObjectStore
     from aiozarr.stores.zip import ZipStore
@@ -34,22 +44,30 @@ if TYPE_CHECKING:
 __all__ = [
     "BlockingStore",
     "ByteRange",
+    "CacheStore",
     "CachingTransformer",
     "Entry",
+    "FsspecStore",
     "HTTPStore",
     "IfAbsent",
     "IfMatch",
+    "LatencyStore",
     "LocalStore",
     "MemoryStore",
     "ObjectStore",
     "Precondition",
+    "PrefixStore",
     "Range",
+    "ReadOnlyStore",
     "StorageTransformer",
     "Store",
+    "StoreEvent",
     "Suffix",
     "Supports",
+    "TraceStore",
     "Value",
     "Version",
+    "WrapperStore",
     "ZipStore",
     "byte_view",
     "check_key",
@@ -62,6 +80,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Their client libraries take longer to import than all of aiozarr: only who uses them waits for them.
+    if name == "FsspecStore":
+        from aiozarr.stores.fsspec.store import FsspecStore
+
+        return FsspecStore
     if name == "HTTPStore":
         from aiozarr.stores.http.store import HTTPStore
 

@@ -166,6 +166,16 @@ class Store(ABC):
             (prefixes if slash else keys).add(prefix + name + slash)
         return sorted(keys), sorted(prefixes)
 
+    # --- what the backend can do ---------------------------------------------------------------------------------
+
+    async def probe_conditional_writes(self) -> bool:
+        """Return whether preconditions of `set` hold against other writers; where nobody knows, find it out.
+
+        A store that says None in `supports.conditional_writes` overrides this with an attempt, after which `supports`
+        knows it and nothing is left behind.
+        """
+        return bool(self.supports.conditional_writes)
+
     # --- life ----------------------------------------------------------------------------------------------------
 
     async def aclose(self) -> None:  # noqa: B027  # closing nothing is the right default
@@ -180,7 +190,12 @@ class Store(ABC):
         await self.aclose()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Store) and self.identity == other.identity
+        return isinstance(other, Store) and self._sameness == other._sameness
+
+    @property
+    def _sameness(self) -> object:
+        """What equal stores have equal: their values, and for a wrapper how it wraps them."""
+        return self.identity
 
     def __hash__(self) -> int:
         return hash(self.identity)

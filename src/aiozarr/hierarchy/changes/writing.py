@@ -66,8 +66,7 @@ async def replace_documents(
 async def can_swap(store: Store) -> bool:
     """Return whether the store checks conditions of writes; where nobody knows, it is asked to find out."""
     supported = store.supports.conditional_writes
-    probe = getattr(store, "probe_conditional_writes", None)
-    return bool(await probe()) if supported is None and probe is not None else bool(supported)
+    return await store.probe_conditional_writes() if supported is None else supported
 
 
 def condition(value: Value | None) -> Precondition | None:
