@@ -142,7 +142,9 @@ def find_place(url: AzureUrl, options: AzureOptions, environ: Mapping[str, str])
     text = options.connection_string
     given = ConnectionString() if text is None else parse_connection_string(text)
     named = options.endpoint_url or (options.account_host and f"https://{options.account_host}")
-    emulator = options.use_emulator or (options.use_emulator is None and _is_true(environ, "AZURE_STORAGE_USE_EMULATOR"))
+    emulator = options.use_emulator or (
+        options.use_emulator is None and _is_true(environ, "AZURE_STORAGE_USE_EMULATOR")
+    )
     account = _one_account(url.account, options.account_name, given.account)
     endpoint = named or given.endpoint or url.endpoint
     secondary = given.secondary if named is None else None

@@ -37,9 +37,7 @@ class AzureLink:
         self.place = place
         self._options = options
         self._access = access
-        self._signatures = (
-            Signatures(place.account, access.secret, place.container) if access.kind == "key" else None
-        )
+        self._signatures = Signatures(place.account, access.secret, place.container) if access.kind == "key" else None
         self._tokens = Tokens(access.credential) if access.kind == "credential" else None
         self._web = web = place.web
         self._path = web.path

@@ -18,7 +18,6 @@ from aiozarr.stores.obstore.service import SLOWEST_BYTES_PER_SECOND
 if TYPE_CHECKING:
     from obstore.store import AzureStore
 
-_FIRST_BYTE = Range(0, 1)
 _STATUS = re.compile(r"status code: (\d{3})")
 
 
@@ -71,22 +70,21 @@ async def _get(client: AzureStore, key: str, want: Want, limit: asyncio.Timeout 
 
 
 async def _head(client: AzureStore, key: str, want: Want) -> Answer:
-    """The first byte: of the answer to a HEAD the library does not tell whether it is the container that is missing."""
     import obstore
 
     try:
-        answer = await _get(client, key, Want(_FIRST_BYTE, raw=True))
-        size = int(answer.headers[b"content-range"].rpartition(b"/")[2])
-        headers = {name: value for name, value in answer.headers.items() if name == b"etag"}
-    except Exception as error:
-        refusal = _refusal(error)
-        if refusal is None or refusal.status != 416:  # it has no first byte
-            raise
         meta = await obstore.head_async(client, key)
-        size = meta["size"]
-        headers = {} if meta["e_tag"] is None else {b"etag": meta["e_tag"].encode("latin-1")}
-    headers[b"content-length"] = b"%d" % size
-    return Answer(200, headers, judge(want, 200, headers), b"")
+    except FileNotFoundError:
+        # Without a body the answer does not tell whether it is the container that is missing: that of a GET does.
+        await obstore.get_async(client, key, options={"range": (0, 1)})
+        raise
+    headers: Headers = {b"content-length": b"%d" % meta["size"]}
+    if meta["e_tag"] is not None:
+        headers[b"etag"] = meta["e_tag"].encode("latin-1")
+    verdict = judge(want, 200, headers)
+    if isinstance(verdict, AiozarrError):
+        raise verdict
+    return Answer(200, headers, verdict, b"")
 
 
 def _options(want: Want) -> dict[str, Any]:
