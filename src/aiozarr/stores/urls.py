@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -26,8 +26,12 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     In a path given as `str`, a leading `~` is the home directory, as in fsspec and xarray. A `file://` URL is absolute
     and percent-encoded (RFC 8089); `memory://name/a/b` is what lies below `a/b/` in the memory store `name`.
 
+    What aiozarr does not open itself goes to fsspec (`FsspecStore`): other protocols, chains such as
+    `simplecache::https://...`, and `s3fs://` and `gcsfs://` for its own file systems of S3 and Google.
+
     Raises:
         UnknownSchemeError: no store opens such URLs (also a `ValueError`).
+        ImportError: fsspec knows the protocol, and its package is not installed.
         ValueError: the URL is not complete.
         TypeError: the store does not know one of `storage_options`.
     """
@@ -51,12 +55,14 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
         opened = _from_plugin(scheme, place, storage_options)
         if opened is not None:
             return opened
+    opened = _from_fsspec(scheme, place, storage_options)
+    if opened is not None:
+        return opened
     known = ", ".join(f"{name}://" for name in (*_OPENERS, *announced("store")))
     raise UnknownSchemeError(
         f"no store opens {scheme + separator!r} URLs: known are {known}, zip:: in front of them, and local paths; "
-        "other protocols belong to the extra aiozarr[fsspec], which this version does not use yet, or are registered "
-        "by aiozarr.stores.register_store, or by an installed package with an entry point in the group "
-        "'aiozarr.stores'"
+        "other protocols are those of fsspec, where the extra aiozarr[fsspec] is installed, or are registered by "
+        "aiozarr.stores.register_store, or by an installed package with an entry point in the group 'aiozarr.stores'"
     )
 
 
@@ -92,6 +98,17 @@ def _from_plugin(scheme: str, url: str, options: dict[str, Any]) -> Store | None
     if not isinstance(store, Store):
         raise UnknownSchemeError(f"a package opens {scheme}:// URLs, and made no Store but {type(store).__name__}")
     return store
+
+
+def _from_fsspec(scheme: str, url: str, options: dict[str, Any]) -> Store | None:
+    """Open `url` by fsspec, where it knows the first protocol; its packages are imported only then."""
+    from aiozarr.stores.fsspec.source import knows_protocol
+
+    if not knows_protocol(scheme):
+        return None
+    from aiozarr.stores.fsspec.store import FsspecStore
+
+    return FsspecStore(url, **options)
 
 
 def _local(path: str, options: dict[str, Any]) -> Store:
@@ -162,11 +179,21 @@ def _inside(place: str, inner: str, options: dict[str, Any]) -> Store:
     above, _, name = address.rpartition("/")
     if above.endswith(":/") or not name:
         raise ValueError(f"{place!r} names no file in a store")
+    options = _of_link(place, options)
     limits = {key: options.pop(key) for key in ("max_member_bytes", "duplicates") if key in options}
     store = from_url(above + mark + query, **options)
     # The paths of web addresses are percent-encoded, those of buckets are not.
     key = name if place.partition(":")[0] in SERVICES else unquote(name)
     return RemoteZipStore(store, key=key, prefix=inner and inner + "/", owns_store=True, **limits)
+
+
+def _of_link(place: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return `options`, with those that are named by the protocol of `place`, as in fsspec's chains, among them."""
+    scheme = place.partition(":")[0]
+    named = options.get(scheme)
+    if "::" in place or not isinstance(named, Mapping):
+        return options
+    return {**{name: value for name, value in options.items() if name != scheme}, **named}
 
 
 def _file(url: str, options: dict[str, Any]) -> Store:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiozarr.errors import UnknownSchemeError
+from aiozarr.stores.fsspec.errors import translate
 from aiozarr.stores.fsspec.native import native_options, retry_nowhere
 from aiozarr.stores.fsspec.served import served
 from aiozarr.stores.fsspec.traits import protocol_of
@@ -44,6 +45,7 @@ def find_source(given: Any, path: str | None, options: Mapping[str, Any]) -> Sou
         ImportError: fsspec, or the package of the protocol, is not installed; the message says which.
         UnknownSchemeError: fsspec does not know the protocol.
         TypeError: `given` is none of those, or options are given for a file system that is made already.
+        StoreError: the file system connects when it is made, and could not.
     """
     fsspec = import_fsspec()
     if isinstance(given, str):
@@ -98,7 +100,16 @@ def _of_url(url: str, options: Mapping[str, Any]) -> Source:
     protocols = [link.partition("://")[0] for link in links]
     quiet = native_options(protocols, options)
     _check_known(url)
-    fs, path = url_to_fs(url, **quiet)
+    try:
+        fs, path = url_to_fs(url, **quiet)
+    except (TypeError, ValueError, ImportError):
+        raise  # the options, or what is installed
+    except Exception as error:  # some file systems connect as soon as they are made
+        found = translate(error)
+        found.store = _shown_url(links)
+        raise found from error
+    if links[0] in ("dir", "dir://"):
+        path = ""  # the next link says it
     retry_nowhere(fs, protocols, options)
     shown = _shown_url(links)
     inner, path = _unwrapped(fs, path)

@@ -1,0 +1,165 @@
+"""What a URL or a file system means: options, secrets, identity, and what is not installed."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import fsspec
+import pytest
+from file_systems import AsyncFiles, Tree
+from fsspec.asyn import get_loop
+from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+from fsspec.implementations.dirfs import DirFileSystem
+
+import aiozarr
+from aiozarr.errors import StoreError, UnknownSchemeError
+from aiozarr.stores import LocalStore, Range, ZipStore, from_url
+from aiozarr.stores.fsspec.store import FsspecStore
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3fs://bucket/a b/c/", "s3://bucket/a b/c"),
+        ("gcsfs://bucket/a", "gs://bucket/a"),
+        ("simplecache::memory://x/y", "simplecache::memory://x/y"),
+        ("simplecache::https://user:hidden@host/a.zarr?token=hidden", "simplecache::https://host/a.zarr"),
+        ("blockcache::s3://bucket/a.zarr", "blockcache::s3://bucket/a.zarr"),
+        ("reference://", "reference://"),
+    ],
+)
+def test_what_aiozarr_does_not_open_itself_goes_to_fsspec_and_shows_no_secret(url: str, shown: str) -> None:
+    store = from_url(url, fo={"version": 1, "refs": {}}) if url.startswith("reference") else from_url(url)
+    assert isinstance(store, FsspecStore)
+    assert store.url == shown
+    assert shown in repr(store)
+    assert "hidden" not in repr((store, store.origin))
+
+
+def test_options_of_a_chain_are_named_by_the_protocols_of_its_links(tmp_path: Path) -> None:
+    store = FsspecStore(
+        "simplecache::s3://bucket/a", s3={"anon": True, "region": "eu-west-1"}, cache_storage=str(tmp_path)
+    )
+    assert store.fs.storage == [str(tmp_path)]
+    inner = store.fs.fs
+    assert inner.anon
+    assert inner.client_kwargs == {"region_name": "eu-west-1"}
+    named = FsspecStore("simplecache::s3://bucket/a", s3={"anon": True}, simplecache={"cache_storage": str(tmp_path)})
+    assert named.fs.storage == [str(tmp_path)]
+
+
+def test_s3fs_does_not_repeat_what_the_scheduler_repeats_unless_the_user_says_so() -> None:
+    store = FsspecStore("s3://bucket/a", region="us-east-1", key="k", secret="s", requester_pays=True)
+    assert store.fs.retries == 1
+    assert store.fs.config_kwargs == {"retries": {"max_attempts": 0}}
+    assert store.fs.requester_pays
+    own = FsspecStore("s3://bucket/a", config_kwargs={"retries": {"max_attempts": 3}, "read_timeout": 9})
+    assert own.fs.retries == 5
+    assert own.fs.config_kwargs == {"retries": {"max_attempts": 3}, "read_timeout": 9}
+    plain = fsspec.filesystem("s3")
+    assert plain.retries == 5
+    assert FsspecStore(plain, path="bucket/a").fs is plain
+
+
+def test_stores_are_equal_where_file_system_and_root_are() -> None:
+    one = FsspecStore("s3://bucket/a", key="k", secret="hidden")
+    assert one == FsspecStore("s3fs://bucket/a/", secret="hidden", key="k")
+    assert one.origin == FsspecStore("s3://bucket/b", key="k", secret="hidden").origin
+    for other in (
+        FsspecStore("s3://bucket/b", key="k", secret="hidden"),
+        FsspecStore("s3://bucket/a", key="k", secret="other"),
+        FsspecStore("s3://bucket/a"),
+    ):
+        assert one != other
+    assert "hidden" not in repr((one, one.origin, one.identity))
+    clone = pickle.loads(pickle.dumps(one))
+    assert clone == one
+    assert clone.fs.secret == "hidden"
+    assert clone.fs.retries == 1
+
+
+def test_requests_to_two_web_servers_are_budgeted_apart() -> None:
+    a, b = FsspecStore("http://a/x"), FsspecStore("http://b/x")
+    assert a.origin != b.origin
+    assert a.origin == FsspecStore("http://a/y").origin
+
+
+def test_a_file_system_may_come_with_a_path_in_a_mapper_or_as_an_open_file() -> None:
+    fs = fsspec.filesystem("memory")
+    expected = FsspecStore(fs, path="/some/where")
+    assert FsspecStore(fs.get_mapper("/some/where")) == expected
+    assert FsspecStore(fsspec.open("memory://some/where")) == expected
+    assert FsspecStore(DirFileSystem(path="/some", fs=fs), path="where") == expected
+    assert FsspecStore(AsyncFileSystemWrapper(fs, asynchronous=True), path="some/where/") == expected
+    assert FsspecStore("memory://some/where") == expected
+    assert FsspecStore("dir::memory://some/where") == expected
+    assert expected.url == "memory:///some/where"
+    assert expected.rooted_above() == (FsspecStore(fs, path="/some"), "where")
+    assert FsspecStore(fs, path="/some").rooted_above() is None
+
+
+def test_what_is_no_file_system_and_what_goes_with_none_are_type_errors() -> None:
+    fs = fsspec.filesystem("memory")
+    with pytest.raises(TypeError, match="not int"):
+        FsspecStore(5)
+    with pytest.raises(TypeError, match="anon"):
+        FsspecStore(fs, anon=True)
+    with pytest.raises(TypeError, match="path="):
+        FsspecStore("memory://a", path="b")
+
+
+def test_what_is_not_installed_is_named_and_what_is_not_known_too() -> None:
+    with pytest.raises(ImportError, match="dropbox"):
+        from_url("dropbox://x")
+    with pytest.raises(UnknownSchemeError, match="nonsense"):
+        FsspecStore("nonsense://x")
+    with pytest.raises(UnknownSchemeError, match="nonsense"):
+        FsspecStore("simplecache::nonsense://x")
+
+
+def test_a_file_system_that_cannot_connect_when_it_is_made_is_a_store_error_without_its_password() -> None:
+    with pytest.raises(StoreError) as caught:
+        from_url("ftp://user:hidden@localhost:1/data")
+    assert caught.value.retryable
+    assert caught.value.store == "ftp://user@localhost:1/data"
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_file_system_that_was_made_for_another_loop_has_a_twin_on_fsspecs_own() -> None:
+    fs = AsyncFiles(space="twin", asynchronous=True)
+    store = FsspecStore(fs, path="x")
+    assert store.fs is not fs
+    assert store.fs.loop is get_loop()
+    assert store == FsspecStore(AsyncFiles(space="twin"), path="x")
+    inner = DirFileSystem(path="x", fs=fs, asynchronous=True)
+    assert FsspecStore(inner) == store
+    assert FsspecStore(Tree(), path="x") != FsspecStore(Tree(space="b"), path="x")
+
+
+def test_local_files_are_those_of_a_local_store(tmp_path: Path) -> None:
+    store = FsspecStore("local://" + str(tmp_path))
+    assert store.supports == LocalStore(tmp_path).supports
+    assert store.url == f"file://{tmp_path}"
+    above = store.rooted_above()
+    assert above is not None
+    assert above[0].url == f"file://{tmp_path.parent}"
+
+
+async def test_local_values_are_written_whole_with_their_directories(tmp_path: Path) -> None:
+    store = FsspecStore(fsspec.filesystem("file"), path=str(tmp_path / "a"))
+    await store.set("b/c", b"12345")
+    assert (tmp_path / "a" / "b" / "c").read_bytes() == b"12345"
+    value = await store.fetch("b/c", Range(1, 2))
+    assert value is not None
+    assert bytes(memoryview(value.data)) == b"23"
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["c"]
+
+
+async def test_an_archive_behind_a_chain_is_read_by_ranges(tmp_path: Path) -> None:
+    async with ZipStore(tmp_path / "x.zip", "w") as archive:
+        await aiozarr.create_array(archive, "a", shape=4, dtype="i4", fill_value=7)
+    array = await aiozarr.open(f"zip::simplecache::file://{tmp_path}/x.zip", "a")
+    assert isinstance(array, aiozarr.Array)
+    assert (await array[...]).tolist() == [7] * 4
+    await array.aclose()
