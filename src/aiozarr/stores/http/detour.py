@@ -16,6 +16,7 @@ from aiozarr.errors import AiozarrError, ShortReadError, StoreError, StoreTimeou
 from aiozarr.stores.http.redirect import REDIRECTS, Trail, location_of
 from aiozarr.stores.http.url import Proxies, WebAddress, usable_proxy
 from aiozarr.stores.lane.connection import Answer
+from aiozarr.stores.lane.head import HASHES
 from aiozarr.stores.lane.judge import NOTE, NOTE_BYTES, Accept, Detour, Verdict, Want, judge, over_limit
 from aiozarr.stores.lane.pool import Origin, connect_error, default_ssl_context
 from aiozarr.stores.lane.request import USER_AGENT, range_header
@@ -26,7 +27,8 @@ _OF_THE_ENVIRONMENT = Proxies()
 class Detours:
     """An aiohttp session of one event loop, for the requests to one origin that need it."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, *, raw: bool = False) -> None:
+        """Open a session; `raw` says that an encoded body is the value, and is not to be decoded."""
         self.closed = False
         self._origin = origin
         self._resolver = _GuardedResolver()
@@ -42,6 +44,7 @@ class Detours:
                 total=None, sock_connect=origin.connect_timeout, sock_read=origin.idle_timeout
             ),
             skip_auto_headers=("Accept-Encoding",),
+            auto_decompress=not raw,
         )
 
     async def ask(
@@ -82,7 +85,7 @@ class Detours:
             except AiozarrError:
                 raise
             except (aiohttp.ClientError, OSError) as error:
-                raise _translate(error) from error
+                raise translate(error) from error
             if follow and answer.status in REDIRECTS:
                 location = location_of(answer)
             elif trail.passed and answer.status == 404:
@@ -106,6 +109,8 @@ class Detours:
         )
         async with request as response:
             headers = {name.lower(): value for name, value in response.raw_headers}
+            if HASHES in headers:
+                headers[HASHES] = ",".join(response.headers.getall(HASHES.decode())).encode("latin-1")
             if response.status in REDIRECTS:
                 return Answer(response.status, headers, NOTE, b"")
             verdict = judge(want, response.status, headers)
@@ -129,6 +134,8 @@ def _headers(secret: Mapping[str, str], want: Want) -> dict[str, str]:
         headers["Range"] = asked
     if want.etag is not None and not want.etag.startswith("W/"):
         headers["If-Match"] = want.etag
+    if want.generation is not None:
+        headers["x-goog-if-generation-match"] = want.generation
     return headers
 
 
@@ -147,7 +154,7 @@ async def _receive(response: aiohttp.ClientResponse, verdict: Verdict) -> bytear
     return body
 
 
-def _translate(error: Exception) -> StoreError:
+def translate(error: Exception) -> StoreError:
     """Translate an error of aiohttp. Its own words may hold the URL with its secrets, so they stay in the cause."""
     match error:
         case aiohttp.ClientConnectorCertificateError():

@@ -64,7 +64,9 @@ class WebStore(Store):
             want = self._whole
         else:
             limit = MAX_VALUE_BYTES if max_bytes is None else max_bytes
-            want = Want(_askable(range), None if if_match is None else if_match.etag, limit, raw=self._raw)
+            want = Want(_askable(range), max_bytes=limit, raw=self._raw)
+            if if_match is not None:
+                want.etag, want.generation = if_match.etag, if_match.generation
         try:
             answer = await self._ask("GET", key, want)
             if isinstance(answer.verdict, Accept):

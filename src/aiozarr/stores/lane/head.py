@@ -11,7 +11,10 @@ from aiozarr.errors import StoreError
 HEAD_LIMIT = 1 << 16
 
 Headers: TypeAlias = dict[bytes, bytes]
-"""Header values by lower-case name; of a header that comes twice, the last."""
+"""Header values by lower-case name; of a header that comes twice, the last. Only hashes are put together."""
+
+HASHES = b"x-goog-hash"
+"""GCS sends this header once for each hash."""
 
 
 class Head:
@@ -72,7 +75,10 @@ class Head:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._body is None:  # else it is a trailer, which nobody asked for
-            self.headers[name.lower()] = value
+            name = name.lower()
+            if name == HASHES and HASHES in self.headers:
+                value = self.headers[HASHES] + b"," + value
+            self.headers[name] = value
 
     def on_body(self, data: bytes) -> None:
         if self._body is not None and not self.ended:

@@ -34,6 +34,7 @@ class Want:
     Attributes:
         range: the bytes asked for; None: all. Its length is not 0, which HTTP cannot say.
         etag: the ETag that the answer must have; None: any.
+        generation: the generation that the answer must have, where the server speaks of generations; None: any.
         max_bytes: the longest body that is accepted.
         head: True for a HEAD, whose answer has no body.
         raw: take an encoded whole body as it is (object stores keep `Content-Encoding` as a label of what was put).
@@ -44,6 +45,7 @@ class Want:
     max_bytes: int = MAX_VALUE_BYTES
     head: bool = False
     raw: bool = False
+    generation: str | None = None
 
 
 @dataclass(slots=True)
@@ -87,11 +89,13 @@ def judge(want: Want, status: int, headers: Headers) -> Verdict:
         return NOTE
     if want.etag is not None and etag_of(headers) != want.etag:
         return ChangedError("the object was replaced: the answer is of another version", status=status)
+    if want.generation is not None and headers.get(b"x-goog-generation", b"").decode("latin-1") != want.generation:
+        return ChangedError("the object was replaced: the answer is of another generation", status=status)
     length = _length(headers)
     if want.head:
         return Accept(limit=0, size=length, exact=0)
     if _encoded(headers):
-        if want.range is not None:
+        if want.range is not None and not (want.raw and _stored_encoded(headers)):
             return StoreError("the server encoded a range (Content-Encoding), which cannot be used", status=status)
         if not want.raw:
             return DETOUR
@@ -191,6 +195,11 @@ def _length(headers: Headers) -> int | None:
 def _encoded(headers: Headers) -> bool:
     encoding = headers.get(b"content-encoding")
     return encoding is not None and encoding.strip().lower() not in (b"", b"identity")
+
+
+def _stored_encoded(headers: Headers) -> bool:
+    """Return whether the encoding is that of the stored bytes, of which ranges are then cut, as GCS says."""
+    return headers.get(b"x-goog-stored-content-encoding") == headers.get(b"content-encoding")
 
 
 def _say(headers: Headers) -> str:

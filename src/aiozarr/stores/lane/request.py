@@ -67,15 +67,22 @@ class RequestTemplate:
         lines = "".join(f"{name}: {value}\r\n" for name, value in fixed.items())
         self._tail = f" HTTP/1.1\r\n{lines}"
 
-    def render(self, method: str, target: str, byte_range: ByteRange | None = None, etag: str | None = None) -> bytes:
+    def render(
+        self,
+        method: str,
+        target: str,
+        byte_range: ByteRange | None = None,
+        etag: str | None = None,
+        generation: str | None = None,
+    ) -> bytes:
         """Return the request for `target`, a path with its query, percent-encoded (it holds no control characters).
 
         A weak ETag is no condition that a server could check, so it is not sent.
 
         Raises:
-            ValueError: `etag` holds control characters.
+            ValueError: `etag` or `generation` holds control characters.
         """
-        if byte_range is None and etag is None:
+        if byte_range is None and etag is None and generation is None:
             return f"{method} {target}{self._tail}\r\n".encode("latin-1")
         text = f"{method} {target}{self._tail}"
         if byte_range is not None:
@@ -84,4 +91,8 @@ class RequestTemplate:
             if _UNSAFE_VALUE.search(etag):
                 raise ValueError("an ETag cannot hold control characters")
             text += f"If-Match: {etag}\r\n"
+        if generation is not None:
+            if _UNSAFE_VALUE.search(generation):
+                raise ValueError("a generation cannot hold control characters")
+            text += f"x-goog-if-generation-match: {generation}\r\n"
         return f"{text}\r\n".encode("latin-1")

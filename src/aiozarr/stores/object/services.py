@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 SERVICES = {
     "s3": "aiozarr.stores.s3.service",
     "s3a": "aiozarr.stores.s3.service",
+    **dict.fromkeys(("gs", "gcs"), "aiozarr.stores.gcs.service"),
     **dict.fromkeys(("az", "azure", "abfs", "abfss"), "aiozarr.stores.azure.service"),
 }
 """The schemes of URLs, and the module whose function `open_service` opens them."""

@@ -1,0 +1,187 @@
+"""The service of Google Cloud Storage: the lane reads, deletes and lists, and uploads name and check their CRC32C."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from aiozarr.errors import StoreError
+from aiozarr.model import Entry, Precondition, Supports, Version
+from aiozarr.stores.gcs.address import find_place, find_source, parse_url, sends_credentials_openly
+from aiozarr.stores.gcs.errors import gcs_error
+from aiozarr.stores.gcs.hashes import verify
+from aiozarr.stores.gcs.link import GcsLink
+from aiozarr.stores.gcs.tokens import who
+from aiozarr.stores.gcs.upload import upload
+from aiozarr.stores.http.errors import error_code
+from aiozarr.stores.lane import Accept, Answer, Want
+from aiozarr.stores.lane.head import Headers
+from aiozarr.stores.object.service import PAGE, Service
+from aiozarr.stores.options.gcs import GcsOptions, gcs_options
+from aiozarr.stores.tasks import each_bounded
+
+ERASERS = 32
+"""Deletes at once: this API has no request that deletes many."""
+
+_DELETED = frozenset({200, 204})
+
+
+def open_service(url: str, storage_options: Mapping[str, Any]) -> tuple[GcsService, str]:
+    """Return the service of the bucket in `url`, and the root below it."""
+    bucket, root = parse_url(url)
+    return GcsService(bucket, gcs_options(storage_options, bucket)), root
+
+
+class GcsService(Service):
+    """A bucket of Google Cloud Storage, or of a server that speaks its protocol. Versions are generations."""
+
+    unstorable: ClassVar[re.Pattern[str]] = re.compile(r"[\r\n]")
+
+    def __init__(self, bucket: str, options: GcsOptions) -> None:
+        self._bucket = bucket
+        place = find_place(bucket, options, os.environ)
+        source = find_source(options, os.environ, google=place.google)
+        self._place = place
+        self._who = who(options, source)
+        self._link = GcsLink(place, options, source)
+        self.supports = Supports(
+            writeable=True, listable=True, conditional_reads=True, conditional_writes=True if place.google else None
+        )
+        if sends_credentials_openly(place, source):
+            warnings.warn(f"tokens are sent to {place.web.origin} without TLS", stacklevel=5)
+
+    @property
+    def url(self) -> str:
+        return f"gs://{self._bucket}"
+
+    @property
+    def origin(self) -> Hashable:
+        return (self._place.web.origin, self._who)
+
+    @property
+    def identity(self) -> Hashable:
+        return ("gs", self._place.web.shown, self._bucket, self._who)
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    async def ask(self, method: str, key: str, want: Want) -> Answer:
+        target = self._place.object_path(key)
+        answer = await self._link.ask(method, target, want)
+        if isinstance(answer.verdict, Accept) and answer.status == 200 and not want.head:
+            if _packed_on_the_way(answer.headers):
+                answer = await self._link.ask(method, target, want, stored=False)
+            if _unpacked(answer.headers):
+                raise StoreError("the server unpacked what is stored under Content-Encoding: gzip")
+            await verify(answer.body, answer.headers)
+        return answer
+
+    def lacks(self, answer: Answer) -> bool:
+        return error_code(bytes(answer.body)) in (None, "NoSuchKey")
+
+    def version(self, headers: Headers) -> Version | None:
+        generation = headers.get(b"x-goog-generation")
+        return Version(generation=generation.decode("latin-1")) if generation else None
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
+        return await upload(self._link, key, data, precondition)
+
+    async def delete(self, key: str) -> None:
+        answer = await self._link.ask("DELETE", self._place.object_path(key), Want())
+        if answer.status not in _DELETED and not (answer.status == 404 and self.lacks(answer)):
+            raise _error(answer)
+
+    async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
+        failed: dict[str, StoreError] = {}
+
+        async def remove(key: str) -> None:
+            try:
+                await self.delete(key)
+            except StoreError as error:
+                failed[key] = error
+
+        await each_bounded(remove, keys, width=ERASERS)
+        if keys and len(failed) == len(set(keys)):
+            raise failed[keys[0]]
+        return {key: failed[key] for key in keys if key in failed}
+
+    # --- listing -------------------------------------------------------------------------------------------------
+
+    async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+        async for page in self._listing(prefix, "items(name,size,generation)", ""):
+            yield [_entry(item) for item in page.get("items", ()) if _is_key(item["name"])]
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        keys: list[str] = []
+        prefixes: list[str] = []
+        async for page in self._listing(prefix, "items(name),prefixes", "/"):
+            keys.extend(item["name"] for item in page.get("items", ()) if _is_key(item["name"]))
+            prefixes.extend(name for name in page.get("prefixes", ()) if _is_key(name.removesuffix("/")))
+        return keys, prefixes
+
+    async def _listing(self, prefix: str, fields: str, delimiter: str) -> AsyncIterator[Mapping[str, Any]]:
+        query = f"?maxResults={PAGE}&fields={fields},nextPageToken&prefix={quote(prefix, safe='')}"
+        if delimiter:
+            query += f"&delimiter={quote(delimiter, safe='')}"
+        more = ""
+        while True:
+            target = f"{self._place.list_path}{query}{more}"
+            answer = await self._link.ask("GET", target, Want(), stored=False)
+            if not isinstance(answer.verdict, Accept):
+                raise _error(answer)
+            page = _parsed(answer)
+            yield page
+            token = page.get("nextPageToken")
+            if not token:
+                return
+            following = f"&pageToken={quote(token, safe='')}"
+            if following == more:
+                raise StoreError("the server's listing goes in a circle")
+            more = following
+
+    # --- life ----------------------------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        await self._link.aclose()
+
+
+def _error(answer: Answer) -> StoreError:
+    return gcs_error(answer.status, answer.headers, bytes(answer.body))
+
+
+def _parsed(answer: Answer) -> Mapping[str, Any]:
+    try:
+        page = json.loads(bytes(answer.body))
+    except (ValueError, RecursionError) as error:
+        raise StoreError("the server's listing is not valid JSON", status=answer.status) from error
+    if not isinstance(page, dict):
+        raise StoreError("the server's listing is no JSON object", status=answer.status)
+    return page
+
+
+def _entry(item: Mapping[str, Any]) -> Entry:
+    size, generation = item.get("size"), item.get("generation")
+    return Entry(
+        item["name"], None if size is None else int(size), None if not generation else Version(generation=generation)
+    )
+
+
+def _is_key(name: str) -> bool:
+    """Return whether an object's name can be a store's key; those that stand for folders cannot."""
+    return not name.endswith("/") and "//" not in name and not name.startswith("/")
+
+
+def _packed_on_the_way(headers: Headers) -> bool:
+    """Return whether the server compressed what is stored uncompressed."""
+    return b"content-encoding" in headers and headers.get(b"x-goog-stored-content-encoding") == b"identity"
+
+
+def _unpacked(headers: Headers) -> bool:
+    """Return whether the server uncompressed what is stored compressed."""
+    return headers.get(b"x-goog-stored-content-encoding") == b"gzip" and b"content-encoding" not in headers

@@ -1,0 +1,212 @@
+"""Bearer tokens: asked for by google-auth in a thread, once for all who wait, and before the last one ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from datetime import UTC
+from importlib import import_module
+from typing import Any
+
+from aiozarr.errors import StoreError, UnauthenticatedError
+from aiozarr.stores.blocking import in_thread
+from aiozarr.stores.gcs.address import Source
+from aiozarr.stores.http.url import fingerprint
+from aiozarr.stores.options.gcs import GcsOptions
+
+EARLY_SECONDS = 240.0
+"""A token is asked for anew so long before it ends; Google's own services hand out a new one from about then on."""
+
+AGAIN_SECONDS = 20.0
+"""A token that could not be renewed, and has not ended, is used for so long before it is tried again."""
+
+HINT = "run `gcloud auth application-default login`, or read a public bucket with anon=True"
+
+
+class Tokens:
+    """The tokens of one set of credentials, for all loops and threads."""
+
+    def __init__(self, options: GcsOptions, source: Source) -> None:
+        self._options = options
+        self._source: Source = source
+        self._credentials: Any = options.token if source == "credentials" else None
+        self._token = ""
+        self._fresh_until = 0.0  # by the monotonic clock, as is the next one
+        self._ends = 0.0
+        self._guard = (os.getpid(), threading.Lock())
+        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+        if source == "token":
+            self._token = options.token
+            self._fresh_until = self._ends = float("inf")
+        elif source != "anonymous":
+            check_package()
+
+    def kept(self) -> str | None:
+        """Return a token that is valid for a while; None: one has to be asked for."""
+        return self._token if time.monotonic() < self._fresh_until else None
+
+    async def token(self) -> str:
+        """Return a token that is valid for a while.
+
+        Raises:
+            UnauthenticatedError: there are no credentials, or they are not accepted.
+            StoreError: the service that hands them out did not answer.
+        """
+        kept = self.kept()
+        if kept is not None:
+            return kept
+        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            kept = self.kept()
+            return await in_thread(self._renew) if kept is None else kept
+
+    def refused(self, token: str) -> bool:
+        """Note that a server does not accept `token`; return whether there may be another one."""
+        if self._source == "token":
+            return False
+        if token == self._token:
+            self._fresh_until = self._ends = 0.0
+        return True
+
+    def _renew(self) -> str:
+        with self._lock():
+            kept = self.kept()
+            if kept is not None:  # another loop's thread was faster
+                return kept
+            try:
+                token, ends = self._ask()
+            except StoreError:
+                now = time.monotonic()
+                if not self._token or now >= self._ends - 1:
+                    raise
+                self._fresh_until = min(now + AGAIN_SECONDS, self._ends - 1)
+                return self._token
+            # One that is handed out shortly before its end is used all the same, and soon asked for anew.
+            self._token, self._ends = token, ends
+            self._fresh_until = max(ends - EARLY_SECONDS, min(ends - 1, time.monotonic() + 1))
+            return token
+
+    def _lock(self) -> threading.Lock:
+        """After a fork, the lock may be held by a thread that is not there any more."""
+        if self._guard[0] != os.getpid():
+            self._guard = (os.getpid(), threading.Lock())
+        return self._guard[1]
+
+    def _ask(self) -> tuple[str, float]:
+        """Return a new token, and when it ends."""
+        import requests
+        from google.auth import exceptions
+        from google.auth.transport.requests import Request
+
+        try:
+            with requests.Session() as session:
+                request = Request(session)
+                if self._credentials is None:
+                    self._credentials = self._load(request)
+                self._credentials.refresh(request)
+        except exceptions.DefaultCredentialsError as error:
+            raise UnauthenticatedError(f"no Google credentials were found: {HINT}") from error
+        except exceptions.TransportError as error:
+            raise StoreError("the service that hands out Google's tokens did not answer", retryable=True) from error
+        except exceptions.GoogleAuthError as error:
+            raise UnauthenticatedError(
+                f"no token for these Google credentials: {HINT}", retryable=bool(error.retryable)
+            ) from error
+        except (ValueError, KeyError, OSError) as error:
+            raise UnauthenticatedError(f"the Google credentials cannot be used: {HINT}") from error
+        token, expiry = self._credentials.token, self._credentials.expiry
+        if not token:
+            raise UnauthenticatedError(f"the Google credentials gave no token: {HINT}")
+        if expiry is None:
+            return token, float("inf")
+        return token, time.monotonic() + expiry.replace(tzinfo=UTC).timestamp() - time.time()
+
+    def _load(self, request: Any) -> Any:
+        scopes = [f"https://www.googleapis.com/auth/devstorage.{self._options.access or 'read_write'}"]
+        token = self._options.token
+        match self._source:
+            case "metadata":
+                return _untyped("google.auth.compute_engine").Credentials()
+            case "file":
+                return _from_document(_read_json(os.path.expanduser(token)), scopes)
+            case "document":
+                return _from_document(dict(token), scopes)
+            case _:
+                return _untyped("google.auth").default(scopes=scopes, request=request)[0]
+
+
+def check_package() -> None:
+    """See that google-auth is there.
+
+    Raises:
+        ImportError: it is not; names the extra.
+    """
+    from importlib.util import find_spec
+
+    try:
+        found = find_spec("google.auth") is not None and find_spec("requests") is not None
+    except ModuleNotFoundError:  # the namespace `google` itself
+        found = False
+    if not found:
+        raise ImportError(
+            "Google credentials need google-auth and requests: install aiozarr[gcs], or read a public bucket with "
+            "anon=True"
+        )
+
+
+def who(options: GcsOptions, source: Source) -> str:
+    """Return what tells these credentials from others, without telling them."""
+    token = options.token
+    match source:
+        case "token":
+            return fingerprint({"token": token})
+        case "document":
+            return fingerprint({str(name): str(value) for name, value in token.items()})
+        case "file":
+            return f"file:{os.path.abspath(os.path.expanduser(token))}"
+        case "credentials":
+            account = getattr(token, "service_account_email", None) or getattr(token, "client_id", None)
+            return f"credentials:{type(token).__name__}:{account or id(token)}"
+        case "default":
+            return f"default:{os.environ.get('GOOGLE_APPLICATION_CREDENTIALS', '')}"
+        case _:
+            return source
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    import json
+
+    with open(path, encoding="utf-8") as file:
+        found = json.load(file)
+    if not isinstance(found, dict):
+        raise ValueError("the file holds no JSON object")
+    return found
+
+
+def _untyped(module: str) -> Any:
+    """Import a module of google-auth, whose annotations are not whole."""
+    return import_module(module)
+
+
+def _from_document(document: dict[str, Any], scopes: list[str]) -> Any:
+    """Return credentials of what Google's tools keep in files; the kinds differ in their `type`."""
+    makers: dict[str, Callable[[], Any]] = {
+        "service_account": lambda: _service_account(document, scopes),
+        "authorized_user": lambda: _authorized_user(document),
+    }
+    kind = document.get("type") or ("service_account" if "private_key" in document else "authorized_user")
+    if kind in makers:
+        return makers[kind]()
+    return _untyped("google.auth").load_credentials_from_dict(document, scopes=scopes)[0]
+
+
+def _service_account(document: dict[str, Any], scopes: list[str]) -> Any:
+    return _untyped("google.oauth2.service_account").Credentials.from_service_account_info(document, scopes=scopes)
+
+
+def _authorized_user(document: dict[str, Any]) -> Any:
+    # With no scopes: a user's refresh token has its own, and asking for others is refused.
+    return _untyped("google.oauth2.credentials").Credentials.from_authorized_user_info(document)

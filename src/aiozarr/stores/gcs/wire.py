@@ -1,0 +1,109 @@
+"""Requests with a body: an aiohttp session that sends memory in slices, without a copy, and repeats nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import Payload
+from yarl import URL
+
+from aiozarr.errors import StoreTimeoutError
+from aiozarr.stores.http.detour import translate
+from aiozarr.stores.http.url import WebAddress, proxy_for, usable_proxy
+from aiozarr.stores.lane.head import Headers
+from aiozarr.stores.lane.judge import NOTE_BYTES
+from aiozarr.stores.lane.pool import Origin, default_ssl_context
+from aiozarr.stores.lane.request import USER_AGENT
+
+SLICE_BYTES = 1 << 18
+
+SLOWEST_BYTES_PER_SECOND = 64 << 10
+"""A write is given the time that it takes at this rate, besides `idle_timeout`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a server answered: status, headers by lower-case name, and the first 64 KiB of the body."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+class Wire:
+    """A session of one event loop. It follows no redirect, and decodes nothing."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.closed = False
+        self._idle_timeout = origin.idle_timeout
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=origin.max_connections, ssl=origin.ssl_context or default_ssl_context()
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=origin.connect_timeout, sock_read=origin.idle_timeout
+            ),
+            headers={"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"},
+            auto_decompress=False,
+        )
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], parts: Sequence[memoryview]) -> Said:
+        """Send a request whose body is `parts`, one behind the other.
+
+        Raises:
+            StoreError: no answer came; what was asked may have been done all the same.
+        """
+        body = _Body(parts)
+        seconds = self._idle_timeout * 2 + body.nbytes / SLOWEST_BYTES_PER_SECOND
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._exchange(method, url, headers, body)
+        except TimeoutError as error:
+            raise StoreTimeoutError("no answer within the time allowed") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise translate(error) from error
+
+    async def _exchange(self, method: str, url: str, headers: Mapping[str, str], body: _Body) -> Said:
+        request = self._session.request(
+            method,
+            URL(url, encoded=True),
+            data=body if body.nbytes else b"",
+            headers={**headers, "Content-Length": str(body.nbytes)},
+            proxy=usable_proxy(proxy_for(WebAddress.parse(url))),
+            allow_redirects=False,
+        )
+        async with request as response:
+            held = bytearray()
+            async for part in response.content.iter_any():
+                held += part
+                if len(held) > NOTE_BYTES:
+                    break
+            found = {name.lower(): value for name, value in response.raw_headers}
+            return Said(response.status, found, bytes(held[:NOTE_BYTES]))
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await self._session.close()
+        await asyncio.sleep(0)
+
+
+class _Body(Payload):
+    """Memory that can be sent again: the session may do so where a kept connection turns out to be closed."""
+
+    def __init__(self, parts: Sequence[memoryview]) -> None:
+        super().__init__(parts, content_type="application/octet-stream")
+        self._parts = parts
+        self.nbytes = self._size = sum(part.nbytes for part in parts)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        for part in self._parts:
+            for start in range(0, part.nbytes, SLICE_BYTES):
+                await writer.write(part[start : start + SLICE_BYTES])
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        raise NotImplementedError("a value is not text")

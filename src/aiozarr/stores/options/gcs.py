@@ -1,0 +1,164 @@
+"""The storage options of Google Cloud Storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from aiozarr.stores.options.table import Option, Table
+
+Access = Literal["read_only", "read_write", "full_control"]
+
+
+@dataclass(frozen=True, slots=True)
+class GcsOptions:
+    """The options of a GCS store that were given; None: not given.
+
+    Attributes:
+        anon: send no credentials, to public buckets.
+        token: whose credentials: `"google_default"`, `"cloud"` (the metadata service), the path of a file of
+            credentials, its content as a dict, an access token, or credentials of the package google-auth.
+        access: what tokens are asked to allow.
+        project: the project that pays, where requests are to be paid by the requester.
+        requester_pays: name that project in every request; a str names it at once.
+        endpoint_url: another server than https://storage.googleapis.com.
+        max_connections, idle_timeout, connect_timeout: as for `HTTPStore`.
+    """
+
+    anon: bool | None = None
+    token: Any = field(default=None, repr=False)
+    access: Access | None = None
+    project: str | None = None
+    requester_pays: bool | str | None = None
+    endpoint_url: str | None = None
+    max_connections: int | None = None
+    idle_timeout: float | None = None
+    connect_timeout: float | None = None
+
+    @property
+    def payer(self) -> str | None:
+        """The project that pays for the requests; None: the bucket's owner does."""
+        return (
+            self.requester_pays
+            if isinstance(self.requester_pays, str)
+            else self.project
+            if self.requester_pays
+            else None
+        )
+
+
+GCS_TABLE = Table(
+    store="a GCS store",
+    options=(
+        Option("anon", "flag", obstore=("skip_signature",), ours_only=True),
+        Option("token", "any", fsspec=("token",)),
+        Option("access", fsspec=("access",)),
+        Option("project", fsspec=("project",)),
+        Option("requester_pays", "any", fsspec=("requester_pays",)),
+        Option("endpoint_url", fsspec=("endpoint_url",), obstore=("base_url", "endpoint")),
+        Option("service_account", "words", obstore=("service_account_path",), ours_only=True),
+        Option("service_account_key", "words", ours_only=True),
+        Option("application_credentials", "words", ours_only=True),
+        Option("bearer_token", ours_only=True),
+        Option("bucket", obstore=("bucket_name",), ours_only=True),
+        Option("max_connections", "count", ours_only=True),
+        Option("idle_timeout", "seconds", fsspec=("timeout",)),
+        Option("connect_timeout", "seconds", ours_only=True),
+    ),
+    prefixes=("google_", "gcs_"),
+    without_effect=(
+        "asynchronous",
+        "block_size",
+        "cache_timeout",
+        "check_connection",
+        "consistency",
+        "default_block_size",
+        "default_cache_type",
+        "default_fill_cache",
+        "default_location",
+        "listings_expiry_time",
+        "loop",
+        "max_paths",
+        "requests_timeout",
+        "secure_serialize",
+        "skip_instance_cache",
+        "use_listings_cache",
+    ),
+)
+
+_OTHER_CREDENTIALS = ("service_account", "application_credentials", "service_account_key", "bearer_token")
+
+
+def gcs_options(given: Mapping[str, Any], bucket: str) -> GcsOptions:
+    """Translate `storage_options` of a GCS store of `bucket`. An option that is None counts as not given.
+
+    Raises:
+        TypeError: an unknown option, or a value of the wrong type; the message lists the known ones.
+        ValueError: one option is given twice with different values, or options contradict each other.
+    """
+    if given.get("timeout") is not None:  # gcsfs's own name is the user's; ours may come from the settings
+        given = {name: value for name, value in given.items() if name != "idle_timeout"}
+    found = GCS_TABLE.translate(given)
+    if found.pop("bucket", bucket) != bucket:
+        raise ValueError("the storage option 'bucket' names another bucket than the URL")
+    for name in _OTHER_CREDENTIALS:
+        if name in found:
+            if "token" in found:
+                raise ValueError(f"the storage options 'token' and {name!r} exclude each other")
+            found["token"] = _as_token(name, found.pop(name))
+    if found.get("token") == "anon":
+        del found["token"]
+        if found.setdefault("anon", True) is False:
+            raise ValueError("the storage options 'anon' and 'token' contradict each other")
+    if found.get("anon") and "token" in found:
+        raise ValueError("the storage option 'anon' sends no credentials, and credentials are given")
+    if found.get("access") not in (None, "read_only", "read_write", "full_control"):
+        raise ValueError("the storage option 'access' is 'read_only', 'read_write' or 'full_control'")
+    _check_payer(found)
+    _check_token(found.get("token"))
+    return GcsOptions(**found)
+
+
+def _as_token(name: str, value: str) -> Any:
+    if name != "service_account_key":
+        return value
+    import json
+
+    try:
+        key = json.loads(value)
+    except ValueError:
+        key = None
+    if not isinstance(key, dict):
+        raise ValueError("the storage option 'service_account_key' is a JSON document")
+    return key
+
+
+def _check_payer(found: dict[str, Any]) -> None:
+    pays = found.get("requester_pays")
+    if pays is not None and not isinstance(pays, bool | str):
+        raise TypeError("the storage option 'requester_pays' is a bool, or the project that pays")
+    if isinstance(pays, str) and pays.lower() in ("", "true", "false", "0", "1"):
+        pays = found["requester_pays"] = pays.lower() in ("true", "1")
+    if pays is True and found.get("project") is None:
+        raise ValueError("the storage option 'requester_pays' needs the project that pays: give its name, or 'project'")
+    payer = pays if isinstance(pays, str) else found.get("project")
+    if payer is not None and not all(c.isascii() and (c.isalnum() or c in "-.:_") for c in cast("str", payer)):
+        raise ValueError("not a project's id")
+
+
+def _check_token(token: Any) -> None:
+    if token is None or isinstance(token, Mapping) or (hasattr(token, "refresh") and hasattr(token, "valid")):
+        return
+    if not isinstance(token, str):
+        raise TypeError(
+            "the storage option 'token' is a str, a dict, or credentials of the package google-auth, "
+            f"not {type(token).__name__}"
+        )
+    if token in ("browser", "cache"):
+        raise ValueError(
+            f"the storage option token={token!r} is not supported: run `gcloud auth application-default login` once, "
+            "and give no token"
+        )
+    if not token or any(ord(character) < 0x20 or ord(character) == 0x7F for character in token):
+        raise ValueError("the storage option 'token' is empty, or holds control characters")
