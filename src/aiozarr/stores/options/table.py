@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Literal
 
 Kind = Literal["text", "words", "flag", "seconds", "count", "mapping", "any"]
-"""What a value must be: a str without blanks, any str, a bool, a number or an int above 0, a mapping, anything."""
+"""What a value must be: a str without blanks, any str, a bool, a number or an int above 0, a mapping, anything.
+
+Seconds are also a timedelta, or a duration as obstore writes it (`"1min 30s"`)."""
 
 _TRUE = frozenset({"true", "1", "yes", "on", "requester"})
 _FALSE = frozenset({"false", "0", "no", "off", ""})
+
+_SPAN = re.compile(r"(\d+)\s*([A-Za-z]+)\s*")
+_UNITS = {
+    1e-9: ("nsec", "ns"),
+    1e-6: ("usec", "us"),
+    1e-3: ("millis", "msec", "ms"),
+    1: ("seconds", "second", "secs", "sec", "s"),
+    60: ("minutes", "minute", "mins", "min", "m"),
+    3600: ("hours", "hour", "hrs", "hr", "h"),
+    86400: ("days", "day", "d"),
+}
+_SECONDS_OF = {unit: seconds for seconds, units in _UNITS.items() for unit in units}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +37,11 @@ class Option:
         name: our name of it.
         kind: what its value must be.
         fsspec: other names that fsspec's file system has for it. The first is the one it is handed over by; where there
-            is none, it is handed over by our name. A name with a dot is a member of a mapping: `client_kwargs.verify`.
+            is none, it is handed over by our name. A name with dots is a member of mappings: `client_kwargs.verify`.
         obstore: other names that obstore has for it, without the prefix of the cloud.
         ours_only: fsspec's file system has nothing like it.
+        spelled: our values in the words of fsspec's file system, where those differ.
+        about: what it does, in a line of the documentation.
     """
 
     name: str
@@ -31,6 +49,24 @@ class Option:
     fsspec: tuple[str, ...] = ()
     obstore: tuple[str, ...] = ()
     ours_only: bool = False
+    spelled: Mapping[Any, str] = field(default_factory=dict)
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Options of fsspec's file system or obstore's store that are no option here, and why.
+
+    Attributes:
+        names: their names, as in an `Option`.
+        why: why they change nothing, or what to use in their place, in a line of the documentation.
+        only: the values that are taken, because they are what is done anyway; None: any value is, and changes nothing.
+            Other values are refused. What is empty is always taken.
+    """
+
+    names: tuple[str, ...]
+    why: str
+    only: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +77,10 @@ class Table:
         store: how messages speak of it, as in "an S3 store".
         options: all options, in the order in which messages list them.
         prefixes: what names may begin with besides, as obstore's: `aws_`.
-        nested: options of fsspec's file system that are mappings of further options.
+        nested: options of fsspec's file system or of obstore's stores that are mappings of further options.
         without_effect: options of fsspec's file system that steer what is steered otherwise here (caches of listings,
             block sizes, loops); they are taken, whatever their value, and change nothing.
+        foreign: other options of theirs that change nothing, or are refused.
     """
 
     store: str
@@ -51,22 +88,27 @@ class Table:
     prefixes: tuple[str, ...] = ()
     nested: tuple[str, ...] = ()
     without_effect: tuple[str, ...] = ()
+    foreign: tuple[Foreign, ...] = ()
 
     def translate(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is given under our names. An option that is None counts as not given.
 
         Raises:
-            TypeError: an unknown option, or a value of the wrong type; the message lists the known options.
+            TypeError: an unknown option, one that cannot be followed, or a value of the wrong type; the message says
+                what to use, or lists the known options.
             ValueError: one option is given twice with different values, or holds what cannot be sent.
         """
-        by_name = self._by_name()
+        by_name, foreign = self._by_name(), self._foreign_by_name()
         found: dict[str, Any] = {}
-        for name, value in self._flat(given):
+        for name, value in self._flat(given, by_name.keys() | foreign.keys()):
             option = by_name.get(name) or by_name.get(self._plain(name))
             if option is None:
-                if name in self.without_effect:
-                    continue
-                raise self._unknown(name)
+                other = foreign.get(name) or foreign.get(self._plain(name))
+                if other is None:
+                    raise self._unknown(name)
+                _refuse_unless_idle(name, other, value)
+                continue
+            value = _in_our_words(option, value)
             if value is None:
                 continue
             value = _checked(option, value)
@@ -96,9 +138,11 @@ class Table:
             elif option.ours_only:
                 raise TypeError(f"fsspec's file system has nothing for the storage option {name!r}")
             elif value is not None:
-                ours[option.fsspec[0] if option.fsspec else option.name] = _checked(option, value)
+                value = _checked(option, value)
+                spelled = option.spelled.get(value, value) if option.spelled else value
+                ours[option.fsspec[0] if option.fsspec else option.name] = spelled
         for name, value in ours.items():
-            _place(native, name, value)
+            _place(native, name, value, name)
         return native
 
     @property
@@ -109,6 +153,10 @@ class Table:
     def _by_name(self) -> dict[str, Option]:
         return {name: option for option in self.options for name in (option.name, *option.fsspec, *option.obstore)}
 
+    def _foreign_by_name(self) -> dict[str, Foreign]:
+        idle = (Foreign(self.without_effect, "it is steered otherwise here"), *self.foreign)
+        return {name: foreign for foreign in idle for name in foreign.names}
+
     def _plain(self, name: str) -> str:
         """Return a name of obstore's without prefix and capitals."""
         plain = name.lower()
@@ -117,14 +165,18 @@ class Table:
                 return plain.removeprefix(prefix)
         return plain
 
-    def _flat(self, given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _flat(self, given: Mapping[str, Any], known: frozenset[str] | set[str]) -> Iterator[tuple[str, Any]]:
+        """Iterate over the options, and over the members of those that are mappings of options."""
         for name, value in given.items():
             if name not in self.nested:
                 yield name, value
             elif isinstance(value, Mapping):
-                known = self._by_name()
                 for inner, each in value.items():
-                    yield (f"{name}.{inner}" if f"{name}.{inner}" in known else inner), each
+                    dotted = f"{name}.{inner}"
+                    if dotted in self.nested:
+                        yield from self._flat({dotted: each}, known)
+                    else:
+                        yield (dotted if dotted in known else inner), each
             elif value is not None:
                 raise TypeError(f"the storage option {name!r} is a mapping")
 
@@ -132,15 +184,27 @@ class Table:
         return TypeError(f"unknown storage option {name!r}; {self.store} knows {', '.join(self.names)}")
 
 
-def _place(into: dict[str, Any], name: str, value: Any) -> None:
+def _place(into: dict[str, Any], name: str, value: Any, path: str) -> None:
     outer, dot, inner = name.partition(".")
-    if not dot:
-        present = into.setdefault(outer, value)
-    else:
+    if dot:
         members = into[outer] = dict(into.get(outer) or {})
-        present = members.setdefault(inner, value)
-    if present != value:
-        raise ValueError(f"the storage option {name!r} is given twice, with different values")
+        _place(members, inner, value, path)
+    elif into.setdefault(outer, value) != value:
+        raise ValueError(f"the storage option {path!r} is given twice, with different values")
+
+
+def _refuse_unless_idle(name: str, foreign: Foreign, value: object) -> None:
+    if foreign.only is None or not value or any(value is idle or value == idle for idle in foreign.only):
+        return
+    raise TypeError(f"the storage option {name!r} cannot be followed: {foreign.why}")
+
+
+def _in_our_words(option: Option, value: object) -> object:
+    if isinstance(value, str):
+        for ours, theirs in option.spelled.items():
+            if value == theirs:
+                return ours
+    return value
 
 
 def _checked(option: Option, value: object) -> object:
@@ -148,10 +212,11 @@ def _checked(option: Option, value: object) -> object:
     match option.kind:
         case "flag":
             return _as_bool(name, value)
-        case "seconds" | "count":
-            wanted = int if option.kind == "count" else (int, float)
-            if isinstance(value, bool) or not isinstance(value, wanted) or not value > 0:
-                raise TypeError(f"the storage option {name!r} is a number above 0")
+        case "seconds":
+            return _as_seconds(name, value)
+        case "count":
+            if isinstance(value, bool) or not isinstance(value, int) or not value > 0:
+                raise TypeError(f"the storage option {name!r} is a whole number above 0")
         case "mapping":
             if not isinstance(value, Mapping):
                 raise TypeError(f"the storage option {name!r} is a mapping")
@@ -174,3 +239,14 @@ def _as_bool(name: str, value: object) -> bool:
     if text in _FALSE:
         return False
     raise TypeError(f"the storage option {name!r} is a bool")
+
+
+def _as_seconds(name: str, value: object) -> float:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    elif isinstance(value, str) and re.fullmatch(f"(?:{_SPAN.pattern})+", value):
+        spans = _SPAN.findall(value)
+        value = sum(int(number) * _SECONDS_OF.get(unit, 0) for number, unit in spans)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise TypeError(f"the storage option {name!r} is a number of seconds above 0")
+    return value

@@ -56,7 +56,7 @@ def test_an_option_that_is_none_counts_as_not_given() -> None:
     assert s3_options({"key": None, "anon": None, "client_kwargs": None}) == S3Options()
 
 
-@pytest.mark.parametrize("given", [{"regoin": "x"}, {"client_kwargs": {"verify": False}}, {"allow_http": True}])
+@pytest.mark.parametrize("given", [{"regoin": "x"}, {"client_kwargs": {"verfiy": False}}, {"aws_allow": True}])
 def test_an_unknown_option_is_a_type_error_that_lists_the_known_ones(given: dict[str, object]) -> None:
     with pytest.raises(
         TypeError, match="knows anon, key, secret, token, profile, endpoint_url, region, requester_pays"
