@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -12,11 +12,13 @@ from aiozarr.errors import UnknownSchemeError, UnsupportedMetadataError
 from aiozarr.plugins import announced, load_plugin, not_of_its_kind
 from aiozarr.stores.contract import Store
 from aiozarr.stores.object.services import SERVICES
+from aiozarr.stores.options.keyed import taken, unkeyed
 
 Opener: TypeAlias = Callable[..., Store]
 
 # `scheme://...`, or an fsspec chain `scheme::...`. A single letter is no scheme but a Windows drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)(://|::)")
+_ZIP = ("max_member_bytes", "duplicates")
 _ARCHIVE = re.compile(r"\.zip(?=/|$)", re.IGNORECASE)
 
 
@@ -28,6 +30,9 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
 
     What aiozarr does not open itself goes to fsspec (`FsspecStore`): other protocols, chains such as
     `simplecache::https://...`, and `s3fs://` and `gcsfs://` for its own file systems of S3 and Google.
+
+    Behind `zip::` the options are those of what the archive lies in. Options under the name of a protocol, as fsspec
+    has them for chains, are those of that link: `s3={"anon": True}, zip={"duplicates": "last"}`.
 
     Raises:
         UnknownSchemeError: no store opens such URLs (also a `ValueError`).
@@ -51,7 +56,7 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
             inner = split_archive(place) if opener in (_http, _object) else None
             if inner is not None and not inner[1]:
                 return _inside(inner[0], "", storage_options)
-            return opener(place, storage_options)
+            return opener(place, unkeyed(scheme, storage_options))
         opened = _from_plugin(scheme, place, storage_options)
         if opened is not None:
             return opened
@@ -117,6 +122,7 @@ def _local(path: str, options: dict[str, Any]) -> Store:
     found = _local_archive(path)
     if found is not None:
         return _zip(*found, options)
+    options = unkeyed("file", options)
     _only(options, "durable")
     return LocalStore(path, **options)
 
@@ -135,8 +141,9 @@ def _local_archive(path: str) -> tuple[str, str] | None:
 def _zip(path: str, inner: str, options: dict[str, Any]) -> Store:
     from aiozarr.stores.zip import ZipStore
 
-    _only(options, "durable", "max_member_bytes", "duplicates")
-    return ZipStore(path, "a", prefix=inner and inner + "/", **options)
+    own, rest = taken("zip", ("durable", *_ZIP), unkeyed("file", options))
+    _only(rest)
+    return ZipStore(path, "a", prefix=inner and inner + "/", **own)
 
 
 def _archive(rest: str, options: dict[str, Any]) -> Store:
@@ -179,21 +186,12 @@ def _inside(place: str, inner: str, options: dict[str, Any]) -> Store:
     above, _, name = address.rpartition("/")
     if above.endswith(":/") or not name:
         raise ValueError(f"{place!r} names no file in a store")
-    options = _of_link(place, options)
-    limits = {key: options.pop(key) for key in ("max_member_bytes", "duplicates") if key in options}
-    store = from_url(above + mark + query, **options)
+    own, rest = taken("zip", _ZIP, options)
+    # In a chain of fsspec's, each link takes its own.
+    store = from_url(above + mark + query, **(rest if "::" in place else unkeyed(place.partition(":")[0], rest)))
     # The paths of web addresses are percent-encoded, those of buckets are not.
     key = name if place.partition(":")[0] in SERVICES else unquote(name)
-    return RemoteZipStore(store, key=key, prefix=inner and inner + "/", owns_store=True, **limits)
-
-
-def _of_link(place: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return `options`, with those that are named by the protocol of `place`, as in fsspec's chains, among them."""
-    scheme = place.partition(":")[0]
-    named = options.get(scheme)
-    if "::" in place or not isinstance(named, Mapping):
-        return options
-    return {**{name: value for name, value in options.items() if name != scheme}, **named}
+    return RemoteZipStore(store, key=key, prefix=inner and inner + "/", owns_store=True, **own)
 
 
 def _file(url: str, options: dict[str, Any]) -> Store:

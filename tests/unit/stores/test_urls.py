@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,6 +112,65 @@ def test_an_archive_behind_a_url_is_one_object_of_a_store_there() -> None:
     options = {"key": "k", "secret": "s", "endpoint_url": "http://127.0.0.1:1", "region": "us-east-1"}
     for url in ("s3://b/x.zip", "zip::s3://b/x.zip", "zip://::s3://b/x.zip"):
         assert from_url(url, **options) == ZipStore(from_url("s3://b", **options), key="x.zip")
+
+
+S3 = {"key": "k", "secret": "s", "endpoint_url": "http://127.0.0.1:1", "region": "us-east-1"}
+
+
+@pytest.mark.parametrize(
+    ("url", "plain", "keyed"),
+    [
+        ("s3://b/x", S3, {"s3": S3}),
+        (
+            "s3://b/x",
+            S3,
+            {"s3": {"key": "k", "secret": "s"}, "endpoint_url": S3["endpoint_url"], "region": "us-east-1"},
+        ),
+        ("zip::s3://b/x.zip", S3, {"s3": S3}),
+        ("zip::s3://b/x.zip/a/b", {**S3, "duplicates": "last"}, {"s3": S3, "zip": {"duplicates": "last"}}),
+        ("zip://a::s3://b/x.zip", S3, {"s3": S3, "zip": None}),
+        ("s3://b/x.zip", S3, {"s3": S3, "zip": {}}),
+        ("https://h/x", {"token": "t"}, {"https": {"token": "t"}}),
+        ("https://h/x", {"token": "t"}, {"http": {"token": "t"}}),
+        (
+            "zip::https://h/x.zip",
+            {"token": "t"},
+            {"https": {"client_kwargs": {"headers": {"Authorization": "Bearer t"}}}},
+        ),
+        ("memory://name", {}, {"memory": {}}),
+        ("/tmp/x", {"durable": True}, {"file": {"durable": True}}),
+        ("/tmp/x.zip", {"max_member_bytes": 5}, {"zip": {"max_member_bytes": 5}}),
+        ("zip::file:///tmp/x.zip", {"durable": True}, {"zip": {"durable": True}, "file": {}}),
+    ],
+)
+def test_options_under_the_name_of_a_protocol_are_those_of_its_link(
+    url: str, plain: dict[str, Any], keyed: dict[str, Any]
+) -> None:
+    kept = {name: dict(value) if isinstance(value, dict) else value for name, value in keyed.items()}
+    store = from_url(url, **keyed)
+    assert store == from_url(url, **plain)
+    assert store.origin == from_url(url, **plain).origin
+    assert keyed == kept
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "kind"),
+    [
+        ("zip::s3://b/x.zip", {"s3": S3, "key": "other"}, ValueError),
+        ("zip::s3://b/x.zip", {"s3": S3, "zip": {"duplicates": "last"}, "duplicates": "refuse"}, ValueError),
+        ("zip::s3://b/x.zip", {"gs": S3}, TypeError),
+        ("zip::s3://b/x.zip", {"s3": "x"}, TypeError),
+        ("zip::s3://b/x.zip", {"s3": S3, "zip": {"anon": True}}, TypeError),
+        ("/tmp/x.zip", {"zip": {"durabel": True}}, TypeError),
+        ("https://h/x", {"s3": S3}, TypeError),
+        ("/tmp/x", {"s3": S3}, TypeError),
+    ],
+)
+def test_options_of_another_protocol_and_contradictions_are_refused(
+    url: str, options: dict[str, Any], kind: type[Exception]
+) -> None:
+    with pytest.raises(kind, match="option"):
+        from_url(url, **options)
 
 
 @pytest.mark.parametrize("url", ["zip::", "zip://a", "zip://a::", "zip::http://x.zip", "zip::memory://name"])
