@@ -33,6 +33,10 @@ class Authority:
         context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
         return context
 
+    def pem(self) -> bytes:
+        """Return the certificate in PEM."""
+        return _pem(self.certificate)
+
     def server(self, address: str = "127.0.0.1", *, expired: bool = False) -> ssl.SSLContext:
         """Return the context of a server at `address`."""
         key = ec.generate_private_key(ec.SECP256R1())

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Hashable, Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import Entry, Supports
+from aiozarr.stores.http.credentials import headers_of
 from aiozarr.stores.http.read import WebStore
 from aiozarr.stores.http.redirect import REDIRECTS, location_of
-from aiozarr.stores.http.url import Proxies, WebAddress, basic_credentials, fingerprint
+from aiozarr.stores.http.trust import context_for
+from aiozarr.stores.http.url import Proxies, WebAddress, fingerprint
 from aiozarr.stores.lane import (
     Answer,
     Detour,
@@ -20,16 +22,14 @@ from aiozarr.stores.lane import (
     Pool,
     RequestTemplate,
     Want,
-    check_headers,
     leave,
     obtain,
     quote_key,
 )
+from aiozarr.stores.options.http import http_options
 
 if TYPE_CHECKING:
     from aiozarr.stores.http.detour import Detours
-
-_OPTIONS = ("auth", "connect_timeout", "headers", "idle_timeout", "max_connections", "ssl_context", "trust_env")
 
 
 class HTTPStore(WebStore):
@@ -40,64 +40,41 @@ class HTTPStore(WebStore):
     error.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        auth: tuple[str, str] | None = None,
-        ssl_context: ssl.SSLContext | None = None,
-        max_connections: int = 512,
-        idle_timeout: float = 20.0,
-        connect_timeout: float = 20.0,
-        trust_env: bool = True,
-        proxy: str | None = None,
-        **unknown: Any,
-    ) -> None:
+    def __init__(self, url: str, **storage_options: Any) -> None:
         """Describe the store; nothing is connected before the first read.
 
         Args:
             url: `http://` or `https://`. `user:password@` is sent as Basic credentials. A query, such as an access
                 token, is sent with every key. Neither is ever shown.
-            headers: sent with every request, and never to another origin.
-            auth: user and password, in place of those in the URL.
-            ssl_context: how certificates are checked; None: by the system's certificates.
-            max_connections: connections open at once, per event loop.
-            idle_timeout: seconds without progress after which a request fails.
-            connect_timeout: seconds for a connection.
-            trust_env: take proxies from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`.
-            proxy: the URL of a proxy for all requests, in place of those.
-            unknown: refused.
+            storage_options: those of `HTTPOptions`, among them `headers`, `auth` (user and password), `token` (a bearer
+                token), `proxy`, `ssl_context`, `root_certificate`, `trust_env`, `max_connections`, `idle_timeout` and
+                `connect_timeout`; fsspec's and obstore's names are known too.
 
         Raises:
             TypeError: an unknown option; the message lists the known ones.
-            ValueError: the URL or a header cannot be sent.
+            ValueError: the URL or an option cannot be followed, or options contradict each other.
         """
-        if unknown:
-            raise TypeError(f"HTTPStore has no option {min(unknown)!r}; it knows {', '.join(_OPTIONS)}")
         address = WebAddress.parse(url)
-        secret = check_headers(headers or {})
-        secret |= {"Authorization": basic_credentials(*auth)} if auth is not None else address.credentials()
+        options = http_options(storage_options)
+        if options.allow_http is False and not address.secure:
+            raise ValueError("the storage option 'allow_http' is False, and the URL is without TLS")
         self._address = address
+        self._given = options
         self._url = address.shown
-        self._secret = secret
-        self._options = {
-            "headers": dict(headers or {}),
-            "auth": auth,
-            "ssl_context": ssl_context,
-            "max_connections": max_connections,
-            "idle_timeout": idle_timeout,
-            "connect_timeout": connect_timeout,
-            "trust_env": trust_env,
-            "proxy": proxy,
-        }
+        self._secret = secret = headers_of(address, options)
         self._origin = Origin(
-            address.secure, address.host, address.port, ssl_context, max_connections, idle_timeout, connect_timeout
+            address.secure,
+            address.host,
+            address.port,
+            context_for(options),
+            options.max_connections,
+            options.idle_timeout,
+            options.connect_timeout,
         )
         self._template = RequestTemplate(address.authority, secret)
         self._base = address.path + "/"
         self._query = f"?{address.query}" if address.query else ""
-        self._proxies = Proxies(proxy, trust_env)
+        self._proxies = Proxies(options.proxy, options.trust_env is not False)
         self._proxied = self._proxies.choose(address) is not None
         self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
         self._fingerprint = fingerprint(secret | ({"?": address.query} if address.query else {}))
@@ -120,7 +97,14 @@ class HTTPStore(WebStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The secrets that were given travel: the other side could not find them again.
-        return (_open, (type(self), self._private_url(), self._options, self.supports))
+        given = {item.name: getattr(self._given, item.name) for item in fields(self._given)}
+        if given["ssl_context"] is not None:
+            raise UnsupportedOperationError(
+                "a store with an ssl_context cannot be pickled; root_certificate travels, and SSL_CERT_FILE is "
+                "heeded everywhere",
+                store=self.url,
+            )
+        return (_open, (type(self), self._private_url(), given, self.supports))
 
     def _private_url(self) -> str:
         address = self._address

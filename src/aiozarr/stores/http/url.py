@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
@@ -84,17 +83,6 @@ class WebAddress:
     def shown(self) -> str:
         """The URL without its secrets."""
         return self.origin + self.path
-
-    def credentials(self) -> dict[str, str]:
-        """Return the header that carries user and password, if there are any."""
-        if self.user is None:
-            return {}
-        return {"Authorization": basic_credentials(self.user, self.password or "")}
-
-
-def basic_credentials(user: str, password: str) -> str:
-    """Return the value of an Authorization header (RFC 7617)."""
-    return "Basic " + b64encode(f"{user}:{password}".encode()).decode("ascii")
 
 
 def fingerprint(secrets: Mapping[str, str]) -> str:

@@ -4,10 +4,12 @@ import asyncio
 import pickle
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 from certificates import authority
 
+import aiozarr
 from aiozarr.errors import (
     ChangedError,
     InvalidKeyError,
@@ -252,19 +254,37 @@ def test_stores_with_other_credentials_are_other_stores() -> None:
     assert HTTPStore("http://h/x", auth=("u", "p")).identity == stores[1].identity
 
 
-def test_an_unknown_option_is_a_type_error_that_lists_the_known_ones() -> None:
-    with pytest.raises(TypeError, match="no option 'block_size'; it knows auth, connect_timeout, headers"):
-        HTTPStore("http://h/", block_size=5)
-
-
 async def test_the_store_neither_lists_nor_writes(server: FaultServer) -> None:
     async with HTTPStore(server.url) as store:
         assert (store.supports.writeable, store.supports.listable) == (False, False)
         with pytest.raises(UnsupportedOperationError):
             await store.set("a/b", b"")
-        with pytest.raises(UnsupportedOperationError):
-            await store.list()
+        for listing in (store.list, lambda: store.list_dir(""), lambda: store.list_prefix("a/")):
+            with pytest.raises(UnsupportedOperationError, match="consolidate the metadata"):
+                await listing()
+        with pytest.raises(UnsupportedOperationError, match="by their paths"):
+            store.scan()
     assert not server.requests
+
+
+async def test_a_group_that_is_consolidated_shows_its_nodes_for_one_request(server: FaultServer) -> None:
+    source = aiozarr.stores.MemoryStore()
+    group = await aiozarr.create_group(source)
+    for name in ("x", "y"):
+        await group.create_array(f"below/{name}", shape=(4,), dtype="int8")
+    await aiozarr.consolidate_metadata(source)
+    for entry in [entry async for entry in source.scan("")]:
+        server.put(f"data.zarr/{entry.key}", bytes(memoryview(await source.get(entry.key) or b"")))
+    async with await aiozarr.open_group(f"{server.url}/data.zarr", zarr_format=3) as found:
+        assert [name async for name, _ in found.members(max_depth=1)] == ["below", "below/x", "below/y"]
+        assert [name async for name, _ in found.groups()] == ["below"]
+        assert "below" in str(await found.tree())
+        below = await found.open("below/x")
+        assert below.attrs == {}
+    assert [request.key for request in server.requests] == ["data.zarr/zarr.json"]
+    async with await aiozarr.open_group(f"{server.url}/data.zarr/below", zarr_format=3) as found:
+        with pytest.raises(UnsupportedOperationError, match=r"cannot list.*by their paths.*consolidated"):
+            [name async for name, _ in found.members()]
 
 
 async def test_keys_cannot_break_a_request_apart(server: FaultServer) -> None:
@@ -273,6 +293,62 @@ async def test_keys_cannot_break_a_request_apart(server: FaultServer) -> None:
         assert server.requests[0].target == "/x%0D%0AHost%3A%20evil%0D%0A%0D%0A"
         with pytest.raises(InvalidKeyError):
             await store.fetch("../etc/passwd")
+
+
+async def test_a_server_of_http_1_0_and_one_that_speaks_before_it_answers_are_understood(server: FaultServer) -> None:
+    old = b'HTTP/1.0 200 OK\r\nETag: "1"\r\n\r\n' + DATA
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    async with HTTPStore(server.url) as store:
+        for raw, expected in ((old, DATA), (early, b"ok")):
+            server.script = spoil.always(spoil.garbage(raw))
+            assert await store.get("a/b") == expected
+
+
+async def test_a_kept_connection_that_was_closed_meanwhile_is_replaced_without_an_error(server: FaultServer) -> None:
+    server.script = spoil.only({1: spoil.dropping})
+    async with HTTPStore(server.url) as store:
+        assert [await store.get("a/b") for _ in range(3)] == [DATA] * 3
+    assert (server.connections, len(server.requests)) == (2, 3)
+
+
+async def test_a_whole_object_that_is_too_large_to_come_in_place_of_a_range_is_refused_by_its_name(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["aiozarr.stores.lane.judge"], "SLICE_BYTES", 1000)
+    server.script = spoil.always(spoil.whole(DATA))
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(UnsupportedOperationError, match="does not answer ranges") as caught:
+            await store.fetch("a/b", Range(5, 10))
+    assert (caught.value.key, caught.value.store) == ("a/b", server.url)
+    assert "'a/b'" in str(caught.value)
+
+
+@pytest.mark.parametrize("base", ["", "/", "/x", "/x/", "/x//", "/x//y", "/%C3%BC%20/", "/ü", "/a+b%2Fc"])
+async def test_keys_lie_below_every_base_however_its_slashes_are_set(server: FaultServer, base: str) -> None:
+    async with HTTPStore(f"{server.url}{base}?sig=a%2Fb") as store:
+        assert await store.fetch("k/ü") is None
+        assert await store.stat("k/ü") is None
+    path = base.rstrip("/").replace("ü", "%C3%BC")
+    assert [request.target for request in server.requests] == [f"{path}/k/%C3%BC?sig=a%2Fb"] * 2
+
+
+async def test_a_host_of_ipv6_is_reached() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        heads.append(head.decode())
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+        await writer.drain()
+        writer.close()
+
+    heads: list[str] = []
+    try:
+        listening = await asyncio.start_server(answer, "::1", 0)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    port = listening.sockets[0].getsockname()[1]
+    async with listening, HTTPStore(f"http://[::1]:{port}/x") as store:
+        assert await store.get("a") == b"ok"
+    assert heads[0].startswith(f"GET /x/a HTTP/1.1\r\nHost: [::1]:{port}\r\n")
 
 
 # --- TLS, and the other loop -------------------------------------------------------------------------------------
@@ -322,6 +398,24 @@ def test_values_are_read_whole_and_in_parts_on_every_loop(
 
         run(main)
         assert server.connections <= 10
+
+
+async def test_an_authority_of_ones_own_is_trusted_besides_the_system_and_travels(tmp_path: Path) -> None:
+    pem = authority().pem()
+    (tmp_path / "ca.pem").write_bytes(pem)
+    with FaultServer({"a": b"1"}, tls=authority().server()) as server:
+        for given in (pem, pem.decode(), tmp_path / "ca.pem", str(tmp_path / "ca.pem")):
+            store = HTTPStore(server.url, root_certificate=given)
+            for each in (store, pickle.loads(pickle.dumps(store))):
+                async with each:
+                    assert await each.get("a") == b"1"
+        for unchecked in ({"allow_invalid_certificates": True}, {"ssl": False}, {"verify_ssl": False}):
+            async with HTTPStore(server.url, **unchecked) as store:
+                assert await store.get("a") == b"1"
+    with pytest.raises(ValueError, match="PEM"):
+        HTTPStore("https://h/", root_certificate=b"-----BEGIN nothing")
+    with pytest.raises(UnsupportedOperationError, match="root_certificate travels"):
+        pickle.dumps(HTTPStore("https://h/", ssl_context=authority().trust()))
 
 
 @pytest.mark.parametrize("fault", ["unknown authority", "expired", "another host"])

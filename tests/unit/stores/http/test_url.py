@@ -13,7 +13,7 @@ def test_a_url_is_taken_apart() -> None:
         "/a%20b/c",
         "sig=x%2Fy&v=1",
     )
-    assert address.credentials() == {"Authorization": "Basic dXNAZXI6cDp3"}
+    assert (address.user, address.password) == ("us@er", "p:w")
     assert (address.shown, address.authority) == ("https://example.org:8443/a%20b/c", "example.org:8443")
 
 
