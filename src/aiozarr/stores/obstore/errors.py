@@ -28,6 +28,10 @@ _OTHER_CONFLICT = re.compile(
     r"<Code>(ConditionalRequestConflict|OperationAborted|NoSuchBucket|ContainerBeingDeleted|Lease\w+|BlobImmutable\w+"
     r"|PendingCopyOperation|ResourceTypeMismatch|PathConflict|PublicAccessNotPermitted|AccountBeingCreated)</Code>"
 )
+_NO_CREDENTIALS = re.compile(r"credential provider: NoCredentialsError: ([^\n]{1,500})")
+_ANON = "anon=True reads what is public without any"
+_LISTED = "Encountered object with invalid path"
+_PATH = re.compile(r'Path "([^"\n]{1,300})"')
 _CERTIFICATE = ("certificate", "CertificateError", "UnknownIssuer", "CertExpired", "NotValidForName")
 
 
@@ -69,7 +73,16 @@ def translate(error: Exception) -> StoreError:
         case exceptions.AlreadyExistsError() | exceptions.PreconditionError() if not _OTHER_CONFLICT.search(text):
             return _found(PreconditionFailedError("another version is stored, or none"), text)
         case exceptions.UnauthenticatedError():
+            told = _NO_CREDENTIALS.search(text)
+            if told is not None:
+                return UnauthenticatedError(f"no credentials: {told[1]} ({_ANON})")
             return UnauthenticatedError("no credentials, or they are not accepted")
+        case exceptions.InvalidPathError() if _LISTED in text:
+            path = _PATH.search(text)
+            return StoreError(
+                "the listing holds an object whose key is none of this store"
+                f"{'' if path is None else f', {path[1]!r}'}: remove it with the tool that wrote it"
+            )
         case exceptions.InvalidPathError() | ValueError():
             return InvalidKeyError("not a key that this store can hold: it has control characters or an empty segment")
     status = _STATUS.search(text)
@@ -78,7 +91,9 @@ def translate(error: Exception) -> StoreError:
     if "<Code>" in text:  # a failure told under status 200, as at the end of a multipart upload
         return _found(error_for(500, {}, text.encode()), text)
     if any(service in text for service in _METADATA_SERVICES):
-        return UnauthenticatedError("no credentials were found (anon=True reads public buckets without any)")
+        return UnauthenticatedError(f"no credentials were found ({_ANON})")
+    if "redirect without LOCATION" in text:
+        return StoreError("the server sends elsewhere: the bucket is in another region", status=301)
     if any(word in text for word in _CERTIFICATE):
         return StoreError("the server's certificate is not valid")
     if "timed out" in text or "TimedOut" in text:

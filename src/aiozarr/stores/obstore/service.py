@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.model import Entry, IfAbsent, Precondition, Version
+from aiozarr.stores.lane import Want
 from aiozarr.stores.object.service import PAGE, Service
 from aiozarr.stores.obstore.errors import call, translated
+from aiozarr.stores.tasks import each_bounded
 
 T = TypeVar("T")
 
@@ -23,8 +24,8 @@ MAX_PARTS = 10_000
 SLOWEST_BYTES_PER_SECOND = 64 << 10
 """A write is given the time that it takes at this rate, besides `idle_timeout`."""
 
-ERASERS = 16
-"""Deletes at once, where keys are removed one by one."""
+WORKERS = 16
+"""Requests at once, where keys are removed or looked at one by one."""
 
 _NOT_IN_BULK = frozenset({None, 200, 405, 500, 501})
 
@@ -71,24 +72,29 @@ class ObstoreService(Service):
         try:
             await self._done(lambda: obstore.delete_async(client, list(keys)))
         except StoreError as error:
-            if error.status not in _NOT_IN_BULK:
+            left = self._left_in_bulk(error, keys)
+            if left is not None:
+                return left
+            if error.status not in _NOT_IN_BULK or (error.status is None and error.retryable):
                 raise
             # The library tells one error for all; only one by one is it seen which keys are left.
             return await self._delete_singly(keys)
         return {}
 
+    def _left_in_bulk(self, error: StoreError, keys: Sequence[str]) -> dict[str, StoreError] | None:
+        """Return the error of each key that a bulk delete has left; None: the answer does not tell."""
+        return None
+
     async def _delete_singly(self, keys: Sequence[str]) -> dict[str, StoreError]:
-        pending = iter(keys)
         failed: dict[str, StoreError] = {}
 
-        async def work() -> None:
-            for key in pending:
-                try:
-                    await self.delete(key)
-                except StoreError as error:
-                    failed[key] = error
+        async def remove(key: str) -> None:
+            try:
+                await self.delete(key)
+            except StoreError as error:
+                failed[key] = error
 
-        await asyncio.gather(*(work() for _ in range(ERASERS)))
+        await each_bounded(remove, keys, width=WORKERS)
         return {key: failed[key] for key in keys if key in failed}
 
     async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
@@ -100,7 +106,9 @@ class ObstoreService(Service):
             held = [obstore.list(client, prefix or None, chunk_size=PAGE)]
         try:
             while (page := await self._done(lambda: anext(held[0], None))) is not None:
-                yield [_entry(found) for found in page if found["path"].startswith(prefix)]
+                entries = [_entry(found) for found in page if found["path"].startswith(prefix)]
+                gone = await self._markers([entry.key for entry in entries if entry.size == 0])
+                yield [entry for entry in entries if entry.key not in gone] if gone else entries
         finally:
             held.clear()
 
@@ -109,8 +117,24 @@ class ObstoreService(Service):
 
         client = await self._client()
         found = await self._done(lambda: obstore.list_with_delimiter_async(client, prefix or None))
-        keys = [entry["path"] for entry in found["objects"] if entry["path"].startswith(prefix)]
+        objects = [entry for entry in found["objects"] if entry["path"].startswith(prefix)]
+        gone = await self._markers([entry["path"] for entry in objects if entry["size"] == 0])
+        keys = [entry["path"] for entry in objects if entry["path"] not in gone]
         return keys, [f"{name}/" for name in found["common_prefixes"]]
+
+    async def _markers(self, empty: Sequence[str]) -> set[str]:
+        """Return those of the keys that are not stored, though they are listed.
+
+        Other tools mark directories by empty objects whose keys end with a slash, which the library drops.
+        """
+        gone: set[str] = set()
+
+        async def look(key: str) -> None:
+            if (await self.ask("HEAD", key, Want(head=True))).status == 404:
+                gone.add(key)
+
+        await each_bounded(look, empty, width=WORKERS)
+        return gone
 
     async def _done(self, operation: Callable[[], Awaitable[T]], nbytes: int = 0) -> T:
         """Await an operation of the client library for as long as it may take."""

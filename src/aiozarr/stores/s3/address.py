@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -19,6 +20,17 @@ _TRUE = frozenset({"true", "1", "yes", "on", "requester"})
 
 
 @dataclass(frozen=True, slots=True)
+class Configured:
+    """What the configuration files of the AWS tools say about S3, for the profile that counts."""
+
+    region: str | None = None
+    endpoint_url: str | None = None
+
+
+NOTHING_CONFIGURED = Configured()
+
+
+@dataclass(frozen=True, slots=True)
 class S3Place:
     """A bucket's address.
 
@@ -28,6 +40,7 @@ class S3Place:
         region: for signatures.
         aws: True for AWS itself, False for another server that speaks S3.
         virtual_hosted: True where the bucket is in the host name.
+        fixed: the address stays as it is when another region is told; requests are then signed for that one.
     """
 
     bucket: str
@@ -35,65 +48,138 @@ class S3Place:
     region: str
     aws: bool
     virtual_hosted: bool
+    fixed: bool = False
 
     @property
     def web(self) -> WebAddress:
         return WebAddress.parse(self.base)
 
 
+_TEMPLATE = "s3://bucket/path"
+_ARN = re.compile(
+    r"arn:(aws[a-z-]*):(s3[a-z-]*):([a-z0-9-]*):(\d{12}):(accesspoint[/:]([a-z0-9][a-z0-9-]{1,48}[a-z0-9]))?"
+)
+
+
 def parse_url(url: str) -> tuple[str, str]:
     """Return bucket and root (a prefix ending with `/`, or `""`) of an `s3://bucket/root` URL.
 
-    The path is taken as it is, as fsspec and the AWS tools do: it is not percent-encoded.
+    The path is taken as it is, as fsspec and the AWS tools do: it is not percent-encoded. The ARN of an access point
+    stands for a bucket.
 
     Raises:
         ValueError: it is no such URL.
         InvalidKeyError: the root is no valid key.
     """
     scheme, separator, rest = url.partition("://")
-    if scheme not in ("s3", "s3a") or not separator:
-        raise ValueError("an object store's URL is s3://bucket/path")
-    bucket, _, root = rest.partition("/")
-    if not bucket or not bucket.isascii() or not all(c.isalnum() or c in ".-_" for c in bucket):
-        raise ValueError(f"not a bucket's name: {unquote(bucket)!r}")
+    if scheme.lower() not in ("s3", "s3a") or not separator:
+        raise ValueError(f"an object store's URL is {_TEMPLATE}")
+    if rest.startswith("arn:"):
+        bucket, root = _split_arn(rest)
+    else:
+        bucket, _, root = rest.partition("/")
+        if not bucket or not bucket.isascii() or not all(c.isalnum() or c in ".-_" for c in bucket):
+            raise ValueError(f"not a bucket's name: {unquote(bucket)!r}")
+        if bucket.endswith("--x-s3"):
+            raise ValueError("directory buckets (S3 Express One Zone) are not supported")
     root = root.removesuffix("/")
     return bucket, f"{check_key(root)}/" if root else ""
 
 
-def find_place(bucket: str, options: S3Options, environ: Mapping[str, str], region: str | None = None) -> S3Place:
-    """Return where `bucket` is reached; `region` is one that was found out, and counts where none is named."""
-    named = find_region(options, environ) or region or "us-east-1"
-    endpoint = find_endpoint(options, environ)
-    if endpoint is None:
+def _split_arn(text: str) -> tuple[str, str]:
+    found = _ARN.match(text)
+    if found is None or found[2] != "s3" or not found[3] or not found[6]:
+        raise ValueError(
+            "of ARNs, a bucket's place can be taken by an access point's of one region: "
+            "s3://arn:aws:s3:REGION:ACCOUNT:accesspoint/NAME/path"
+        )
+    bucket, rest = text[: found.end()], text[found.end() :]
+    if rest and not rest.startswith("/"):
+        raise ValueError("an access point's name ends before a '/'")
+    return bucket.replace(":accesspoint:", ":accesspoint/"), rest[1:]
+
+
+def find_place(
+    bucket: str,
+    options: S3Options,
+    environ: Mapping[str, str],
+    region: str | None = None,
+    configured: Configured = NOTHING_CONFIGURED,
+) -> S3Place:
+    """Return where `bucket` is reached.
+
+    Args:
+        bucket: a bucket's name, or the ARN of an access point.
+        options: what was given.
+        environ: the environment.
+        region: one that the server told, which counts before all others.
+        configured: what the configuration files of the AWS tools say.
+    """
+    endpoint = find_endpoint(options, environ, configured)
+    server = None if endpoint is None else _server(endpoint)
+    of_aws = None if server is None else _AWS_HOST.fullmatch(server.host)
+    named = region or find_region(options, environ, configured)
+    arn = _ARN.match(bucket)
+    if arn is not None:
+        return _access_point(bucket, arn)
+    if server is None or (of_aws is not None and not server.path):
+        # The plain endpoints of AWS, written out, are what is asked without any.
+        named = named or (of_aws and of_aws[1]) or "us-east-1"
         virtual = "." not in bucket if options.virtual_hosted is None else options.virtual_hosted
-        suffix = "amazonaws.com.cn" if named.startswith("cn-") else "amazonaws.com"
-        host = f"s3.{named}.{suffix}"
-        base = f"https://{bucket}.{host}" if virtual else f"https://{host}/{bucket}"
+        scheme = "https" if server is None else server.scheme
+        host = f"s3.{named}.{_suffix(named)}"
+        base = f"{scheme}://{bucket}.{host}" if virtual else f"{scheme}://{host}/{bucket}"
         return S3Place(bucket, base, named, True, virtual)
-    server = WebAddress.parse(endpoint)
-    if server.user is not None or server.query:
-        raise ValueError("an endpoint's URL holds no credentials and no query")
     virtual = bool(options.virtual_hosted)
     if virtual:
         base = f"{server.scheme}://{bucket}.{server.authority}{server.path}"
     else:
         base = f"{server.shown}/{quote_key(bucket)}"
-    return S3Place(bucket, base, named, False, virtual)
+    trusted = server.host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+    return S3Place(bucket, base, named or "us-east-1", trusted, virtual, fixed=True)
 
 
-def find_endpoint(options: S3Options, environ: Mapping[str, str]) -> str | None:
-    """Return the endpoint's URL, from the options or the environment; None: AWS."""
+_AWS_HOST = re.compile(r"s3(?:[.-]([a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com(?:\.cn)?")
+
+
+def _suffix(region: str) -> str:
+    return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+
+
+def _access_point(bucket: str, arn: re.Match[str]) -> S3Place:
+    region = arn[3]
+    base = f"https://{arn[6]}-{arn[4]}.s3-accesspoint.{region}.{_suffix(region)}"
+    return S3Place(bucket, base, region, True, True, fixed=True)
+
+
+def _server(endpoint: str) -> WebAddress:
+    if "://" not in endpoint:
+        raise ValueError("an endpoint's URL begins with http:// or https://")
+    server = WebAddress.parse(endpoint)
+    if server.user is not None or server.query:
+        raise ValueError("an endpoint's URL holds no credentials and no query")
+    return server
+
+
+def find_endpoint(
+    options: S3Options, environ: Mapping[str, str], configured: Configured = NOTHING_CONFIGURED
+) -> str | None:
+    """Return the endpoint's URL, from the options, the environment or the configuration files; None: AWS."""
     if options.endpoint_url is not None:
         return options.endpoint_url
+    if environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() in _TRUE:
+        return None
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"):
         if environ.get(name):
             return environ[name]
-    return None
+    return configured.endpoint_url
 
 
-def find_region(options: S3Options, environ: Mapping[str, str]) -> str | None:
-    """Return the region that the options or the environment name."""
-    return options.region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or None
+def find_region(
+    options: S3Options, environ: Mapping[str, str], configured: Configured = NOTHING_CONFIGURED
+) -> str | None:
+    """Return the region that the options, the environment or the configuration files name."""
+    return options.region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or configured.region or None
 
 
 def find_source(options: S3Options, environ: Mapping[str, str], has_files: bool) -> Source:
@@ -112,6 +198,8 @@ def find_source(options: S3Options, environ: Mapping[str, str], has_files: bool)
         return "profile"
     if environ.get("AWS_ACCESS_KEY_ID") and environ.get("AWS_SECRET_ACCESS_KEY"):
         return "environment"
+    if options.chain:
+        return "chain"
     if environ.get("AWS_PROFILE") or has_files:
         return "profile"
     return "chain"

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aiozarr.stores.http.url import proxy_for
+from aiozarr.stores.http.url import Proxies
 from aiozarr.stores.lane import Answer, Origin, Pool, RequestTemplate, Want, leave, obtain, quote_key
 from aiozarr.stores.obstore.errors import translated
 from aiozarr.stores.obstore.process import check_process
 from aiozarr.stores.obstore.sign import Signer
 from aiozarr.stores.options.s3 import S3Options
 from aiozarr.stores.s3.address import S3Place, Source
-from aiozarr.stores.s3.client import make_client
+from aiozarr.stores.s3.client import Provider, make_client
+from aiozarr.stores.s3.profiles import ProfileCredentials
+from aiozarr.stores.s3.region import region_in
+from aiozarr.stores.s3.trust import context_of
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     from aiozarr.stores.http.detour import Detours
 
 _FIXED = frozenset({"given", "environment"})
+_RENEWED = frozenset({"profile", "chain"})
 
 
 class S3Link:
@@ -28,10 +34,11 @@ class S3Link:
     The client is made on first use, so that a store which is only described touches no library, and survives a fork.
     """
 
-    def __init__(self, place: S3Place, options: S3Options, source: Source) -> None:
+    def __init__(self, place: S3Place, options: S3Options, source: Source, provider: Provider | None) -> None:
         self.place = place
         self._options = options
         self._source: Source = source
+        self._provider = provider
         self._signs = source != "anonymous"
         self._url = f"s3://{place.bucket}"
         web = place.web
@@ -42,15 +49,17 @@ class S3Link:
             web.secure,
             web.host,
             web.port,
-            None,
+            context_of(options) if web.secure else None,
             options.max_connections or 512,
             options.idle_timeout or 20.0,
             options.connect_timeout or 20.0,
         )
-        self._proxied = proxy_for(web) is not None
+        self._proxies = Proxies(options.proxy)
+        self._proxied = self._proxies.choose(web) is not None
         self._client: S3Store | None = None
         self._lister: S3Store | None = None
         self._signer: Signer | None = None
+        self._renewed = 0.0
         self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
 
     def client(self) -> S3Store:
@@ -61,7 +70,7 @@ class S3Link:
         """
         check_process(self._url)
         if self._client is None:
-            self._client = make_client(self.place, self._options, self._source, self.pool_origin.connect_timeout)
+            self._client = self._make(keep_alive=True)
         return self._client
 
     def lister(self) -> S3Store:
@@ -72,10 +81,18 @@ class S3Link:
         """
         check_process(self._url)
         if self._lister is None:
-            self._lister = make_client(
-                self.place, self._options, self._source, self.pool_origin.connect_timeout, keep_alive=False
-            )
+            self._lister = self._make(keep_alive=False)
         return self._lister
+
+    def _make(self, *, keep_alive: bool) -> S3Store:
+        return make_client(
+            self.place,
+            self._options,
+            self._source,
+            self._provider,
+            self.pool_origin.connect_timeout,
+            keep_alive=keep_alive,
+        )
 
     async def ask(self, method: str, key: str, want: Want) -> Answer:
         """Send a GET or HEAD for `key`, signed unless the store is anonymous."""
@@ -86,7 +103,7 @@ class S3Link:
             kept = None if self._signer is None else self._signer.kept(method, key)
             target = kept or await self._sign(method, key)
         if self._proxied:
-            return await self._detours().ask(method, self._web, target, {}, want, follow=False)
+            return await self._detours().ask(method, self._web, target, {}, want, follow=False, proxies=self._proxies)
         return await self._pool().send(self._template.render(method, target, want.range, want.etag), want)
 
     async def _sign(self, method: str, key: str) -> str:
@@ -95,12 +112,19 @@ class S3Link:
         with translated(None, None):
             return await self._signer.target(method, key)
 
-    def renew(self) -> bool:
-        """Forget what was signed with credentials that have expired; False where there can be no others."""
-        if self._signer is None:
+    def renew(self, since: float) -> bool:
+        """Have new credentials from now on, as those that were used at `since` have expired; False: there are none.
+
+        Whoever finds out first renews them for all who had sent requests by then.
+        """
+        if self._source not in _RENEWED:
             return False
-        self._signer.forget()
-        return self._source not in _FIXED
+        if self._renewed <= since:
+            self._renewed = time.monotonic()
+            if isinstance(self._provider, ProfileCredentials):
+                self._provider.forget()
+            self._client = self._lister = self._signer = None  # a client keeps credentials until they seem to end
+        return True
 
     def _pool(self) -> Pool:
         loop = asyncio.get_running_loop()
@@ -119,16 +143,11 @@ class S3Link:
         await leave(self)
 
 
-async def ask_region(user: object, bucket: str) -> str | None:
-    """Ask AWS in which region `bucket` is: any answer to an unsigned HEAD says so, a refusal too."""
-    virtual = "." not in bucket
-    host = f"{bucket}.s3.amazonaws.com" if virtual else "s3.amazonaws.com"
-    origin = Origin(True, host, 443)
-    want = Want(head=True)
-    target = "/" if virtual else f"/{bucket}"
-    pool = obtain(user, origin, lambda loop: Pool(loop, origin))
+async def ask_region(place: S3Place, options: S3Options) -> str | None:
+    """Ask the server in which region the bucket is: any answer to an unsigned HEAD says so, a refusal too."""
+    link = S3Link(place, replace(options, anon=True), "anonymous", None)
     try:
-        answer = await pool.send(RequestTemplate(host, {}).render("HEAD", target), want)
+        answer = await link.ask("HEAD", "", Want(head=True))
     finally:
-        await leave(user)
-    return answer.headers.get(b"x-amz-bucket-region", b"").decode("latin-1") or None
+        await link.aclose()
+    return region_in(answer.headers, bytes(answer.body).decode("utf-8", "replace"))

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 import warnings
 import weakref
-from collections.abc import Hashable, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from aiozarr.errors import StoreError
-from aiozarr.model import Supports
+from aiozarr.errors import StoreError, UnauthenticatedError, UnsupportedOperationError
+from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, error_for
 from aiozarr.stores.http.url import fingerprint
 from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.obstore.service import ObstoreService
 from aiozarr.stores.options.s3 import S3Options, s3_options
 from aiozarr.stores.s3.address import (
+    NOTHING_CONFIGURED,
+    S3Place,
     Source,
     find_place,
     find_region,
@@ -25,8 +27,22 @@ from aiozarr.stores.s3.address import (
     parse_url,
     sends_found_credentials_openly,
 )
-from aiozarr.stores.s3.client import has_credential_files
+from aiozarr.stores.s3.bulk import failures_in
+from aiozarr.stores.s3.client import make_provider
 from aiozarr.stores.s3.link import S3Link, ask_region
+from aiozarr.stores.s3.profiles import has_files, read_configured
+from aiozarr.stores.s3.region import is_elsewhere, region_in
+
+T = TypeVar("T")
+
+CHAIN_FAILED = (
+    "no AWS credentials were found, neither in the options nor in the environment, nor by web identity, from a "
+    "container's service or from an instance's metadata service; there are no configuration files of the AWS tools, or "
+    "the extra aiozarr[s3], which reads them, is not installed (anon=True reads what is public without credentials)"
+)
+
+MAX_PUT_BYTES = 5 << 30
+"""The most that S3 takes in one request, which is what a condition needs."""
 
 _DELETED = frozenset({200, 202, 204})
 
@@ -43,10 +59,15 @@ class S3Service(ObstoreService):
     def __init__(self, bucket: str, options: S3Options) -> None:
         self._bucket = bucket
         self._options = options
-        self._source: Source = find_source(options, os.environ, has_credential_files())
-        place = find_place(bucket, options, os.environ)
-        self._region_known = not place.aws or find_region(options, os.environ) is not None
-        self._link = S3Link(place, options, self._source)
+        self._source: Source = find_source(options, os.environ, has_files())
+        self._configured = read_configured(options.profile) if self._source == "profile" else NOTHING_CONFIGURED
+        place = self._place(None)
+        self._region_known = (
+            place.fixed or not place.aws or find_region(options, os.environ, self._configured) is not None
+        )
+        self._provider = make_provider(options, self._source)
+        self._link = S3Link(place, options, self._source, self._provider)
+        self._left: list[S3Link] = []
         self.idle_timeout = self._link.pool_origin.idle_timeout
         self._server = place.web.origin
         self._fingerprint = self._credentials_fingerprint()
@@ -58,6 +79,9 @@ class S3Service(ObstoreService):
             warnings.warn(
                 f"credentials that were found, not given, sign requests to {place.web.origin} without TLS", stacklevel=5
             )
+
+    def _place(self, region: str | None) -> S3Place:
+        return find_place(self._bucket, self._options, os.environ, region, self._configured)
 
     def _credentials_fingerprint(self) -> str:
         options, source = self._options, self._source
@@ -83,18 +107,27 @@ class S3Service(ObstoreService):
 
     async def ask(self, method: str, key: str, want: Want) -> Answer:
         link = self._link if self._region_known else await self._ready()
-        answer = await link.ask(method, key, want)
-        if isinstance(answer.verdict, Accept):
+        since = time.monotonic()
+        try:
+            answer = await link.ask(method, key, want)
+        except UnauthenticatedError as error:
+            raise self._explained(error)  # noqa: B904  # the same error, with more words
+        if isinstance(answer.verdict, Accept) or answer.status < 300 or answer.status in (404, 412):
             return answer
-        region = answer.headers.get(b"x-amz-bucket-region", b"").decode("latin-1")
-        if answer.status in (301, 307, 400) and self._move(region):
+        if await self._mended(link, since, answer.status, region_in(answer.headers, _text(answer)), _text(answer)):
             return await self._link.ask(method, key, want)
-        if _expired(answer) and link.renew():
-            return await link.ask(method, key, want)
         return answer
 
     def lacks(self, answer: Answer) -> bool:
         return error_code(bytes(answer.body)) in (None, "NoSuchKey")
+
+    async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
+        if precondition is not None and data.nbytes > MAX_PUT_BYTES:
+            raise UnsupportedOperationError(
+                f"a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not {data.nbytes}"
+            )
+        put = super().put
+        return await self._once_more(lambda: put(key, data, precondition))
 
     async def delete(self, key: str) -> None:
         # The client library has bulk deletes only, which not every server knows.
@@ -102,7 +135,65 @@ class S3Service(ObstoreService):
         if answer.status not in _DELETED and not (answer.status == 404 and self.lacks(answer)):
             raise _error(answer)
 
-    # --- the bucket's region -------------------------------------------------------------------------------------
+    async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
+        if self._options.bulk_delete is False:
+            return await self._delete_singly(keys)
+        delete_many = super().delete_many
+        return await self._once_more(lambda: delete_many(keys))
+
+    def _left_in_bulk(self, error: StoreError, keys: Sequence[str]) -> dict[str, StoreError] | None:
+        # The client library repeats the whole answer in its error, which names every key that is left.
+        failures = failures_in(str(error.__cause__))
+        return failures if failures is not None and failures.keys() <= set(keys) else None
+
+    async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+        for attempt in range(2):
+            link, since, begun = await self._ready(), time.monotonic(), False
+            try:
+                pages = super().pages(prefix)
+                async for page in pages:
+                    begun = True
+                    yield page
+                return
+            except StoreError as error:
+                if begun or attempt or not await self._mended_after(link, since, error):
+                    raise self._explained(error)  # noqa: B904  # the same error, with more words
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        list_dir = super().list_dir
+        return await self._once_more(lambda: list_dir(prefix))
+
+    # --- the bucket's region, and credentials that end -----------------------------------------------------------
+
+    async def _once_more(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Await an operation of the client library; once more where it failed for a reason that is gone then."""
+        link, since = await self._ready(), time.monotonic()
+        try:
+            return await operation()
+        except StoreError as error:
+            if not await self._mended_after(link, since, error):
+                raise self._explained(error)  # noqa: B904  # the same error, with more words
+        return await operation()
+
+    def _explained(self, error: StoreError) -> StoreError:
+        """Say of credentials that are missing where they were looked for."""
+        if isinstance(error, UnauthenticatedError) and error.status is None and self._source == "chain":
+            error.message = CHAIN_FAILED
+        return error
+
+    async def _mended_after(self, link: S3Link, since: float, error: StoreError) -> bool:
+        text = str(error.__cause__)
+        return await self._mended(link, since, error.status, region_in({}, text), text)
+
+    async def _mended(self, link: S3Link, since: float, status: int | None, region: str | None, text: str) -> bool:
+        """Return whether it is worth a second try: after a move to the region, or with new credentials."""
+        if is_elsewhere(status, text) or (status == 400 and region is not None):
+            if region is None and not link.place.fixed and link is self._link:
+                region = await ask_region(link.place, self._options)
+            return self._move(link, region)
+        if status in (400, 401, 403) and _expired(text):
+            return link.renew(since)
+        return False
 
     async def _client(self) -> Any:
         return (await self._ready()).client()
@@ -116,20 +207,24 @@ class S3Service(ObstoreService):
             loop = asyncio.get_running_loop()
             async with self._locks.setdefault(loop, asyncio.Lock()):
                 if not self._region_known:
-                    self._move(await ask_region(self, self._bucket))
+                    link = self._link
+                    self._move(link, await ask_region(link.place, self._options))
                     self._region_known = True
         return self._link
 
-    def _move(self, region: str | None) -> bool:
-        """Go to the bucket's own region; False where there is nothing to change."""
-        place = self._link.place
-        if not region or not place.aws or region == place.region:
+    def _move(self, link: S3Link, region: str | None) -> bool:
+        """Go to the region that `link` was told of; False where there is nothing to change."""
+        if self._link is not link:
+            return True  # another request was told before
+        if not region or region == link.place.region:
             return False
-        options = replace(self._options, region=region)
-        self._link = S3Link(find_place(self._bucket, options, os.environ), options, self._source)
+        self._left.append(link)
+        self._link = S3Link(self._place(region), self._options, self._source, self._provider)
         return True
 
     async def aclose(self) -> None:
+        while self._left:
+            await self._left.pop().aclose()
         await self._link.aclose()
 
 
@@ -137,8 +232,9 @@ def _error(answer: Answer) -> StoreError:
     return error_for(answer.status, answer.headers, bytes(answer.body))
 
 
-def _expired(answer: Answer) -> bool:
-    if answer.status not in (400, 401, 403):
-        return False
-    body = bytes(answer.body)
-    return error_code(body) in EXPIRED_CODES or b"Request has expired" in body
+def _text(answer: Answer) -> str:
+    return bytes(answer.body).decode("utf-8", "replace")
+
+
+def _expired(text: str) -> bool:
+    return error_code(text.encode()) in EXPIRED_CODES or "Request has expired" in text

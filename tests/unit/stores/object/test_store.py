@@ -25,6 +25,8 @@ from aiozarr.errors import (
 )
 from aiozarr.model import IfAbsent, IfMatch, Range, Suffix, Version
 from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.options.s3 import S3Options
+from aiozarr.stores.s3.address import S3Place
 from aiozarr.testing import http_replies as spoil
 from aiozarr.testing.http_replies import Reply, Request
 from aiozarr.testing.http_server import FaultServer
@@ -166,7 +168,7 @@ async def test_an_object_that_is_not_there_is_missing(server: FaultServer, chunk
 async def test_an_expired_signature_is_renewed_once(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async with at(server) as store:
         assert await store.exists("a/b")
-        monkeypatch.setattr(store._service._link, "renew", lambda: True)
+        monkeypatch.setattr(store._service._link, "renew", lambda since: True)
         server.script = spoil.only({2: document("ExpiredToken", 403)})
         assert await store.get("a/b") is not None
         assert len(server.requests) == 3
@@ -203,8 +205,8 @@ async def test_the_bucket_of_aws_is_looked_for_in_its_own_region(monkeypatch: py
 
     asked: list[str] = []
 
-    async def ask_region(user: object, bucket: str) -> str | None:
-        asked.append(bucket)
+    async def ask_region(place: S3Place, options: S3Options) -> str | None:
+        asked.append(place.bucket)
         await asyncio.sleep(0)
         return "eu-north-1"
 
