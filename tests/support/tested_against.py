@@ -75,7 +75,7 @@ def _describe(item: pytest.Item) -> dict[str, Any] | None:
     name = getattr(item, "originalname", item.name)
     chapters = [base for base in kind.__mro__ if base.__module__.startswith(_SUITE) and name in vars(base)]
     return {
-        "store": kind.store_name or kind.__name__.removeprefix("Test"),
+        "store": getattr(kind, "store_name", "") or kind.__name__.removeprefix("Test"),
         "server": server,
         "version": getattr(getattr(item, "instance", None), "server_version", ""),
         "chapter": _chapter(chapters[-1].__name__.lower(), name) if chapters else "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 
@@ -61,6 +61,7 @@ _KNOWN: dict[str, Traits] = {
     "git": Traits(),
     "data": Traits(listable=False),
 }
+_CACHES = frozenset({"simplecache", "filecache", "blockcache"})
 _SAME = {"s3a": "s3", "gcs": "gs", "https": "http", "ssh": "sftp", "cached": "blockcache"}
 
 
@@ -81,7 +82,9 @@ def traits_of(fs: Any) -> Traits:
     protocol = protocol_of(fs)
     known = _KNOWN.get(_SAME.get(protocol, protocol))
     if known is not None and (protocol != "memory" or not is_async(fs)):
-        return known
+        below = fs.fs if _SAME.get(protocol, protocol) in _CACHES else None
+        # A cache lists what the file system below it does.
+        return known if below is None or traits_of(below).listable else replace(known, listable=False)
     from fsspec.asyn import AsyncFileSystem
     from fsspec.spec import AbstractFileSystem
 
