@@ -78,6 +78,8 @@ class GcsService(Service):
             if _unpacked(answer.headers):
                 raise StoreError("the server unpacked what is stored under Content-Encoding: gzip")
             await verify(answer.body, answer.headers)
+        elif answer.status in (400, 403):  # whose reasons only this service knows
+            raise _error(answer)
         return answer
 
     def lacks(self, answer: Answer) -> bool:
@@ -174,7 +176,7 @@ def _entry(item: Mapping[str, Any]) -> Entry:
 
 def _is_key(name: str) -> bool:
     """Return whether an object's name can be a store's key; those that stand for folders cannot."""
-    return not name.endswith("/") and "//" not in name and not name.startswith("/")
+    return bool(name) and not name.endswith("/") and "//" not in name and not name.startswith("/")
 
 
 def _packed_on_the_way(headers: Headers) -> bool:

@@ -26,6 +26,8 @@ AGAIN_SECONDS = 20.0
 
 HINT = "run `gcloud auth application-default login`, or read a public bucket with anon=True"
 
+_UNUSABLE = f"the Google credentials cannot be used: {HINT}"
+
 
 class Tokens:
     """The tokens of one set of credentials, for all loops and threads."""
@@ -107,6 +109,8 @@ class Tokens:
                 if self._credentials is None:
                     self._credentials = self._load(request)
                 self._credentials.refresh(request)
+        except exceptions.MalformedError as error:
+            raise UnauthenticatedError(_UNUSABLE) from error
         except exceptions.DefaultCredentialsError as error:
             raise UnauthenticatedError(f"no Google credentials were found: {HINT}") from error
         except exceptions.TransportError as error:
@@ -116,7 +120,7 @@ class Tokens:
                 f"no token for these Google credentials: {HINT}", retryable=bool(error.retryable)
             ) from error
         except (ValueError, KeyError, OSError) as error:
-            raise UnauthenticatedError(f"the Google credentials cannot be used: {HINT}") from error
+            raise UnauthenticatedError(_UNUSABLE) from error
         token, expiry = self._credentials.token, self._credentials.expiry
         if not token:
             raise UnauthenticatedError(f"the Google credentials gave no token: {HINT}")

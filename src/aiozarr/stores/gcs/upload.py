@@ -166,7 +166,8 @@ class _Session:
         size = self._data.nbytes
         stop = min(self._held + PART_BYTES, size)
         content = {"Content-Range": f"bytes {self._held}-{stop - 1}/{size}"}
-        return await self._link.wire().send("PUT", self._url, content, [self._data[self._held : stop]])
+        # Not by PUT, which aiohttp sends again by itself where a connection is lost: what came is asked for first.
+        return await self._link.wire().send("POST", self._url, content, [self._data[self._held : stop]])
 
     async def _after(self, fault: StoreError) -> Said:
         """Ask what the server has kept, until it says so or there were too many faults."""

@@ -12,7 +12,7 @@ from aiohttp.payload import Payload
 from yarl import URL
 
 from aiozarr.errors import StoreTimeoutError
-from aiozarr.stores.http.detour import translate
+from aiozarr.stores.http.detour import quotable, translate
 from aiozarr.stores.http.url import WebAddress, proxy_for, usable_proxy
 from aiozarr.stores.lane.head import Headers
 from aiozarr.stores.lane.judge import NOTE_BYTES
@@ -66,7 +66,7 @@ class Wire:
         except TimeoutError as error:
             raise StoreTimeoutError("no answer within the time allowed") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise translate(error) from error
+            raise translate(error) from quotable(error)
 
     async def _exchange(self, method: str, url: str, headers: Mapping[str, str], body: _Body) -> Said:
         request = self._session.request(

@@ -234,11 +234,9 @@ def list_page(
     """
     blobs: list[Blob] = []
     prefixes: list[str] = []
-    last = after
+    last, group = after, ""
     for name in _names(bucket, prefix, start, end, after):
-        if delimiter and last.endswith(delimiter) and last != after and name.startswith(last):
-            if trailing and name == last:
-                blobs.append(bucket.blobs[name])
+        if group and name.startswith(group):
             continue
         if delimiter and after.endswith(delimiter) and len(after) > len(prefix) and name.startswith(after):
             continue  # rolled up on the page before
@@ -249,6 +247,7 @@ def list_page(
             blobs.append(bucket.blobs[name])
         else:
             prefixes.append(rolled)
+            group = rolled
             if trailing and rolled == name:
                 blobs.append(bucket.blobs[name])
         last = name if rolled is None else rolled

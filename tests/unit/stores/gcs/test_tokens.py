@@ -1,0 +1,271 @@
+"""Tokens are asked for once for all who wait, ahead of their end, again when they are refused, and never shown."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+import pickle
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.auth import exceptions
+
+from aiozarr.errors import PermissionDeniedError, StoreError, UnauthenticatedError
+from aiozarr.stores.gcs.tokens import EARLY_SECONDS, Tokens, who
+from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.options.gcs import GcsOptions
+from aiozarr.testing.gcs_server import GcsServer
+
+
+class Credentials:
+    """What google-auth's credentials look like: a new token with each refresh, or an error."""
+
+    service_account_email = "robot@project"
+
+    def __init__(self, *, seconds: float | None = 3600, fail: Exception | None = None) -> None:
+        self.token: str | None = None
+        self.expiry: dt.datetime | None = None
+        self.seconds = seconds
+        self.fail = fail
+        self.refreshed = 0
+        self.gate: threading.Event | None = None
+
+    @property
+    def valid(self) -> bool:
+        return self.token is not None
+
+    def refresh(self, request: object) -> None:
+        if self.gate is not None:
+            assert self.gate.wait(10)
+        self.refreshed += 1
+        if self.fail is not None:
+            raise self.fail
+        self.token = f"token-{self.refreshed}"
+        if self.seconds is not None:
+            now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+            self.expiry = now + dt.timedelta(seconds=self.seconds)
+
+
+@pytest.fixture
+def server() -> Iterator[GcsServer]:
+    with GcsServer("bucket") as running:
+        running.tokens = lambda token: True
+        running.put("bucket", "k", b"value")
+        yield running
+
+
+def tokens_of(credentials: Credentials) -> Tokens:
+    return Tokens(GcsOptions(token=credentials), "credentials")
+
+
+def sent(server: GcsServer) -> list[str | None]:
+    return [request.headers.get("authorization") for request in server.requests]
+
+
+def open_store(server: GcsServer, token: Any) -> ObjectStore:
+    return ObjectStore("gs://bucket", **server.storage_options, token=token)
+
+
+def test_many_who_wait_in_several_loops_ask_once() -> None:
+    credentials = Credentials()
+    credentials.gate = threading.Event()
+    tokens = tokens_of(credentials)
+    found: list[str] = []
+
+    async def wait() -> None:
+        found.extend(await asyncio.gather(*(tokens.token() for _ in range(8))))
+
+    threads = [threading.Thread(target=lambda: asyncio.run(wait())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    credentials.gate.set()
+    for thread in threads:
+        thread.join()
+    assert credentials.refreshed == 1
+    assert set(found) == {"token-1"}
+    assert len(found) == 24
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(EARLY_SECONDS + 60, True), (-60, False), (None, True)])
+def test_a_token_is_used_until_shortly_before_its_end(seconds: float | None, kept: bool) -> None:
+    credentials = Credentials(seconds=seconds)
+    tokens = tokens_of(credentials)
+
+    async def twice() -> None:
+        await tokens.token()
+        await tokens.token()
+
+    asyncio.run(twice())
+    assert credentials.refreshed == (1 if kept else 2)
+
+
+def test_a_token_that_cannot_be_renewed_is_used_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    credentials = Credentials(seconds=EARLY_SECONDS / 2)
+    tokens = tokens_of(credentials)
+
+    async def main() -> None:
+        assert await tokens.token() == "token-1"
+        credentials.fail = exceptions.TransportError("down")
+        monkeypatch.setattr(tokens, "_fresh_until", 0.0)
+        assert await tokens.token() == "token-1"
+        assert tokens.kept() == "token-1"
+        tokens.refused("token-1")
+        with pytest.raises(StoreError) as caught:
+            await tokens.token()
+        assert caught.value.retryable
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("fail", "kind", "retryable"),
+    [
+        (exceptions.DefaultCredentialsError("none"), UnauthenticatedError, False),
+        (exceptions.RefreshError("invalid_grant"), UnauthenticatedError, False),
+        (exceptions.RefreshError("later", retryable=True), UnauthenticatedError, True),
+        (exceptions.TransportError("down"), StoreError, True),
+    ],
+)
+def test_what_google_auth_raises_is_told_as_an_error_of_ours(
+    server: GcsServer, fail: Exception, kind: type[StoreError], retryable: bool
+) -> None:
+    async def main() -> None:
+        async with open_store(server, Credentials(fail=fail)) as store:
+            with pytest.raises(kind) as caught:
+                await store.get("k")
+            error = caught.value
+            assert (error.retryable, error.store, error.key) == (retryable, "gs://bucket", "k")
+            assert error.__cause__ is fail
+            if kind is UnauthenticatedError:
+                assert "anon=True" in str(error)
+                assert "gcloud auth application-default login" in str(error)
+
+    asyncio.run(main())
+    assert server.requests == []
+
+
+def test_a_refused_token_is_replaced_once_and_reads_go_on(server: GcsServer) -> None:
+    server.tokens = lambda token: token != "token-1"
+    credentials = Credentials()
+
+    async def main() -> None:
+        async with open_store(server, credentials) as store:
+            assert await store.get("k") == b"value"
+            assert await store.get("k") == b"value"
+
+    asyncio.run(main())
+    assert sent(server) == ["Bearer token-1", "Bearer token-2", "Bearer token-2"]
+
+
+def test_a_refused_token_is_replaced_once_and_writes_go_on(server: GcsServer) -> None:
+    server.tokens = lambda token: token != "token-1"
+
+    async def main() -> None:
+        async with open_store(server, Credentials()) as store:
+            await store.set("new", b"1")
+
+    asyncio.run(main())
+    assert sent(server) == ["Bearer token-1", "Bearer token-2"]
+    assert server.get("bucket", "new") == b"1"
+
+
+@pytest.mark.parametrize("token", ["ya29.given", "object"])
+def test_credentials_that_are_not_accepted_are_not_tried_for_ever(server: GcsServer, token: str) -> None:
+    server.tokens = set()
+
+    async def main() -> None:
+        async with open_store(server, Credentials() if token == "object" else token) as store:
+            for operation in (store.get("k"), store.set("k", b"1"), store.list(), store.erase("k"), store.stat("k")):
+                with pytest.raises(UnauthenticatedError, match="gcloud auth") as caught:
+                    await operation
+                assert caught.value.status == 401
+                assert "ya29" not in str(caught.value)
+
+    asyncio.run(main())
+    assert len(server.requests) == (5 if token != "object" else 10)
+
+
+def test_what_is_forbidden_is_not_missing(server: GcsServer) -> None:
+    server.refused = {"ya29.known"}
+
+    async def main() -> None:
+        async with open_store(server, "ya29.known") as store:
+            for operation in (store.get("k"), store.get("none"), store.set("k", b"1"), store.list()):
+                with pytest.raises(PermissionDeniedError):
+                    await operation
+
+    asyncio.run(main())
+
+
+def test_an_anonymous_store_sends_no_credentials(server: GcsServer) -> None:
+    server.tokens = None
+
+    async def main() -> None:
+        async with ObjectStore("gs://bucket", **server.storage_options, anon=True) as store:
+            await store.get("k")
+            await store.set("l", b"1")
+            await store.list()
+
+    asyncio.run(main())
+    assert sent(server) == [None, None, None]
+
+
+def test_files_and_documents_of_credentials_are_read(tmp_path: Path) -> None:
+    user = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "r"}
+    path = tmp_path / "user.json"
+    path.write_text(json.dumps(user))
+    for token, source in ((str(path), "file"), (user, "document"), ({**user, "type": None}, "document")):
+        tokens = Tokens(GcsOptions(token=token), source)  # type: ignore[arg-type]
+        assert tokens._load(None).refresh_token == "r"
+
+
+@pytest.mark.parametrize("content", ["no json", "[]", '{"type": "service_account"}', '{"type": "authorized_user"}'])
+def test_files_that_hold_no_credentials_are_an_error_that_does_not_show_them(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "key.json"
+    path.write_text(content)
+    tokens = Tokens(GcsOptions(token=str(path)), "file")
+    with pytest.raises(UnauthenticatedError, match="cannot be used"):
+        asyncio.run(tokens.token())
+
+
+def test_without_google_auth_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, server: GcsServer) -> None:
+    for name in ("google.auth", "google"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"aiozarr\[gcs\]"):
+        ObjectStore("gs://bucket")
+    ObjectStore("gs://bucket", anon=True)
+    ObjectStore("gs://bucket", token="ya29.given")
+
+
+def test_who_asks_tells_credentials_apart_without_showing_them() -> None:
+    one, other = GcsOptions(token="ya29.a"), GcsOptions(token="ya29.b")
+    assert who(one, "token") != who(other, "token")
+    assert "ya29" not in who(one, "token")
+    assert who(GcsOptions(token={"private_key": "x"}), "document") != who(
+        GcsOptions(token={"private_key": "y"}), "document"
+    )
+    assert who(GcsOptions(token=Credentials()), "credentials") == who(GcsOptions(token=Credentials()), "credentials")
+
+
+def test_a_store_with_a_token_can_be_pickled_and_does_not_show_it(server: GcsServer) -> None:
+    server.tokens = {"ya29.secret"}
+    store = open_store(server, "ya29.secret")
+    assert "ya29" not in repr(store)
+    copy = pickle.loads(pickle.dumps(store))
+    assert copy == store
+
+    async def main() -> None:
+        async with copy:
+            assert await copy.get("k") == b"value"
+
+    asyncio.run(main())
+
+
+def test_tokens_that_would_go_out_without_tls_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match="without TLS"):
+        ObjectStore("gs://bucket", endpoint_url="http://far.example", token="ya29.a")
