@@ -12,6 +12,7 @@ from aiozarr.engine.index_fetch import IndexFetch
 from aiozarr.engine.key_locks import KeyLocks
 from aiozarr.engine.local_queue import LocalQueue
 from aiozarr.engine.pool import WorkerPool
+from aiozarr.engine.size_cache import SizeCache
 from aiozarr.errors import UnsafeWriteWarning
 from aiozarr.schedule.events import Event
 from aiozarr.schedule.scheduler import Origin, Scheduler
@@ -31,6 +32,7 @@ class Desk:
         local: the queue of the stores that block.
         flights: chunks that are being fetched, by token.
         indexes: shard indexes that were decoded.
+        sizes: sizes of shards, for stores that refuse suffix ranges.
         index_fetches: shard indexes that are being fetched, by token.
         locks: stored objects that are being changed in part.
     """
@@ -41,6 +43,7 @@ class Desk:
         self.local = LocalQueue(pool)
         self.flights: dict[Hashable, Flight] = {}
         self.indexes = IndexCache(DEFAULT_SETTINGS.index_cache_bytes)
+        self.sizes = SizeCache()
         self.index_fetches: dict[Hashable, IndexFetch] = {}
         self.locks = KeyLocks()
         self._warned: set[Hashable] = set()

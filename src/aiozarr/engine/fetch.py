@@ -17,11 +17,14 @@ from aiozarr.stores.contract import Store
 if TYPE_CHECKING:
     from aiozarr.engine.job import Job
 
+MAX_RACES = 4
+"""How often the end of an object is looked for that is replaced between its size and its bytes."""
+
 
 class Fetch(Errand):
     """Fetch bytes of one object. What is done with them is a subclass's matter."""
 
-    __slots__ = ("if_match", "range", "value")
+    __slots__ = ("if_match", "lookups", "range", "value")
 
     def __init__(
         self,
@@ -36,23 +39,52 @@ class Fetch(Errand):
         self.range = byte_range
         self.if_match = if_match
         self.value: Value | None = None
+        self.lookups = 0  # requests besides the one for the bytes
 
     async def send(self) -> None:
-        store = self.store
-        condition = self._condition()
-        byte_range = self.range
-        if type(byte_range) is Suffix and not store.supports.suffix_reads:
-            entry = await store.stat(self.key)
-            if entry is None or entry.size is None:
-                self.value = None
-                return
-            byte_range = Range(max(0, entry.size - byte_range.length), byte_range.length)
-            condition = condition or (entry.version if self._can_condition(entry.version) else None)
+        store, supports = self.store, self.store.supports
         try:
-            self.value = await store.fetch(self.key, byte_range, if_match=condition)
+            if type(self.range) is Suffix and supports.partial_reads and not supports.suffix_reads:
+                self.value = await self._fetch_end(self.range)
+            else:
+                self.value = await store.fetch(self.key, self.range, if_match=self._condition())
         except StoreError as error:
             self._excuse(error)
         self._check()
+
+    async def _fetch_end(self, suffix: Suffix) -> Value | None:
+        """Fetch the last bytes by their place, from a store that refuses suffix ranges.
+
+        The size is asked for unless it is known; the range is of the version that had that size, or all begins anew.
+        """
+        store, sizes = self.store, self.desk.sizes
+        race = 1
+        while True:
+            entry = sizes.get(store, self.key)
+            known = entry is not None and self.if_match in (None, entry.version)
+            if not known:
+                self.lookups += 1
+                entry = await store.stat(self.key)
+            if entry is None:
+                return None
+            if entry.size is None:
+                return await store.fetch(self.key, suffix, if_match=self._condition())
+            start = max(0, entry.size - suffix.length)
+            condition = self._condition() or (entry.version if self._can_condition(entry.version) else None)
+            try:
+                value = await store.fetch(self.key, Range(start, entry.size - start), if_match=condition)
+            except ChangedError:
+                if not known and (self.if_match is not None or race == MAX_RACES):
+                    raise
+            else:
+                if value is None or value.size in (None, entry.size):
+                    sizes.note(store, self.key, entry.size if value else None, entry.version)
+                    return value
+                if race == MAX_RACES:
+                    raise ChangedError("the object changes while its end is looked for", store=store.url, key=self.key)
+            sizes.drop(store, self.key)
+            self.lookups += 1
+            race += not known
 
     def send_now(self, store: BlockingStore) -> None:
         try:
@@ -105,7 +137,13 @@ class Fetch(Errand):
         recorder = self.recorder
         if recorder is not None and self.attempts:
             wanted = self.wanted(fetched) if error is None else 0
-            recorder.request(attempts=self.attempts, wanted=wanted, fetched=fetched, seconds=self.seconds)
+            recorder.request(
+                attempts=self.attempts + self.lookups,
+                retries=self.attempts - 1,
+                wanted=wanted,
+                fetched=fetched,
+                seconds=self.seconds,
+            )
         if self.settings.on_event is not None and self.attempts:
             self.desk.emit(
                 self.settings.on_event,
