@@ -23,9 +23,9 @@ _numbers = itertools.count()
 class TestObjectStoreOnAzurite(StoreConformance):
     store_name = "ObjectStore, az://"
     server_name = "azurite"
-    # The client library takes no control characters, and the server takes a backslash for a slash.
+    # Azure knows no control characters, takes a backslash for a slash, and drops dots at ends.
     odd_keys: ClassVar[tuple[str, ...]] = tuple(
-        key for key in ODD_KEYS if (key.isprintable() or key == "\u2028") and "\\" not in key
+        key for key in ODD_KEYS if (key.isprintable() or key == "\u2028") and "\\" not in key and key[-1] != "."
     )
     root = ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -36,6 +37,8 @@ class AzureService(ObstoreService):
     """A container of Azure Blob Storage, or of a server that speaks its protocol."""
 
     head_tells: ClassVar[bool] = True
+    # "Naming and referencing containers, blobs, and metadata": backslashes become slashes, and dots at ends vanish.
+    unstorable: ClassVar[re.Pattern[str]] = re.compile(r"[\x00-\x1f\x7f\\]|\.(?=/|$)")
 
     def __init__(self, url: AzureUrl, options: AzureOptions) -> None:
         place = find_place(url, options, os.environ)
@@ -120,7 +123,8 @@ class AzureService(ObstoreService):
         raise ChangedError("the object was replaced again and again while its end was looked for")
 
     def lacks(self, answer: Answer) -> bool:
-        return answer.headers.get(b"x-ms-error-code") in (b"BlobNotFound", b"ResourceNotFound", b"PathNotFound", None)
+        # To those who may not read a container, Azure says ResourceNotFound of all that is in it.
+        return answer.headers.get(b"x-ms-error-code") in (b"BlobNotFound", b"PathNotFound")
 
     # --- writing -------------------------------------------------------------------------------------------------
 

@@ -212,8 +212,10 @@ class ObjectStore(WebStore):
 
     def _full(self, key: str) -> str:
         """Return the object's key in the bucket, if the cloud can store it."""
-        if self._service.unstorable.search(key):
-            raise InvalidKeyError("this object store's keys hold no control characters", store=self.url, key=key)
+        unstorable = self._service.unstorable.search(key)
+        if unstorable is not None:
+            reason = f"this object store's keys hold no {unstorable[0]!r} at {unstorable.start()}"
+            raise InvalidKeyError(reason, store=self.url, key=key)
         return self._root + key
 
     @contextmanager

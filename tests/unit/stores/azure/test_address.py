@@ -1,0 +1,170 @@
+"""Where a container of Azure is reached, by URL, options and environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiozarr.errors import InvalidKeyError
+from aiozarr.stores.azure.address import AzurePlace, find_place, parse_url
+from aiozarr.stores.options.azure import azure_options
+
+
+def place(url: str, environ: dict[str, str] | None = None, **options: Any) -> AzurePlace:
+    return find_place(parse_url(url), azure_options(options), environ or {})
+
+
+@pytest.mark.parametrize("scheme", ["az", "azure", "abfs", "abfss", "AZ"])
+def test_all_schemes_name_a_container_and_a_prefix(scheme: str) -> None:
+    parsed = parse_url(f"{scheme}://data/a b/ü%20/")
+    assert (parsed.container, parsed.root, parsed.account) == ("data", "a b/ü%20/", None)
+    assert parsed.shown == "az://data"
+
+
+@pytest.mark.parametrize(
+    ("host", "account", "endpoint", "shown"),
+    [
+        (
+            "acct.dfs.core.windows.net",
+            "acct",
+            "https://acct.blob.core.windows.net",
+            "abfss://data@acct.dfs.core.windows.net",
+        ),
+        (
+            "acct.blob.core.windows.net",
+            "acct",
+            "https://acct.blob.core.windows.net",
+            "abfss://data@acct.dfs.core.windows.net",
+        ),
+        (
+            "acct.z01.dfs.storage.azure.net",
+            "acct",
+            "https://acct.z01.blob.storage.azure.net",
+            "abfss://data@acct.z01.dfs.storage.azure.net",
+        ),
+        (
+            "onelake.dfs.fabric.microsoft.com",
+            "onelake",
+            "https://onelake.blob.fabric.microsoft.com",
+            "abfss://data@onelake.dfs.fabric.microsoft.com",
+        ),
+        ("acct", "acct", None, "abfss://data@acct.dfs.core.windows.net"),
+    ],
+)
+def test_a_url_may_name_the_account(host: str, account: str, endpoint: str | None, shown: str) -> None:
+    parsed = parse_url(f"abfs://data@{host}/a/b")
+    assert (parsed.account, parsed.endpoint, parsed.shown) == (account, endpoint, shown)
+    assert parse_url(f"{parsed.shown}/{parsed.root}").account == account
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "acct.blob.core.windows.net.evil.example", "acct.dfs.evil", "a:b", ""]
+)
+def test_a_url_cannot_send_credentials_to_other_hosts(host: str) -> None:
+    with pytest.raises(ValueError, match="not a host of Azure storage"):
+        parse_url(f"az://data@{host}/a")
+
+
+@pytest.mark.parametrize("name", ["$root", "$web", "$logs", "abc", "a1-b2", "0" * 63])
+def test_containers_have_the_names_that_azure_allows(name: str) -> None:
+    assert parse_url(f"az://{name}").container == name
+
+
+@pytest.mark.parametrize("name", ["", "ab", "0" * 64, "Upper", "a_b", "a--b", "-ab", "ab-", "a.b", "$other", "ü12"])
+def test_what_azure_does_not_allow_as_a_container_is_an_error(name: str) -> None:
+    with pytest.raises(ValueError, match="not a container's name"):
+        parse_url(f"az://{name}/a")
+
+
+@pytest.mark.parametrize("url", ["s3://data/a", "data/a", "az:data", "adl://data/a"])
+def test_other_urls_are_errors(url: str) -> None:
+    with pytest.raises(ValueError, match="an Azure URL is"):
+        parse_url(url)
+
+
+def test_a_prefix_that_is_no_key_is_an_error() -> None:
+    with pytest.raises(InvalidKeyError):
+        parse_url("az://data/a//b")
+
+
+def test_the_account_of_the_options_is_at_azure() -> None:
+    found = place("az://data/a", account_name="acct")
+    assert found == AzurePlace("data", "acct", "https://acct.blob.core.windows.net", azure=True)
+    assert found.base == "https://acct.blob.core.windows.net/data"
+
+
+def test_the_account_of_the_url_needs_no_option_and_the_environment_does_not_move_it() -> None:
+    environ = {
+        "AZURE_STORAGE_ACCOUNT_NAME": "other",
+        "AZURE_STORAGE_ENDPOINT": "https://proxy.example",
+        "AZURE_STORAGE_CONNECTION_STRING": "AccountName=other;AccountKey=a2V5",
+    }
+    for url in ("abfss://data@acct.dfs.core.windows.net/a", "az://data@acct/a"):
+        assert place(url, environ).endpoint == "https://acct.blob.core.windows.net"
+
+
+@pytest.mark.parametrize("name", ["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT"])
+def test_the_account_may_come_from_the_environment(name: str) -> None:
+    assert place("az://data", {name: "acct"}).account == "acct"
+
+
+def test_a_connection_string_names_account_and_endpoint_from_options_or_environment() -> None:
+    text = "AccountName=acct;AccountKey=a2V5;BlobEndpoint=https://blobs.example/"
+    assert place("az://data", connection_string=text).endpoint == "https://blobs.example"
+    assert place("az://data", {"AZURE_STORAGE_CONNECTION_STRING": text}).account == "acct"
+    # It speaks of another account than the options.
+    found = place("az://data", {"AZURE_STORAGE_CONNECTION_STRING": text}, account_name="mine")
+    assert found.endpoint == "https://mine.blob.core.windows.net"
+
+
+def test_another_server_is_named_by_endpoint_url_or_host_and_is_not_trusted_like_azure() -> None:
+    found = place("az://data", account_name="acct", endpoint_url="http://127.0.0.1:10000/acct/")
+    assert found == AzurePlace("data", "acct", "http://127.0.0.1:10000/acct", azure=False)
+    assert place("az://data", account_name="acct", account_host="blobs.example").endpoint == "https://blobs.example"
+
+
+def test_where_the_host_is_an_address_the_account_is_in_the_path() -> None:
+    assert place("az://data", account_name="acct", endpoint_url="http://127.0.0.1:10000").base == (
+        "http://127.0.0.1:10000/acct/data"
+    )
+    assert place("az://data", endpoint_url="http://localhost:10000/acct").account == "acct"
+    assert place("az://data", endpoint_url="https://acct.blob.core.windows.net").azure
+
+
+def test_the_emulator_needs_no_account() -> None:
+    for environ, options in (({}, {"use_emulator": True}), ({"AZURE_STORAGE_USE_EMULATOR": "true"}, {})):
+        found = place("az://data", environ, **options)
+        assert found.base == "http://127.0.0.1:10000/devstoreaccount1/data"
+        assert not found.azure
+
+
+def test_the_secondary_region_has_a_name_of_its_own() -> None:
+    found = place("az://data", account_name="acct", location_mode="secondary")
+    assert (found.endpoint, found.account) == ("https://acct-secondary.blob.core.windows.net", "acct")
+    assert found.secondary
+    local = place("az://data", endpoint_url="http://127.0.0.1:1/acct", location_mode="secondary")
+    assert local.endpoint == "http://127.0.0.1:1/acct-secondary"
+    text = "AccountName=acct;AccountKey=a2V5;BlobEndpoint=https://b.example;BlobSecondaryEndpoint=https://c.example"
+    assert place("az://data", connection_string=text, location_mode="secondary").endpoint == "https://c.example"
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "message"),
+    [
+        ("az://data", {}, "no storage account is named"),
+        ("az://data@one/a", {"account_name": "two"}, "different accounts: one, two"),
+        (
+            "az://data",
+            {"account_name": "a", "connection_string": "AccountName=b;AccountKey=a2V5"},
+            "different accounts",
+        ),
+        ("az://data", {"account_name": "acct.evil.example/"}, "not a storage account's name"),
+        ("az://data", {"account_name": "acct", "container_name": "other"}, "different containers"),
+        ("az://data", {"account_name": "acct", "endpoint_url": "https://u:p@host.example"}, "no credentials"),
+        ("az://data", {"endpoint_url": "http://127.0.0.1:10000"}, "no storage account is named"),
+    ],
+)
+def test_what_cannot_be_is_an_error(url: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        place(url, **options)

@@ -1,0 +1,74 @@
+"""Tokens of an object that gets them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from aiozarr.errors import UnauthenticatedError
+from aiozarr.stores.azure.tokens import EARLY_SECONDS, SCOPE, Tokens
+
+
+@dataclass
+class Token:
+    token: str
+    expires_on: float
+
+
+class Gets:
+    """It gives tokens by number, each for an hour."""
+
+    def __init__(self, seconds: float = 3600) -> None:
+        self.seconds = seconds
+        self.asked: list[str] = []
+
+    def get_token(self, scope: str) -> Token:
+        self.asked.append(scope)
+        return Token(f"t{len(self.asked)}", time.time() + self.seconds)
+
+
+class GetsLater(Gets):
+    """The same as a coroutine."""
+
+    async def get_token(self, scope: str) -> Token:  # type: ignore[override]  # as azure.identity.aio has it
+        await asyncio.sleep(0)
+        return super().get_token(scope)
+
+
+@pytest.mark.parametrize("kind", [Gets, GetsLater])
+async def test_many_who_wait_are_given_one_token(kind: type[Gets]) -> None:
+    gets = kind()
+    tokens = Tokens(gets)
+    assert await asyncio.gather(*(tokens.token() for _ in range(20))) == ["t1"] * 20
+    assert gets.asked == [SCOPE]
+
+
+async def test_a_token_is_asked_for_anew_before_it_ends_and_where_it_was_refused() -> None:
+    tokens = Tokens(Gets(EARLY_SECONDS - 1))
+    assert [await tokens.token(), await tokens.token()] == ["t1", "t2"]
+    tokens = Tokens(Gets())
+    assert await tokens.token() == "t1"
+    tokens.forget("t1")
+    assert await tokens.token() == "t2"
+    tokens.forget("t1")  # by one who was refused before
+    assert await tokens.token() == "t2"
+
+
+async def test_the_client_library_is_told_when_a_token_ends() -> None:
+    told = await Tokens(Gets()).provide()
+    assert told["token"] == "t1"
+    assert 3500 < told["expires_at"].timestamp() - time.time() <= 3600
+
+
+async def test_a_credential_without_a_token_is_unauthenticated_whatever_it_raises() -> None:
+    class Refuses:
+        def get_token(self, *scopes: str) -> Any:
+            raise RuntimeError("hidden")
+
+    with pytest.raises(UnauthenticatedError) as raised:
+        await Tokens(Refuses()).token()
+    assert "hidden" not in str(raised.value)
