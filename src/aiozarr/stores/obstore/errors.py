@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _REQUEST_ID = re.compile(r"(?:<RequestId>|RequestId:)([A-Za-z0-9+/=_-]{1,200})")
-_METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "fd00:ec2::254")
+_METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "fd00:ec2::254", "/latest/api/token", "/latest/meta-data")
 # What the library takes for a failed condition: a race that may be tried again, a bucket that is not there or is going,
 # and blobs that are held by a lease or a policy, or are folders.
 _OTHER_CONFLICT = re.compile(
@@ -30,6 +30,7 @@ _OTHER_CONFLICT = re.compile(
 )
 _NO_CREDENTIALS = re.compile(r"credential provider: NoCredentialsError: ([^\n]{1,500})")
 _ANON = "anon=True reads what is public without any"
+_SIGNED = re.compile("StringToSign|SignatureDoesNotMatch|AuthenticationFailed")
 _LISTED = "Encountered object with invalid path"
 _PATH = re.compile(r'Path "([^"\n]{1,300})"')
 _CERTIFICATE = ("certificate", "CertificateError", "UnknownIssuer", "CertExpired", "NotValidForName")
@@ -61,7 +62,8 @@ def translated(store: str | None, key: str | None) -> Iterator[None]:
     except (BaseError, OSError, ValueError) as error:
         found = translate(error)
         found.store, found.key = store, key
-        raise found from error
+        # What refuses a signature repeats all that was signed, a session's token among it.
+        raise found from (None if _SIGNED.search(str(error)) else error)
 
 
 def translate(error: Exception) -> StoreError:
@@ -85,13 +87,14 @@ def translate(error: Exception) -> StoreError:
             )
         case exceptions.InvalidPathError() | ValueError():
             return InvalidKeyError("not a key that this store can hold: it has control characters or an empty segment")
+    asked = text.partition("\n")[0]  # whom, with which outcome; then come the details
+    if any(service in asked for service in _METADATA_SERVICES):
+        return UnauthenticatedError(f"no credentials were found ({_ANON})")
     status = _STATUS.search(text)
     if status is not None:
         return _found(error_for(int(status[1]), {}, text.encode()), text)
     if "<Code>" in text:  # a failure told under status 200, as at the end of a multipart upload
         return _found(error_for(500, {}, text.encode()), text)
-    if any(service in text for service in _METADATA_SERVICES):
-        return UnauthenticatedError(f"no credentials were found ({_ANON})")
     if "redirect without LOCATION" in text:
         return StoreError("the server sends elsewhere: the bucket is in another region", status=301)
     if any(word in text for word in _CERTIFICATE):

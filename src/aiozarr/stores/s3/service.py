@@ -143,7 +143,7 @@ class S3Service(ObstoreService):
 
     def _left_in_bulk(self, error: StoreError, keys: Sequence[str]) -> dict[str, StoreError] | None:
         # The client library repeats the whole answer in its error, which names every key that is left.
-        failures = failures_in(str(error.__cause__))
+        failures = failures_in(_words(error))
         return failures if failures is not None and failures.keys() <= set(keys) else None
 
     async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
@@ -182,7 +182,7 @@ class S3Service(ObstoreService):
         return error
 
     async def _mended_after(self, link: S3Link, since: float, error: StoreError) -> bool:
-        text = str(error.__cause__)
+        text = _words(error)
         return await self._mended(link, since, error.status, region_in({}, text), text)
 
     async def _mended(self, link: S3Link, since: float, status: int | None, region: str | None, text: str) -> bool:
@@ -230,6 +230,11 @@ class S3Service(ObstoreService):
 
 def _error(answer: Answer) -> StoreError:
     return error_for(answer.status, answer.headers, bytes(answer.body))
+
+
+def _words(error: StoreError) -> str:
+    """Return the client library's own words, which are not shown because they may repeat what was signed."""
+    return str(error.__cause__ or error.__context__)
 
 
 def _text(answer: Answer) -> str:

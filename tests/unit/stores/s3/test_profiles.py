@@ -1,0 +1,307 @@
+"""Credentials of profiles: found by botocore in files, processes, roles and single sign-on, and renewed in time."""
+
+import asyncio
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import botocore.credentials
+import botocore.session
+import pytest
+
+from aiozarr.errors import UnauthenticatedError
+from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.s3 import profiles
+from aiozarr.stores.s3.profiles import NoCredentialsError, ProfileCredentials, has_files, read_configured
+from aiozarr.testing import http_replies as spoil
+from aiozarr.testing.http_replies import Reply, Request
+from aiozarr.testing.http_server import FaultServer
+from local_s3 import LocalS3
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of the AWS tools."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    return tmp_path
+
+
+def key_of(request: Request) -> str:
+    text = request.target + request.headers.get("authorization", "").replace("/", "%2F")
+    return text.split("Credential=")[1].split("%2F")[0]
+
+
+# --- what the files say ------------------------------------------------------------------------------------------
+
+
+def test_region_and_endpoint_are_those_of_the_profile_and_its_service(files: Path) -> None:
+    (files / "config").write_text(
+        "[default]\nregion = eu-west-1\nendpoint_url = http://all:1\n"
+        "[profile minio]\nservices = mine\n[services mine]\ns3 =\n  endpoint_url = http://minio:9000\n"
+        "[profile plain]\nignore_configured_endpoint_urls = true\nendpoint_url = http://no\n"
+    )
+    assert has_files()
+    default = read_configured(None)
+    assert (default.region, default.endpoint_url) == ("eu-west-1", "http://all:1")
+    assert read_configured("minio").endpoint_url == "http://minio:9000"
+    assert read_configured("plain").endpoint_url is None
+    store = ObjectStore("s3://bkt", profile="minio")
+    assert store.origin[0] == "http://minio:9000"  # type: ignore[index]
+    given = ObjectStore("s3://bkt", profile="minio", endpoint_url="http://127.0.0.1:1")
+    assert given.origin[0] == "http://127.0.0.1:1"  # type: ignore[index]
+
+
+def test_endpoints_of_files_and_environment_can_be_ignored(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (files / "config").write_text("[default]\nregion = eu-west-1\nendpoint_url = http://all:1\n")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://env:1")
+    assert ObjectStore("s3://bkt").origin[0] == "http://env:1"  # type: ignore[index]
+    monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
+    assert ObjectStore("s3://bkt").origin[0] == "https://bkt.s3.eu-west-1.amazonaws.com"  # type: ignore[index]
+
+
+def test_a_profile_that_is_not_there_is_a_value_error(files: Path) -> None:
+    with pytest.raises(ValueError, match="nobody"):
+        ObjectStore("s3://bkt", profile="nobody")
+
+
+def test_without_botocore_a_profile_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "botocore.session", None)
+    with pytest.raises(ImportError, match=r"aiozarr\[s3\]"):
+        ObjectStore("s3://bkt", profile="mine")
+
+
+# --- where credentials come from ---------------------------------------------------------------------------------
+
+
+async def test_the_profile_of_the_environment_and_the_default_one_sign(
+    server: FaultServer, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (files / "credentials").write_text(
+        "[default]\naws_access_key_id = DEFAULT\naws_secret_access_key = s\n"
+        "[other]\naws_access_key_id = OTHER\naws_secret_access_key = s\n"
+    )
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url) as store:
+        assert await store.exists("a/b")
+    monkeypatch.setenv("AWS_PROFILE", "other")
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url) as store:
+        assert await store.exists("a/b")
+        await store.set("x", b"1")
+    assert [key_of(request) for request in server.requests] == ["DEFAULT", "OTHER", "OTHER"]
+
+
+async def test_the_credentials_of_a_process_sign(server: FaultServer, files: Path) -> None:
+    script = files / "process.py"
+    script.write_text(
+        'print(\'{"Version": 1, "AccessKeyId": "PROCESS", "SecretAccessKey": "s", "SessionToken": "t",'
+        ' "Expiration": "2099-01-01T00:00:00Z"}\')'
+    )
+    (files / "config").write_text(f"[profile p]\ncredential_process = {sys.executable} {script}\n")
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, profile="p") as store:
+        assert await store.exists("a/b")
+    assert key_of(server.requests[0]) == "PROCESS"
+    assert "X-Amz-Security-Token=t" in server.requests[0].target
+
+
+async def test_a_role_is_assumed_with_the_credentials_of_another_profile(
+    server: FaultServer, s3_server: LocalS3, files: Path
+) -> None:
+    (files / "credentials").write_text("[base]\naws_access_key_id = BASE\naws_secret_access_key = s\n")
+    (files / "config").write_text(
+        "[profile role]\nregion = us-east-1\nrole_arn = arn:aws:iam::123456789012:role/reader\nsource_profile = base\n"
+        "services = here\n"
+        f"[services here]\nsts =\n  endpoint_url = {s3_server.endpoint_url}\n"
+        f"[profile base]\nregion = us-east-1\nservices = here\n"
+    )
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, profile="role") as store:
+        assert await store.exists("a/b")
+    assert key_of(server.requests[0]).startswith("ASIA")
+    assert "X-Amz-Security-Token=" in server.requests[0].target
+
+
+async def test_a_sign_in_that_has_ended_says_how_to_sign_in(server: FaultServer, files: Path) -> None:
+    (files / "config").write_text(
+        "[profile sso]\nsso_start_url = https://example.awsapps.com/start\nsso_region = eu-west-1\n"
+        "sso_account_id = 123456789012\nsso_role_name = reader\nregion = eu-west-1\n"
+    )
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, profile="sso") as store:
+        for call in (store.fetch("a/b"), store.set("x", b""), store.list()):
+            with pytest.raises(UnauthenticatedError, match="aws sso login") as caught:
+                await call
+            assert "'sso'" in str(caught.value)
+            assert "anon=True" in str(caught.value)
+    assert not server.requests
+
+
+async def test_without_any_credentials_the_error_says_what_was_tried(server: FaultServer, files: Path) -> None:
+    (files / "config").write_text("[default]\nregion = eu-west-1\n")
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url) as store:
+        with pytest.raises(UnauthenticatedError, match=r"of a container or an instance.*anon=True"):
+            await store.fetch("a/b")
+
+
+async def test_without_files_and_instance_the_error_says_what_was_tried(server: FaultServer) -> None:
+    store = ObjectStore("s3://bkt/root", endpoint_url=server.url, metadata_endpoint="http://127.0.0.1:9")
+    for call in (lambda: store.fetch("a/b"), lambda: store.set("x", b""), store.list):
+        with pytest.raises(UnauthenticatedError, match=r"web identity.*metadata service.*aiozarr\[s3\].*anon=True"):
+            await call()
+    await store.aclose()
+
+
+async def test_the_service_of_a_container_is_asked(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    document = (
+        b'{"AccessKeyId": "CONTAINER", "SecretAccessKey": "s", "Token": "t", "Expiration": "2099-01-01T00:00:00Z"}'
+    )
+    server.put("creds", document)
+    (tmp_path / "token").write_text("container-token")
+    monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{server.url}/creds")
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url) as store:
+        assert await store.exists("a/b")
+    assert (server.requests[0].key, server.requests[0].headers["authorization"]) == ("creds", "container-token")
+    assert key_of(server.requests[-1]) == "CONTAINER"
+
+
+def test_where_to_look_for_a_web_identity_is_handed_to_the_client(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("jwt")
+    given = {
+        "role_arn": "arn:aws:iam::123456789012:role/reader",
+        "role_session_name": "me",
+        "web_identity_token_file": str(tmp_path / "token"),
+    }
+    store = ObjectStore("s3://bkt/root", region="us-east-1", sts_endpoint="https://sts.example", **given)
+    client = store._service._link.client()  # type: ignore[attr-defined]
+    names = {name.removeprefix("aws_"): value for name, value in client.config.items()}
+    assert {name: names[name] for name in given} == given
+    assert names["endpoint_url_sts"] == "https://sts.example"
+
+
+# --- renewal -----------------------------------------------------------------------------------------------------
+
+
+class Found:
+    """Credentials as botocore has them, that end."""
+
+    def __init__(self, number: int, ends: datetime | None) -> None:
+        self._frozen = botocore.credentials.ReadOnlyCredentials(f"KEY{number}", "s", None)
+        self._expiry_time = ends
+
+    def get_frozen_credentials(self) -> Any:
+        return self._frozen
+
+
+def test_credentials_are_kept_for_a_while_and_never_beyond_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    for ends, expected in (
+        (None, now + profiles.KEEP),
+        (now + timedelta(minutes=7), now + timedelta(minutes=7)),
+        (now + timedelta(hours=8), now + profiles.KEEP),
+    ):
+        credentials = ProfileCredentials("p", lambda: now)
+        monkeypatch.setattr(credentials, "_find", lambda ends=ends: Found(1, ends))
+        assert credentials()["expires_at"] == expected
+
+
+def test_one_of_many_that_wait_looks_for_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    credentials = ProfileCredentials("p")
+    looked: list[str] = []
+
+    def find() -> Found:
+        looked.append(threading.current_thread().name)
+        return Found(1, None)
+
+    monkeypatch.setattr(credentials, "_find", find)
+    threads = [threading.Thread(target=credentials) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(looked) == 1
+    credentials.forget()
+    credentials()
+    assert len(looked) == 2
+
+
+def test_errors_of_botocore_are_told_without_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    from botocore.exceptions import ClientError
+
+    credentials = ProfileCredentials("p")
+
+    def find() -> Any:
+        raise ClientError({"Error": {"Code": "X", "Message": "s-hidden"}}, "AssumeRole")
+
+    monkeypatch.setattr(credentials, "_find", find)
+    with pytest.raises(NoCredentialsError, match="ClientError") as caught:
+        credentials()
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.fixture
+def numbered(monkeypatch: pytest.MonkeyPatch, files: Path) -> list[int]:
+    """Credentials that are others whenever they are looked for, off the loop."""
+    (files / "config").write_text("[profile p]\nregion = us-east-1\n")
+    found: list[int] = []
+
+    def find(self: ProfileCredentials) -> Found:
+        assert threading.current_thread() is not threading.main_thread()
+        found.append(len(found))
+        return Found(found[-1], None)
+
+    monkeypatch.setattr(ProfileCredentials, "_find", find)
+    return found
+
+
+def refuses_first(request: Request, reply: Reply) -> Reply:
+    """Take every credentials but the first for expired."""
+    if key_of(request) == "KEY0":
+        return Reply(400, (), b"<Error><Code>ExpiredToken</Code><Message>ended</Message></Error>")
+    if "list-type" in request.target:
+        return Reply(200, (("Content-Type", "application/xml"),), b"<ListBucketResult></ListBucketResult>")
+    return reply
+
+
+@pytest.mark.parametrize("operation", ["fetch", "set", "list", "erase"])
+async def test_credentials_that_have_ended_are_renewed_once(
+    server: FaultServer, numbered: list[int], operation: str
+) -> None:
+    server.script = refuses_first
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, profile="p") as store:
+        calls: dict[str, Any] = {
+            "fetch": lambda: store.fetch("a/b"),
+            "set": lambda: store.set("x", b"1"),
+            "list": store.list,
+            "erase": lambda: store.erase("a/b"),
+        }
+        await calls[operation]()
+        assert [key_of(request) for request in server.requests] == ["KEY0", "KEY1"]
+        await calls[operation]()
+        assert len(server.requests) == 3
+        server.script = spoil.always(spoil.status(400, b"<Error><Code>ExpiredToken</Code></Error>"))
+        with pytest.raises(UnauthenticatedError):
+            await calls[operation]()
+        assert len(server.requests) == 5
+    assert len(numbered) == 3
+
+
+async def test_many_requests_whose_credentials_have_ended_renew_them_together(
+    server: FaultServer, numbered: list[int]
+) -> None:
+    server.script = refuses_first
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, profile="p") as store:
+        found = await asyncio.gather(*(store.fetch("a/b") for _ in range(30)))
+        assert all(value is not None for value in found)
+    assert len(numbered) == 2
+
+
+async def test_given_credentials_that_have_ended_are_not_sent_again(server: FaultServer) -> None:
+    server.script = spoil.always(spoil.status(400, b"<Error><Code>ExpiredToken</Code></Error>"))
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, key="k", secret="s", token="t") as store:
+        for call in (store.fetch("a/b"), store.set("x", b"1"), store.list()):
+            with pytest.raises(UnauthenticatedError):
+                await call
+    assert len(server.requests) == 3

@@ -1,0 +1,160 @@
+"""A bucket that is in another region is found there, for reads, writes, deletes and lists."""
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from aiozarr.errors import StoreError
+from aiozarr.stores.lane.head import Headers
+from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.s3 import service as module
+from aiozarr.stores.s3.address import S3Place
+from aiozarr.stores.s3.region import is_elsewhere, region_in
+from aiozarr.testing.http_replies import Reply, Request
+from aiozarr.testing.http_server import FaultServer
+
+LISTING = b"<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>root/a/b</Key><LastModified>2020-01-01T00:00:00.000Z</LastModified><ETag>&quot;1&quot;</ETag><Size>3</Size></Contents></ListBucketResult>"
+SIGNED = re.compile(r"(?:%2F|/)([a-z0-9-]+)(?:%2F|/)s3(?:%2F|/)aws4_request")
+
+
+@pytest.mark.parametrize(
+    ("headers", "document", "region"),
+    [
+        ({b"x-amz-bucket-region": b"eu-north-1"}, "", "eu-north-1"),
+        ({}, "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-1</Region></Error>", "eu-west-1"),
+        ({b"location": b"https://bkt.s3-us-west-2.amazonaws.com/k"}, "", "us-west-2"),
+        ({}, "<Error><Endpoint>bkt.s3.ap-southeast-2.amazonaws.com</Endpoint></Error>", "ap-southeast-2"),
+        ({}, "<Error><Endpoint>s3.amazonaws.com</Endpoint></Error>", None),
+        ({b"x-amz-bucket-region": b"../evil"}, "", None),
+        ({}, "", None),
+    ],
+)
+def test_the_region_is_found_wherever_the_server_tells_it(headers: Headers, document: str, region: str | None) -> None:
+    assert region_in(headers, document) == region
+
+
+def test_a_bad_request_for_another_reason_is_no_hint_at_a_region() -> None:
+    assert not is_elsewhere(400, "<Error><Code>InvalidArgument</Code></Error>")
+    assert is_elsewhere(400, "<Error><Code>AuthorizationHeaderMalformed</Code></Error>")
+    assert is_elsewhere(301, "")
+
+
+def signed_for(request: Request) -> str:
+    found = SIGNED.search(request.target + request.headers.get("authorization", ""))
+    assert found is not None
+    return found[1]
+
+
+def answer(request: Request, reply: Reply) -> Reply:
+    """List, and delete in bulk, as S3 does."""
+    if "list-type=2" in request.target:
+        return Reply(200, (("Content-Type", "application/xml"),), LISTING)
+    if request.method == "POST":
+        return Reply(
+            200,
+            (("Content-Type", "application/xml"),),
+            b"<DeleteResult><Deleted><Key>root/a/b</Key></Deleted></DeleteResult>",
+        )
+    return reply
+
+
+def malformed(request: Request, reply: Reply) -> Reply:
+    """Refuse what is signed for another region than this server's, and name it."""
+    if signed_for(request) != "garage":
+        return Reply(
+            400,
+            (),
+            b"<Error><Code>AuthorizationHeaderMalformed</Code><Message>wrong</Message><Region>garage</Region></Error>",
+        )
+    return answer(request, reply)
+
+
+OPERATIONS: dict[str, Any] = {
+    "fetch": lambda store: store.fetch("a/b"),
+    "stat": lambda store: store.stat("a/b"),
+    "set": lambda store: store.set("new", b"1"),
+    "erase": lambda store: store.erase("a/b"),
+    "erase_values": lambda store: store.erase_values(["a/b", "x"]),
+    "list": lambda store: store.list(),
+    "list_dir": lambda store: store.list_dir(""),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_a_server_that_names_its_region_gets_requests_signed_for_it(server: FaultServer, operation: str) -> None:
+    server.script = malformed
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, key="k", secret="s") as store:
+        await OPERATIONS[operation](store)
+        assert [signed_for(request) for request in server.requests] == ["us-east-1", "garage"]
+        await OPERATIONS[operation](store)
+    assert signed_for(server.requests[-1]) == "garage"
+    assert len(server.requests) == 3
+
+
+async def test_many_requests_at_once_move_together(server: FaultServer) -> None:
+    server.script = malformed
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, key="k", secret="s") as store:
+        values = await asyncio.gather(*(store.fetch("a/b") for _ in range(20)))
+        assert all(value is not None for value in values)
+        assert len(store._service._left) == 1  # type: ignore[attr-defined]
+
+
+async def test_a_server_that_never_is_content_is_asked_twice(server: FaultServer) -> None:
+    numbers = iter(range(100))
+    server.script = lambda request, reply: Reply(
+        400, (), b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>r-%d</Region></Error>" % next(numbers)
+    )
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, key="k", secret="s") as store:
+        for name in ("fetch", "set", "list"):
+            sent = len(server.requests)
+            with pytest.raises(StoreError):
+                await OPERATIONS[name](store)
+            assert len(server.requests) == sent + 2
+
+
+@pytest.mark.parametrize("status", [301, 307])
+@pytest.mark.parametrize("operation", ["fetch", "set", "erase_values", "list", "list_dir"])
+async def test_a_redirect_leads_to_the_buckets_own_region(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch, operation: str, status: int
+) -> None:
+    asked: list[str] = []
+
+    def find_place(bucket: str, options: Any, environ: Any, region: str | None, configured: Any) -> S3Place:
+        """As on AWS, where each region has a server; here it is a path."""
+        region = region or "us-east-1"
+        return S3Place(bucket, f"{server.url}/{region}/{bucket}", region, True, False)
+
+    async def ask_region(place: S3Place, options: Any) -> str | None:
+        asked.append(place.bucket)
+        return "eu-west-1"
+
+    def script(request: Request, reply: Reply) -> Reply:
+        if request.target.startswith("/us-east-1/"):
+            headers = () if operation != "fetch" else (("x-amz-bucket-region", "eu-west-1"),)
+            return Reply(status, headers, b"<Error><Code>PermanentRedirect</Code></Error>")
+        assert signed_for(request) == "eu-west-1"
+        return answer(request, reply)
+
+    server.put("eu-west-1/bkt/root/a/b", b"abc")
+    server.script = script
+    monkeypatch.setattr(module, "find_place", find_place)
+    monkeypatch.setattr(module, "ask_region", ask_region)
+    async with ObjectStore("s3://bkt/root", region="us-east-1", key="k", secret="s") as store:
+        await OPERATIONS[operation](store)
+        assert [request.target.split("/")[1] for request in server.requests] == ["us-east-1", "eu-west-1"]
+        # The lane sees the header that tells the region; the client library hides it, so AWS is asked.
+        assert asked == ([] if operation == "fetch" else ["bkt"])
+
+
+async def test_a_region_is_asked_for_by_an_unsigned_head_of_the_bucket(server: FaultServer) -> None:
+    from aiozarr.stores.options.s3 import S3Options
+    from aiozarr.stores.s3.link import ask_region
+
+    place = S3Place("bkt", f"{server.url}/bkt", "us-east-1", True, False)
+    server.script = lambda request, reply: Reply(403, (("x-amz-bucket-region", "sa-east-1"),))
+    assert await ask_region(place, S3Options(key="k", secret="s")) == "sa-east-1"
+    (request,) = server.requests
+    assert (request.method, request.target) == ("HEAD", "/bkt/")
+    assert server.open_connections == 0 or not any("Signature" in r.target for r in server.requests)
