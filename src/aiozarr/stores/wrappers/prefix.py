@@ -89,9 +89,9 @@ class PrefixStore(WrapperStore):
             raise self._located(error, key)  # noqa: B904  # the same error, now with its place here
 
     def _located(self, error: StoreError, key: str | None) -> StoreError:
-        if error.store != self.url:  # else it was found here, before the inner store was asked
-            inner = None if error.key is None else error.key.removeprefix(self._prefix)
-            error.store, error.key = self.url, inner if key is None else key
+        if key is None and error.key is not None:
+            key = error.key.removeprefix(self._prefix)
+        error.store, error.key = self.url, key
         return error
 
     # --- reading -------------------------------------------------------------------------------------------------
@@ -132,8 +132,8 @@ class PrefixStore(WrapperStore):
         await self._here(lambda: self._store.erase(inner), key)
 
     async def erase_values(self, keys: Iterable[str]) -> None:
-        # Lazily: millions of keys need not be in memory together.
-        await self._here(lambda: self._store.erase_values(self._inner(key) for key in keys), None)
+        inner = [self._inner(key) for key in keys]
+        await self._here(lambda: self._store.erase_values(inner), None)
 
     async def erase_prefix(self, prefix: str) -> None:
         inner = self._inner_prefix(prefix)

@@ -1,0 +1,45 @@
+"""A store's lasting name is as equal as its identity, and tells what lives in one process alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiozarr.stores import CacheStore, HTTPStore, LocalStore, MemoryStore, PrefixStore
+from aiozarr.stores.wrappers.lasting import lasting_name
+from aiozarr.testing.fakes import FakeStore
+
+
+def test_equal_identities_have_equal_names_and_others_have_others() -> None:
+    identities: list[Any] = [
+        LocalStore("/a").identity,
+        LocalStore("/b").identity,
+        HTTPStore("http://host/a").identity,
+        HTTPStore("http://host/a", auth=("user", "password")).identity,
+        PrefixStore(LocalStore("/a"), "b").identity,
+        PrefixStore(LocalStore("/a"), "c").identity,
+        CacheStore(LocalStore("/a"), 1, max_age=5).identity,
+        MemoryStore().identity,
+        MemoryStore.named("lasting").identity,
+        FakeStore().identity,
+        ("a", "b"),
+        ("ab",),
+        (("a",), "b"),
+        ("a", None),
+        ("a", 1),
+        ("a", "1"),
+        (b"a", 1.5),
+    ]
+    names = [lasting_name(each) for each in identities]
+    assert len(set(names)) == len(identities)
+    assert names == [lasting_name(each) for each in identities]
+
+
+@pytest.mark.parametrize("identity", [MemoryStore.named("x").identity, FakeStore().identity, ("a", frozenset({1}))])
+def test_what_lives_in_one_process_has_another_name_in_another(identity: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    nested = (PrefixStore, identity, "a/")
+    here = [lasting_name.__wrapped__(each) for each in (identity, nested, ("LocalStore", "/a"))]
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    there = [lasting_name.__wrapped__(each) for each in (identity, nested, ("LocalStore", "/a"))]
+    assert [a == b for a, b in zip(here, there, strict=True)] == [False, False, True]
