@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 def test_tasks_on_several_loops_share_an_array_and_leave_nothing_behind(place: Place) -> None:
     """Every loop reads all of it, and writes whole shards of its own with the values that they have."""
-    mode = "r+" if place.writeable else "r"
+    mode: Any = "r+" if place.writeable else "r"
 
     async def opened() -> aiozarr.Array:
         return await aiozarr.open_array(place.url, mode=mode, storage_options=place.storage_options)

@@ -228,7 +228,7 @@ PLACES: dict[str, Maker] = {
     "s3 on radosgw": _radosgw,
     "nginx": _nginx,
 }
-PENDING = frozenset({"gs"})
+PENDING: frozenset[str] = frozenset()
 ON_SERVERS = frozenset({"az", "s3 on radosgw", "nginx"})
 
 

@@ -1,0 +1,225 @@
+"""What reads and writes cost over a distance: requests are counted at the line to the server, and by the report.
+
+The array has six shards of 2 × 2 inner chunks. A request that a store sends besides, such as a question for a size, is
+written down here, and nowhere else hidden.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from places import Place, a_place, all_places, sample, stored
+
+import aiozarr
+from aiozarr.stores import LatencyStore, LocalStore, MemoryStore, Store, StoreEvent, TraceStore, ZipStore
+
+VALUES = sample()
+SHARDED = stored()
+PLAIN = stored(chunks=(6, 5), shards=None)
+# Bytes that nobody wants are not read here, so that all counts are exact.
+AT_ONCE = 16
+SETTINGS = aiozarr.Settings(gap=0, max_requests=AT_ONCE)
+LATENCY = 0.01
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The requests of one kind of store, by method.
+
+    Attributes:
+        opened: to open the array, whose format is known.
+        row: to read a row through two shards: two indexes, and two merged ranges.
+        again: to read it again.
+        rest: to read all six shards after that.
+        written: to write all six shards.
+    """
+
+    opened: dict[str, int] = field(default_factory=lambda: {"GET": 1})
+    row: dict[str, int] = field(default_factory=lambda: {"GET": 4})
+    again: dict[str, int] = field(default_factory=lambda: {"GET": 2})
+    rest: dict[str, int] = field(default_factory=lambda: {"GET": 4 + 6})
+    written: dict[str, int] | None = None
+
+
+COSTS = {
+    "http": Costs(),
+    "nginx": Costs(),
+    "s3": Costs(written={"PUT": 6}),
+    "s3 on radosgw": Costs(written={"PUT": 6}),
+    "gs": Costs(written={"POST": 6}),
+    # It tells no versions, so indexes are not kept.
+    "s3fs": Costs(again={"GET": 4}, rest={"GET": 6 + 6}, written={"PUT": 6}),
+    # It has no suffix ranges: the index at the end of a shard is found by the shard's size.
+    "az": Costs(row={"HEAD": 2, "GET": 4}, rest={"HEAD": 4, "GET": 4 + 6}, written={"PUT": 6}),
+    # The archive's directory comes first.
+    "zip over http": Costs(opened={"GET": 2}),
+}
+
+
+@pytest.fixture(params=all_places(*COSTS))
+def name(request: pytest.FixtureRequest) -> str:
+    place: str = request.param
+    return place
+
+
+@asynccontextmanager
+async def opened(place: Place) -> AsyncIterator[aiozarr.Array]:
+    """The array there, opened, with the requests of the opening forgotten."""
+    mode: Any = "r+" if place.writeable else "r"
+    options = place.storage_options
+    async with await aiozarr.open_array(
+        place.url, zarr_format=3, mode=mode, storage_options=options, settings=SETTINGS
+    ) as array:
+        assert place.line is not None
+        place.line.reset()
+        yield array
+
+
+def test_opening_an_array_of_known_format_is_one_request(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with a_place(name, SHARDED, tmp_path, request, LATENCY) as place:
+        assert place.line is not None
+
+        async def job() -> int:
+            with aiozarr.record() as report:
+                array = await aiozarr.open_array(place.url, zarr_format=3, storage_options=place.storage_options)
+            await array.aclose()
+            return report.requests
+
+        requests = _run(job, place)
+        assert requests == 1
+        assert place.line.requests == COSTS[name].opened
+
+
+def test_a_plane_through_shards_costs_an_index_and_a_merged_range_of_each(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    costs = COSTS[name]
+    with a_place(name, SHARDED, tmp_path, request, LATENCY) as place:
+        line = place.line
+        assert line is not None
+
+        async def job() -> None:
+            async with opened(place) as array:
+                for selection, expected in ((10, costs.row), (10, costs.again), ((), costs.rest)):
+                    with aiozarr.record() as report:
+                        assert np.array_equal(await array[selection], VALUES[selection])
+                    assert line.requests == expected
+                    assert report.requests == sum(expected.values())
+                    assert report.retries == 0
+                    line.reset()
+
+        _run(job, place)
+
+
+def test_many_chunks_are_one_request_each_and_as_many_at_a_time_as_the_budget_allows(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with a_place(name, PLAIN, tmp_path, request, LATENCY) as place:
+        line = place.line
+        assert line is not None
+
+        async def job() -> None:
+            async with opened(place) as array:
+                with aiozarr.record() as report:
+                    assert np.array_equal(await array[...], VALUES)
+            assert line.requests == {"GET": 64}
+            assert report.requests == 64
+            assert 4 <= line.max_in_flight <= AT_ONCE
+
+        _run(job, place)
+
+
+def test_writing_whole_shards_is_one_request_each(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    expected = COSTS[name].written
+    if expected is None:
+        pytest.skip("this place is read only")
+    with a_place(name, SHARDED, tmp_path, request, LATENCY) as place:
+        line = place.line
+        assert line is not None
+
+        async def job() -> None:
+            async with opened(place) as array:
+                with aiozarr.record() as report:
+                    await array[...].write(VALUES + 1)
+                assert line.requests == expected
+                assert report.requests == 6
+                line.reset()
+                # What was written is not asked for its size any more, and its index not either.
+                assert np.array_equal(await array[10], VALUES[10] + 1)
+                assert "HEAD" not in line.requests
+
+        _run(job, place)
+
+
+async def test_a_narrow_line_changes_no_count(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    with a_place("http", SHARDED, tmp_path, request, LATENCY) as place:
+        assert place.line is not None
+        place.line.bandwidth = 1e6
+        async with opened(place) as array:
+            assert np.array_equal(await array[...], VALUES)
+            assert place.line.requests == {"GET": 6 + 6}
+
+
+# --- stores without a server -----------------------------------------------------------------------------------------
+
+
+def _memory(folder: Path) -> Store:
+    store = MemoryStore()
+    for key, data in SHARDED.items():
+        store.set_now(key, data)
+    return store
+
+
+def _local(folder: Path) -> Store:
+    store = LocalStore(folder / "a.zarr")
+    for key, data in SHARDED.items():
+        store.set_now(key, data)
+    return store
+
+
+async def _archive(folder: Path) -> Store:
+    async with ZipStore(folder / "a.zip", "w") as store:
+        for key, data in SHARDED.items():
+            await store.set(key, data)
+    return ZipStore(folder / "a.zip")
+
+
+@pytest.mark.parametrize("kind", ["memory", "local", "zip"])
+async def test_stores_on_this_machine_are_asked_as_often_when_they_are_slow(kind: str, tmp_path: Path) -> None:
+    makers: dict[str, Callable[[Path], Any]] = {"memory": _memory, "local": _local, "zip": _archive}
+    made = makers[kind](tmp_path)
+    inner: Store = made if isinstance(made, Store) else await made
+    events: list[StoreEvent] = []
+    store = TraceStore(LatencyStore(inner, LATENCY), events.append)
+    with aiozarr.record() as report:
+        array = await aiozarr.open_array(store, zarr_format=3, settings=SETTINGS)
+    assert report.requests == len(events) == 1
+    for selection, expected in ((10, 4), (10, 2), ((), 4 + 6)):
+        events.clear()
+        with aiozarr.record() as report:
+            assert np.array_equal(await array[selection], VALUES[selection])
+        assert report.requests == len(events) == expected
+    assert _at_once(events) >= 4
+    await store.aclose()
+
+
+def _at_once(events: list[StoreEvent]) -> int:
+    """The most operations that were under way at one time."""
+    turns = sorted([(one.started, 1) for one in events] + [(one.started + one.seconds, -1) for one in events])
+    return int(np.cumsum([step for _, step in turns]).max())
+
+
+def _run(job: Callable[[], Any], place: Place) -> Any:
+    """Run the job with the requests before it forgotten."""
+    assert place.line is not None
+    place.line.reset()
+    return asyncio.run(job())
