@@ -185,7 +185,7 @@ def _inside(place: str, inner: str, options: dict[str, Any]) -> Store:
     address, mark, query = place.partition("?")
     above, _, name = address.rpartition("/")
     if above.endswith(":/") or not name:
-        raise ValueError(f"{place!r} names no file in a store")
+        raise ValueError("the URL of an archive names a file in a store, as in zip::s3://bucket/data.zip")
     own, rest = taken("zip", _ZIP, options)
     # In a chain of fsspec's, each link takes its own.
     store = from_url(above + mark + query, **(rest if "::" in place else unkeyed(place.partition(":")[0], rest)))

@@ -116,7 +116,9 @@ def _look_into(error: BaseException, facts: Facts) -> None:
         return
     # aiohttp, Azure, Google, in this order; requests and Azure keep the answer.
     for name in ("status", "status_code", "code"):
-        facts.status = facts.status or _status(getattr(error, name, None))
+        if (number := getattr(error, name, None)) is not None:
+            facts.status = facts.status or _status(number)
+            break  # aiohttp's errors warn of their `code`
     if response is not None:
         facts.status = facts.status or _status(getattr(response, "status_code", None))
     if facts.status is not None:

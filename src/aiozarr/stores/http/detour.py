@@ -85,7 +85,7 @@ class Detours:
             except AiozarrError:
                 raise
             except (aiohttp.ClientError, OSError) as error:
-                raise translate(error) from error
+                raise translate(error) from quotable(error)
             if follow and answer.status in REDIRECTS:
                 location = location_of(answer)
             elif trail.passed and answer.status == 404:
@@ -176,6 +176,11 @@ def translate(error: Exception) -> StoreError:
             return StoreError("the server's answer is not valid HTTP")
         case _:
             return StoreError("the connection failed", retryable=True)
+
+
+def quotable(error: Exception) -> Exception | None:
+    """Return `error` as the cause of another one; None where it holds a URL, whose secrets a traceback would show."""
+    return None if isinstance(error, aiohttp.ClientResponseError | aiohttp.InvalidURL) else error
 
 
 # --- where a redirect may lead -----------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def parse_url(url: str) -> tuple[str, str]:
     else:
         bucket, _, root = rest.partition("/")
         if not bucket or not bucket.isascii() or not all(c.isalnum() or c in ".-_" for c in bucket):
-            raise ValueError(f"not a bucket's name: {unquote(bucket)!r}")
+            raise ValueError(f"not a bucket's name: {unquote(bucket).rpartition('@')[2]!r}")
         if bucket.endswith("--x-s3"):
             raise ValueError("directory buckets (S3 Express One Zone) are not supported")
     root = root.removesuffix("/")
