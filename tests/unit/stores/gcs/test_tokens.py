@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.auth import exceptions
+from google.auth import exceptions as untyped_exceptions
 
 from aiozarr.errors import PermissionDeniedError, StoreError, UnauthenticatedError
 from aiozarr.stores.gcs.tokens import EARLY_SECONDS, Tokens, who
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.stores.options.gcs import GcsOptions
 from aiozarr.testing.gcs_server import GcsServer
+
+exceptions: Any = untyped_exceptions  # google-auth has no annotations for them
 
 
 class Credentials:
