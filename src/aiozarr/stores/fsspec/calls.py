@@ -11,8 +11,9 @@ from weakref import WeakKeyDictionary
 from aiozarr.errors import ForkedProcessError
 from aiozarr.stores.blocking import in_thread, to_the_end
 from aiozarr.stores.fsspec.crossing import cross
-from aiozarr.stores.fsspec.served import made_again
-from aiozarr.stores.fsspec.traits import Traits, is_async, protocol_of
+from aiozarr.stores.fsspec.native import try_once
+from aiozarr.stores.fsspec.served import Described, Given
+from aiozarr.stores.fsspec.traits import Traits, is_async
 
 STRIPES = 64
 """Locks of a file system of which calls for different paths may run at once."""
@@ -25,26 +26,32 @@ class Calls:
     In threads, reads are abandoned by a cancellation and writes are waited for.
     """
 
-    def __init__(self, fs: Any, traits: Traits) -> None:
-        self._fs = fs
-        self._pid = os.getpid()
+    def __init__(self, recipe: Given | Described, traits: Traits) -> None:
+        self._recipe = recipe
         self._traits = traits
+        self._fs: Any = None
+        self._pid = os.getpid()
 
     @property
     def fs(self) -> Any:
-        """The file system; in a forked child, one that was made there by the same arguments.
+        """The file system, made now if it was not; in a forked child, one that is made there by the same arguments.
 
         Raises:
             ForkedProcessError: it cannot be made again.
         """
         if self._pid != os.getpid():
-            # What has no connections stays as it is, with all that it holds.
-            if protocol_of(self._fs) != "memory":
-                try:
-                    self._fs = made_again(self._fs)
-                except Exception as error:
-                    raise ForkedProcessError("the file system of the parent process cannot be made again") from error
+            try:
+                self._fs = try_once(self._recipe.make_again())
+            except Exception as error:
+                raise ForkedProcessError("the file system of the parent process cannot be made again") from error
             self._pid = os.getpid()
+        elif self._fs is None:
+            self._fs = try_once(self._recipe.make())
+        return self._fs
+
+    async def _made(self) -> Any:
+        if self._fs is None or self._pid != os.getpid():
+            return await in_thread(lambda: self.fs)
         return self._fs
 
     async def read(self, name: str, path: str, *args: Any, fresh: bool = False, **kwargs: Any) -> Any:
@@ -58,7 +65,7 @@ class Calls:
     async def _call(
         self, name: str, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, fresh: bool, write: bool
     ) -> Any:
-        fs = self.fs
+        fs = await self._made()
         if is_async(fs):
 
             async def there() -> Any:

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aiozarr.stores.fsspec.traits import below
 from aiozarr.stores.options.azure import AZURE_TABLE
+from aiozarr.stores.options.gcs import GCS_TABLE
 from aiozarr.stores.options.s3 import S3_TABLE
 from aiozarr.stores.options.table import Table
 
 _TABLES: dict[str, Table] = {
     **dict.fromkeys(("s3", "s3a"), S3_TABLE),
+    **dict.fromkeys(("gs", "gcs"), GCS_TABLE),
     **dict.fromkeys(("az", "abfs", "abfss", "adl"), AZURE_TABLE),
 }
 _S3 = frozenset({"s3", "s3a"})
+
+NO_RETRIES = {"max_attempts": 0}
+"""botocore's option for the first attempt only."""
 
 
 def native_options(protocols: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,24 +44,26 @@ def native_options(protocols: Sequence[str], options: Mapping[str, Any]) -> dict
 
 def _of_one(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:
     table = _TABLES.get(protocol)
+    if table is GCS_TABLE and options.get("anon") is not None:
+        given = dict(options)
+        anonymous = GCS_TABLE.translate({"anon": given.pop("anon")})["anon"]
+        options = {**given, "token": "anon"} if anonymous else given  # as gcsfs says it
     native = dict(options) if table is None else table.to_fsspec(options)
     if protocol in _S3:
         config = dict(native.get("config_kwargs") or {})
-        config.setdefault("retries", {"max_attempts": 0})
+        config.setdefault("retries", NO_RETRIES)
         native["config_kwargs"] = config
     return native
 
 
-def retry_nowhere(fs: Any, protocols: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Make s3fs, which tries five times besides botocore, try once, unless the user says how often botocore shall.
+def try_once(fs: Any) -> Any:
+    """Make s3fs, which repeats requests besides botocore, try once where botocore does; return `fs`.
 
-    The instance is the one with the options above, which nobody else asks fsspec for.
+    The instance is the one that is made with this option, which nobody else asks fsspec for.
     """
-    for protocol in _S3.intersection(protocols):
-        given = options if protocols[0] == protocol and protocol not in options else options.get(protocol) or {}
-        if "retries" in (given.get("config_kwargs") or {}):
-            return
-    while fs is not None:
-        if type(fs).__module__.startswith("s3fs"):
-            fs.retries = 1
-        fs = vars(fs).get("fs")
+    inner = fs
+    while inner is not None:
+        if type(inner).__module__.startswith("s3fs") and inner.config_kwargs.get("retries") == NO_RETRIES:
+            inner.retries = 1
+        inner = below(inner)
+    return fs

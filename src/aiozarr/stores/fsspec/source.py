@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiozarr.errors import UnknownSchemeError
-from aiozarr.stores.fsspec.errors import translate
-from aiozarr.stores.fsspec.native import native_options, retry_nowhere
-from aiozarr.stores.fsspec.served import served
-from aiozarr.stores.fsspec.traits import protocol_of
+from aiozarr.stores.fsspec.native import native_options
+from aiozarr.stores.fsspec.served import Described, Given, served
+from aiozarr.stores.fsspec.traits import below, protocol_of
 from aiozarr.stores.http.url import WebAddress
 
 # Names of file systems, for URLs that aiozarr would open itself.
 ALIASES = {"s3fs": "s3", "gcsfs": "gs"}
 
+# What only adds a directory, or makes a blocking file system look asynchronous.
+_TAKEN_OFF = frozenset({"dir", "asyncwrapper", "async_wrapper"})
 _PASSWORD = re.compile(r"(://[^:@/]*):[^/]*@")
 _SECRETS = frozenset({"password", "token", "secret", "key_file"})
 
@@ -26,13 +27,13 @@ class Source:
     """A file system, and where in it the root is.
 
     Attributes:
-        fs: the file system that does the work.
+        recipe: the file system that does the work, or what it is made by.
         base: what paths of keys begin with: `""`, or ending with `/`.
         tail: what follows the key in every path: the query of a web address. A secret.
         url: the URL of the root, without secrets.
     """
 
-    fs: Any
+    recipe: Given | Described
     base: str
     tail: str
     url: str
@@ -45,7 +46,6 @@ def find_source(given: Any, path: str | None, options: Mapping[str, Any]) -> Sou
         ImportError: fsspec, or the package of the protocol, is not installed; the message says which.
         UnknownSchemeError: fsspec does not know the protocol.
         TypeError: `given` is none of those, or options are given for a file system that is made already.
-        StoreError: the file system connects when it is made, and could not.
     """
     fsspec = import_fsspec()
     if isinstance(given, str):
@@ -61,10 +61,7 @@ def find_source(given: Any, path: str | None, options: Mapping[str, Any]) -> Sou
             raise TypeError(f"a URL or a file system of fsspec is wanted, not {type(holder).__name__}")
         inside = getattr(holder, "root", None) or getattr(holder, "path", "")
         path = "/".join(part for part in (inside, path) if part)
-    fs, path = _unwrapped(given, path or "")
-    fs = served(fs)
-    path = str(fs._strip_protocol(path))
-    return _rooted(fs, path, _shown_path(fs, path))
+    return _of_instance(given, path or "")
 
 
 def import_fsspec() -> Any:
@@ -90,32 +87,29 @@ def knows_protocol(protocol: str) -> bool:
 
 
 def _of_url(url: str, options: Mapping[str, Any]) -> Source:
-    from fsspec.core import url_to_fs
-
     links = url.split("::")
     for number, link in enumerate(links):
         scheme, mark, rest = link.partition("://")
         links[number] = ALIASES.get(scheme, scheme) + mark + rest
     url = "::".join(links)
-    protocols = [link.partition("://")[0] for link in links]
-    quiet = native_options(protocols, options)
     _check_known(url)
-    try:
-        fs, path = url_to_fs(url, **quiet)
-    except (TypeError, ValueError, ImportError):
-        raise  # the options, or what is installed
-    except Exception as error:  # some file systems connect as soon as they are made
-        found = translate(error)
-        found.store = _shown_url(links)
-        raise found from error
-    if links[0] in ("dir", "dir://"):
-        path = ""  # the next link says it
-    retry_nowhere(fs, protocols, options)
+    protocols = [link.partition("://")[0] for link in links]
+    native = native_options(protocols, options)
+    recipe = Described(url, {name: value for name, value in native.items() if name not in ("asynchronous", "loop")})
+    if protocols[0] in _TAKEN_OFF:
+        # The next link of a chain says the directory.
+        return _of_instance(recipe.make(), "" if url.startswith(("dir::", "dir://::")) else recipe.path)
     shown = _shown_url(links)
-    inner, path = _unwrapped(fs, path)
-    if not shown or (len(links) == 1 and not type(fs)._get_kwargs_from_urls(url)):
-        shown = _shown_path(inner, path)
-    return _rooted(served(inner), path, shown)
+    if len(links) == 1 and not recipe.kinds[0]._get_kwargs_from_urls(url):
+        shown = _with_protocol(recipe.kinds[0], recipe.path)
+    return _rooted(recipe, recipe.path, shown)
+
+
+def _of_instance(given: Any, path: str) -> Source:
+    fs, path = _unwrapped(given, path)
+    fs = served(fs)
+    path = str(fs._strip_protocol(path))
+    return _rooted(Given(fs), path, _shown_path(fs, path))
 
 
 def _check_known(url: str) -> None:
@@ -146,26 +140,30 @@ def _unwrapped(fs: Any, path: str) -> tuple[Any, str]:
             return fs, path
 
 
-def _rooted(fs: Any, path: str, url: str) -> Source:
+def _rooted(recipe: Given | Described, path: str, url: str) -> Source:
     tail = ""
     if path.startswith(("http://", "https://")):
         path, mark, query = path.partition("?")
         tail = mark + query
-    return Source(fs, path if not path or path.endswith("/") else f"{path}/", tail, url)
+    return Source(recipe, path if not path or path.endswith("/") else f"{path}/", tail, url)
 
 
 def _shown_path(fs: Any, path: str) -> str:
-    """Return a URL of `path` in a file system that was given, or whose class says all in its paths."""
-    inner = vars(fs).get("fs")
-    if inner is not None and hasattr(inner, "_strip_protocol"):  # a cache in front of another one
-        return f"{protocol_of(fs)}::{_shown_path(inner, path)}"
-    if path.startswith(("http://", "https://")):
-        return WebAddress.parse(path).shown
+    """Return a URL of `path` in a file system that was given."""
+    inner = below(fs)
+    if inner is not None:
+        return f"{protocol_of(type(fs))}::{_shown_path(inner, path)}"
     options = getattr(fs, "storage_options", {})
     host = options.get("host") if isinstance(options, Mapping) else None
     if isinstance(host, str):
-        return f"{protocol_of(fs)}://{host}/{path.lstrip('/')}".rstrip("/")
-    shown = str(fs.unstrip_protocol(path))
+        return f"{protocol_of(type(fs))}://{host}/{path.lstrip('/')}".rstrip("/")
+    return _with_protocol(type(fs), path)
+
+
+def _with_protocol(kind: Any, path: str) -> str:
+    if path.startswith(("http://", "https://")):
+        return WebAddress.parse(path).shown
+    shown = path if "://" in path else f"{protocol_of(kind)}://{path}"
     return shown if shown.endswith("://") else shown.rstrip("/")
 
 

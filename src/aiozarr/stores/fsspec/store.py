@@ -17,7 +17,6 @@ from aiozarr.stores.fsspec.calls import Calls
 from aiozarr.stores.fsspec.errors import lacks, translate
 from aiozarr.stores.fsspec.listing import Lister
 from aiozarr.stores.fsspec.reading import UNKNOWN, read, size_of
-from aiozarr.stores.fsspec.served import fingerprint_of
 from aiozarr.stores.fsspec.source import Source, find_source
 from aiozarr.stores.fsspec.traits import traits_of
 from aiozarr.stores.local.store import LocalStore
@@ -41,7 +40,7 @@ class FsspecStore(Store):
     """
 
     def __init__(self, fs_or_url: Any, *, path: str | None = None, **storage_options: Any) -> None:
-        """Describe the store; most file systems connect with the first operation.
+        """Describe the store; the file system of a URL is made, and connects, with the first operation.
 
         Args:
             fs_or_url: a file system of fsspec, a mapper (`fs.get_mapper(...)`), or a URL that fsspec opens, chained
@@ -53,17 +52,17 @@ class FsspecStore(Store):
         Raises:
             ImportError: fsspec, or the package of the protocol, is not installed; the message says which.
             UnknownSchemeError: fsspec does not know the protocol.
-            TypeError: the file system does not take an option.
+            TypeError: fsspec's file system has nothing for an option of ours.
         """
         self._of(find_source(fs_or_url, path, storage_options))
 
     def _of(self, source: Source) -> None:
-        fs = source.fs
+        self._recipe = recipe = source.recipe
         self._base, self._tail, self._url = source.base, source.tail, source.url
-        self._traits = traits = traits_of(fs)
-        self._calls = Calls(fs, traits)
-        self._fingerprint = fingerprint_of(fs)
-        self._local = LocalStore(source.base or "/") if type(fs).__name__ == "LocalFileSystem" else None
+        self._traits = traits = traits_of(recipe.kinds)
+        self._calls = Calls(recipe, traits)
+        self._fingerprint = recipe.fingerprint
+        self._local = LocalStore(source.base or "/") if recipe.kinds[0].__name__ == "LocalFileSystem" else None
         self.supports = Supports(
             writeable=traits.writeable,
             listable=traits.listable,
@@ -74,7 +73,7 @@ class FsspecStore(Store):
 
     @property
     def fs(self) -> Any:
-        """The file system that does the work."""
+        """The file system that does the work, made now if it was not."""
         return self._calls.fs
 
     @property
@@ -104,7 +103,7 @@ class FsspecStore(Store):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A file system pickles as its arguments, secrets that were given among them.
-        return (_restored, (type(self), Source(self.fs, self._base, self._tail, self._url)))
+        return (_restored, (type(self), Source(self._recipe, self._base, self._tail, self._url)))
 
     # --- reading -------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -65,34 +66,42 @@ _CACHES = frozenset({"simplecache", "filecache", "blockcache"})
 _SAME = {"s3a": "s3", "gcs": "gs", "https": "http", "ssh": "sftp", "cached": "blockcache"}
 
 
-def protocol_of(fs: Any) -> str:
-    """Return the name that the class of `fs` goes by in URLs."""
-    # Of the class: caches pass attributes of the file system below them.
-    protocol = type(fs).protocol
+def protocol_of(kind: Any) -> str:
+    """Return the name that the class `kind` of file systems goes by in URLs."""
+    protocol = kind.protocol
     return str(protocol if isinstance(protocol, str) else protocol[0])
 
 
 def is_async(fs: Any) -> bool:
     """Return whether the methods of `fs` are coroutines."""
+    # As its class says: caches pass attributes of the file system below them.
     return bool(type(fs).async_impl)
 
 
-def traits_of(fs: Any) -> Traits:
-    """Return what is known of `fs`."""
-    protocol = protocol_of(fs)
-    known = _KNOWN.get(_SAME.get(protocol, protocol))
-    if known is not None and (protocol != "memory" or not is_async(fs)):
-        below = fs.fs if _SAME.get(protocol, protocol) in _CACHES else None
-        # A cache lists what the file system below it does.
-        return known if below is None or traits_of(below).listable else replace(known, listable=False)
+def below(fs: Any) -> Any:
+    """Return the file system that `fs` is a cache of, or None."""
+    inner = getattr(fs, "fs", None)
+    return inner if hasattr(type(inner), "_strip_protocol") else None
+
+
+def traits_of(kinds: Sequence[Any]) -> Traits:
+    """Return what is known of a file system of the first class of `kinds`; those of the file systems below it follow.
+
+    A cache lists what the file system below it does.
+    """
+    kind = kinds[0]
+    protocol = _SAME.get(protocol_of(kind), protocol_of(kind))
+    known = _KNOWN.get(protocol)
+    if known is not None and (protocol != "memory" or not kind.async_impl):
+        listable = protocol not in _CACHES or not kinds[1:] or traits_of(kinds[1:]).listable
+        return known if listable else replace(known, listable=False)
     from fsspec.asyn import AsyncFileSystem
     from fsspec.spec import AbstractFileSystem
 
-    base = AsyncFileSystem if is_async(fs) else AbstractFileSystem
-    mark = "_" if is_async(fs) else ""
+    base, mark = (AsyncFileSystem, "_") if kind.async_impl else (AbstractFileSystem, "")
 
     def has(*names: str) -> bool:
-        return any(getattr(type(fs), name, None) is not getattr(base, name, None) for name in names)
+        return any(getattr(kind, name, None) is not getattr(base, name, None) for name in names)
 
     return Traits(
         writeable=has(f"{mark}pipe_file", "_open") and has(f"{mark}rm_file", "_rm", "rm"),

@@ -44,6 +44,7 @@ def test_options_of_a_chain_are_named_by_the_protocols_of_its_links(tmp_path: Pa
     assert store.fs.storage == [str(tmp_path)]
     inner = store.fs.fs
     assert inner.anon
+    assert inner.retries == 1
     assert inner.client_kwargs == {"region_name": "eu-west-1"}
     named = FsspecStore("simplecache::s3://bucket/a", s3={"anon": True}, simplecache={"cache_storage": str(tmp_path)})
     assert named.fs.storage == [str(tmp_path)]
@@ -57,9 +58,16 @@ def test_s3fs_does_not_repeat_what_the_scheduler_repeats_unless_the_user_says_so
     own = FsspecStore("s3://bucket/a", config_kwargs={"retries": {"max_attempts": 3}, "read_timeout": 9})
     assert own.fs.retries == 5
     assert own.fs.config_kwargs == {"retries": {"max_attempts": 3}, "read_timeout": 9}
+    own.fs.clear_instance_cache()  # as in another process
+    assert pickle.loads(pickle.dumps(store)).fs.retries == 1
     plain = fsspec.filesystem("s3")
     assert plain.retries == 5
     assert FsspecStore(plain, path="bucket/a").fs is plain
+
+
+def test_common_options_have_our_names_for_google_too() -> None:
+    assert FsspecStore("gs://bucket/a", anon=True) == FsspecStore("gcsfs://bucket/a", token="anon")
+    assert FsspecStore("gs://bucket/a", anon=False) == FsspecStore("gs://bucket/a")
 
 
 def test_stores_are_equal_where_file_system_and_root_are() -> None:
@@ -118,12 +126,17 @@ def test_what_is_not_installed_is_named_and_what_is_not_known_too() -> None:
         FsspecStore("simplecache::nonsense://x")
 
 
-def test_a_file_system_that_cannot_connect_when_it_is_made_is_a_store_error_without_its_password() -> None:
-    with pytest.raises(StoreError) as caught:
-        from_url("ftp://user:hidden@localhost:1/data")
-    assert caught.value.retryable
-    assert caught.value.store == "ftp://user@localhost:1/data"
-    assert "hidden" not in str(caught.value)
+async def test_a_file_system_is_made_by_the_first_operation_and_failing_then_is_a_store_error() -> None:
+    store = from_url("ftp://user:hidden@localhost:1/data")
+    assert store.url == "ftp://user@localhost:1/data"
+    assert store != from_url("ftp://user:other@localhost:1/data")
+    assert pickle.loads(pickle.dumps(store)) == store
+    for operation in (store.get("a"), store.stat("a"), store.set("a", b"1"), store.list()):
+        with pytest.raises(StoreError) as caught:
+            await operation
+        assert caught.value.retryable
+        assert caught.value.store == store.url
+        assert "hidden" not in str(caught.value)
 
 
 def test_a_file_system_that_was_made_for_another_loop_has_a_twin_on_fsspecs_own() -> None:

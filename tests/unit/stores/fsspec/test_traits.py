@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import fsspec
 import pytest
 
-from aiozarr.stores.fsspec.traits import traits_of
+from aiozarr.stores.fsspec.store import FsspecStore
 
 
 @pytest.mark.parametrize("cache", ["simplecache", "filecache", "blockcache"])
@@ -15,5 +14,6 @@ from aiozarr.stores.fsspec.traits import traits_of
 def test_a_cache_lists_what_the_file_system_below_it_lists(
     cache: str, below: str, listable: bool, tmp_path: Path
 ) -> None:
-    fs, _ = fsspec.core.url_to_fs(f"{cache}::{below}", **{cache: {"cache_storage": str(tmp_path)}})
-    assert traits_of(fs).listable is listable
+    store = FsspecStore(f"{cache}::{below}", **{cache: {"cache_storage": str(tmp_path)}})
+    assert store.supports.listable is listable
+    assert FsspecStore(store.fs, path="a").supports.listable is listable

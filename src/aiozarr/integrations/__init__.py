@@ -1,0 +1,1 @@
+"""Ways between aiozarr and other libraries: each optional, each in one module."""

@@ -1,0 +1,168 @@
+"""What exceptions of file systems mean, each as its own package raises it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import aiohttp
+import botocore.exceptions
+import gcsfs.retry
+import google.auth.exceptions
+import pytest
+import requests
+from file_systems import AsyncFiles
+from multidict import CIMultiDict, CIMultiDictProxy
+from s3fs.errors import translate_boto_error
+from yarl import URL
+
+from aiozarr.errors import (
+    PermissionDeniedError,
+    ShortReadError,
+    StoreError,
+    StoreTimeoutError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
+from aiozarr.model import Range, Suffix
+from aiozarr.stores.fsspec.errors import lacks, translate
+from aiozarr.stores.fsspec.store import FsspecStore
+from aiozarr.testing.http_server import FaultServer
+
+
+def of_s3(status: int, code: str, **headers: str) -> Exception:
+    told = {"HTTPStatusCode": status, "HTTPHeaders": {"x-amz-request-id": "ID", **headers}}
+    response = {"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": told}
+    error: Exception = translate_boto_error(botocore.exceptions.ClientError(response, "GetObject"))
+    return error
+
+
+def of_aiohttp(status: int, **headers: str) -> aiohttp.ClientResponseError:
+    url = URL("http://h/x?hidden=1")
+    request = aiohttp.RequestInfo(url, "GET", CIMultiDictProxy(CIMultiDict()), url)
+    return aiohttp.ClientResponseError(request, (), status=status, message="m", headers=CIMultiDict(headers))
+
+
+def of_requests(status: int) -> Exception:
+    response = requests.Response()
+    response.status_code = status
+    return requests.HTTPError("m", response=response)
+
+
+def because_of(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "status", "retryable"),
+    [
+        (of_s3(503, "SlowDown"), ThrottledError, 503, True),
+        (of_s3(500, "InternalError"), StoreError, 500, True),
+        (of_s3(403, "AccessDenied"), PermissionDeniedError, 403, False),
+        (of_s3(400, "ExpiredToken"), UnauthenticatedError, 400, False),
+        (of_s3(404, "NoSuchBucket"), StoreError, 404, False),
+        (of_s3(501, "NotImplemented"), UnsupportedOperationError, 501, False),
+        (of_aiohttp(429), ThrottledError, 429, True),
+        (of_aiohttp(401), UnauthenticatedError, 401, False),
+        (of_aiohttp(502), StoreError, 502, True),
+        (because_of(FileNotFoundError("x"), of_aiohttp(403)), PermissionDeniedError, 403, False),
+        (gcsfs.retry.HttpError({"code": 503, "message": "m"}), ThrottledError, 503, True),
+        (gcsfs.retry.HttpError({"code": "500", "message": "m"}), StoreError, 500, True),
+        (OSError("Forbidden: https://h/b/x\nhidden"), PermissionDeniedError, 403, False),
+        (of_requests(404), StoreError, 404, False),
+        (of_requests(504), StoreError, 504, True),
+        (botocore.exceptions.NoCredentialsError(), UnauthenticatedError, None, False),
+        (google.auth.exceptions.RefreshError("hidden"), UnauthenticatedError, None, False),
+        (botocore.exceptions.EndpointConnectionError(endpoint_url="http://hidden"), StoreError, None, True),
+        (botocore.exceptions.ReadTimeoutError(endpoint_url="http://hidden"), StoreTimeoutError, None, True),
+        (requests.ConnectionError("hidden"), StoreError, None, True),
+        (requests.Timeout("hidden"), StoreTimeoutError, None, True),
+        (aiohttp.ClientPayloadError("hidden"), ShortReadError, None, True),
+        (aiohttp.ServerDisconnectedError(), StoreError, None, True),
+        (asyncio.IncompleteReadError(b"", 5), ShortReadError, None, True),
+        (TimeoutError(), StoreTimeoutError, None, True),
+        (EOFError(), StoreError, None, True),
+        (ConnectionResetError(), StoreError, None, True),
+        (PermissionError("hidden"), PermissionDeniedError, None, False),
+        (FileNotFoundError("hidden"), StoreError, None, False),
+        (NotImplementedError(), UnsupportedOperationError, None, False),
+        (OSError(errno.EBUSY, "hidden"), ThrottledError, None, True),
+        (OSError(errno.ENOSPC, "hidden"), StoreError, None, False),
+        (ValueError("hidden"), StoreError, None, False),
+    ],
+    ids=repr,
+)
+def test_an_exception_becomes_the_error_that_it_means_and_its_words_are_not_repeated(
+    error: Exception, kind: type[StoreError], status: int | None, retryable: bool
+) -> None:
+    found = translate(error)
+    assert type(found) is kind
+    assert (found.status, found.retryable) == (status, retryable)
+    assert "hidden" not in str(found)
+
+
+def test_an_error_says_request_id_and_how_long_to_wait_where_the_server_did() -> None:
+    found = translate(of_s3(503, "SlowDown", **{"retry-after": "7"}))
+    assert (found.request_id, found.retry_after) == ("ID", 7.0)
+    assert translate(of_aiohttp(503, **{"Retry-After": "3"})).retry_after == 3.0
+
+
+@pytest.mark.parametrize(
+    ("error", "missing"),
+    [
+        (FileNotFoundError(), True),
+        (IsADirectoryError(), True),
+        (NotADirectoryError(), True),
+        (of_s3(404, "NoSuchKey"), True),
+        (because_of(FileNotFoundError(), KeyError()), True),
+        (because_of(FileNotFoundError(), FileNotFoundError()), True),
+        (because_of(FileNotFoundError(), of_aiohttp(404)), True),
+        (of_s3(404, "NoSuchBucket"), False),
+        (because_of(FileNotFoundError(), of_aiohttp(403)), False),
+        (because_of(FileNotFoundError(), of_aiohttp(500)), False),
+        (because_of(FileNotFoundError(), aiohttp.ClientConnectionError()), False),
+        (because_of(FileNotFoundError(), TimeoutError()), False),
+        (PermissionError(), False),
+        (OSError(), False),
+        (KeyError(), False),
+    ],
+    ids=repr,
+)
+def test_a_file_is_missing_only_where_nothing_says_that_something_else_is(error: Exception, missing: bool) -> None:
+    assert lacks(error) is missing
+
+
+async def test_no_server_is_no_missing_value() -> None:
+    with FaultServer() as gone:
+        store = FsspecStore(gone.url)
+    for operation in (store.get, store.stat, store.exists):
+        with pytest.raises(StoreError) as caught:
+            await operation("a")
+        assert caught.value.retryable
+        assert (caught.value.store, caught.value.key) == (gone.url, "a")
+
+
+class Failing(AsyncFiles):
+    """Fails, or comes short, as `how` says."""
+
+    protocol = "failing"
+
+    async def _cat_file(self, path, start=None, end=None, **_):
+        data = await super()._cat_file(path, start, end)
+        if path.endswith("denied"):
+            raise PermissionError(path)
+        return data[:-1] if path.endswith("short") else data
+
+
+async def test_fewer_bytes_than_the_file_has_in_the_range_are_a_short_read() -> None:
+    store = FsspecStore(Failing(space="failing"))
+    await store.set("short", b"0123456789")
+    await store.set("denied", b"0123456789")
+    for part in (Range(2, 5), Range(2), Range(2, 500), Suffix(3)):
+        with pytest.raises(ShortReadError) as caught:
+            await store.fetch("short", part)
+        assert (caught.value.key, caught.value.range, caught.value.retryable) == ("short", part, True)
+    with pytest.raises(PermissionDeniedError):
+        await store.fetch("denied")
