@@ -25,9 +25,10 @@ class CacheStore(WrapperStore):
     """Keeps up to `max_bytes` of values and ranges, those used last, and answers from them.
 
     Unless `max_age` says otherwise, every answer is validated: the store is asked by `stat` whether the value still has
-    the version that was kept, which costs a request and no data, and values without a version are not kept. That goes
-    for requests of a definite version (`if_match`) too: that such a request fails is how readers of shards learn that
-    the shard was replaced. A missing key is not kept.
+    the version that was kept, which costs a request and no data. Values without a version are not kept, nor are those
+    with a weak one, which two values may share (a time in whole seconds is such a version). Requests of a definite
+    version (`if_match`) are validated too: that they fail is how readers of shards learn that the shard was replaced. A
+    missing key is not kept.
 
     A whole value answers its ranges. Requests for the same that are under way at the same time are one. What is written
     or erased through this store is forgotten before and after, whatever comes of the write. Closing the store closes
@@ -43,7 +44,7 @@ class CacheStore(WrapperStore):
             kept.
         directory: where to keep the values; None: in memory, where a pickled copy begins empty.
         max_age: for how many seconds what was kept is used without asking; `math.inf` for data that never change. Then
-            others' writes may be seen that much later, and values without a version are kept too.
+            others' writes may be seen that much later, and values without a version, or with a weak one, are kept too.
 
     Raises:
         ValueError: `max_bytes` or `max_age` is out of bounds.
@@ -116,7 +117,7 @@ class CacheStore(WrapperStore):
     async def _is_current(self, place: Place, kept: Kept) -> bool:
         """Ask the store whether what is kept is what it has; if not, forget it."""
         version = kept.value.version
-        if version is None:
+        if not _is_proof(version):
             return False
         asked = time.time()
         entry = await self._flights.join(place, "stat", lambda: self._store.stat(place[1]))
@@ -131,7 +132,7 @@ class CacheStore(WrapperStore):
         with self._shelf.watching(place) as watch:
             asked = time.time()
             value = await self._store.fetch(place[1], byte_range, if_match=if_match)
-            if value is not None and (value.version is not None or self._max_age):
+            if value is not None and (self._max_age or _is_proof(value.version)):
                 found = value
                 whole = value.size == memoryview(value.data).nbytes
                 part = None if whole else byte_range
@@ -196,3 +197,8 @@ class CacheStore(WrapperStore):
             call()
         else:
             await to_the_end(call)
+
+
+def _is_proof(version: Version | None) -> bool:
+    """Return whether equal versions mean equal bytes."""
+    return version is not None and not version.weak

@@ -16,6 +16,10 @@ Place: TypeAlias = tuple[Hashable, str]
 """A store's identity, and a key."""
 
 
+LEAST_BYTES = 64
+"""What a value in memory counts for at least: its place is kept too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A value from a shelf.
@@ -137,7 +141,7 @@ class MemoryShelf(Shelf):
         return None
 
     def keep(self, place: Place, byte_range: ByteRange | None, value: Value, checked: float, watch: Watch) -> None:
-        size = memoryview(value.data).nbytes
+        size = _weight(value)
         if size > self.max_bytes:
             return
         # A copy: what the store gave may be a small view of a large block, and may be changed by who gets it.
@@ -185,11 +189,15 @@ class MemoryShelf(Shelf):
             self._remove(mark)
 
     def _remove(self, mark: tuple[Place, ByteRange | None]) -> None:
-        self._bytes -= memoryview(self._kept.pop(mark).value.data).nbytes
+        self._bytes -= _weight(self._kept.pop(mark).value)
         ranges = self._ranges[mark[0]]
         ranges.discard(mark[1])
         if not ranges:
             del self._ranges[mark[0]]
+
+
+def _weight(value: Value) -> int:
+    return max(LEAST_BYTES, memoryview(value.data).nbytes)
 
 
 def cut(whole: Kept, byte_range: ByteRange | None) -> Kept:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import ChangedError, StoreError, ThrottledError
-from aiozarr.model import ByteRange, Range, Suffix, Value, Version
+from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version
 from aiozarr.stores import CacheStore, HTTPStore, LatencyStore, MemoryStore, Store
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import first, on_operation
@@ -279,6 +279,33 @@ async def test_values_without_a_version_are_kept_for_an_age_alone(make: Make) ->
     inner.memory.set_now("k", b"newer")
     assert await read(for_ever, "k") == b"new"
     assert asked(inner) == ["fetch"]
+
+
+async def test_weak_versions_prove_nothing(make: Make) -> None:
+    """A server that tells no more than a time in seconds gives two values of one second the same version."""
+
+    class Coarse(FakeStore):
+        async def fetch(self, *args: Any, **kwargs: Any) -> Value | None:
+            value = await super().fetch(*args, **kwargs)
+            return value and Value(value.data, Version('W/"today"'), value.size)
+
+        async def stat(self, key: str) -> Entry | None:
+            entry = await super().stat(key)
+            return entry and Entry(key, entry.size, Version('W/"today"'))
+
+    inner = Coarse({"k": b"old"}, latency=0)
+    store = make(inner)
+    assert await read(store, "k") == b"old"
+    inner.memory.set_now("k", b"new")
+    assert await read(store, "k") == b"new"
+    assert store.nbytes == 0
+
+
+async def test_values_in_memory_are_bounded_in_number_however_small() -> None:
+    store = CacheStore(FakeStore({f"k{number}": b"" for number in range(50)}, latency=0), 640)
+    for number in range(50):
+        await store.fetch(f"k{number}")
+    assert store.nbytes == 640
 
 
 async def test_an_age_saves_the_question_until_it_is_over(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def plain(value: Value | None) -> tuple[bytes, int | None] | None:
     return None if value is None else (bytes(value.data), value.size)
 
 
-@pytest.mark.parametrize("max_bytes", [40, 10_000])
+@pytest.mark.parametrize("max_bytes", [150, 10_000])
 @pytest.mark.parametrize("on_disk", [False, True])
 @given(st.lists(steps, max_size=25))
 def test_a_cache_that_validates_never_gives_what_is_no_longer_stored(

@@ -321,7 +321,6 @@ FORK = """
 
 
 @pytest.mark.parametrize("directory", ["", "cache"])
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_goes_on_whoever_held_a_lock(tmp_path: Path, directory: str) -> None:
     LocalStore(tmp_path / "root").set_now("k", b"123")
     cache = str(tmp_path / directory) if directory else ""
