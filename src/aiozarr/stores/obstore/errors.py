@@ -22,6 +22,9 @@ T = TypeVar("T")
 _STATUS = re.compile(r"status code: (\d{3})")
 _REQUEST_ID = re.compile(r"(?:<RequestId>|RequestId:)([A-Za-z0-9+/=_-]{1,200})")
 _METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "fd00:ec2::254", "/latest/api/token", "/latest/meta-data")
+NO_TOKEN = ("performing token request", "az account get-access-token", "federated token file")
+"""How the library speaks of what it asked of others than the store."""
+
 # What the library takes for a failed condition: a race that may be tried again, a bucket that is not there or is going,
 # and blobs that are held by a lease or a policy, or are folders.
 _OTHER_CONFLICT = re.compile(
@@ -90,6 +93,8 @@ def translate(error: Exception) -> StoreError:
     asked = text.partition("\n")[0]  # whom, with which outcome; then come the details
     if any(service in asked for service in _METADATA_SERVICES):
         return UnauthenticatedError(f"no credentials were found ({_ANON})")
+    if any(words in asked for words in NO_TOKEN) and not _is_network(asked):
+        return UnauthenticatedError("no token could be had: the login has ended, or the credentials are not accepted")
     status = _STATUS.search(text)
     if status is not None:
         return _found(error_for(int(status[1]), {}, text.encode()), text)

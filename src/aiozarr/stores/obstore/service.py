@@ -66,24 +66,20 @@ class ObstoreService(Service):
         return _version(result["e_tag"])
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
-        import obstore
-
-        client = await self._client()
         try:
-            await self._done(lambda: obstore.delete_async(client, list(keys)))
+            await self._delete_together(keys)
         except StoreError as error:
-            left = self._left_in_bulk(error, keys)
-            if left is not None:
-                return left
-            if error.status not in _NOT_IN_BULK or (error.status is None and error.retryable):
+            if not may_lack_bulk(error):
                 raise
             # The library tells one error for all; only one by one is it seen which keys are left.
             return await self._delete_singly(keys)
         return {}
 
-    def _left_in_bulk(self, error: StoreError, keys: Sequence[str]) -> dict[str, StoreError] | None:
-        """Return the error of each key that a bulk delete has left; None: the answer does not tell."""
-        return None
+    async def _delete_together(self, keys: Sequence[str]) -> None:
+        import obstore
+
+        client = await self._client()
+        await self._done(lambda: obstore.delete_async(client, list(keys)))
 
     async def _delete_singly(self, keys: Sequence[str]) -> dict[str, StoreError]:
         failed: dict[str, StoreError] = {}
@@ -140,6 +136,11 @@ class ObstoreService(Service):
         """Await an operation of the client library for as long as it may take."""
         seconds = self.idle_timeout * 2 + nbytes / SLOWEST_BYTES_PER_SECOND
         return await call(operation, seconds, None, None)
+
+
+def may_lack_bulk(error: StoreError) -> bool:
+    """Return whether a bulk delete failed for a reason that need not hold for deletes one by one."""
+    return error.status in _NOT_IN_BULK and not (error.status is None and error.retryable)
 
 
 def _entry(found: Mapping[str, Any]) -> Entry:

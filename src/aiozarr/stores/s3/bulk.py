@@ -1,9 +1,13 @@
-"""The answer to a bulk delete: which keys are left, and why (S3 API reference, "DeleteObjects")."""
+"""Bulk deletes: which keys are left, and why (S3 API reference, "DeleteObjects").
+
+The client library tells the answer in the words of its error: as a whole, or the first key that is left.
+"""
 
 from __future__ import annotations
 
 import re
-from html import unescape
+from collections.abc import Sequence
+from html import escape, unescape
 
 from aiozarr.errors import StoreError
 from aiozarr.stores.http.errors import error_for
@@ -33,6 +37,24 @@ def failures_in(text: str) -> dict[str, StoreError] | None:
             return None
         if code is not None and code[1] == "NoSuchKey":
             continue
-        status = 400 if code is None else _STATUS_OF.get(code[1], 400)
-        failures[unescape(key[1])] = error_for(status, {}, found[0].encode())
+        failures[unescape(key[1])] = _error("" if code is None else code[1], found[0])
     return failures
+
+
+def first_failure(text: str, keys: Sequence[str]) -> tuple[int, StoreError] | None:
+    """Return the place in `keys` of the first one that is left, and its error; None: `text` names none of them."""
+    _, named, rest = text.partition("\n")[0].partition(" request failed for key ")
+    code = re.search(r"\(code: ([A-Za-z]+)\)$", rest)
+    if not named or code is None:
+        return None
+    places = [place for place, key in enumerate(keys) if rest.startswith(f"{key}: ")]
+    if not places:
+        return None
+    place = max(places, key=lambda place: len(keys[place]))
+    words = rest[len(keys[place]) + 2 : code.start()].strip()
+    document = f"<Error><Code>{code[1]}</Code><Message>{escape(words)}</Message></Error>"
+    return place, _error(code[1], document)
+
+
+def _error(code: str, document: str) -> StoreError:
+    return error_for(_STATUS_OF.get(code, 400), {}, document.encode())

@@ -15,7 +15,7 @@ from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, error_for
 from aiozarr.stores.http.url import fingerprint
 from aiozarr.stores.lane import Accept, Answer, Want
-from aiozarr.stores.obstore.service import ObstoreService
+from aiozarr.stores.obstore.service import ObstoreService, may_lack_bulk
 from aiozarr.stores.options.s3 import S3Options, s3_options
 from aiozarr.stores.s3.address import (
     NOTHING_CONFIGURED,
@@ -27,7 +27,7 @@ from aiozarr.stores.s3.address import (
     parse_url,
     sends_found_credentials_openly,
 )
-from aiozarr.stores.s3.bulk import failures_in
+from aiozarr.stores.s3.bulk import failures_in, first_failure
 from aiozarr.stores.s3.client import make_provider
 from aiozarr.stores.s3.link import S3Link, ask_region
 from aiozarr.stores.s3.profiles import has_files, read_configured
@@ -40,6 +40,9 @@ CHAIN_FAILED = (
     "container's service or from an instance's metadata service; there are no configuration files of the AWS tools, or "
     "the extra aiozarr[s3], which reads them, is not installed (anon=True reads what is public without credentials)"
 )
+
+BULK_ROUNDS = 4
+"""Bulk deletes of one page, each of which may name one more key that is left; from then on, keys go one by one."""
 
 MAX_PUT_BYTES = 5 << 30
 """The most that S3 takes in one request, which is what a condition needs."""
@@ -138,13 +141,28 @@ class S3Service(ObstoreService):
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
         if self._options.bulk_delete is False:
             return await self._delete_singly(keys)
-        delete_many = super().delete_many
-        return await self._once_more(lambda: delete_many(keys))
+        return await self._once_more(lambda: self._delete_in_bulk(keys))
 
-    def _left_in_bulk(self, error: StoreError, keys: Sequence[str]) -> dict[str, StoreError] | None:
-        # The client library repeats the whole answer in its error, which names every key that is left.
-        failures = failures_in(_words(error))
-        return failures if failures is not None and failures.keys() <= set(keys) else None
+    async def _delete_in_bulk(self, keys: Sequence[str]) -> dict[str, StoreError]:
+        """Delete as many keys in a request as can be; the server has seen all of them, whichever it leaves."""
+        failed: dict[str, StoreError] = {}
+        for _ in range(BULK_ROUNDS):
+            try:
+                if keys:
+                    await self._delete_together(keys)
+                return failed
+            except StoreError as error:
+                words = _words(error)
+                left, first = failures_in(words), first_failure(words, keys)
+                if left is not None and left.keys() <= set(keys):
+                    return failed | left
+                if first is None and not may_lack_bulk(error):
+                    raise
+            if first is None:
+                break
+            failed[keys[first[0]]] = first[1]
+            keys = keys[first[0] + 1 :]  # those before it are gone
+        return failed | await self._delete_singly(keys)
 
     async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
         for attempt in range(2):

@@ -15,7 +15,10 @@ from aiozarr.stores.s3.region import is_elsewhere, region_in
 from aiozarr.testing.http_replies import Reply, Request
 from aiozarr.testing.http_server import FaultServer
 
-LISTING = b"<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>root/a/b</Key><LastModified>2020-01-01T00:00:00.000Z</LastModified><ETag>&quot;1&quot;</ETag><Size>3</Size></Contents></ListBucketResult>"
+LISTING = (
+    b"<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>root/a/b</Key><LastModified>2020-01-01T00:00:00Z"
+    b"</LastModified><ETag>&quot;1&quot;</ETag><Size>3</Size></Contents></ListBucketResult>"
+)
 SIGNED = re.compile(r"(?:%2F|/)([a-z0-9-]+)(?:%2F|/)s3(?:%2F|/)aws4_request")
 
 

@@ -1,0 +1,91 @@
+"""Listings of buckets in which other tools have left things that are no values."""
+
+import asyncio
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from aiozarr.errors import StoreError
+from aiozarr.stores.object.store import ObjectStore
+from aiozarr.testing.http_replies import Reply, Request
+from aiozarr.testing.http_server import FaultServer
+from local_s3 import LocalS3
+
+
+def listing(*keys: str) -> bytes:
+    contents = "".join(
+        f"<Contents><Key>{key}</Key><LastModified>2020-01-01T00:00:00.000Z</LastModified><ETag>&quot;1&quot;</ETag>"
+        f"<Size>0</Size></Contents>"
+        for key in keys
+    )
+    return f"<ListBucketResult><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>".encode()
+
+
+def lists(body: bytes) -> object:
+    def script(request: Request, reply: Reply) -> Reply:
+        if "list-type=2" in request.target:
+            return Reply(200, (("Content-Type", "application/xml"),), body)
+        return reply
+
+    return script
+
+
+def at(server: FaultServer) -> ObjectStore:
+    return ObjectStore("s3://bkt/root", endpoint_url=server.url, key="k", secret="s", region="us-east-1")
+
+
+def fill(server: LocalS3, bucket: str, names: list[str], data: bytes) -> None:
+    """Put objects as another tool does, which knows no rules for keys."""
+
+    def put(name: str) -> None:
+        request = urllib.request.Request(f"{server.endpoint_url}/{bucket}/{name}", data=data, method="PUT")
+        with urllib.request.urlopen(request, timeout=30):
+            pass
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(put, names))
+
+
+async def test_markers_of_directories_are_no_keys(server: FaultServer) -> None:
+    server.put("bkt/root/empty", b"")
+    server.script = lists(listing("root/", "root/a/", "root/a/b", "root/empty", "root/later/"))  # type: ignore[assignment]
+    async with at(server) as store:
+        assert await store.list() == ["a/b", "empty"]
+        assert await store.list_dir("") == (["a/b", "empty"], [])
+    looked = [request.key for request in server.requests if request.method == "HEAD"]
+    assert set(looked) == {"bkt/root/a", "bkt/root/empty", "bkt/root/a/b", "bkt/root/later"}
+
+
+@pytest.mark.parametrize("key", ["root/a//b", "root/./a", "root/a/../b"])
+async def test_an_object_whose_key_is_none_is_named(server: FaultServer, key: str) -> None:
+    server.script = lists(listing("root/a/b", key))  # type: ignore[assignment]
+    async with at(server) as store:
+        for call in (store.list, lambda: store.list_dir(""), lambda: store.erase_prefix("")):
+            with pytest.raises(StoreError) as caught:
+                await call()
+            assert key in str(caught.value)
+            assert type(caught.value) is StoreError
+
+
+async def test_more_than_a_page_is_listed(s3_server: LocalS3) -> None:
+    s3_server.create_bucket("pages")
+    names = [f"p/{number:04}/x" for number in range(1005)]
+    await asyncio.to_thread(fill, s3_server, "pages", names, b"1")
+    async with ObjectStore("s3://pages", **s3_server.storage_options) as store:
+        assert sorted(await store.list()) == names
+        keys, prefixes = await store.list_dir("p/")
+        assert (keys, prefixes) == ([], [name.removesuffix("x") for name in names])
+        await store.erase_prefix("p/")
+        assert await store.list() == []
+
+
+async def test_a_marker_that_another_tool_has_made_is_neither_listed_nor_in_the_way(s3_server: LocalS3) -> None:
+    s3_server.create_bucket("markers")
+    await asyncio.to_thread(fill, s3_server, "markers", ["g/", "g/a/", "g/a/zarr.json"], b"")
+    async with ObjectStore("s3://markers", **s3_server.storage_options) as store:
+        assert await store.list() == ["g/a/zarr.json"]
+        assert await store.list_dir("") == ([], ["g/"])
+        assert await store.list_dir("g/") == ([], ["g/a/"])
+        assert await store.list_dir("g/a/") == (["g/a/zarr.json"], [])
+        assert not await store.exists("g/a")
