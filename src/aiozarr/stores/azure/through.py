@@ -12,7 +12,7 @@ from aiozarr.stores.http.errors import error_code
 from aiozarr.stores.lane import Answer, Want, judge
 from aiozarr.stores.lane.head import Headers
 from aiozarr.stores.lane.judge import NOTE, NOTE_BYTES
-from aiozarr.stores.obstore.errors import translate
+from aiozarr.stores.obstore.errors import NO_TOKEN, translate
 from aiozarr.stores.obstore.service import SLOWEST_BYTES_PER_SECOND
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _refusal(error: Exception) -> Answer | None:
     """Return the answer that `error` tells of in its words; None: it tells of none."""
     text = str(error)
     match = _STATUS.search(text)
-    if match is None:
+    if match is None or any(words in text for words in NO_TOKEN):
         return None
     body = text[match.end() :].encode()[:NOTE_BYTES]
     code = error_code(body)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aiozarr.errors import ChangedError, StoreError, StoreTimeoutError
+from aiozarr.errors import ChangedError, StoreError, StoreTimeoutError, UnauthenticatedError
 from aiozarr.model import Range
 from aiozarr.stores.azure import through
 from aiozarr.stores.azure.access import Access
@@ -104,3 +104,19 @@ async def test_a_connection_that_ends_within_the_body_is_an_error(server: FaultS
     server.script = spoil.always(spoil.reset_in_body(100))
     with pytest.raises(StoreError):
         await ask(server, "GET", Want())
+
+
+@pytest.mark.parametrize("options", [{"msi_endpoint": "{url}/identity"}, {"client_secret": "s-hidden"}])
+async def test_who_gets_no_token_is_unauthenticated_and_knows_no_status_of_the_blob(
+    server: FaultServer, options: dict[str, str]
+) -> None:
+    server.script = spoil.always(spoil.status(404, DOCUMENT % b"BlobNotFound"))
+    options = {name: value.format(url=server.url) for name, value in options.items()}
+    link = "client_secret" if "client_secret" in options else "managed_identity"
+    place = AzurePlace("data", "acct", f"{server.url}/acct", azure=False)
+    known = AzureOptions(client_id="c", tenant_id="t", authority_host=server.url, **options)
+    chain = make_client(place, known, Access("chain", link=link), None, 5.0)  # type: ignore[arg-type]  # one of them
+    for method in ("GET", "HEAD"):
+        with pytest.raises(UnauthenticatedError) as raised:
+            await through.ask(chain, method, "a", Want(head=method == "HEAD"), 5.0)
+        assert raised.value.status is None
