@@ -13,6 +13,7 @@ from aiozarr.testing.gcs_server import GcsServer
 
 
 class TestObjectStoreOnGcs(StoreConformance):
+    server_name = "GcsServer"
     # Google refuses names with line ends.
     odd_keys: ClassVar[tuple[str, ...]] = tuple(key for key in ODD_KEYS if "\n" not in key)
     root = ""

@@ -117,7 +117,7 @@ def find_source(options: GcsOptions, environ: Mapping[str, str], *, google: bool
     if isinstance(token, Mapping):
         return "document"
     if not isinstance(token, str):
-        return "credentials"
+        return "anonymous" if type(token).__name__ == "AnonymousCredentials" else "credentials"
     if token in ("google_default", "cloud"):
         return "default" if token == "google_default" else "metadata"
     path = os.path.expanduser(token)

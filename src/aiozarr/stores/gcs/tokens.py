@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable
 from datetime import UTC
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +25,9 @@ EARLY_SECONDS = 240.0
 AGAIN_SECONDS = 20.0
 """A token that could not be renewed, and has not ended, is used for so long before it is tried again."""
 
+REQUEST_SECONDS = 20.0
+"""How long a service that hands out tokens may take to answer."""
+
 HINT = "run `gcloud auth application-default login`, or read a public bucket with anon=True"
 
 _UNUSABLE = f"the Google credentials cannot be used: {HINT}"
@@ -35,7 +39,7 @@ class Tokens:
     def __init__(self, options: GcsOptions, source: Source) -> None:
         self._options = options
         self._source: Source = source
-        self._credentials: Any = options.token if source == "credentials" else None
+        self._credentials: Any = None
         self._token = ""
         self._fresh_until = 0.0  # by the monotonic clock, as is the next one
         self._ends = 0.0
@@ -105,10 +109,13 @@ class Tokens:
 
         try:
             with requests.Session() as session:
-                request = Request(session)
+                # A request of google-auth would wait two minutes for an answer where it does not say otherwise.
+                request = partial(Request(session), timeout=REQUEST_SECONDS)
                 if self._credentials is None:
                     self._credentials = self._load(request)
-                self._credentials.refresh(request)
+                # A token that was used has been refused, or ends soon; another one may be there already.
+                if not self._credentials.valid or self._credentials.token == self._token:
+                    self._credentials.refresh(request)
         except exceptions.MalformedError as error:
             raise UnauthenticatedError(_UNUSABLE) from error
         except exceptions.DefaultCredentialsError as error:
@@ -138,6 +145,8 @@ class Tokens:
                 return _from_document(_read_json(os.path.expanduser(token)), scopes)
             case "document":
                 return _from_document(dict(token), scopes)
+            case "credentials":
+                return _untyped("google.auth.credentials").with_scopes_if_required(token, scopes)
             case _:
                 return _untyped("google.auth").default(scopes=scopes, request=request)[0]
 

@@ -33,6 +33,9 @@ up."""
 FIRST_PAUSE = 0.2
 """Seconds before a server that failed is asked what it has; twice as many after each further fault."""
 
+MAX_PAUSE = 10.0
+"""Seconds. A server that asks for more time is asked again by those who repeat the whole write."""
+
 CANCEL_SECONDS = 5.0
 
 _HELD = re.compile(rb"bytes=0-(\d{1,19})")
@@ -85,7 +88,7 @@ async def _at_once(
     parts = [memoryview(head.encode()), data, memoryview(tail.encode())]
     content = {"Content-Type": f"multipart/related; boundary={boundary}"}
     said = await _authorised(link, link.place.upload_url("multipart", key, **condition), content, parts)
-    return _stored(said)
+    return _stored(said, session=False)
 
 
 async def _begin(link: GcsLink, key: str, size: int, about: dict[str, str], condition: dict[str, str]) -> str:
@@ -98,7 +101,7 @@ async def _begin(link: GcsLink, key: str, size: int, about: dict[str, str], cond
     url = link.place.upload_url("resumable", key, **condition)
     said = await _authorised(link, url, content, [memoryview(json.dumps(about).encode())])
     if said.status not in (200, 201):
-        raise _refusal(said)
+        raise _refusal(said, session=True)
     location = said.headers.get(b"location", b"").decode("latin-1")
     return checked_session(location, link.place)
 
@@ -153,13 +156,13 @@ class _Session:
             try:
                 said = await self._send_part()
                 while said.status in (408, 429) or said.status >= 500:
-                    said = await self._after(_refusal(said))
+                    said = await self._after(_refusal(said, session=True))
             except StoreError as error:
                 if not error.retryable:
                     raise
                 said = await self._after(error)
             if said.status != 308:
-                return _stored(said)
+                return _stored(said, session=True)
             self._note(said)
 
     async def _send_part(self) -> Said:
@@ -173,9 +176,10 @@ class _Session:
         """Ask what the server has kept, until it says so or there were too many faults."""
         while True:
             self._faults += 1
-            if self._faults > MAX_FAULTS:
+            pause = fault.retry_after or FIRST_PAUSE * 2 ** (self._faults - 1)
+            if self._faults > MAX_FAULTS or pause > MAX_PAUSE:
                 raise fault
-            await anyio.sleep(fault.retry_after or FIRST_PAUSE * 2 ** (self._faults - 1))
+            await anyio.sleep(pause)
             try:
                 content = {"Content-Range": f"bytes */{self._data.nbytes}"}
                 return await self._link.wire().send("PUT", self._url, content, [])
@@ -200,9 +204,9 @@ class _Session:
         self._held = held
 
 
-def _stored(said: Said) -> Version | None:
+def _stored(said: Said, *, session: bool) -> Version | None:
     if said.status not in (200, 201):
-        raise _refusal(said)
+        raise _refusal(said, session=session)
     try:
         found: Any = json.loads(said.body)
         generation = found["generation"]
@@ -211,10 +215,12 @@ def _stored(said: Said) -> Version | None:
     return Version(generation=generation) if isinstance(generation, str) and generation else None
 
 
-def _refusal(said: Said) -> StoreError:
+def _refusal(said: Said, *, session: bool) -> StoreError:
     if said.status == 412:
         return PreconditionFailedError("another version is stored, or none", status=412)
     error = gcs_error(said.status, said.headers, said.body)
+    if session:
+        error.request_id = None  # it is the session's, and whoever has it may write
     if said.status == 410:  # the session has expired: a new one may do
         error.retryable = True
     return error

@@ -40,6 +40,7 @@ class Wire:
     def __init__(self, origin: Origin) -> None:
         self.closed = False
         self._idle_timeout = origin.idle_timeout
+        self._proxies: dict[str, str | None] = {}  # by origin; the environment takes a while to read
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=origin.max_connections, ssl=origin.ssl_context or default_ssl_context()
@@ -74,7 +75,7 @@ class Wire:
             URL(url, encoded=True),
             data=body if body.nbytes else b"",
             headers={**headers, "Content-Length": str(body.nbytes)},
-            proxy=usable_proxy(proxy_for(WebAddress.parse(url))),
+            proxy=self._proxy(url),
             allow_redirects=False,
         )
         async with request as response:
@@ -85,6 +86,12 @@ class Wire:
                     break
             found = {name.lower(): value for name, value in response.raw_headers}
             return Said(response.status, found, bytes(held[:NOTE_BYTES]))
+
+    def _proxy(self, url: str) -> str | None:
+        origin = url[: url.index("/", len("https://"))]
+        if origin not in self._proxies:
+            self._proxies[origin] = usable_proxy(proxy_for(WebAddress.parse(origin)))
+        return self._proxies[origin]
 
     async def aclose(self) -> None:
         self.closed = True

@@ -14,12 +14,15 @@ from typing import Any
 
 import pytest
 from google.auth import exceptions as untyped_exceptions
+from google.auth.credentials import AnonymousCredentials
 
 from aiozarr.errors import PermissionDeniedError, StoreError, UnauthenticatedError
 from aiozarr.stores.gcs.tokens import EARLY_SECONDS, Tokens, who
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.stores.options.gcs import GcsOptions
 from aiozarr.testing.gcs_server import GcsServer
+from aiozarr.testing.http_replies import Reply, Request
+from aiozarr.testing.http_server import ScriptedServer
 
 exceptions: Any = untyped_exceptions  # google-auth has no annotations for them
 
@@ -233,6 +236,83 @@ def test_files_that_hold_no_credentials_are_an_error_that_does_not_show_them(tmp
     tokens = Tokens(GcsOptions(token=str(path)), "file")
     with pytest.raises(UnauthenticatedError, match="cannot be used"):
         asyncio.run(tokens.token())
+
+
+def test_credentials_that_hold_a_token_are_not_asked_for_another(server: GcsServer) -> None:
+    credentials = Credentials()
+    credentials.token = "token-0"
+
+    async def main() -> None:
+        async with open_store(server, credentials) as store:
+            await store.get("k")
+
+    asyncio.run(main())
+    assert sent(server) == ["Bearer token-0"]
+    assert credentials.refreshed == 0
+
+
+def test_google_s_own_anonymous_credentials_are_none(server: GcsServer) -> None:
+    server.tokens = None
+
+    async def main() -> None:
+        async with open_store(server, AnonymousCredentials()) as store:
+            await store.get("k")
+
+    asyncio.run(main())
+    assert sent(server) == [None]
+
+
+def test_application_default_credentials_are_asked_for_with_the_access_that_is_wanted(
+    server: GcsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def default(scopes: list[str], request: object) -> tuple[Credentials, str]:
+        asked.append(scopes)
+        return Credentials(), "project"
+
+    monkeypatch.setattr("google.auth.default", default)
+
+    async def main() -> None:
+        async with ObjectStore("gs://bucket", **server.storage_options, anon=False, access="read_only") as store:
+            await store.get("k")
+
+    asyncio.run(main())
+    assert asked == [["https://www.googleapis.com/auth/devstorage.read_only"]]
+    assert sent(server) == ["Bearer token-1"]
+
+
+class TokenServer(ScriptedServer):
+    """Exchanges whatever a service account signs for a token."""
+
+    def _answer(self, request: Request) -> Reply:
+        body = json.dumps({"access_token": f"robot-{request.number}", "expires_in": 3600}).encode()
+        return Reply(200, (("Content-Type", "application/json"),), body)
+
+
+def test_a_service_account_s_file_is_signed_with_and_exchanged_for_a_token(server: GcsServer, tmp_path: Path) -> None:
+    rsa = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.rsa")
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    server.tokens = {"robot-1"}
+    path = tmp_path / "robot.json"
+    with TokenServer() as exchange:
+        path.write_text(
+            json.dumps(
+                {"type": "service_account", "client_email": "r@p", "private_key": pem, "token_uri": exchange.url}
+            )
+        )
+
+        async def main() -> None:
+            async with ObjectStore("gs://bucket", **server.storage_options, service_account=str(path)) as store:
+                assert await store.get("k") == b"value"
+                await store.set("l", b"1")
+
+        asyncio.run(main())
+        assert len(exchange.requests) == 1
 
 
 def test_without_google_auth_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, server: GcsServer) -> None:

@@ -237,6 +237,29 @@ def test_a_write_that_fails_at_its_begin_says_why(
     assert len(server.requests) == 1
 
 
+def test_a_server_that_asks_for_a_long_pause_is_left_to_the_scheduler(server: GcsServer) -> None:
+    server.script = nth_part(1, status(503, Retry_After="60"))
+
+    async def use(store: ObjectStore) -> None:
+        with pytest.raises(ThrottledError) as caught:
+            await store.set("k", BIG)
+        assert caught.value.retry_after == 60
+
+    run(server, use)
+    assert server.uploads.sessions == {}
+
+
+def test_the_id_of_a_session_is_not_told(server: GcsServer) -> None:
+    server.script = nth_part(0, status(403, X_GUploader_UploadID="session-secret"))
+
+    async def use(store: ObjectStore) -> None:
+        with pytest.raises(PermissionDeniedError) as caught:
+            await store.set("k", BIG)
+        assert caught.value.request_id is None
+
+    run(server, use)
+
+
 def test_an_expired_session_may_be_begun_anew(server: GcsServer) -> None:
     server.script = nth_part(1, status(410))
 
