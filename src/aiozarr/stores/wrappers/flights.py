@@ -40,6 +40,7 @@ class Flights:
             flight = flights.get(token)
             if flight is None or flight.task.done():
                 flight = flights[token] = _Flight(asyncio.create_task(start()))
+                flight.task.add_done_callback(_heard)
             flight.waiting += 1
         try:
             await asyncio.wait([flight.task])
@@ -75,8 +76,12 @@ async def _end(task: asyncio.Task[Any]) -> None:
     if not task.done():
         task.cancel()
         await asyncio.wait([task])
+
+
+def _heard(task: asyncio.Task[Any]) -> None:
+    """Take note of an error that nobody may be left to be told of."""
     if not task.cancelled():
-        task.exception()  # nobody may be left to be told
+        task.exception()
 
 
 def _result(flight: _Flight) -> Any:

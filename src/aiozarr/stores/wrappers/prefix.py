@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from typing_extensions import Buffer
 
-from aiozarr.errors import StoreError
+from aiozarr.errors import EraseError, StoreError
 from aiozarr.model import ByteRange, Entry, Precondition, Value, Version, check_key, check_prefix
 from aiozarr.stores.contract import Keys, Store, rooted_at, split_root
 from aiozarr.stores.wrappers.base import WrapperStore, entries_of
@@ -89,6 +89,10 @@ class PrefixStore(WrapperStore):
             raise self._located(error, key)  # noqa: B904  # the same error, now with its place here
 
     def _located(self, error: StoreError, key: str | None) -> StoreError:
+        if isinstance(error, EraseError):
+            skip = len(self._prefix)
+            failures = {inner[skip:]: self._located(each, inner[skip:]) for inner, each in error.failures.items()}
+            return EraseError.of(failures, self.url)
         if key is None and error.key is not None:
             key = error.key.removeprefix(self._prefix)
         error.store, error.key = self.url, key

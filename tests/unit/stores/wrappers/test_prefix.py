@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
-from aiozarr.errors import ChangedError, InvalidKeyError, PreconditionFailedError, StoreError
+from aiozarr.errors import ChangedError, EraseError, InvalidKeyError, PreconditionFailedError, StoreError
 from aiozarr.model import IfAbsent
 from aiozarr.stores import HTTPStore, LocalStore, MemoryStore, ObjectStore, PrefixStore, Store
 from aiozarr.testing.fakes import FakeStore
@@ -88,6 +88,22 @@ async def test_errors_of_listings_and_of_many_keys_do_too() -> None:
         with pytest.raises(StoreError) as caught:
             await call()
         assert (caught.value.store, caught.value.key) == (store.url, "k")
+
+
+async def test_keys_that_could_not_be_removed_are_named_as_they_are_here() -> None:
+    class Stubborn(MemoryStore):
+        async def erase_values(self, keys: Iterable[str]) -> None:
+            failures = {key: StoreError("no", store=self.url, key=key) for key in keys}
+            raise EraseError.of(failures, self.url)
+
+    store = PrefixStore(Stubborn(), "a")
+    with pytest.raises(EraseError, match="first 'a/k'") as caught:
+        await store.erase_values(["a/k", "b"])
+    assert (caught.value.store, caught.value.key) == (store.url, "a/k")
+    assert [(key, error.key, error.store) for key, error in caught.value.failures.items()] == [
+        ("a/k", "a/k", store.url),
+        ("b", "b", store.url),
+    ]
 
 
 @pytest.mark.parametrize(
