@@ -11,6 +11,7 @@ from urllib.parse import quote
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import Entry, Supports
 from aiozarr.stores.http.credentials import headers_of
+from aiozarr.stores.http.kept import Kept
 from aiozarr.stores.http.read import WebStore
 from aiozarr.stores.http.redirect import REDIRECTS, location_of
 from aiozarr.stores.http.trust import context_for
@@ -76,6 +77,7 @@ class HTTPStore(WebStore):
         self._query = f"?{address.query}" if address.query else ""
         self._proxies = Proxies(options.proxy, options.trust_env is not False)
         self._proxied = self._proxies.choose(address) is not None
+        self._kept = Kept()
         self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
         self._fingerprint = fingerprint(secret | ({"?": address.query} if address.query else {}))
         self.supports = Supports(conditional_reads=True)
@@ -126,6 +128,14 @@ class HTTPStore(WebStore):
     # --- requests ------------------------------------------------------------------------------------------------
 
     async def _ask(self, method: str, key: str, want: Want) -> Answer:
+        kept = self._kept.find(key, want)
+        if kept is not None:
+            return kept
+        answer = await self._send(method, key, want)
+        self._kept.keep(key, want, answer)
+        return answer
+
+    async def _send(self, method: str, key: str, want: Want) -> Answer:
         target = f"{self._base}{quote_key(key)}{self._query}"
         location = None
         if not self._proxied:
@@ -156,6 +166,7 @@ class HTTPStore(WebStore):
 
     async def aclose(self) -> None:
         """Close the connections of the running loop that no other store uses; the store can be used again."""
+        self._kept.clear()
         await leave(self)
 
 
