@@ -1,0 +1,108 @@
+"""Write docs/reference/storage-options.md from the tables of options; `--check` only tells whether it is up to date."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import getdoc, isclass
+from pathlib import Path
+from types import ModuleType
+
+from aiozarr.stores.options.table import Foreign, Option, Table
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "storage-options.md"
+TABLES = {"s3": "S3", "gcs": "Google Cloud Storage", "azure": "Azure Blob Storage", "http": "HTTP"}
+
+HEAD = """\
+# Storage options
+
+What `storage_options` takes, for every kind of store: the names that fsspec's file systems (s3fs, gcsfs, adlfs) and
+obstore have for the same things are known, with or without the prefix of the cloud, and in capitals, as in the
+environment. An option that is `None` counts as not given; one that is not known is a `TypeError` that lists those that
+are. Nothing here has to be given where the cloud's own tools find it.
+
+A name with a dot is a member of a mapping: `client_kwargs.verify` stands for `{"client_kwargs": {"verify": ...}}`.
+Durations are seconds, a `timedelta`, or words such as `"1min 30s"`.
+
+This page is written by `scripts/make_option_docs.py` from the tables that translate the options.
+"""
+
+KINDS = {
+    "text": "text",
+    "words": "text",
+    "flag": "yes or no",
+    "seconds": "duration",
+    "count": "number",
+    "mapping": "mapping",
+    "any": "",
+}
+
+
+def page() -> str:
+    """Return the page."""
+    parts = [HEAD]
+    for name, title in TABLES.items():
+        if find_spec(f"aiozarr.stores.options.{name}") is not None:
+            module = import_module(f"aiozarr.stores.options.{name}")
+            parts.append(section(title, getattr(module, f"{name.upper()}_TABLE"), attributes_of(module)))
+    return "\n".join(parts)
+
+
+def attributes_of(module: ModuleType) -> dict[str, str]:
+    """Return what the docstring of the module's record of options says about each of its attributes."""
+    records = (found for name, found in vars(module).items() if name.endswith("Options") and isclass(found))
+    record = next(found for found in records if found.__module__ == module.__name__)
+    _, _, text = (getdoc(record) or "").partition("Attributes:\n")
+    lines = re.sub(r"\n {5,}", " ", text).splitlines()
+    found: dict[str, str] = {}
+    for line in lines:
+        names, _, about = line.strip().partition(": ")
+        found.update(dict.fromkeys(names.split(", "), about.rstrip(".")))
+    return found
+
+
+def section(title: str, table: Table, attributes: Mapping[str, str]) -> str:
+    """Return what the page says about one kind of store."""
+    lines = [f"## {title}", "", "| option | value | what it does | other names |", "|---|---|---|---|"]
+    lines += [row(option, option.about or attributes.get(option.name, "")) for option in table.options]
+    idle = [Foreign(table.without_effect, "steered otherwise here")] if table.without_effect else []
+    idle += [foreign for foreign in table.foreign if foreign.only is None]
+    refused = [foreign for foreign in table.foreign if foreign.only is not None]
+    lines += reasons("Taken, and without effect:", idle)
+    lines += reasons("Refused, with these words:", refused)
+    return "\n".join([*lines, ""])
+
+
+def row(option: Option, about: str) -> str:
+    """Return an option's line."""
+    others = dict.fromkeys(name for name in (*option.fsspec, *option.obstore) if name != option.name)
+    names = ", ".join(f"`{name}`" for name in others)
+    return f"| `{option.name}` | {KINDS[option.kind]} | {about} | {names} |"
+
+
+def reasons(title: str, foreign: list[Foreign]) -> list[str]:
+    """Return a list of options of others, with the reasons."""
+    if not foreign:
+        return []
+    lines = ["", title, "", "| option | why |", "|---|---|"]
+    for group in foreign:
+        taken = [repr(value) for value in group.only or () if value]
+        note = f" (but {', '.join(f'`{value}`' for value in taken)} is taken)" if taken else ""
+        lines.append(f"| {', '.join(f'`{name}`' for name in group.names)} | {group.why}{note} |")
+    return lines
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    text = page()
+    if "--check" in sys.argv[1:]:
+        return int(PAGE.read_text("utf-8") != text)
+    PAGE.write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
