@@ -6,10 +6,14 @@ import itertools
 import time
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from servers import Azurite
 from servers.azurite import ACCOUNT, KEY
 
+import aiozarr
+from aiozarr.errors import EraseError, PermissionDeniedError, PreconditionFailedError, StoreError
+from aiozarr.model import Entry, IfMatch, Suffix
 from aiozarr.stores import ObjectStore, Store
 from aiozarr.stores.azure.signature import sign_container
 from aiozarr.testing.conformance import StoreConformance
@@ -46,6 +50,7 @@ class TestObjectStoreOnAzurite(StoreConformance):
 
 
 class TestObjectStoreBelowAPrefixOnAzurite(TestObjectStoreOnAzurite):
+    store_name = "ObjectStore, az://, below a prefix"
     many_keys = 20
     root = "/some where/ü%20"
 
@@ -74,3 +79,107 @@ class TestObjectStoreThroughItsClientOnAzurite(TestObjectStoreOnAzurite):
         service._kind = "chain"
         service._link._clients[True] = client
         return store
+
+
+class TestWhatAzuriteHeeds:
+    server_name = "azurite"
+    server_version = ""
+
+    @pytest.fixture(autouse=True)
+    def _serve(self, azurite_server: Azurite) -> None:
+        self.server, self.server_version = azurite_server, azurite_server.version
+
+    def new_container(self) -> str:
+        name = f"contract-{next(_numbers)}"
+        self.server.create_container(name)
+        return name
+
+    def signed(self, container: str, permissions: str, seconds: float = 3600) -> dict[str, Any]:
+        sas = sign_container(ACCOUNT, KEY, container, permissions, time.time() + seconds)
+        return {"account_name": ACCOUNT, "endpoint_url": self.server.endpoint_url, "sas_token": sas}
+
+    async def test_an_array_of_shards_costs_one_request_more_for_each_shard_that_was_not_seen_before(self) -> None:
+        url = f"az://{self.new_container()}/field.zarr"
+        options = self.server.storage_options
+        sharded: dict[str, Any] = {"shape": (8, 8), "dtype": "int32", "chunks": (2, 2), "shards": (4, 8)}
+        array = await aiozarr.create_array(url, storage_options=options, **sharded)
+        values = np.arange(64, dtype=np.int32).reshape(8, 8)
+        await array[...].write(values)
+        with aiozarr.record() as report:
+            assert np.array_equal(await array[...], values)
+        assert report.requests == 2 * 2  # an index and the chunks of each shard, which were written here
+        # Another container of the same values was never seen.
+        other = f"az://{self.new_container()}/field.zarr"
+        await aiozarr.copy(url, other, source_options=options, destination_options=options)
+        array = await aiozarr.open_array(other, storage_options=options)
+        with aiozarr.record() as first:
+            assert np.array_equal(await array[...], values)
+        with aiozarr.record() as second:
+            assert np.array_equal(await array[...], values)
+        assert (first.requests, second.requests) == (2 * 3, 2)
+
+    async def test_a_value_in_blocks_is_whole_and_has_a_version_that_conditions_know(self) -> None:
+        data = memoryview(bytes(range(256)) * (70 << 12))
+        async with ObjectStore(f"az://{self.new_container()}", **self.server.storage_options) as store:
+            version = await store.set("big", data)
+            assert version is not None
+            assert await store.stat("big") == Entry("big", len(data), version)
+            end = await store.fetch("big", Suffix(1000), if_match=version)
+            assert end is not None
+            assert bytes(end.data) == data[-1000:]
+            newer = await store.set("big", b"1", precondition=IfMatch(version))
+            with pytest.raises(PreconditionFailedError):
+                await store.set("big", b"2", precondition=IfMatch(version))
+            assert (await store.stat("big")) == Entry("big", 1, newer)
+
+    async def test_a_signature_that_does_not_allow_deletes_names_every_key_that_is_left(self) -> None:
+        container = self.new_container()
+        async with ObjectStore(f"az://{container}", **self.signed(container, "rwl")) as store:
+            for key in "abc":
+                await store.set(key, b"1")
+            with pytest.raises(EraseError) as raised:
+                await store.erase_values(["a", "b", "c"])
+            assert sorted(raised.value.failures) == ["a", "b", "c"]
+            assert all(isinstance(error, PermissionDeniedError) for error in raised.value.failures.values())
+            assert sorted(await store.list()) == ["a", "b", "c"]
+
+    async def test_missing_keys_are_no_errors_of_a_bulk_delete(self) -> None:
+        async with ObjectStore(f"az://{self.new_container()}", **self.server.storage_options) as store:
+            for key in "abc":
+                await store.set(key, b"1")
+            await store.erase_values(["a", "missing", "b", "a/missing", "c"])
+            assert await store.list() == []
+
+    async def test_refusals_and_missing_containers_are_errors(self) -> None:
+        container = self.new_container()
+        async with ObjectStore(f"az://{container}", **self.server.storage_options) as store:
+            await store.set("a", b"1")
+        wrong = {**self.server.storage_options, "account_key": "d3Jvbmc="}
+        ended = self.signed(container, "rl", -60)
+        anonymous = {"account_name": ACCOUNT, "endpoint_url": self.server.endpoint_url, "anon": True}
+        for options in (wrong, ended, anonymous):
+            async with ObjectStore(f"az://{container}", **options) as store:
+                for operation in (
+                    store.get("a"),
+                    store.stat("a"),
+                    store.set("a", b"2"),
+                    store.list(),
+                    store.erase("a"),
+                ):
+                    with pytest.raises(PermissionDeniedError) as raised:
+                        await operation
+                    assert "sig=" not in str(raised.value)
+        async with ObjectStore("az://not-there", **self.server.storage_options) as store:
+            for operation in (store.get("a"), store.stat("a"), store.set("a", b"2"), store.list(), store.erase("a")):
+                with pytest.raises(StoreError, match="container does not exist"):
+                    await operation
+
+    async def test_the_root_container_is_a_container_like_others(self) -> None:
+        self.server.create_container("$root")
+        async with ObjectStore("az://$root/below", **self.server.storage_options) as store:
+            await store.set("a/b", b"1")
+            assert await store.get("a/b") == b"1"
+            assert await store.list() == ["a/b"]
+            assert await store.list_dir("") == ([], ["a/"])
+            await store.erase_prefix("")
+            assert await store.list() == []

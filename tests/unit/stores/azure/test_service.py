@@ -179,6 +179,35 @@ async def test_a_signature_that_never_was_good_is_not_sent_twice(server: FaultSe
     assert len(server.requests) == 1
 
 
+async def test_a_service_principal_reads_with_the_token_that_the_client_library_got(server: FaultServer) -> None:
+    def script(request: Request, reply: Reply) -> Reply:
+        if request.key == "tenant/oauth2/v2.0/token":
+            assert b"p-hidden" in request.body
+            return Reply(200, (), b'{"access_token": "t-hidden", "expires_in": 3600}')
+        if request.headers.get("authorization") != "Bearer t-hidden":
+            return refusal(401, "NoAuthenticationInformation")
+        return azure(request, reply)
+
+    server.script = script
+    principal = {"tenant_id": "tenant", "client_id": "id", "client_secret": "p-hidden", "authority_host": server.url}
+    store = ObjectStore("az://data/root", endpoint_url=f"{server.url}/acct", **principal)
+    value = await store.fetch("a/b", Range(5, 10))
+    assert value is not None
+    assert (bytes(value.data), value.size) == (DATA[5:15], len(DATA))
+    assert await store.stat("a/b") == Entry("a/b", len(DATA), value.version)
+    end = await store.fetch("a/b", Suffix(7), if_match=value.version)
+    assert end is not None
+    assert bytes(end.data) == DATA[-7:]
+    assert await store.get("missing") is None
+    assert await store.fetch("a/b", Range(len(DATA) + 1)) is not None
+    with pytest.raises(ChangedError):
+        await store.fetch("a/b", if_match=Version('"other"'))
+    assert await store.set("new", b"1", precondition=IfAbsent()) is not None
+    assert "hidden" not in repr(store) + str(store.identity)
+    assert sum(request.method == "POST" for request in server.requests) == 1
+    await store.aclose()
+
+
 def test_credentials_that_were_found_do_not_go_unnoticed_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_STORAGE_KEY", KEY)
     with pytest.warns(UserWarning, match="without TLS"):
