@@ -28,7 +28,7 @@ def gcs_error(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Store
         error.message += f"; {HINT}"
     elif status == 400 and (b"UserProjectMissing" in body or b"requester pays" in body):
         error.message += "; requester_pays='PROJECT' names the project that pays"
-    elif error.status == 400 and (b"BadDigest" in body or b"doesn't match" in body):
+    elif error.status == 400 and (b"BadDigest" in body or b"crc32c" in body.lower()):
         error.message = "the value was damaged on its way to the server, which refused it"
         error.retryable = True
     return error

@@ -25,7 +25,7 @@ EARLY_SECONDS = 240.0
 AGAIN_SECONDS = 20.0
 """A token that could not be renewed, and has not ended, is used for so long before it is tried again."""
 
-REQUEST_SECONDS = 20.0
+REQUEST_SECONDS = 20
 """How long a service that hands out tokens may take to answer."""
 
 HINT = "run `gcloud auth application-default login`, or read a public bucket with anon=True"
