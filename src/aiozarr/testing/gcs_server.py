@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from aiozarr.testing.gcs import json_api, xml_api
-from aiozarr.testing.gcs.objects import Blob, Bucket, Effect, Holdings, Refusal, storing
+from aiozarr.testing.gcs.objects import Blob, Effect, Holdings, Refusal, storing
 from aiozarr.testing.gcs.reading import xml_error
 from aiozarr.testing.gcs.uploads import Uploads
 from aiozarr.testing.http_replies import Reply, Request, Script
@@ -69,7 +69,7 @@ class GcsServer(ScriptedServer):
     def create_bucket(self, name: str) -> None:
         """Make a bucket; one that is there is kept."""
         with self._lock:
-            self._holdings.buckets.setdefault(name, Bucket(name))
+            self._holdings.create(name)
 
     def put(
         self,
@@ -114,6 +114,7 @@ class GcsServer(ScriptedServer):
     # --- the answers ---------------------------------------------------------------------------------------------
 
     def _answer(self, request: Request) -> Reply:
+        self._holdings.base = self.url
         with self._lock:
             reply, effect = self._judge(self._without_conditions(request) if self.ignores_conditions else request)
         honest_status = reply.status

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import http.client
+import io
 import json
 from collections.abc import Iterator
 from datetime import timedelta
@@ -314,3 +315,25 @@ def test_gcsfs_reads_writes_lists_and_deletes(server: GcsServer) -> None:
         fs.cat_file("bucket/none")
     with pytest.raises(FileExistsError):
         fs.pipe_file("bucket/copy", b"1", mode="create")
+
+
+def test_google_s_own_client_reads_writes_lists_and_deletes(server: GcsServer) -> None:
+    storage = pytest.importorskip("google.cloud.storage")
+    credentials = pytest.importorskip("google.auth.credentials")
+    client = storage.Client("p", credentials.AnonymousCredentials(), client_options={"api_endpoint": server.url})
+    bucket = client.bucket("bucket")
+    blob = bucket.blob(ODD)
+    blob.upload_from_string(DATA, checksum="crc32c", if_generation_match=0)
+    assert blob.generation == server.blob("bucket", ODD).generation  # type: ignore[union-attr]
+    assert blob.download_as_bytes(checksum="crc32c") == DATA
+    assert blob.download_as_bytes(start=2, end=4) == b"234"
+    big = bytes(range(256)) * (3 << 12)
+    large = bucket.blob("big", chunk_size=1 << 20)
+    large.upload_from_file(io.BytesIO(big), size=len(big), checksum="crc32c")
+    assert large.download_as_bytes() == big
+    assert sorted(found.name for found in client.list_blobs("bucket")) == sorted(["big", ODD])
+    with client.batch():
+        blob.delete()
+        large.delete()
+    assert server.keys("bucket") == []
+    client.close()

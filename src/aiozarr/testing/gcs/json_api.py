@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from aiozarr.testing.gcs.objects import (
     Blob,
@@ -26,7 +26,7 @@ from aiozarr.testing.http_replies import Reply, Request
 
 _JSON = ("Content-Type", "application/json; charset=UTF-8")
 _REASONS = {400: "invalid", 401: "required", 403: "forbidden", 404: "notFound", 409: "conflict", 412: "conditionNotMet"}
-_INNER = re.compile(rb"^(GET|DELETE|PATCH) (\S+)", re.MULTILINE)
+_INNER = re.compile(rb"^(GET|DELETE|PATCH) (?:https?://[^/\s]+)?(\S+)", re.MULTILINE)
 Done = tuple[Reply, Effect | None]
 
 
@@ -72,7 +72,7 @@ class JsonApi:
         name = json.loads(request.body)["name"]
         if name in buckets:
             raise Refusal(409, "conflict", "Your previous request to create the named bucket succeeded.")
-        return said(_about_bucket(name)), lambda: buckets.update({name: Bucket(name)})
+        return said(_about_bucket(name)), lambda: self._holdings.create(name)
 
     def _one_bucket(self, request: Request, name: str) -> Done:
         bucket = self._holdings.bucket(name)
@@ -177,12 +177,12 @@ def refuse(refusal: Refusal) -> Reply:
 
 def describe(bucket: Bucket, blob: Blob) -> dict[str, Any]:
     """Return the resource that describes an object. Numbers of 64 bits are strings, as everywhere in this API."""
-    path = f"b/{bucket.name}/o/{blob.name}"
+    path = f"b/{bucket.name}/o/{quote(blob.name, safe='')}"
     found = {
         "kind": "storage#object",
         "id": f"{bucket.name}/{blob.name}/{blob.generation}",
-        "selfLink": f"/storage/v1/{path}",
-        "mediaLink": f"/download/storage/v1/{path}?generation={blob.generation}&alt=media",
+        "selfLink": f"{bucket.base}/storage/v1/{path}",
+        "mediaLink": f"{bucket.base}/download/storage/v1/{path}?generation={blob.generation}&alt=media",
         "name": blob.name,
         "bucket": bucket.name,
         "generation": str(blob.generation),

@@ -52,9 +52,10 @@ class Blob:
 
 @dataclass(slots=True)
 class Bucket:
-    """A bucket: objects by key, and its own description."""
+    """A bucket: objects by key. `base` is the URL of the server, for the addresses in descriptions."""
 
     name: str
+    base: str = ""
     blobs: dict[str, Blob] = field(default_factory=dict)
 
 
@@ -112,9 +113,14 @@ class Holdings:
     """All buckets of one server. Generations grow strictly, across all of them."""
 
     def __init__(self) -> None:
+        self.base = ""  # the URL of the server
         self.buckets: dict[str, Bucket] = {}
         # Real ones are microseconds since 1970: larger than what a float or a 32-bit number holds.
         self._generations = itertools.count(int(time.time() * 1e6))
+
+    def create(self, name: str) -> None:
+        """Make a bucket; one that is there is kept."""
+        self.buckets.setdefault(name, Bucket(name))
 
     def bucket(self, name: str) -> Bucket:
         """Return a bucket.
@@ -125,6 +131,7 @@ class Holdings:
         found = self.buckets.get(name)
         if found is None:
             raise Refusal(404, "NoSuchBucket", "The specified bucket does not exist.")
+        found.base = self.base
         return found
 
     def make(
