@@ -37,6 +37,7 @@ def make_client(
     keep_alive: bool = True,
 ) -> AzureStore:
     """Return an obstore client. It does not retry: the scheduler does, for all layers."""
+    from obstore.exceptions import UnknownConfigurationKeyError
     from obstore.store import AzureStore
 
     # What is not said here the client takes from the environment, which may speak of another account.
@@ -50,13 +51,18 @@ def make_client(
         config["credential_type"] = access.link
         config["use_azure_cli"] = access.link == "azure_cli"
         config |= {name: value for name in _OF_THE_CHAIN if (value := getattr(options, name)) is not None}
-    return AzureStore(
-        place.container,
-        config=config,  # type: ignore[arg-type]
-        client_options=client_options(secure=place.web.secure, connect_timeout=connect_timeout, keep_alive=keep_alive),
-        retry_config={"max_retries": NO_RETRIES},
-        credential_provider=_provider(access, tokens),
-    )
+    rest: dict[str, Any] = {
+        "client_options": client_options(
+            secure=place.web.secure, connect_timeout=connect_timeout, keep_alive=keep_alive
+        ),
+        "retry_config": {"max_retries": NO_RETRIES},
+        "credential_provider": _provider(access, tokens),
+    }
+    try:
+        return AzureStore(place.container, config=config, **rest)  # type: ignore[arg-type]
+    except UnknownConfigurationKeyError:  # older versions choose by themselves, in the same order
+        del config["credential_type"]
+        return AzureStore(place.container, config=config, **rest)  # type: ignore[arg-type]
 
 
 def _provider(access: Access, tokens: Tokens | None) -> Any:

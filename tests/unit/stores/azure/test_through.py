@@ -76,7 +76,7 @@ async def test_what_is_missing_is_told_by_a_code(server: FaultServer, method: st
 
 
 @pytest.mark.parametrize(
-    ("status", "code"), [(403, b"AuthenticationFailed"), (412, b"ConditionNotMet"), (503, b"ServerBusy")]
+    ("status", "code"), [(403, b"AuthenticationFailed"), (412, b"ConditionNotMet"), (416, b"InvalidRange")]
 )
 async def test_a_refusal_is_an_answer_with_status_and_code(server: FaultServer, status: int, code: bytes) -> None:
     server.script = spoil.always(spoil.status(status, DOCUMENT % code))
