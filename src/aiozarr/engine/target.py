@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -73,7 +73,15 @@ def _is_web(place: str) -> bool:
 
 def _add_timeouts(options: dict[str, Any], settings: Settings) -> None:
     """Add `idle_timeout` for whatever waits for a server, unless `options` say how long that may take."""
-    given = {name.lower().removeprefix("aws_") for name in options}
+    given = {name.lower().removeprefix("aws_") for name in _names(options)}
     for name, theirs in (("idle_timeout", "read_timeout"), ("connect_timeout", "connection_timeout")):
         if name not in given and theirs not in given:
             options[name] = settings.idle_timeout
+
+
+def _names(options: Mapping[str, Any]) -> Iterator[str]:
+    """Iterate over the names of options, those in mappings of options (`client_options`, `s3`) among them."""
+    for name, value in options.items():
+        yield name
+        if isinstance(value, Mapping):
+            yield from _names(value)

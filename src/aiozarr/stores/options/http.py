@@ -64,8 +64,13 @@ HTTP_TABLE = Table(
         Option("max_connections", "count", ours_only=True),
         Option("idle_timeout", "seconds", obstore=("read_timeout",), ours_only=True),
         Option("connect_timeout", "seconds", ours_only=True),
-        Option("timeout", "any", fsspec=("timeout", "client_kwargs.timeout")),
-        Option("verify_ssl", "flag"),
+        Option(
+            "timeout",
+            "any",
+            fsspec=("timeout", "client_kwargs.timeout"),
+            about="aiohttp's `ClientTimeout`, or seconds: the other two are no longer than what it says",
+        ),
+        Option("verify_ssl", "flag", about="aiohttp's word: False allows invalid certificates, as `ssl=False` does"),
     ),
     nested=("client_kwargs", "client_options"),
     without_effect=(
