@@ -43,8 +43,8 @@ $(NEWEST)/$(READY): pyproject.toml
 
 # --- the two commands ---------------------------------------------------------------------------------------------------
 
-demo: $(VENV)/$(READY) ## read and copy a few hundred MiB from an embedded S3 server, and check every value
-	@$(BIN)/python scripts/demo.py $(DEMO)
+demo: $(VENV)/$(READY) ## read and copy a few hundred MiB from an embedded S3 server, and check every value; STORE=gs, az, local, memory: elsewhere
+	@$(BIN)/python scripts/demo.py $(if $(STORE),--store $(STORE)) $(DEMO)
 
 test: tests tests-newest lint types contract docs ## everything: all tests on the oldest and the newest Python, and all static checks
 

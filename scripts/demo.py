@@ -1,6 +1,7 @@
 """The main job on this machine: write, read and copy a few hundred MiB through an S3 server, and check all of it.
 
-An S3 server (moto) is started as a process of its own. A weather-like field goes there twice, once in plain chunks and
+An S3 server (moto), or one of Google's kind (`--store gs`, aiozarr's own fake) or Azure's (`--store az`, azurite, where
+it is installed), is started as a process of its own. A weather-like field goes there twice, once in plain chunks and
 once in shards; both are read back by many overlapping reads, awaited and through the blocking facade; the whole store
 is copied to a local folder. The exit status is 0 only if every value and every byte was equal.
 """
@@ -29,6 +30,8 @@ from rich.table import Table
 
 import aiozarr
 import aiozarr.sync
+from local_azurite import local_azurite
+from local_gcs import local_gcs
 from local_s3 import local_s3
 
 MIB = 1 << 20
@@ -201,6 +204,12 @@ def place(store: str, folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
         with local_s3() as server:
             server.create_bucket(BUCKET)
             yield f"s3://{BUCKET}/field.zarr", server.storage_options
+    elif store == "gs":
+        with local_gcs(BUCKET) as options:
+            yield f"gs://{BUCKET}/field.zarr", options
+    elif store == "az":
+        with local_azurite(BUCKET) as options:
+            yield f"az://{BUCKET}/field.zarr", options
     else:
         yield str(folder / "source.zarr") if store == "local" else "memory://demo/field.zarr", {}
 
@@ -227,7 +236,9 @@ def main() -> int:
     parser.add_argument(
         "--mib", type=int, default=256, help="MiB of array data, both arrays together (default: %(default)s)"
     )
-    parser.add_argument("--store", choices=("s3", "local", "memory"), default="s3", help="default: %(default)s")
+    parser.add_argument(
+        "--store", choices=("s3", "gs", "az", "local", "memory"), default="s3", help="default: %(default)s"
+    )
     arguments = parser.parse_args()
     mib: int = arguments.mib
     show = Show()
