@@ -149,13 +149,15 @@ class PatientStore(ObjectStore):
 
 
 class OnS3(OnMemory):
+    server_name = "moto"
+    server_name = "moto"
     many_keys: ClassVar[int] = 20
     # The client library takes no control characters.
     odd_keys: ClassVar[tuple[str, ...]] = tuple(key for key in ODD_KEYS if key.isprintable() or key == "\u2028")
 
     @pytest.fixture(autouse=True)
     def _serve(self, s3_server: LocalS3) -> None:
-        self.server = s3_server
+        self.server, self.server_version = s3_server, s3_server.version
 
     async def make_store(self) -> Store:
         bucket = f"wrapped-{next(_numbers)}"

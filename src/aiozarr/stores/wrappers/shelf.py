@@ -17,7 +17,7 @@ Place: TypeAlias = tuple[Hashable, str]
 
 
 LEAST_BYTES = 64
-"""What a value in memory counts for at least: its place is kept too."""
+"""What a value in memory takes of the room at least: its place is kept too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +125,12 @@ class MemoryShelf(Shelf):
         super().__init__(max_bytes)
         self._kept: OrderedDict[tuple[Place, ByteRange | None], Kept] = OrderedDict()
         self._ranges: dict[Place, set[ByteRange | None]] = {}
-        self._bytes = 0
+        self._used = 0
 
     @property
     def nbytes(self) -> int:
-        return self._bytes
+        with self._lock:
+            return sum([memoryview(kept.value.data).nbytes for kept in self._kept.values()])
 
     def find(self, place: Place, byte_range: ByteRange | None) -> Kept | None:
         with self._lock:
@@ -141,7 +142,7 @@ class MemoryShelf(Shelf):
         return None
 
     def keep(self, place: Place, byte_range: ByteRange | None, value: Value, checked: float, watch: Watch) -> None:
-        size = _weight(value)
+        size = _room(value)
         if size > self.max_bytes:
             return
         # A copy: what the store gave may be a small view of a large block, and may be changed by who gets it.
@@ -156,8 +157,8 @@ class MemoryShelf(Shelf):
                     self._remove(other)
             self._kept[mark] = Kept(value, checked, mark)
             self._ranges.setdefault(place, set()).add(byte_range)
-            self._bytes += size
-            while self._bytes > self.max_bytes:
+            self._used += size
+            while self._used > self.max_bytes:
                 self._remove(next(iter(self._kept)))
 
     def confirm(self, kept: Kept, checked: float) -> None:
@@ -174,7 +175,7 @@ class MemoryShelf(Shelf):
                     watch.spoilt = True
             self._kept.clear()
             self._ranges.clear()
-            self._bytes = 0
+            self._used = 0
 
     def _drop(self, place: Place) -> None:
         with self._lock:
@@ -189,14 +190,14 @@ class MemoryShelf(Shelf):
             self._remove(mark)
 
     def _remove(self, mark: tuple[Place, ByteRange | None]) -> None:
-        self._bytes -= _weight(self._kept.pop(mark).value)
+        self._used -= _room(self._kept.pop(mark).value)
         ranges = self._ranges[mark[0]]
         ranges.discard(mark[1])
         if not ranges:
             del self._ranges[mark[0]]
 
 
-def _weight(value: Value) -> int:
+def _room(value: Value) -> int:
     return max(LEAST_BYTES, memoryview(value.data).nbytes)
 
 
