@@ -111,6 +111,21 @@ def test_an_answer_without_the_etag_asked_for_is_a_changed_error(etag: str | Non
     assert accepted(judge(Want(None, '"same"'), 200, {b"etag": b'"same"', b"content-length": b"1"})).exact == 1
 
 
+@pytest.mark.parametrize("generation", [None, "8"])
+def test_an_answer_without_the_generation_asked_for_is_a_changed_error(generation: str | None) -> None:
+    headers = {} if generation is None else {b"x-goog-generation": generation.encode()}
+    assert isinstance(judge(Want(generation="7"), 200, headers), ChangedError)
+    assert isinstance(judge(Want(generation="7"), 200, {b"x-goog-generation": b"7"}), Accept)
+
+
+def test_a_range_of_what_is_stored_encoded_is_taken_where_the_server_says_that_it_is() -> None:
+    headers = part(0, 3, 10, content_encoding="gzip", x_goog_stored_content_encoding="gzip")
+    assert isinstance(judge(Want(Range(0, 4), raw=True), 206, headers), Accept)
+    assert isinstance(judge(Want(Range(0, 4)), 206, headers), StoreError)
+    headers[b"x-goog-stored-content-encoding"] = b"identity"
+    assert isinstance(judge(Want(Range(0, 4), raw=True), 206, headers), StoreError)
+
+
 def test_an_encoded_range_is_refused_and_an_encoded_object_is_read_another_way() -> None:
     assert isinstance(judge(Want(Range(0, 5)), 206, part(0, 4, 10, content_encoding="gzip")), StoreError)
     assert isinstance(judge(Want(), 200, {b"content-encoding": b"gzip"}), Detour)

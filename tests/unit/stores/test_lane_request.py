@@ -50,3 +50,10 @@ def test_headers_that_would_break_a_request_are_refused_without_showing_the_valu
     with pytest.raises(ValueError, match="header") as caught:
         check_headers(headers)
     assert "y" not in str(caught.value).replace("carry", "")
+
+
+def test_a_generation_is_a_condition_of_its_own() -> None:
+    sent = RequestTemplate("h", {}).render("GET", "/k", None, None, "17").decode()
+    assert sent.endswith("x-goog-if-generation-match: 17\r\n\r\n")
+    with pytest.raises(ValueError, match="generation"):
+        RequestTemplate("h", {}).render("GET", "/k", generation="1\r\nX: y")

@@ -15,7 +15,7 @@ from aiozarr.errors import ChangedError, EraseError, InvalidKeyError, Permission
 from aiozarr.model import Entry, Range, Suffix, Version
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.testing.gcs_server import GcsServer
-from aiozarr.testing.http_replies import Reply, Request, first, gzipped, status, when
+from aiozarr.testing.http_replies import Reply, Request, first, gzipped, no_answer, status, when
 
 T = TypeVar("T")
 
@@ -179,6 +179,22 @@ def test_a_requester_who_pays_is_named_in_every_request(server: GcsServer) -> No
                 await operation
 
     run(server, refused)
+
+
+def test_a_cancelled_read_leaves_the_connections_usable(server: GcsServer) -> None:
+    server.put("bucket", "k", b"value")
+    server.script = first(1, no_answer)
+
+    async def use(store: ObjectStore) -> None:
+        task = asyncio.create_task(store.get("k"))
+        while not server.requests:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await store.get("k") == b"value"
+
+    run(server, use)
 
 
 @pytest.mark.parametrize("key", ["a\rb", "a\nb"])

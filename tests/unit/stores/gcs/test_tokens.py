@@ -96,6 +96,26 @@ def test_many_who_wait_in_several_loops_ask_once() -> None:
     assert len(found) == 24
 
 
+def test_one_who_stops_waiting_for_a_token_takes_it_from_nobody_and_leaves_no_task(server: GcsServer) -> None:
+    credentials = Credentials()
+    credentials.gate = gate = threading.Event()
+
+    async def main() -> None:
+        async with open_store(server, credentials) as store:
+            first, second = (asyncio.create_task(store.get("k")) for _ in range(2))
+            await asyncio.sleep(0)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            gate.set()
+            assert await second == b"value"
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(main())
+    assert credentials.refreshed == 1
+    assert sent(server) == ["Bearer token-1"]
+
+
 @pytest.mark.parametrize(("seconds", "kept"), [(EARLY_SECONDS + 60, True), (-60, False), (None, True)])
 def test_a_token_is_used_until_shortly_before_its_end(seconds: float | None, kept: bool) -> None:
     credentials = Credentials(seconds=seconds)
