@@ -150,7 +150,6 @@ class PatientStore(ObjectStore):
 
 class OnS3(OnMemory):
     server_name = "moto"
-    server_name = "moto"
     many_keys: ClassVar[int] = 20
     # The client library takes no control characters.
     odd_keys: ClassVar[tuple[str, ...]] = tuple(key for key in ODD_KEYS if key.isprintable() or key == "\u2028")

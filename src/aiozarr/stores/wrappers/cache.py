@@ -48,6 +48,7 @@ class CacheStore(WrapperStore):
 
     Raises:
         ValueError: `max_bytes` or `max_age` is out of bounds.
+        UnsupportedOperationError: a directory on a system that is not POSIX.
     """
 
     def __init__(

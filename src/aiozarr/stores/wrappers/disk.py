@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 
+from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import ByteRange, Suffix, Value
 from aiozarr.stores.wrappers.lasting import lasting_name
 from aiozarr.stores.wrappers.lock import Lock
@@ -34,7 +35,8 @@ _TEMPORARY = ".writing-"
 _ABANDONED_SECONDS = 3600
 _DIGITS = 20
 _TRIES = 5
-_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+# Without O_NONBLOCK, opening a pipe that somebody put there would wait for its writer.
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -58,6 +60,8 @@ class DiskShelf(Shelf):
     """
 
     def __init__(self, max_bytes: int, directory: str) -> None:
+        if os.name != "posix":
+            raise UnsupportedOperationError("a cache in a directory needs a POSIX file system")
         super().__init__(max_bytes)
         self._directory = directory
         self._complained = False
@@ -81,7 +85,7 @@ class DiskShelf(Shelf):
             try:
                 value = read_value(descriptor, byte_range)
                 status = os.fstat(descriptor)
-            except (Corrupt, OSError, MemoryError):
+            except (Corrupt, OSError):
                 _remove(path)
                 return None
             _touch(descriptor, path, used=time.time_ns(), checked=status.st_mtime_ns)

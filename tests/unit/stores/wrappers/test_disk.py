@@ -94,6 +94,10 @@ def test_what_is_no_file_counts_as_missing_too(tmp_path: Path) -> None:
     assert found(shelf) is None
     shelf.forget(PLACE)
     path.rmdir()
+    path.parent.mkdir(exist_ok=True)
+    os.mkfifo(path)
+    assert found(shelf) is None
+    assert not path.exists()
     shutil.rmtree(path.parent.parent)
     path.parent.parent.write_bytes(b"in the way")
     assert found(shelf) is None
