@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from certificates import authority
+from proxy import proxy
 from servers import Nginx
 from typing_extensions import Buffer
 
 from aiozarr.stores import Store
 from aiozarr.stores.http.store import HTTPStore
+from aiozarr.testing import http_replies as spoil
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
 from aiozarr.testing.http_server import FaultServer
@@ -38,6 +41,45 @@ class TestHTTPStoreBelowAPath(TestHTTPStore):
 
     async def put(self, store: Store, key: str, data: Buffer) -> None:
         self.server.put(f"some where/below/{key}", bytes(data))
+
+
+class TestHTTPStoreWithoutRanges(TestHTTPStore):
+    store_name = "HTTPStore, no ranges"
+
+    async def make_store(self) -> Store:
+        self.server.script = spoil.when(
+            lambda request: request.method == "GET" and self.server.get(request.key) is not None, self.whole
+        )
+        return HTTPStore(self.server.url)
+
+    def whole(self, reply: spoil.Reply) -> spoil.Reply:
+        """Send everything for every range that is sent at all."""
+        request = self.server.requests[-1]
+        return reply if reply.status == 412 else spoil.whole(self.server.get(request.key) or b"")(reply)
+
+
+class TestHTTPStoreThroughAProxy(TestHTTPStore):
+    store_name = "HTTPStore, through a proxy"
+
+    @pytest.fixture(autouse=True)
+    def _go_between(self) -> Iterator[None]:
+        with proxy() as self.between:
+            yield
+
+    async def make_store(self) -> Store:
+        return HTTPStore(self.server.url, proxy=self.between.url)
+
+
+class TestHTTPStoreByTLS(TestHTTPStore):
+    store_name = "HTTPStore, TLS"
+
+    @pytest.fixture(autouse=True)
+    def _serve(self) -> Iterator[None]:
+        with FaultServer(tls=authority().server()) as self.server:
+            yield
+
+    async def make_store(self) -> Store:
+        return HTTPStore(self.server.url, root_certificate=authority().pem())
 
 
 @pytest.mark.servers

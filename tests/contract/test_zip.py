@@ -1,6 +1,8 @@
 """The zip store keeps the store contract: written on disk, read there, and read behind another store."""
 
 import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -8,7 +10,9 @@ import pytest
 from typing_extensions import Buffer
 
 from aiozarr.stores import MemoryStore, Store, ZipStore
+from aiozarr.stores.http.store import HTTPStore
 from aiozarr.testing.conformance import StoreConformance
+from aiozarr.testing.http_server import FaultServer
 
 
 def archive_of(values: dict[str, bytes], compression: int) -> bytes:
@@ -79,6 +83,27 @@ class TestRemoteZipStore(TestReadZipStore):
     async def bring(self, store: Store, data: bytes) -> None:
         await self.inner.set("some where/data.zip", data)
         await store.aclose()  # the directory is read once
+
+
+class TestRemoteZipStoreWithoutSuffixes(TestRemoteZipStore):
+    async def make_store(self) -> Store:
+        self.inner = MemoryStore()
+        self.inner.supports = replace(self.inner.supports, suffix_reads=False)
+        return ZipStore(self.inner, key="some where/data.zip")
+
+
+class TestRemoteZipStoreOnAWebServer(TestRemoteZipStore):
+    @pytest.fixture(autouse=True)
+    def _serve(self) -> Iterator[None]:
+        with FaultServer() as self.server:
+            yield
+
+    async def make_store(self) -> Store:
+        return ZipStore(HTTPStore(self.server.url), key="some where/data.zip")
+
+    async def bring(self, store: Store, data: bytes) -> None:
+        self.server.put("some where/data.zip", data)
+        await store.aclose()
 
 
 class TestRemoteDeflatedZipStore(TestRemoteZipStore):

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from aiozarr.stores.lane import Answer
     from aiozarr.stores.lane.head import Headers
 
+HEAD_REFUSED = frozenset({403, 405, 501})
+
 _FIRST_BYTE = Range(0, 1)
 
 
@@ -142,7 +144,7 @@ class WebStore(Store):
         answer = await self._ask("HEAD", key, Want(head=True))
         if isinstance(answer.verdict, Accept) and answer.verdict.size is not None:
             return Entry(key, answer.verdict.size, self._version(answer.headers))
-        if isinstance(answer.verdict, Accept) or answer.status in (403, 405, 501):
+        if isinstance(answer.verdict, Accept) or answer.status in HEAD_REFUSED:
             return await self._stat_by_byte(key)
         if answer.status == 404 and self._lacks(answer):
             return None

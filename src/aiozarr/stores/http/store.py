@@ -12,11 +12,12 @@ from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import Entry, Supports
 from aiozarr.stores.http.credentials import headers_of
 from aiozarr.stores.http.kept import Kept
-from aiozarr.stores.http.read import WebStore
+from aiozarr.stores.http.read import HEAD_REFUSED, WebStore
 from aiozarr.stores.http.redirect import REDIRECTS, location_of
 from aiozarr.stores.http.trust import context_for
 from aiozarr.stores.http.url import Proxies, WebAddress, fingerprint
 from aiozarr.stores.lane import (
+    Accept,
     Answer,
     Detour,
     Origin,
@@ -47,9 +48,9 @@ class HTTPStore(WebStore):
         Args:
             url: `http://` or `https://`. `user:password@` is sent as Basic credentials. A query, such as an access
                 token, is sent with every key. Neither is ever shown.
-            storage_options: those of `HTTPOptions`, among them `headers`, `auth` (user and password), `token` (a bearer
-                token), `proxy`, `ssl_context`, `root_certificate`, `trust_env`, `max_connections`, `idle_timeout` and
-                `connect_timeout`; fsspec's and obstore's names are known too.
+            storage_options: see "Storage options" in the documentation, among them `headers`, `auth` (user and
+                password), `token` (a bearer token), `proxy`, `ssl_context`, `root_certificate`, `trust_env`,
+                `max_connections`, `idle_timeout` and `connect_timeout`; fsspec's and obstore's names are known too.
 
         Raises:
             TypeError: an unknown option; the message lists the known ones.
@@ -130,7 +131,11 @@ class HTTPStore(WebStore):
     async def _ask(self, method: str, key: str, want: Want) -> Answer:
         kept = self._kept.find(key, want)
         if kept is not None:
-            return kept
+            present = await self._send("HEAD", key, Want(etag=want.etag, head=True))
+            if isinstance(present.verdict, Accept):
+                return kept
+            if present.status not in HEAD_REFUSED:
+                return present
         answer = await self._send(method, key, want)
         self._kept.keep(key, want, answer)
         return answer
