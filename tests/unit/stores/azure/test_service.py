@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gc
 import os
@@ -19,6 +20,7 @@ import pytest
 import aiozarr
 from aiozarr.errors import (
     ChangedError,
+    ForkedProcessError,
     InvalidKeyError,
     PermissionDeniedError,
     PreconditionFailedError,
@@ -497,3 +499,33 @@ async def test_arrays_are_opened_by_url_and_options(server: FaultServer) -> None
     assert array.url == "az://data/field.zarr"
     again = await aiozarr.open_array("az://data/field.zarr", storage_options={**options, "read_timeout": 5})
     assert (await again[...] == 7).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
+def test_a_forked_child_reads_on_and_is_told_that_it_cannot_write(server: FaultServer) -> None:
+    store = at(server)
+
+    async def in_the_parent() -> None:
+        await store.set("x", b"1")
+        assert await store.get("a/b") is not None
+        await store.aclose()
+
+    async def in_the_child() -> None:
+        assert bytes(await store.get("a/b") or b"") == DATA
+        with pytest.raises(ForkedProcessError):
+            await store.set("x", b"2")
+        with pytest.raises(ForkedProcessError):
+            await store.list()
+        await store.aclose()
+
+    asyncio.run(in_the_parent())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forks beside threads: the server's
+        child = os.fork()
+    if not child:
+        try:
+            asyncio.run(in_the_child())
+        except BaseException:  # whatever it is, the child must not become a second test run
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
