@@ -126,3 +126,21 @@ def test_a_damaged_chunk_is_fetched_again(server: GcsServer) -> None:
     found = sync.open_array("gs://bucket/a.zarr", storage_options=server.storage_options)
     assert np.array_equal(found[...], VALUES)
     assert spoiled
+
+
+def test_an_array_whose_creation_was_answered_by_an_error_after_the_fact_is_created_all_the_same(
+    server: GcsServer,
+) -> None:
+    lost: list[str] = []
+
+    def script(request: Request, reply: Reply) -> Reply:
+        if "ifGenerationMatch=0" in request.target and "zarr.json" in request.target and not lost:
+            lost.append(request.target)
+            return applied(503)(reply)
+        return reply
+
+    server.script = script
+    array = create(server)
+    assert lost
+    array[...] = VALUES
+    assert np.array_equal(array[...], VALUES)
