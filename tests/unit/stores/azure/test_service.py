@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from proxy import proxy
 
 import aiozarr
 from aiozarr.errors import (
@@ -218,6 +219,23 @@ def test_credentials_that_were_found_do_not_go_unnoticed_over_http(monkeypatch: 
         warnings.simplefilter("error")
         ObjectStore("az://data", account_name="acct", endpoint_url="http://127.0.0.1:1")
         ObjectStore("az://data", account_name="acct", account_key=KEY, endpoint_url="http://store.example")
+
+
+async def test_all_requests_go_through_the_proxy_of_the_environment(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with proxy() as between:
+        monkeypatch.setenv("http_proxy", between.url)
+        async with at(server) as store:
+            value = await store.fetch("a/b", Suffix(3))
+            assert value is not None
+            assert bytes(value.data) == DATA[-3:]
+            await store.set("new", b"1")
+            await store.erase("new")
+    methods = [head.partition(" ")[0] for head in between.heads]
+    assert methods == ["HEAD", "GET", "PUT", "DELETE"]
+    assert len(server.requests) == len(methods)
+    assert "x-ms-delete-snapshots: include" in between.heads[-1]
 
 
 # --- the ends of blobs -------------------------------------------------------------------------------------------
