@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import tempfile
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiozarr.errors import ChangedError
 from aiozarr.model import ByteRange, Range, Suffix, Value
-from aiozarr.stores import CacheStore, MemoryStore, PrefixStore, Store
+from aiozarr.stores import CacheStore, LatencyStore, MemoryStore, PrefixStore, Store
+from aiozarr.stores.wrappers.base import Operation
+from aiozarr.testing.virtual_time import run_virtual
+
+T = TypeVar("T")
 
 KEYS = ("a", "p/a", "p/b", "pp/a")
 
@@ -160,3 +166,66 @@ def test_a_version_that_was_replaced_is_never_given_again(writes: list[tuple[str
                     await cache.fetch(key, Range(0, 1), if_match=before.version)
 
     asyncio.run(main())
+
+
+class Jittery(LatencyStore):
+    """Each request takes its time on the way there, and again on the way back."""
+
+    def __init__(self, store: Store, seed: int) -> None:
+        super().__init__(store, 0)
+        self._random = random.Random(seed)
+
+    async def _carry(self, operation: Operation, call: Callable[[], Awaitable[T]]) -> T:
+        await asyncio.sleep(self._random.choice([0, 0.1, 1, 5]))
+        result = await call()
+        await asyncio.sleep(self._random.choice([0, 0.1, 1, 5]))
+        return result
+
+
+@pytest.mark.parametrize("max_age", [0, math.inf])
+@pytest.mark.parametrize("on_disk", [False, True])
+@given(seed=st.integers(0, 1 << 30))
+@settings(max_examples=40)
+def test_whoever_reads_after_a_write_through_the_cache_has_ended_sees_it_or_a_later_one(
+    on_disk: bool, max_age: float, seed: int
+) -> None:
+    """One writer counts up in each of two keys, several readers read, and some of them give up."""
+
+    async def main(directory: str | None) -> None:
+        choose = random.Random(seed)
+        cache = CacheStore(Jittery(MemoryStore(), seed), 10_000, directory, max_age=max_age)
+        written = dict.fromkeys(("p/a", "p/b"), 0)
+
+        async def write(key: str) -> None:
+            for number in range(1, 9):
+                if number % 4 == 3:
+                    await cache.set_partial_values([(key, 0, b"%04d" % number)])
+                else:
+                    await cache.set(key, b"%04d" % number)
+                written[key] = number
+                await asyncio.sleep(choose.choice([0, 2, 20]))
+
+        async def read() -> None:
+            for _ in range(25):
+                key, part = choose.choice(list(written)), choose.choice([None, Range(0, 4), Suffix(4)])
+                least = written[key]
+                try:
+                    async with asyncio.timeout(choose.choice([0.5, 100])):
+                        value = await cache.fetch(key, part)
+                except TimeoutError:
+                    continue
+                assert (0 if value is None else int(bytes(value.data))) >= least
+                await asyncio.sleep(choose.choice([0, 0.3, 3]))
+
+        await asyncio.gather(*(write(key) for key in written), *(read() for _ in range(4)))
+        for key in written:
+            value = await cache.fetch(key)
+            assert value is not None
+            assert int(bytes(value.data)) == 8
+        assert len(asyncio.all_tasks()) == 1
+
+    if on_disk:
+        with tempfile.TemporaryDirectory() as directory:
+            run_virtual(main(directory))
+    else:
+        run_virtual(main(None))
