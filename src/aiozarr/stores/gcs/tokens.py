@@ -7,7 +7,6 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from datetime import UTC
 from functools import partial
 from importlib import import_module
@@ -204,22 +203,32 @@ def _untyped(module: str) -> Any:
     return import_module(module)
 
 
+_KINDS = {
+    "service_account": ("google.oauth2.service_account", "from_service_account_info"),
+    "authorized_user": ("google.oauth2.credentials", "from_authorized_user_info"),
+    "impersonated_service_account": (
+        "google.auth.impersonated_credentials",
+        "from_impersonated_service_account_info",
+    ),
+    "external_account": ("google.auth.identity_pool", "from_info"),
+    "external_account_authorized_user": ("google.auth.external_account_authorized_user", "from_info"),
+}
+"""The kinds of credentials that Google's tools keep in files, by their `type`, and what of google-auth takes each."""
+
+
 def _from_document(document: dict[str, Any], scopes: list[str]) -> Any:
-    """Return credentials of what Google's tools keep in files; the kinds differ in their `type`."""
-    makers: dict[str, Callable[[], Any]] = {
-        "service_account": lambda: _service_account(document, scopes),
-        "authorized_user": lambda: _authorized_user(document),
-    }
+    """Return the credentials that a document describes.
+
+    Raises:
+        ValueError: it describes none of the known kinds. Those that run a program are left to Google's own search.
+    """
     kind = document.get("type") or ("service_account" if "private_key" in document else "authorized_user")
-    if kind in makers:
-        return makers[kind]()
-    return _untyped("google.auth").load_credentials_from_dict(document, scopes=scopes)[0]
-
-
-def _service_account(document: dict[str, Any], scopes: list[str]) -> Any:
-    return _untyped("google.oauth2.service_account").Credentials.from_service_account_info(document, scopes=scopes)
-
-
-def _authorized_user(document: dict[str, Any]) -> Any:
-    # With no scopes: a user's refresh token has its own, and asking for others is refused.
-    return _untyped("google.oauth2.credentials").Credentials.from_authorized_user_info(document)
+    if kind not in _KINDS:
+        raise ValueError("credentials of an unknown kind")
+    module, method = _KINDS[kind]
+    if kind == "external_account" and "environment_id" in (document.get("credential_source") or {}):
+        module = "google.auth.aws"
+    make = getattr(_untyped(module).Credentials, method)
+    if kind == "authorized_user":  # whose refresh token has its own scopes; asking for others is refused
+        return make(document)
+    return make(document, scopes=scopes)

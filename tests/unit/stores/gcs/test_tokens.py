@@ -24,6 +24,7 @@ from aiozarr.testing.gcs_server import GcsServer
 from aiozarr.testing.http_replies import Reply, Request
 from aiozarr.testing.http_server import ScriptedServer
 
+anonymous: Any = AnonymousCredentials
 exceptions: Any = untyped_exceptions  # google-auth has no annotations for them
 
 
@@ -249,7 +250,29 @@ def test_files_and_documents_of_credentials_are_read(tmp_path: Path) -> None:
         assert tokens._load(None).refresh_token == "r"
 
 
-@pytest.mark.parametrize("content", ["no json", "[]", '{"type": "service_account"}', '{"type": "authorized_user"}'])
+def test_credentials_of_other_clouds_and_of_impersonated_accounts_are_known() -> None:
+    pool = {
+        "type": "external_account",
+        "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/q",
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+        "token_url": "https://sts.googleapis.com/v1/token",
+        "credential_source": {"file": "/not/there"},
+    }
+    user = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "r"}
+    other = {
+        "type": "impersonated_service_account",
+        "service_account_impersonation_url": "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/"
+        "a@b.iam.gserviceaccount.com:generateAccessToken",
+        "source_credentials": user,
+    }
+    for document, module in ((pool, "google.auth.identity_pool"), (other, "google.auth.impersonated_credentials")):
+        found = Tokens(GcsOptions(token=document), "document")._load(None)
+        assert type(found).__module__ == module
+
+
+@pytest.mark.parametrize(
+    "content", ["no json", "[]", '{"type": "service_account"}', '{"type": "authorized_user"}', '{"type": "new"}']
+)
 def test_files_that_hold_no_credentials_are_an_error_that_does_not_show_them(tmp_path: Path, content: str) -> None:
     path = tmp_path / "key.json"
     path.write_text(content)
@@ -275,7 +298,7 @@ def test_google_s_own_anonymous_credentials_are_none(server: GcsServer) -> None:
     server.tokens = None
 
     async def main() -> None:
-        async with open_store(server, AnonymousCredentials()) as store:
+        async with open_store(server, anonymous()) as store:
             await store.get("k")
 
     asyncio.run(main())
