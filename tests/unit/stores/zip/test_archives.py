@@ -13,6 +13,7 @@ import time
 import tracemalloc
 import warnings
 import zipfile
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
@@ -125,6 +126,32 @@ async def test_names_are_utf_8_or_code_page_437_and_folders_are_no_values() -> N
     inner = MemoryStore()
     await inner.set("x.zip", b"in front of it" + old)
     assert await ZipStore(inner, key="x.zip").list() == ["folder/ü", "pläin"]
+
+
+async def test_a_name_that_a_field_repeats_in_utf_8_is_that_one() -> None:
+    into = BytesIO()
+    with zipfile.ZipFile(into, "w") as archive:
+        for raw, name in ((b"caf_", "café"), (b"stale", "other")):
+            checked = zlib.crc32(raw if raw == b"caf_" else b"")
+            info = zipfile.ZipInfo(raw.decode())
+            field = b"\x01" + struct.pack("<L", checked) + name.encode()
+            info.extra = struct.pack("<2H", 0x7075, len(field)) + field
+            archive.writestr(info, name)
+    inner = MemoryStore()
+    await inner.set("x.zip", into.getvalue())
+    store = ZipStore(inner, key="x.zip")
+    assert await store.list() == ["café", "stale"]
+    assert await read(store, "café", Range(0, 2)) == b"ca"
+
+
+async def test_a_comment_behind_an_archive_is_no_part_of_it_whatever_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    for comment in (b"a comment", b"PK\x05\x06" * 20, b"PK\x05\x06" + bytes(65_000)):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a", b"1")
+            archive.comment = comment
+        for store in (ZipStore(path), ZipStore(LocalStore(tmp_path), key="x.zip")):
+            assert await store.list() == ["a"]
 
 
 async def test_an_archive_that_is_replaced_is_read_anew(tmp_path: Path) -> None:
