@@ -49,15 +49,22 @@ NO_READ = Plan(0, 0, 0, 0, 0, 0, exact=True)
 """The plan of a view without elements."""
 
 
-def plan_bounds(layout: ArrayLayout, maps: Sequence[DimensionMap]) -> Plan:
-    """Return bounds on what reading `maps` asks of the store; pure, in time independent of the number of chunks."""
+def plan_bounds(layout: ArrayLayout, maps: Sequence[DimensionMap], *, suffix_reads: bool = True) -> Plan:
+    """Return bounds on what reading `maps` asks of the store; pure, in time independent of the number of chunks.
+
+    Args:
+        layout: the array's.
+        maps: what is read of each dimension.
+        suffix_reads: whether the store answers suffix ranges; else the size of each shard may have to be asked for.
+    """
     objects = count_chunks(layout.axes, maps)
     if layout.shard is None:
         size = objects * layout.largest.pipeline.max_encoded_size
         return Plan(objects, objects, objects, objects, size, size, exact=False)
     inner = count_chunks(_inner_axes(layout), maps)
     size = objects * layout.shard.index_nbytes + inner * layout.shard.inner.max_encoded_size
-    return Plan(objects, inner, objects + inner, objects, size, size, exact=False)
+    lookups = 0 if suffix_reads or layout.shard.index_location == "start" else objects
+    return Plan(objects, inner, objects + inner + lookups, objects, size, size, exact=False)
 
 
 def surely_fits(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Settings) -> bool:

@@ -73,6 +73,7 @@ async def _shard(desk: Desk, session: Session, read: Read, key: str, projection:
     # Not from the cache: the shard may have been replaced, and the figures are to be those of now.
     value = await session.fetch(key, shard.index_range)
     desk.indexes.drop(token)
+    desk.sizes.note(read.store, key, None if value is None else value.size, None if value is None else value.version)
     if value is None:
         total.requests += 1
         return

@@ -333,7 +333,10 @@ class View:
         return Read(self._layout, self._array._chunk_store, self._prefix, self._touched(), nothing, self._fields)
 
     def _bounds(self) -> Plan:
-        return plan_bounds(self._layout, self._touched()) if self.size else NO_READ
+        if not self.size:
+            return NO_READ
+        suffix_reads = self._array._chunk_store.supports.suffix_reads
+        return plan_bounds(self._layout, self._touched(), suffix_reads=suffix_reads)
 
     async def _probe(self) -> Plan:
         if not self.size:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from arrays import SETTINGS, Sample, engine, layout_of, sample
 
-from aiozarr.engine import Engine
+from aiozarr.engine import Engine, plan_bounds
 from aiozarr.engine.size_cache import SizeCache
 from aiozarr.errors import ChangedError
 from aiozarr.model import Range, Version
 from aiozarr.schedule import Report
+from aiozarr.settings import Settings
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import Call
 from aiozarr.testing.virtual_time import run_virtual
@@ -130,6 +131,27 @@ def test_a_shard_that_is_always_replaced_is_an_error() -> None:
         store.faults = lambda call: store.memory.set_now("a/c/0/0", data) and None
         with pytest.raises(ChangedError):
             await reader.read([array.read(...)], settings=SETTINGS)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, NO_CACHE])
+def test_a_plan_bounds_what_is_asked_for_and_a_probe_says_it_exactly(settings: Settings) -> None:
+    async def scenario() -> None:
+        array, store, reader = await without_suffixes((8, 4), (4, 4))
+        store.memory.erase_now("a/c/1/0")
+        for selection in ((...,), (slice(0, 2), slice(0, 2))):
+            reader.desk.sizes.drop(store, "a/c/0/0")
+            reader.desk.indexes.drop((store.identity, "a/c/0/0", array.layout.token))
+            read = array.read(*selection)
+            bounds = plan_bounds(read.layout, read.maps, suffix_reads=False)
+            store.reset()
+            await reader.read([read], settings=settings)
+            assert bounds.min_requests <= store.count <= bounds.requests
+            exact = await reader.probe(read, settings=settings)
+            store.reset()
+            await reader.read([array.read(*selection)], settings=settings)
+            assert exact.requests == store.count
 
     run_virtual(scenario())
 
