@@ -201,7 +201,7 @@ def _locked(directory: bytes) -> Iterator[int]:
 @contextmanager
 def _exclusive(descriptor: int, directory: bytes) -> Iterator[None]:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # given back when the descriptor is closed
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
     except OSError as error:
         if error.errno not in _NO_FLOCK:
             raise
@@ -213,7 +213,11 @@ def _exclusive(descriptor: int, directory: bytes) -> Iterator[None]:
         with _process_locks[hash(directory) % len(_process_locks)]:
             yield
     else:
-        yield
+        try:
+            yield
+        finally:
+            # Closing is not enough: a process that was forked meanwhile holds the same open file.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _check(path: bytes, precondition: Precondition | None) -> None:

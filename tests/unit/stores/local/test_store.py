@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import os
 import signal
 import stat
@@ -482,6 +483,18 @@ async def test_sweep_takes_old_temporary_files_alone(store: LocalStore, root: Pa
         os.utime(path, (0, 0))
     assert await store.sweep() == 2
     assert files(root) == {"a", "a/b", "a/.aiozarr-write~fresh"}
+
+
+def test_a_lock_is_given_back_though_a_forked_child_holds_the_same_open_file(root: Path) -> None:
+    root.mkdir()
+    with write._locked(os.fsencode(root)) as descriptor:
+        child = os.dup(descriptor)  # what a fork leaves in the child
+    other = os.open(root, os.O_RDONLY)
+    try:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(other)
+        os.close(child)
 
 
 def test_where_the_file_system_has_no_locks_writers_of_the_process_take_turns_and_are_warned(
