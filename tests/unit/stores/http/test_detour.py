@@ -151,6 +151,18 @@ async def test_a_redirect_from_https_to_http_is_not_followed(other: FaultServer)
     assert not other.requests
 
 
+async def test_a_certificate_behind_a_redirect_is_checked_as_any_other(server: FaultServer) -> None:
+    with FaultServer({"moved/a/b": DATA}, tls=authority().server()) as secure:
+        server.script = sends_to(f"{secure.url}/moved")
+        async with HTTPStore(server.url) as store:
+            with pytest.raises(StoreError, match=r"certificate is not valid: \w+") as caught:
+                await store.get("a/b")
+            assert not caught.value.retryable
+            assert not secure.requests
+        async with HTTPStore(server.url, root_certificate=authority().pem()) as store:
+            assert await store.get("a/b") == DATA
+
+
 async def test_redirects_end_after_a_few(server: FaultServer) -> None:
     server.script = lambda request, reply: spoil.redirect(f"/x{request.number}")(reply)
     async with HTTPStore(server.url) as store:
