@@ -29,8 +29,11 @@ class Kept:
 
     def keep(self, key: str, want: Want, answer: Answer) -> None:
         """Keep an answer, where it is a whole object in place of a part of it; the oldest ones make room."""
-        verdict, etag = answer.verdict, etag_of(answer.headers)
-        if not isinstance(verdict, Accept) or not verdict.cut or etag is None or etag.startswith("W/"):
+        verdict = answer.verdict
+        if not isinstance(verdict, Accept) or not verdict.cut:
+            return
+        etag = etag_of(answer.headers)
+        if etag is None or etag.startswith("W/"):
             return
         size = memoryview(answer.body).nbytes
         if resolve_range(size, want.range) == (0, size):
