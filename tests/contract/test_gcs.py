@@ -13,6 +13,7 @@ from aiozarr.testing.gcs_server import GcsServer
 
 
 class TestObjectStoreOnGcs(StoreConformance):
+    store_name = "ObjectStore, gs://"
     server_name = "GcsServer"
     # Google refuses names with line ends.
     odd_keys: ClassVar[tuple[str, ...]] = tuple(key for key in ODD_KEYS if "\n" not in key)
@@ -38,10 +39,12 @@ class TestObjectStoreOnGcs(StoreConformance):
 
 
 class TestObjectStoreOnGcsBelowAPrefix(TestObjectStoreOnGcs):
+    store_name = "ObjectStore, gs://, below a prefix"
     many_keys = 20
     root = "/some where/ü%20"
 
 
 class TestObjectStoreOnGcsWithAToken(TestObjectStoreOnGcs):
+    store_name = "ObjectStore, gs://, with a token"
     many_keys = 20
     token = "ya29.a-token"

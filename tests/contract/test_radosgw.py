@@ -1,4 +1,4 @@
-"""The object store keeps the store contract on Ceph's gateway, and finds out which of its conditions hold."""
+"""S3 stores keep the store contract on Ceph's gateway, and find out which of its conditions hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from servers import S3Server
 
 from aiozarr.errors import PermissionDeniedError, PreconditionFailedError, UnauthenticatedError
 from aiozarr.model import IfAbsent, IfMatch
-from aiozarr.stores import ObjectStore, Store
+from aiozarr.stores import FsspecStore, ObjectStore, Store
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
 
@@ -41,6 +41,13 @@ class TestObjectStoreOnRadosgw(StoreConformance):
         store = ObjectStore(new_bucket(self.server), **self.server.storage_options)
         await store.probe_conditional_writes()
         return store
+
+
+class TestS3FileSystemOnRadosgw(TestObjectStoreOnRadosgw):
+    store_name = "FsspecStore, s3fs"
+
+    async def make_store(self) -> Store:
+        return FsspecStore(f"{new_bucket(self.server)}/some where", **self.server.storage_options)
 
 
 class TestWhatRadosgwHeeds:

@@ -7,6 +7,7 @@ pytest-xdist: what is counted travels with each test's report.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -75,12 +76,17 @@ def _describe(item: pytest.Item) -> dict[str, Any] | None:
     name = getattr(item, "originalname", item.name)
     chapters = [base for base in kind.__mro__ if base.__module__.startswith(_SUITE) and name in vars(base)]
     return {
-        "store": getattr(kind, "store_name", "") or kind.__name__.removeprefix("Test"),
+        "store": getattr(kind, "store_name", "") or _words(kind.__name__.removeprefix("Test")),
         "server": server,
         "version": getattr(getattr(item, "instance", None), "server_version", ""),
         "chapter": _chapter(chapters[-1].__name__.lower(), name) if chapters else "",
         "test": name.removeprefix("test_").replace("_", " "),
     }
+
+
+def _words(name: str) -> str:
+    """Return the name of a class as it is read: `CacheOnMemory` is about a cache on memory."""
+    return re.sub(r"(?<=[a-z\d])(On|Below|Without)(?=[A-Z])", lambda found: f" {found[1].lower()} ", name)
 
 
 def _chapter(written_in: str, test: str) -> str:
