@@ -6,25 +6,21 @@ import os
 import re
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from aiozarr.errors import ChangedError, StoreError, UnsupportedOperationError
-from aiozarr.model import Precondition, Range, Suffix, Supports, Version
+from aiozarr.model import Precondition, Range, Supports, Version
 from aiozarr.stores.azure.access import Access, find_access
 from aiozarr.stores.azure.address import AzurePlace, AzureUrl, find_place, parse_url
 from aiozarr.stores.azure.client import has_login
 from aiozarr.stores.azure.link import AzureLink
 from aiozarr.stores.http.errors import error_for
-from aiozarr.stores.lane import Accept, Answer, Want, etag_of
+from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.lane.judge import NOTE
 from aiozarr.stores.obstore.service import ObstoreService
 from aiozarr.stores.options.azure import AzureOptions, azure_options
 
 _DELETED = (200, 202, 204)
-
-ATTEMPTS_AT_END = 3
-"""How often the end of a blob is looked for anew when the blob is replaced between its size and its bytes."""
 
 
 def open_service(url: str, storage_options: Mapping[str, Any]) -> tuple[AzureService, str]:
@@ -74,8 +70,6 @@ class AzureService(ObstoreService):
     # --- reading -------------------------------------------------------------------------------------------------
 
     async def ask(self, method: str, key: str, want: Want) -> Answer:
-        if isinstance(want.range, Suffix):
-            return await self._ask_end(method, key, want, want.range)
         try:
             answer = await self._link.ask(method, key, want)
         except StoreError as error:
@@ -100,27 +94,6 @@ class AzureService(ObstoreService):
         if not isinstance(head.verdict, Accept) or head.verdict.size is None or head.verdict.size > byte_range.start:
             raise error
         return Answer(206, head.headers, Accept(limit=0, size=head.verdict.size, exact=0), b"")
-
-    async def _ask_end(self, method: str, key: str, want: Want, suffix: Suffix) -> Answer:
-        """Ask for the last bytes, which Azure cannot: for the size, and then for a range of that very version."""
-        for attempt in range(ATTEMPTS_AT_END):
-            head = await self.ask("HEAD", key, Want(etag=want.etag, head=True))
-            if not isinstance(head.verdict, Accept) or head.verdict.size is None:
-                return head
-            size = head.verdict.size
-            if not size:
-                return Answer(200, head.headers, Accept(limit=0, size=0, exact=0, cut=True), b"")
-            start = max(0, size - suffix.length)
-            etag = want.etag or etag_of(head.headers)
-            try:
-                answer = await self._link.ask(method, key, replace(want, range=Range(start, size - start), etag=etag))
-            except ChangedError:
-                if want.etag is not None or attempt == ATTEMPTS_AT_END - 1:
-                    raise
-                continue
-            if answer.status != 412 or want.etag is not None:
-                return answer
-        raise ChangedError("the object was replaced again and again while its end was looked for")
 
     def lacks(self, answer: Answer) -> bool:
         # To those who may not read a container, Azure says ResourceNotFound of all that is in it.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from aiozarr.errors import AiozarrError, ChangedError, StoreError
-from aiozarr.model import ByteRange, Entry, Range, Value, Version, check_key, resolve_range
+from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, check_key, resolve_range
 from aiozarr.stores.contract import Store
 from aiozarr.stores.http.errors import error_for
 from aiozarr.stores.lane.judge import MAX_VALUE_BYTES, Accept, Want, etag_of
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 HEAD_REFUSED = frozenset({403, 405, 501})
 
 _FIRST_BYTE = Range(0, 1)
+
+ATTEMPTS_AT_END = 3
+"""How often the end of an object is looked for that is replaced between its size and its bytes."""
 
 
 class WebStore(Store):
@@ -62,6 +65,8 @@ class WebStore(Store):
             StoreError: the bytes could not be had.
         """
         check_key(key, store=self.url)
+        if isinstance(range, Suffix) and self.supports.partial_reads and not self.supports.suffix_reads:
+            return await self._fetch_end(key, range, if_match, max_bytes)
         if range is None and if_match is None and max_bytes is None:
             want = self._whole
         else:
@@ -76,6 +81,28 @@ class WebStore(Store):
             return await self._no_value(key, range, if_match, want, answer)
         except StoreError as error:
             raise self._located(error, key, range)  # noqa: B904  # the same error, now with its place
+
+    async def _fetch_end(self, key: str, suffix: Suffix, match: Version | None, max_bytes: int | None) -> Value | None:
+        """Fetch the last bytes by their place: the size is asked for, and then a range of that very version."""
+        attempt = 0
+        while True:
+            attempt += 1
+            entry = await self.stat(key)
+            if entry is None:
+                return None
+            if match is not None and entry.version != match:
+                raise ChangedError("the object was replaced", store=self.url, key=key, range=suffix)
+            if entry.size is None:
+                raise StoreError("the server tells no size to find the end by", store=self.url, key=key, range=suffix)
+            start = max(0, entry.size - suffix.length)
+            if start == entry.size:
+                return Value(b"", entry.version, entry.size)
+            try:
+                of_it = Range(start, entry.size - start)
+                return await self.fetch(key, of_it, if_match=match or entry.version, max_bytes=max_bytes)
+            except ChangedError:
+                if match is not None or attempt == ATTEMPTS_AT_END:
+                    raise
 
     async def stat(self, key: str) -> Entry | None:
         """Return size and version of `key`, or None where nothing is stored."""

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from aiozarr.stores.http.detour import Detours
 
 
+# Public containers of Azure are often read by their plain URLs. Azure has no suffix ranges, and ranges without an end
+# only for those who name a version of its protocol.
+_AZURE = ".blob.core.windows.net"
+_AZURE_VERSION = ("x-ms-version", "2023-11-03")
+
+
 class HTTPStore(WebStore):
     """Values below a base URL: `key` is read from `url/key`.
 
@@ -63,7 +69,10 @@ class HTTPStore(WebStore):
         self._address = address
         self._given = options
         self._url = address.shown
+        azure = address.host.endswith(_AZURE)
         self._secret = secret = headers_of(address, options)
+        if azure and not any(name.lower() == _AZURE_VERSION[0] for name in secret):
+            secret[_AZURE_VERSION[0]] = _AZURE_VERSION[1]
         self._origin = Origin(
             address.secure,
             address.host,
@@ -81,7 +90,7 @@ class HTTPStore(WebStore):
         self._kept = Kept()
         self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
         self._fingerprint = fingerprint(secret | ({"?": address.query} if address.query else {}))
-        self.supports = Supports(conditional_reads=True)
+        self.supports = Supports(conditional_reads=True, suffix_reads=not azure)
 
     @property
     def url(self) -> str:
