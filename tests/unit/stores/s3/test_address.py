@@ -63,6 +63,86 @@ def test_a_region_that_the_server_told_counts_before_one_that_is_named() -> None
     assert find_place("bkt", S3Options(region="us-west-2"), {}, "eu-north-1").region == "eu-north-1"
 
 
+ARN = "arn:aws:s3:us-west-2:123456789012:accesspoint/my-point"
+
+
+def test_an_access_point_stands_for_a_bucket() -> None:
+    assert parse_url(f"s3://{ARN}/a/b") == (ARN, "a/b/")
+    assert parse_url(f"s3://{ARN.replace('/my-point', ':my-point')}") == (ARN, "")
+    place = find_place(ARN, S3Options(region="eu-west-1"), {})
+    assert place.base == "https://my-point-123456789012.s3-accesspoint.us-west-2.amazonaws.com"
+    assert (place.region, place.aws, place.virtual_hosted) == ("us-west-2", True, True)
+    assert find_place(ARN.replace("us-west-2", "cn-north-1"), S3Options(), {}).base.endswith(".amazonaws.com.cn")
+
+
+@pytest.mark.parametrize(
+    "bucket",
+    [
+        "arn:aws:s3::123456789012:accesspoint/mfzwi23gnjvgw.mrap",
+        "arn:aws:s3-outposts:us-west-2:123456789012:outpost/op-1/accesspoint/x",
+        "arn:aws:s3-object-lambda:us-west-2:123456789012:accesspoint/x",
+        "arn:aws:s3:::bucket",
+        ARN + "!/x",
+    ],
+)
+def test_other_arns_are_refused_with_the_form_of_those_that_are_not(bucket: str) -> None:
+    with pytest.raises(ValueError, match=r"access point"):
+        parse_url(f"s3://{bucket}/a")
+
+
+def test_directory_buckets_are_refused() -> None:
+    with pytest.raises(ValueError, match="S3 Express"):
+        parse_url("s3://name--usw2-az1--x-s3/a")
+
+
+def test_s3a_is_s3_and_s3n_is_nothing() -> None:
+    assert parse_url("s3a://bkt/a") == parse_url("S3://bkt/a") == ("bkt", "a/")
+    with pytest.raises(ValueError, match="s3://"):
+        parse_url("s3n://bkt/a")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "region", "base"),
+    [
+        ("https://s3.amazonaws.com", None, "https://bkt.s3.us-east-1.amazonaws.com"),
+        ("https://s3.eu-west-1.amazonaws.com/", None, "https://bkt.s3.eu-west-1.amazonaws.com"),
+        ("https://s3-eu-west-1.amazonaws.com", None, "https://bkt.s3.eu-west-1.amazonaws.com"),
+        ("https://s3.amazonaws.com", "us-west-2", "https://bkt.s3.us-west-2.amazonaws.com"),
+        ("https://s3.cn-north-1.amazonaws.com.cn", None, "https://bkt.s3.cn-north-1.amazonaws.com.cn"),
+    ],
+)
+def test_the_plain_endpoints_of_aws_are_aws(endpoint: str, region: str | None, base: str) -> None:
+    place = find_place("bkt", S3Options(endpoint_url=endpoint, region=region), {})
+    assert (place.base, place.aws, place.fixed) == (base, True, False)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "aws"),
+    [
+        ("https://s3-fips.us-east-1.amazonaws.com", True),
+        ("https://bucket.vpce-1a2b.s3.us-east-1.vpce.amazonaws.com", True),
+        ("https://amazonaws.com.evil.example", False),
+        ("https://account.r2.cloudflarestorage.com", False),
+        ("https://storage.googleapis.com", False),
+        ("https://ceph.example/s3/prefix", False),
+    ],
+)
+def test_other_endpoints_stay_as_they_are_written(endpoint: str, aws: bool) -> None:
+    place = find_place("bkt", S3Options(endpoint_url=endpoint, region="auto"), {}, "told-1")
+    assert (place.base, place.aws, place.fixed, place.region) == (f"{endpoint}/bkt", aws, True, "told-1")
+
+
+def test_an_endpoint_without_a_scheme_is_told_what_is_missing() -> None:
+    with pytest.raises(ValueError, match="begins with http:// or https://"):
+        find_place("bkt", S3Options(endpoint_url="minio:9000"), {})
+
+
+def test_endpoints_of_the_environment_can_be_ignored() -> None:
+    environ = {"AWS_ENDPOINT_URL": "http://a", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}
+    assert find_place("bkt", S3Options(), environ).aws
+    assert not find_place("bkt", S3Options(endpoint_url="http://b"), environ).aws
+
+
 @pytest.mark.parametrize("endpoint", ["h:1", "ftp://h", "http://u:hidden@h", "http://h/?hidden=1", ""])
 def test_an_endpoint_that_is_no_plain_web_address_is_refused(endpoint: str) -> None:
     with pytest.raises(ValueError, match="URL") as caught:
