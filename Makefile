@@ -83,7 +83,7 @@ tests-newest: $(VENV)/$(READY)
 test-servers: $(VENV)/$(READY) ## tests against real servers, and the table of what was tested against what; it says what it needs
 	@scripts/make_servers.sh $(SERVERS) $(PYTHON)
 	@scripts/servers_needed.sh $(SERVERS)
-	@$(BIN)/python -m pytest -q --servers --matrix -m "servers or contract" $(ARGS)
+	@$(BIN)/python $(PYTEST) --servers --matrix -m "servers or contract" $(ARGS)
 
 test-peers: $(VENV)/$(READY) ## every data type and codec exchanged with six other implementations, and the table of the documentation
 	@scripts/make_peers.sh $(PEERS) $(PYTHON_NEWEST)
