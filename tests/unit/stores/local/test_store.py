@@ -523,7 +523,8 @@ def test_a_directory_that_was_replaced_while_its_lock_was_awaited_is_locked_agai
             (root / "a").rename(root / "moved")
             (root / "a").mkdir()
             (root / "a" / "b").write_bytes(b"2")
-        locked.append(os.fstat(descriptor).st_ino)
+        if operation == fcntl.LOCK_EX:
+            locked.append(os.fstat(descriptor).st_ino)
         flock(descriptor, operation)
 
     monkeypatch.setattr(write.fcntl, "flock", swap_then_lock)
