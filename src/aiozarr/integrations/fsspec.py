@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from hashlib import sha256
 from pathlib import Path
@@ -116,7 +115,7 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
         self._settings = settings
 
     @property
-    def _fs_token(self) -> str:
+    def _fs_token(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         return sha256(repr((type(self), self.store.identity)).encode()).hexdigest()
 
     def to_dict(self, *, include_password: bool = True) -> dict[str, Any]:
@@ -224,13 +223,15 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
     async def _cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         await self._pipe_file(path2, await self._cat_file(path1))
 
-    async def _rm_file(self, path: str, **kwargs: Any) -> None:
+    async def _rm_file(self, path: str, **kwargs: Any) -> Any:
         key = self._key(path)
         if await self._ask(lambda session: session.stat(key)) is None:
             raise FileNotFoundError(path)
         await self._ask(lambda session: session.erase(key))
 
-    async def _rm(self, path: Any, recursive: bool = False, **kwargs: Any) -> None:
+    async def _rm(
+        self, path: Any, recursive: bool = False, batch_size: Any = None, maxdepth: Any = None, **kwargs: Any
+    ) -> Any:
         for each in [path] if isinstance(path, str) else path:
             each = self._strip_protocol(each)
             if not recursive:
@@ -244,9 +245,8 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
 
     # --- files, and how things are asked -------------------------------------------------------------------------
 
-    def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> io.IOBase:
-        file: io.IOBase = _File(self, path, mode, **kwargs)
-        return file
+    def _open(self, path: str, mode: str = "rb", *args: Any, **kwargs: Any) -> Any:
+        return _File(self, path, mode, *args, **kwargs)
 
     def _key(self, path: str) -> str:
         try:
@@ -268,7 +268,7 @@ class _File(AbstractBufferedFile):  # type: ignore[misc]  # fsspec ships no type
     def _initiate_upload(self) -> None:
         pass
 
-    def _upload_chunk(self, final: bool = False) -> bool:
+    def _upload_chunk(self, final: bool = False) -> Any:
         if final:
             self.fs.pipe_file(self.path, self.buffer.getvalue())
         return final  # False: the buffer keeps what it has

@@ -60,7 +60,7 @@ class Lister:
         key = self._key(info, prefix)
         if key is None or info.get("type", "file") == "directory":
             return None
-        return Entry(key, info.get("size"))
+        return Entry(key, info.get("size") if self._traits.sizes else None)
 
     def _directory(self, info: Mapping[str, Any], prefix: str) -> str | None:
         if info.get("type") != "directory":

@@ -18,8 +18,8 @@ _TABLES: dict[str, Table] = {
 }
 _S3 = frozenset({"s3", "s3a"})
 
-NO_RETRIES = {"max_attempts": 0}
-"""botocore's option for the first attempt only."""
+NO_RETRIES = {"total_max_attempts": 1, "mode": "legacy"}
+"""botocore's option for the first attempt only; of other spellings it makes this one, in the mapping that it is given."""
 
 
 def native_options(protocols: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _of_one(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:
     native = dict(options) if table is None else table.to_fsspec(options)
     if protocol in _S3:
         config = dict(native.get("config_kwargs") or {})
-        config.setdefault("retries", NO_RETRIES)
+        config.setdefault("retries", dict(NO_RETRIES))
         native["config_kwargs"] = config
     return native
 

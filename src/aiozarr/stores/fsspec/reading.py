@@ -25,7 +25,7 @@ async def read(calls: Calls, traits: Traits, path: str, byte_range: ByteRange | 
 
     Raises:
         ShortReadError: fewer bytes came than the file has in the range.
-        StoreError: the file system tells no size, and without one the range cannot be read.
+        StoreError: the file system refused a range that is inside the file.
     """
     try:
         return await _read(calls, traits, path, byte_range)
@@ -35,7 +35,7 @@ async def read(calls: Calls, traits: Traits, path: str, byte_range: ByteRange | 
         if byte_range is None or not refuses_range(error):
             raise
     # Here, and not in the handler: what fails from now on is not to be read as having come of the refusal.
-    return await _beyond(calls, path, byte_range)
+    return await _beyond(calls, traits, path, byte_range)
 
 
 async def _read(calls: Calls, traits: Traits, path: str, byte_range: ByteRange | None) -> Value | None:
@@ -43,7 +43,7 @@ async def _read(calls: Calls, traits: Traits, path: str, byte_range: ByteRange |
         data = await calls.read("cat_file", path, **dict(traits.whole))
         return Value(data, None, len(data))
     if byte_range.length == 0:
-        return await _beyond(calls, path, byte_range)
+        return await _beyond(calls, traits, path, byte_range)
     if isinstance(byte_range, Suffix):
         if traits.suffixes:
             data = await calls.read("cat_file", path, start=-byte_range.length)
@@ -54,7 +54,7 @@ async def _read(calls: Calls, traits: Traits, path: str, byte_range: ByteRange |
             return await _bounded(calls, traits, path, byte_range)
     elif traits.open_ends:
         data = await calls.read("cat_file", path, start=byte_range.start)
-        return Value(data, None, None) if traits.framed else await _checked(calls, path, byte_range, data)
+        return Value(data, None, None) if traits.framed else await _checked(calls, traits, path, byte_range, data)
     return await _by_size(calls, traits, path, byte_range)
 
 
@@ -68,12 +68,12 @@ async def _bounded(calls: Calls, traits: Traits, path: str, wanted: Range) -> Va
         return Value(data, None, None)
     if traits.framed and data:
         return Value(data, None, wanted.start + len(data))
-    return await _checked(calls, path, wanted, data)
+    return await _checked(calls, traits, path, wanted, data)
 
 
-async def _checked(calls: Calls, path: str, wanted: Range, data: Any) -> Value | None:
+async def _checked(calls: Calls, traits: Traits, path: str, wanted: Range, data: Any) -> Value | None:
     """Return `data`, which ended where the file does, if it does."""
-    size = await size_of(calls, path)
+    size = await size_of(calls, traits, path)
     if size is None:
         return None
     if size == UNKNOWN:
@@ -85,11 +85,13 @@ async def _checked(calls: Calls, path: str, wanted: Range, data: Any) -> Value |
 
 
 async def _by_size(calls: Calls, traits: Traits, path: str, byte_range: ByteRange) -> Value | None:
-    size = await size_of(calls, path)
+    size = await size_of(calls, traits, path)
     if size is None:
         return None
     if size == UNKNOWN:
-        raise StoreError("the file system tells no size, which this range needs")
+        data = await calls.read("cat_file", path, **dict(traits.whole))
+        start, stop = resolve_range(len(data), byte_range)
+        return Value(data[start:stop], None, len(data))
     start, stop = resolve_range(size, byte_range)
     if start == stop:
         return Value(b"", None, size)
@@ -97,9 +99,9 @@ async def _by_size(calls: Calls, traits: Traits, path: str, byte_range: ByteRang
     return None if value is None else Value(value.data, None, size)
 
 
-async def _beyond(calls: Calls, path: str, byte_range: ByteRange) -> Value | None:
+async def _beyond(calls: Calls, traits: Traits, path: str, byte_range: ByteRange) -> Value | None:
     """Return what a range without any byte of the file gives."""
-    size = await size_of(calls, path)
+    size = await size_of(calls, traits, path)
     if size is None:
         return None
     start, stop = resolve_range(size, byte_range) if size != UNKNOWN else (0, 0)
@@ -108,7 +110,7 @@ async def _beyond(calls: Calls, path: str, byte_range: ByteRange) -> Value | Non
     return Value(b"", None, None if size == UNKNOWN else size)
 
 
-async def size_of(calls: Calls, path: str) -> int | None:
+async def size_of(calls: Calls, traits: Traits, path: str) -> int | None:
     """Return the size of the file at `path` in bytes, `UNKNOWN` where none is told; None where there is no file."""
     try:
         info: Mapping[str, Any] = await calls.read("info", path, fresh=True)
@@ -119,4 +121,4 @@ async def size_of(calls: Calls, path: str) -> int | None:
     if info.get("type", "file") == "directory":
         return None
     size = info.get("size")
-    return UNKNOWN if size is None else int(size)
+    return UNKNOWN if size is None or not traits.sizes else int(size)

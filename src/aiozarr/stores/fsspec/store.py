@@ -129,7 +129,7 @@ class FsspecStore(Store):
             return await self._local.stat(key)
         check_key(key, store=self._url)
         with self._translated(key):
-            size = await size_of(self._calls, self._path(key))
+            size = await size_of(self._calls, self._traits, self._path(key))
         return None if size is None else Entry(key, None if size == UNKNOWN else size)
 
     # --- writing -------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class FsspecStore(Store):
         try:
             await self._calls.write("rm_file", path)
         except Exception as error:
-            if not lacks(error) and await size_of(self._calls, path) is not None:
+            if not lacks(error) and await size_of(self._calls, self._traits, path) is not None:
                 raise
         if self._traits.prunes:
             with contextlib.suppress(Exception):  # the first directory that is not empty, or not ours to remove

@@ -18,6 +18,7 @@ class Traits:
         suffixes: a negative start costs one request, and is cut at the start of the file.
         open_ends: a range without an end can be told from a server that ignores ranges.
         framed: the transport compares the bytes of every answer with their announced number.
+        sizes: what it tells as the size of a file is the number of bytes that reading it gives.
         directories: files lie in directories, which have to be made first.
         prunes: removing a directory fails where it is not empty, so that empty ones may be removed.
         encoded: paths are URLs, and keys are percent-encoded in them.
@@ -32,6 +33,7 @@ class Traits:
     suffixes: bool = False
     open_ends: bool = True
     framed: bool = False
+    sizes: bool = True
     directories: bool = False
     prunes: bool = False
     encoded: bool = False
@@ -47,7 +49,8 @@ _KNOWN: dict[str, Traits] = {
     # What a server lists is a page for people; it has no rule that can be relied on.
     "http": Traits(listable=False, suffixes=True, open_ends=False, framed=True, encoded=True),
     "memory": Traits(writeable=True, flat=True, at_once="all"),
-    "reference": Traits(framed=True),
+    # Of values that lie in the references themselves, it tells the size as they are spelled there.
+    "reference": Traits(framed=True, sizes=False),
     "sftp": Traits(writeable=True, directories=True, prunes=True),
     "ftp": Traits(writeable=True, directories=True, prunes=True),
     "smb": Traits(writeable=True, directories=True, prunes=True),

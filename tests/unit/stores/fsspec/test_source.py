@@ -53,7 +53,7 @@ def test_options_of_a_chain_are_named_by_the_protocols_of_its_links(tmp_path: Pa
 def test_s3fs_does_not_repeat_what_the_scheduler_repeats_unless_the_user_says_so() -> None:
     store = FsspecStore("s3://bucket/a", region="us-east-1", key="k", secret="s", requester_pays=True)
     assert store.fs.retries == 1
-    assert store.fs.config_kwargs == {"retries": {"max_attempts": 0}}
+    assert store.fs.config_kwargs == {"retries": {"total_max_attempts": 1, "mode": "legacy"}}
     assert store.fs.requester_pays
     own = FsspecStore("s3://bucket/a", config_kwargs={"retries": {"max_attempts": 3}, "read_timeout": 9})
     assert own.fs.retries == 5

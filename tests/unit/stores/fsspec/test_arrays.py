@@ -1,0 +1,104 @@
+"""Arrays in file systems of fsspec: read by parts, in as few requests as elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aiozarr
+from aiozarr.errors import StoreError
+from aiozarr.stores import MemoryStore, Range, Suffix
+from aiozarr.stores.fsspec.store import FsspecStore
+from aiozarr.testing.http_server import FaultServer
+from local_s3 import LocalS3
+
+VALUES = np.arange(10_000, dtype="i4").reshape(100, 100)
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    with FaultServer() as running:
+        yield running
+
+
+async def stored(index_location: str = "end") -> MemoryStore:
+    store = MemoryStore()
+    shard = {
+        "name": "sharding_indexed",
+        "configuration": {
+            "chunk_shape": [10, 10],
+            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+            "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+            "index_location": index_location,
+        },
+    }
+    array = await aiozarr.create_array(store, shape=(100, 100), dtype="i4", chunks=(50, 50), codecs=[shard])
+    await array[...].write(VALUES)
+    return store
+
+
+@pytest.mark.parametrize("index_location", ["start", "end"])
+async def test_shards_are_read_by_ranges_over_the_web(server: FaultServer, index_location: str) -> None:
+    for key in await (source := await stored(index_location)).list():
+        data = await source.get(key)
+        assert data is not None
+        server.put(f"a.zarr/{key}", bytes(data))
+    array = await aiozarr.open_array(FsspecStore(f"{server.url}/a.zarr"))
+    assert (await array[...] == VALUES).all()
+    array = await aiozarr.open_array(FsspecStore(f"{server.url}/a.zarr/"))
+    with aiozarr.record() as report:
+        assert (await array[12, 34:37] == VALUES[12, 34:37]).all()
+    assert report.requests == 2
+    assert report.bytes_fetched == 400 + 25 * 16 + 4
+
+
+@pytest.mark.parametrize("scheme", ["s3fs://arrays/a.zarr", "simplecache::s3://arrays/a.zarr"])
+async def test_arrays_are_written_and_read_through_s3fs(scheme: str, s3_server: LocalS3) -> None:
+    s3_server.create_bucket("arrays")
+    options = s3_server.storage_options
+    source, target = await stored(), FsspecStore("s3fs://arrays/a.zarr", **options)
+    for key in await source.list():
+        data = await source.get(key)
+        assert data is not None
+        await target.set(key, data)
+    chained = {"s3": options} if "::" in scheme else options
+    async with await aiozarr.open_array(scheme, storage_options=chained) as array:
+        assert (await array[...] == VALUES).all()
+        assert (await array[3:60:7, 5] == VALUES[3:60:7, 5]).all()
+
+
+async def test_references_are_read_where_they_point(tmp_path: Path) -> None:
+    source = await stored()
+    chunk = await source.get("c/0/0")
+    document = await source.get("zarr.json")
+    assert chunk is not None
+    assert document is not None
+    (tmp_path / "blob").write_bytes(b"before" + bytes(chunk) + b"after")
+    references = {
+        "zarr.json": bytes(document).decode(),
+        "c/0/0": [f"file://{tmp_path}/blob", 6, len(bytes(chunk))],
+        "small": "base64:" + base64.b64encode(b"0123456789").decode(),
+    }
+    (tmp_path / "refs.json").write_text(json.dumps({"version": 1, "refs": references}))
+    for place in ("reference://", f"reference::file://{tmp_path}/refs.json"):
+        options = {"fo": str(tmp_path / "refs.json")} if place.endswith("//") else {}
+        array = await aiozarr.open_array(place, storage_options={**options, "remote_protocol": "file"})
+        assert (await array[:50, :50] == VALUES[:50, :50]).all()
+        assert (await array[60] == 0).all()
+        store = array.store
+        assert not store.supports.writeable
+        for part, expected in {
+            None: b"0123456789", Range(2, 3): b"234", Range(8, 9): b"89", Range(50, 1): b"", Suffix(3): b"789",
+        }.items():  # fmt: skip
+            value = await store.fetch("small", part)
+            assert value is not None
+            assert bytes(memoryview(value.data)) == expected
+        assert await store.get("c/1/1") is None
+        assert sorted(await store.list()) == sorted(references)
+        with pytest.raises(StoreError):
+            await store.set("x", b"")
