@@ -19,7 +19,7 @@ _TABLES: dict[str, Table] = {
 _S3 = frozenset({"s3", "s3a"})
 
 NO_RETRIES = {"total_max_attempts": 1, "mode": "legacy"}
-"""botocore's option for the first attempt only; of other spellings it makes this one, in the mapping that it is given."""
+"""botocore's option for the first attempt only. Of other spellings it makes this one, in the very mapping given."""
 
 
 def native_options(protocols: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
