@@ -86,6 +86,8 @@ class TestRemoteZipStore(TestReadZipStore):
 
 
 class TestRemoteZipStoreWithoutSuffixes(TestRemoteZipStore):
+    store_name = "ZipStore over a store without suffix ranges"
+
     async def make_store(self) -> Store:
         self.inner = MemoryStore()
         self.inner.supports = replace(self.inner.supports, suffix_reads=False)
@@ -93,6 +95,9 @@ class TestRemoteZipStoreWithoutSuffixes(TestRemoteZipStore):
 
 
 class TestRemoteZipStoreOnAWebServer(TestRemoteZipStore):
+    store_name = "ZipStore over HTTPStore"
+    server_name = "FaultServer"
+
     @pytest.fixture(autouse=True)
     def _serve(self) -> Iterator[None]:
         with FaultServer() as self.server:

@@ -25,7 +25,8 @@ test-servers` starts each server that is installed, runs the suite against it, a
 
 A cell counts the tests that passed, of all where some were left out. Where it says *refused*, the store does not claim
 the operation, and was seen to say so; where it says –, there was nothing to test, or no server to test against.
-[What was left out](#what-was-left-out) has the reasons.
+[What was left out](#what-was-left-out) has the reasons. FaultServer and GcsServer are servers that `aiozarr.testing`
+ships; all others are of other makers.
 """
 
 _LYING = """
