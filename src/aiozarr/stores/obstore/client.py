@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from obstore.store import ClientConfig
 
-WRITE_TIMEOUT = 300.0
-"""Seconds for one request of obstore, the sending of its body included: it cannot watch for progress instead."""
+REQUEST_TIMEOUT = 86_400.0
+"""Seconds for one request of obstore, more than any takes: it cannot watch for progress, and whoever calls it knows how
+much there is to send, and sets a limit by that."""
 
 NO_RETRIES = 0
 """The scheduler repeats requests, for all layers."""
@@ -24,7 +25,7 @@ def client_options(*, secure: bool, connect_timeout: float, keep_alive: bool = T
     options: ClientConfig = {
         "allow_http": not secure,
         "connect_timeout": f"{connect_timeout:g} s",
-        "timeout": f"{WRITE_TIMEOUT:g} s",
+        "timeout": f"{REQUEST_TIMEOUT:g} s",
     }
     if not keep_alive:
         options["pool_max_idle_per_host"] = "0"
