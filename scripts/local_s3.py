@@ -14,9 +14,22 @@ from urllib.request import Request, urlopen
 # The server lives exactly as long as its standard input is open, so it ends with its parent, whatever ends that.
 # Standard error goes away after the start: one line per request would fill any pipe.
 _SERVER = """
-import logging, os, signal, sys
+import logging, os, signal, sys, threading
 signal.signal(signal.SIGINT, signal.SIG_IGN)
+from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
+
+# moto looks at a condition, and stores a moment later: between the two, another thread's write would be lost.
+turn = threading.RLock()
+
+def in_turn(change):
+    def answer(*args, **kwargs):
+        with turn:
+            return change(*args, **kwargs)
+    return answer
+
+for name in ("_key_response_put", "_key_response_post", "_key_response_delete", "_bucket_response_delete_keys"):
+    setattr(S3Response, name, in_turn(getattr(S3Response, name)))
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
 server.start()
