@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from aiozarr.stores.azure import through
@@ -11,15 +10,13 @@ from aiozarr.stores.azure.address import AzurePlace
 from aiozarr.stores.azure.client import make_client
 from aiozarr.stores.azure.signature import Signatures
 from aiozarr.stores.azure.tokens import Tokens
-from aiozarr.stores.http.url import proxy_for
-from aiozarr.stores.lane import Answer, Origin, Pool, RequestTemplate, Want, leave, obtain, quote_key
+from aiozarr.stores.http.line import Line
+from aiozarr.stores.lane import Answer, RequestTemplate, Want, quote_key
 from aiozarr.stores.obstore.process import check_process
 from aiozarr.stores.options.azure import AzureOptions
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore
-
-    from aiozarr.stores.http.detour import Detours
 
 VERSION = "2023-11-03"
 """Of the protocol. Without it an anonymous request is answered as in 2009, and a signed one as its signature says."""
@@ -39,21 +36,10 @@ class AzureLink:
         self._access = access
         self._signatures = Signatures(place.account, access.secret, place.container) if access.kind == "key" else None
         self._tokens = Tokens(access.credential) if access.kind == "credential" else None
-        self._web = web = place.web
-        self._path = web.path
-        self.pool_origin = Origin(
-            web.secure,
-            web.host,
-            web.port,
-            None,
-            options.max_connections or 512,
-            options.idle_timeout or 20.0,
-            options.connect_timeout or 20.0,
-        )
-        self._proxied = proxy_for(web) is not None
+        self._web = place.web
+        self.line = Line(place.web, options, raw=True)
         self._clients: dict[bool, AzureStore] = {}
         self._templates: dict[tuple[bool, str], RequestTemplate] = {}
-        self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
 
     def client(self, *, keep_alive: bool = True) -> AzureStore:
         """Return obstore's client; the one without `keep_alive` is for listings, which may be given up at any time.
@@ -69,7 +55,7 @@ class AzureLink:
                 self._options,
                 self._access,
                 self._tokens,
-                self.pool_origin.connect_timeout,
+                self.line.origin.connect_timeout,
                 keep_alive=keep_alive,
             )
         return client
@@ -77,7 +63,7 @@ class AzureLink:
     async def ask(self, method: str, key: str, want: Want) -> Answer:
         """Send a request for `key`; one whose signature or token has run out meanwhile is sent once more."""
         if self._access.kind == "chain":
-            return await through.ask(self.client(), method, key, want, self.pool_origin.idle_timeout)
+            return await through.ask(self.client(), method, key, want, self.line.origin.idle_timeout)
         query, token = await self._authorisation(method)
         answer = await self._send(method, key, want, query, token)
         if answer.status in _REFUSED and self._renew(query, token):
@@ -104,14 +90,10 @@ class AzureLink:
         return False
 
     async def _send(self, method: str, key: str, want: Want, query: str, token: str) -> Answer:
-        target = f"{self._path}/{quote_key(key)}"
+        target = f"{self._web.path}/{quote_key(key)}"
         if query:
             target = f"{target}?{query}"
-        if self._proxied:
-            headers = _headers(method, token)
-            return await self._detours().ask(method, self._web, target, headers, want, follow=False)
-        request = self._template(method, token).render(method, target, want.range, want.etag)
-        return await self._pool().send(request, want)
+        return await self.line.ask(method, target, want, self._template(method, token))
 
     def _template(self, method: str, token: str) -> RequestTemplate:
         what = (method == "DELETE", token)
@@ -122,21 +104,9 @@ class AzureLink:
             template = self._templates[what] = RequestTemplate(self._web.authority, _headers(method, token))
         return template
 
-    def _pool(self) -> Pool:
-        loop = asyncio.get_running_loop()
-        here = self._here
-        if here is None or here[0] is not loop or here[1].closed:
-            here = self._here = (loop, obtain(self, self.pool_origin, lambda loop: Pool(loop, self.pool_origin)))
-        return here[1]
-
-    def _detours(self) -> Detours:
-        from aiozarr.stores.http.detour import Detours  # aiohttp takes a while to import, and is seldom needed
-
-        return obtain(self, ("detours", self.pool_origin), lambda loop: Detours(self.pool_origin))
-
     async def aclose(self) -> None:
         """Close the connections of the running loop that nobody else uses."""
-        await leave(self)
+        await self.line.aclose()
 
 
 def _headers(method: str, token: str) -> dict[str, str]:

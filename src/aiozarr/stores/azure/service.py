@@ -46,7 +46,7 @@ class AzureService(ObstoreService):
         self._place = place
         self._kind = access.kind
         self._link = AzureLink(place, options, access)
-        self.idle_timeout = self._link.pool_origin.idle_timeout
+        self.idle_timeout = self._link.line.origin.idle_timeout
         self._fingerprint = access.fingerprint(options)
         self.supports = Supports(
             writeable=not place.secondary,

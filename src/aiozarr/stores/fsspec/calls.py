@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from contextlib import AbstractContextManager, nullcontext
@@ -12,7 +13,7 @@ from aiozarr.errors import ForkedProcessError
 from aiozarr.stores.blocking import in_thread, to_the_end
 from aiozarr.stores.fsspec.crossing import cross
 from aiozarr.stores.fsspec.native import try_once
-from aiozarr.stores.fsspec.served import Described, Given
+from aiozarr.stores.fsspec.served import Described, Given, served
 from aiozarr.stores.fsspec.traits import Traits, is_async
 
 STRIPES = 64
@@ -67,6 +68,8 @@ class Calls:
     ) -> Any:
         fs = await self._made()
         if is_async(fs):
+            if not fs.loop.is_running():  # it was given, and the loop that its user gave it has ended since
+                fs = self._fs = served(fs)
 
             async def there() -> Any:
                 if fresh:
@@ -76,10 +79,14 @@ class Calls:
             return await cross(fs.loop, there)
 
         def now() -> Any:
-            with self._turn(path):
-                if fresh:
-                    fs.invalidate_cache()
-                return getattr(fs, name)(path, *args, **kwargs)
+            try:
+                with self._turn(path):
+                    if fresh:
+                        fs.invalidate_cache()
+                    return getattr(fs, name)(path, *args, **kwargs)
+            except (StopIteration, asyncio.CancelledError) as error:
+                # No future takes the one, and whoever waits would take the other for a cancellation of his own.
+                raise RuntimeError(f"the file system raised {type(error).__name__}") from error
 
         return await (to_the_end(now) if write else in_thread(now))
 

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,7 +92,8 @@ def facts_of(error: BaseException) -> Facts:
     """Return what the server's answer said that led to `error`."""
     facts = Facts()
     for each in _chain(error):
-        _look_into(each, facts)
+        with suppress(Exception):  # attributes of foreign errors may be properties that fail
+            _look_into(each, facts)
         if facts.status is not None:
             break
     return facts

@@ -10,6 +10,7 @@ from aiozarr.errors import InvalidKeyError
 from aiozarr.model import Entry, check_key
 from aiozarr.stores.fsspec.calls import Calls
 from aiozarr.stores.fsspec.errors import lacks
+from aiozarr.stores.fsspec.reading import size_in
 from aiozarr.stores.fsspec.traits import Traits
 from aiozarr.stores.tasks import map_bounded
 
@@ -60,7 +61,7 @@ class Lister:
         key = self._key(info, prefix)
         if key is None or info.get("type", "file") == "directory":
             return None
-        return Entry(key, info.get("size") if self._traits.sizes else None)
+        return Entry(key, size_in(info) if self._traits.sizes else None)
 
     def _directory(self, info: Mapping[str, Any], prefix: str) -> str | None:
         if info.get("type") != "directory":

@@ -7,6 +7,7 @@ from typing import Any
 
 from aiozarr.errors import ShortReadError, StoreError
 from aiozarr.model import ByteRange, Range, Suffix, Value, resolve_range
+from aiozarr.stores.contract import byte_view
 from aiozarr.stores.fsspec.calls import Calls
 from aiozarr.stores.fsspec.errors import lacks, refuses_range
 from aiozarr.stores.fsspec.traits import Traits
@@ -40,28 +41,38 @@ async def read(calls: Calls, traits: Traits, path: str, byte_range: ByteRange | 
 
 async def _read(calls: Calls, traits: Traits, path: str, byte_range: ByteRange | None) -> Value | None:
     if byte_range is None:
-        data = await calls.read("cat_file", path, **dict(traits.whole))
+        data = await _cat(calls, path, **dict(traits.whole))
         return Value(data, None, len(data))
     if byte_range.length == 0:
         return await _beyond(calls, traits, path, byte_range)
     if isinstance(byte_range, Suffix):
         if traits.suffixes:
-            data = await calls.read("cat_file", path, start=-byte_range.length)
+            data = await _cat(calls, path, start=-byte_range.length)
             # A server that ignores ranges sends all of it.
             return Value(data[-byte_range.length :], None, len(data) if len(data) != byte_range.length else None)
     elif byte_range.length is not None:
         if traits.framed or byte_range.length <= LONG:
             return await _bounded(calls, traits, path, byte_range)
     elif traits.open_ends:
-        data = await calls.read("cat_file", path, start=byte_range.start)
+        data = await _cat(calls, path, start=byte_range.start)
         return Value(data, None, None) if traits.framed else await _checked(calls, traits, path, byte_range, data)
     return await _by_size(calls, traits, path, byte_range)
+
+
+async def _cat(calls: Calls, path: str, **arguments: Any) -> Any:
+    data = await calls.read("cat_file", path, **arguments)
+    if isinstance(data, bytes | bytearray):
+        return data
+    try:
+        return byte_view(data)  # whose length is that in bytes, whatever it holds
+    except TypeError:
+        raise StoreError(f"the file system gave {type(data).__name__} in place of bytes") from None
 
 
 async def _bounded(calls: Calls, traits: Traits, path: str, wanted: Range) -> Value | None:
     assert wanted.length is not None
     stop = wanted.start + wanted.length
-    data = await calls.read("cat_file", path, start=wanted.start, end=stop)
+    data = await _cat(calls, path, start=wanted.start, end=stop)
     if len(data) > wanted.length:  # the server ignores ranges
         return Value(data[wanted.start : stop], None, len(data))
     if len(data) == wanted.length:
@@ -89,7 +100,7 @@ async def _by_size(calls: Calls, traits: Traits, path: str, byte_range: ByteRang
     if size is None:
         return None
     if size == UNKNOWN:
-        data = await calls.read("cat_file", path, **dict(traits.whole))
+        data = await _cat(calls, path, **dict(traits.whole))
         start, stop = resolve_range(len(data), byte_range)
         return Value(data[start:stop], None, len(data))
     start, stop = resolve_range(size, byte_range)
@@ -120,5 +131,15 @@ async def size_of(calls: Calls, traits: Traits, path: str) -> int | None:
         raise
     if info.get("type", "file") == "directory":
         return None
+    size = size_in(info) if traits.sizes else None
+    return UNKNOWN if size is None else size
+
+
+def size_in(info: Mapping[str, Any]) -> int | None:
+    """Return the size in what a file system tells of a file; None where it tells none, or what can be none."""
     size = info.get("size")
-    return UNKNOWN if size is None or not traits.sizes else int(size)
+    try:
+        number = int(size)  # type: ignore[arg-type]  # None too raises TypeError
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if number >= 0 else None

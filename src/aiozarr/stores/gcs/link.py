@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from aiozarr.errors import UnauthenticatedError
 from aiozarr.stores.gcs.address import GcsPlace, Source
 from aiozarr.stores.gcs.errors import gcs_error
 from aiozarr.stores.gcs.tokens import Tokens
-from aiozarr.stores.http.url import proxy_for
-from aiozarr.stores.lane import Answer, Origin, Pool, RequestTemplate, Want, leave, obtain
+from aiozarr.stores.http.line import Line
+from aiozarr.stores.lane import Answer, RequestTemplate, Want, obtain
 from aiozarr.stores.options.gcs import GcsOptions
 
 if TYPE_CHECKING:
     from aiozarr.stores.gcs.wire import Wire
-    from aiozarr.stores.http.detour import Detours
 
 
 class GcsLink:
@@ -30,20 +28,8 @@ class GcsLink:
         self.tokens = Tokens(options, source)
         self._anonymous = source == "anonymous"
         self._payer = options.payer
-        web = place.web
-        self._web = web
-        self.pool_origin = Origin(
-            web.secure,
-            web.host,
-            web.port,
-            None,
-            options.max_connections or 512,
-            options.idle_timeout or 20.0,
-            options.connect_timeout or 20.0,
-        )
-        self._proxied = proxy_for(web) is not None
+        self._line = Line(place.web, options, raw=True)
         self._templates: dict[bool, tuple[str, RequestTemplate]] = {}
-        self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
 
     async def ask(self, method: str, target: str, want: Want, *, stored: bool = True) -> Answer:
         """Send a request without a body.
@@ -82,38 +68,24 @@ class GcsLink:
         return headers
 
     async def _send(self, method: str, target: str, want: Want, token: str, stored: bool) -> Answer:
-        if self._proxied:
-            headers = self._headers_of(token, stored)
-            return await self._detours().ask(method, self._web, target, headers, want, follow=False)
         made = self._templates.get(stored)
         if made is None or made[0] != token:
-            made = (token, RequestTemplate(self._web.authority, self._headers_of(token, stored)))
+            made = (token, RequestTemplate(self.place.web.authority, self._headers_of(token, stored)))
             self._templates[stored] = made
-        return await self._pool().send(made[1].render(method, target, want.range, want.etag, want.generation), want)
+        return await self._line.ask(method, target, want, made[1])
 
     def _headers_of(self, token: str, stored: bool) -> dict[str, str]:
         return {"Accept-Encoding": "gzip" if stored else "identity", **self.headers(token)}
 
     # --- connections ---------------------------------------------------------------------------------------------
 
-    def _pool(self) -> Pool:
-        loop = asyncio.get_running_loop()
-        here = self._here
-        if here is None or here[0] is not loop or here[1].closed:
-            here = self._here = (loop, obtain(self, self.pool_origin, lambda loop: Pool(loop, self.pool_origin)))
-        return here[1]
-
-    def _detours(self) -> Detours:
-        from aiozarr.stores.http.detour import Detours  # aiohttp takes a while to import
-
-        return obtain(self, ("raw detours", self.pool_origin), lambda loop: Detours(self.pool_origin, raw=True))
-
     def wire(self) -> Wire:
         """Return the running loop's session for requests with a body."""
         from aiozarr.stores.gcs.wire import Wire
 
-        return obtain(self, ("gcs wire", self.pool_origin), lambda loop: Wire(self.pool_origin))
+        origin = self._line.origin
+        return obtain(self._line, ("gcs wire", origin), lambda loop: Wire(origin))
 
     async def aclose(self) -> None:
         """Close the connections of the running loop that nobody else uses."""
-        await leave(self)
+        await self._line.aclose()

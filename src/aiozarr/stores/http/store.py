@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Hashable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import Entry, Supports
 from aiozarr.stores.http.credentials import headers_of
 from aiozarr.stores.http.kept import Kept
+from aiozarr.stores.http.line import Line
 from aiozarr.stores.http.read import HEAD_REFUSED, WebStore
 from aiozarr.stores.http.redirect import REDIRECTS, location_of
 from aiozarr.stores.http.trust import context_for
 from aiozarr.stores.http.url import Proxies, WebAddress, fingerprint
-from aiozarr.stores.lane import (
-    Accept,
-    Answer,
-    Detour,
-    Origin,
-    Pool,
-    RequestTemplate,
-    Want,
-    leave,
-    obtain,
-    quote_key,
-)
+from aiozarr.stores.lane import Accept, Answer, Detour, RequestTemplate, Want, quote_key
 from aiozarr.stores.options.http import http_options
-
-if TYPE_CHECKING:
-    from aiozarr.stores.http.detour import Detours
-
 
 # Public containers of Azure are often read by their plain URLs. Azure has no suffix ranges, and ranges without an end
 # only for those who name a version of its protocol.
@@ -70,25 +55,15 @@ class HTTPStore(WebStore):
         self._given = options
         self._url = address.shown
         azure = address.host.endswith(_AZURE)
-        self._secret = secret = headers_of(address, options)
+        secret = headers_of(address, options)
         if azure and not any(name.lower() == _AZURE_VERSION[0] for name in secret):
             secret[_AZURE_VERSION[0]] = _AZURE_VERSION[1]
-        self._origin = Origin(
-            address.secure,
-            address.host,
-            address.port,
-            context_for(options),
-            options.max_connections,
-            options.idle_timeout,
-            options.connect_timeout,
-        )
+        proxies = Proxies(options.proxy, options.trust_env is not False)
+        self._line = Line(address, options, ssl_context=context_for(options), proxies=proxies)
         self._template = RequestTemplate(address.authority, secret)
         self._base = address.path + "/"
         self._query = f"?{address.query}" if address.query else ""
-        self._proxies = Proxies(options.proxy, options.trust_env is not False)
-        self._proxied = self._proxies.choose(address) is not None
         self._kept = Kept()
-        self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
         self._fingerprint = fingerprint(secret | ({"?": address.query} if address.query else {}))
         self.supports = Supports(conditional_reads=True, suffix_reads=not azure)
 
@@ -152,36 +127,21 @@ class HTTPStore(WebStore):
     async def _send(self, method: str, key: str, want: Want) -> Answer:
         target = f"{self._base}{quote_key(key)}{self._query}"
         location = None
-        if not self._proxied:
-            request = self._template.render(method, target, want.range, want.etag)
-            answer = await self._pool().send(request, want)
+        if not self._line.proxied:
+            answer = await self._line.ask(method, target, want, self._template)
             if answer.status in REDIRECTS:
                 location = location_of(answer)
             elif not isinstance(answer.verdict, Detour):
                 return answer
-        return await self._detours().ask(
-            method, self._address, target, self._secret, want, proxies=self._proxies, location=location
-        )
+        return await self._line.ask_on(method, target, want, self._template, location)
 
     def _lacks(self, answer: Answer) -> bool:
         return True
 
-    def _pool(self) -> Pool:
-        loop = asyncio.get_running_loop()
-        here = self._here
-        if here is None or here[0] is not loop or here[1].closed:
-            here = self._here = (loop, obtain(self, self._origin, lambda loop: Pool(loop, self._origin)))
-        return here[1]
-
-    def _detours(self) -> Detours:
-        from aiozarr.stores.http.detour import Detours  # aiohttp takes a while to import, and is seldom needed
-
-        return obtain(self, ("detours", self._origin), lambda loop: Detours(self._origin))
-
     async def aclose(self) -> None:
         """Close the connections of the running loop that no other store uses; the store can be used again."""
         self._kept.clear()
-        await leave(self)
+        await self._line.aclose()
 
 
 def _open(kind: type[HTTPStore], url: str, options: Mapping[str, Any], supports: Supports) -> HTTPStore:

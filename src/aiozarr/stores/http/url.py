@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from aiozarr.errors import UnsupportedOperationError
+from aiozarr.errors import StoreError, UnsupportedOperationError
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -98,7 +98,9 @@ def fingerprint(secrets: Mapping[str, str]) -> str:
 
 
 def _ascii_host(host: str) -> str:
-    return host.lower() if host.isascii() else host.encode("idna").decode("ascii")
+    # Names of ASCII go through it too: what it refuses, the resolver would refuse with an error that is no OSError.
+    ascii_host = host.encode("idna").decode("ascii")
+    return host.lower() if host.isascii() else ascii_host
 
 
 def proxy_for(address: WebAddress) -> str | None:
@@ -138,10 +140,18 @@ def usable_proxy(url: str | None) -> str | None:
 
     Raises:
         UnsupportedOperationError: it names another kind, such as SOCKS; going around it is not for us to decide.
+        StoreError: it cannot be read; it is not shown, because it may hold a password.
     """
-    if url is None or urlsplit(url).scheme in _PORTS:
-        return url
-    raise UnsupportedOperationError(
-        f"the proxy is a {urlsplit(url).scheme}:// one, and only http:// and https:// ones are used; NO_PROXY excepts "
-        "hosts, and trust_env=False does without"
-    )
+    if url is None:
+        return None
+    scheme = url.partition("://")[0].lower()
+    if scheme not in _PORTS:
+        raise UnsupportedOperationError(
+            f"the proxy is a {scheme}:// one, and only http:// and https:// ones are used; NO_PROXY excepts hosts, and "
+            "trust_env=False does without"
+        )
+    try:
+        WebAddress.parse(url)
+    except ValueError:
+        raise StoreError("the URL of the proxy cannot be read: http://host:port is wanted") from None
+    return url

@@ -60,9 +60,10 @@ class RequestTemplate:
     A compressed body could not be received in place, nor be cut by ranges, so none is accepted.
     """
 
-    __slots__ = ("_tail",)
+    __slots__ = ("_tail", "headers")
 
     def __init__(self, host: str, headers: Mapping[str, str]) -> None:
+        self.headers = headers
         fixed = {"Host": host, "User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity", **headers}
         lines = "".join(f"{name}: {value}\r\n" for name, value in fixed.items())
         self._tail = f" HTTP/1.1\r\n{lines}"

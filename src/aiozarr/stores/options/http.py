@@ -173,6 +173,8 @@ def _pair(auth: object) -> tuple[str, str, str]:
 
 
 def _certificate(value: object) -> str:
+    if value == "":
+        raise ValueError("the storage option 'root_certificate' is empty")
     if isinstance(value, os.PathLike) or (isinstance(value, str) and "-----BEGIN" not in value):
         return Path(value).read_text("ascii")
     return _text(value, "root_certificate")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from aiozarr.stores.http.line import Line
 from aiozarr.stores.http.url import Proxies
-from aiozarr.stores.lane import Answer, Origin, Pool, RequestTemplate, Want, leave, obtain, quote_key
+from aiozarr.stores.lane import Answer, RequestTemplate, Want, quote_key
 from aiozarr.stores.obstore.errors import translated
 from aiozarr.stores.obstore.process import check_process
 from aiozarr.stores.obstore.sign import Signer
@@ -21,8 +21,6 @@ from aiozarr.stores.s3.trust import context_of
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
-
-    from aiozarr.stores.http.detour import Detours
 
 _FIXED = frozenset({"given", "environment"})
 _RENEWED = frozenset({"profile", "chain"})
@@ -42,25 +40,14 @@ class S3Link:
         self._signs = source != "anonymous"
         self._url = f"s3://{place.bucket}"
         web = place.web
-        self._web = web
         self._path = web.path
         self._template = RequestTemplate(web.authority, {})
-        self.pool_origin = Origin(
-            web.secure,
-            web.host,
-            web.port,
-            context_of(options) if web.secure else None,
-            options.max_connections or 512,
-            options.idle_timeout or 20.0,
-            options.connect_timeout or 20.0,
-        )
-        self._proxies = Proxies(options.proxy)
-        self._proxied = self._proxies.choose(web) is not None
+        context = context_of(options) if web.secure else None
+        self.line = Line(web, options, ssl_context=context, proxies=Proxies(options.proxy), raw=True)
         self._client: S3Store | None = None
         self._lister: S3Store | None = None
         self._signer: Signer | None = None
         self._renewed = 0.0
-        self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
 
     def client(self) -> S3Store:
         """Return obstore's client.
@@ -90,7 +77,7 @@ class S3Link:
             self._options,
             self._source,
             self._provider,
-            self.pool_origin.connect_timeout,
+            self.line.origin.connect_timeout,
             keep_alive=keep_alive,
         )
 
@@ -102,9 +89,7 @@ class S3Link:
             check_process(self._url)
             kept = None if self._signer is None else self._signer.kept(method, key)
             target = kept or await self._sign(method, key)
-        if self._proxied:
-            return await self._detours().ask(method, self._web, target, {}, want, follow=False, proxies=self._proxies)
-        return await self._pool().send(self._template.render(method, target, want.range, want.etag), want)
+        return await self.line.ask(method, target, want, self._template)
 
     async def _sign(self, method: str, key: str) -> str:
         if self._signer is None:
@@ -126,21 +111,9 @@ class S3Link:
             self._client = self._lister = self._signer = None  # a client keeps credentials until they seem to end
         return True
 
-    def _pool(self) -> Pool:
-        loop = asyncio.get_running_loop()
-        here = self._here
-        if here is None or here[0] is not loop or here[1].closed:
-            here = self._here = (loop, obtain(self, self.pool_origin, lambda loop: Pool(loop, self.pool_origin)))
-        return here[1]
-
-    def _detours(self) -> Detours:
-        from aiozarr.stores.http.detour import Detours  # aiohttp takes a while to import, and is seldom needed
-
-        return obtain(self, ("detours", self.pool_origin), lambda loop: Detours(self.pool_origin))
-
     async def aclose(self) -> None:
         """Close the connections of the running loop that nobody else uses."""
-        await leave(self)
+        await self.line.aclose()
 
 
 async def ask_region(place: S3Place, options: S3Options) -> str | None:

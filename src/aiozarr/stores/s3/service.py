@@ -71,7 +71,7 @@ class S3Service(ObstoreService):
         self._provider = make_provider(options, self._source)
         self._link = S3Link(place, options, self._source, self._provider)
         self._left: list[S3Link] = []
-        self.idle_timeout = self._link.pool_origin.idle_timeout
+        self.idle_timeout = self._link.line.origin.idle_timeout
         self._server = place.web.origin
         self._fingerprint = self._credentials_fingerprint()
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()

@@ -62,9 +62,10 @@ class CacheStore(WrapperStore):
         super().__init__(store)
         if not max_age >= 0:
             raise ValueError(f"an age is at least 0 seconds, not {max_age}")
-        if directory is not None and not os.fspath(directory):
-            raise ValueError("a cache needs a directory whose name is not empty")
-        self._directory = None if directory is None else os.path.abspath(os.fspath(directory))
+        name = None if directory is None else os.fsdecode(directory)
+        if name is not None and (not name or "\0" in name):
+            raise ValueError("a cache needs a directory whose name is not empty and holds no NUL")
+        self._directory = None if name is None else os.path.abspath(name)
         self._max_age = max_age
         self._flights = Flights()
         self._shelf: Shelf

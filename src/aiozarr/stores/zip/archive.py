@@ -6,6 +6,7 @@ that is killed leaves the archive as it was, and the temporary file, which `Loca
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import threading
@@ -21,7 +22,8 @@ from aiozarr.stores.local.write import TEMPORARY
 from aiozarr.stores.zip.contents import PIECE, Contents, File, load, token_of
 from aiozarr.stores.zip.format import DEFLATED, STORED, Member, new_member, render_directory, render_header
 
-_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+# Without O_NONBLOCK, opening a pipe of that name would wait for its writer.
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -67,10 +69,13 @@ class Archive:
 
         Raises:
             PreconditionFailedError: `exclusive`, and there is an archive.
+            OSError: it cannot be written there.
         """
         with self.lock:
             if exclusive and (self._writer is not None or os.path.lexists(self.path)):
                 raise PreconditionFailedError("something is there already", store=self.url)
+            if os.path.isdir(self.path):  # now, and not only when all is written
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if self._writer is not None:
                 self._discard()
             self._open_writer(Contents({}) if empty else self.contents(), exclusive, anew=empty and not exclusive)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, Self, TypeAlias
 
-from aiozarr.errors import ShortReadError
+from aiozarr.errors import ShortReadError, StoreError
 from aiozarr.stores.zip.format import (
     LOCAL_HEADER,
     STORED,
@@ -167,6 +168,8 @@ def load(descriptor: int, url: str) -> Contents:
     """
     file = File(descriptor, url)
     status = os.fstat(descriptor)
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise StoreError("this is no zip archive, nor any file", store=url)
     length = min(TAIL, status.st_size)
     while True:
         end: End | int = find_end(file.read(status.st_size - length, length), status.st_size, url)

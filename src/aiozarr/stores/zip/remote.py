@@ -16,6 +16,7 @@ from aiozarr.model import ByteRange, Range, Suffix, Supports, Value, Version, ch
 from aiozarr.settings import GIB
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.contract import Store
+from aiozarr.stores.tasks import together
 from aiozarr.stores.zip.base import ZipMode, ZipStore
 from aiozarr.stores.zip.contents import Duplicates, Names
 from aiozarr.stores.zip.format import (
@@ -254,9 +255,11 @@ class RemoteZipStore(ZipStore, behind_store=True):
             return await self._range(names.archive, begin + start, begin + stop)
         # Info-ZIP writes a little more into the header than into the directory; what is longer is a data descriptor.
         guess = member.likely_start + (gap if gap < 12 else 0)
-        header, data = await asyncio.gather(
-            self._range(names.archive, member.offset, member.offset + LOCAL_HEADER + len(member.raw)),
-            self._range(names.archive, guess + start, guess + stop),
+        header, data = await together(
+            [
+                self._range(names.archive, member.offset, member.offset + LOCAL_HEADER + len(member.raw)),
+                self._range(names.archive, guess + start, guess + stop),
+            ]
         )
         begin = self._data_start(names, header, member)
         return data if begin == guess else await self._range(names.archive, begin + start, begin + stop)

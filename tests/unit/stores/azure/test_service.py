@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import gc
+import gzip
 import os
 import pickle
 import re
@@ -236,6 +237,19 @@ async def test_all_requests_go_through_the_proxy_of_the_environment(
     assert methods == ["HEAD", "GET", "PUT", "DELETE"]
     assert len(server.requests) == len(methods)
     assert "x-ms-delete-snapshots: include" in between.heads[-1]
+
+
+async def test_what_is_stored_compressed_comes_as_it_is_stored_behind_a_proxy_too(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = gzip.compress(b"text" * 50)
+    server.put(PLACE + "packed", packed)
+    server.script = lambda request, reply: reply.with_headers(Content_Encoding="gzip")
+    with proxy() as between:
+        monkeypatch.setenv("http_proxy", between.url)
+        async with at(server) as store:
+            assert await store.get("packed") == packed
+    assert between.heads
 
 
 # --- the ends of blobs -------------------------------------------------------------------------------------------

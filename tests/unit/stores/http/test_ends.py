@@ -80,9 +80,9 @@ async def test_a_value_that_changes_in_between_is_looked_at_anew_a_few_times(ser
 def test_the_hosts_of_azure_are_known_to_have_no_suffix_ranges() -> None:
     azure = HTTPStore("https://acct.blob.core.windows.net/data/field.zarr")
     assert not azure.supports.suffix_reads
-    assert azure._secret["x-ms-version"] == "2023-11-03"
+    assert azure._template.headers["x-ms-version"] == "2023-11-03"
     mine = HTTPStore("https://acct.blob.core.windows.net/data", headers={"X-MS-Version": "2021-12-02"})
-    assert list(mine._secret.values()) == ["2021-12-02"]
+    assert list(mine._template.headers.values()) == ["2021-12-02"]
     other = HTTPStore("https://blob.core.windows.net.example/data")
     assert other.supports.suffix_reads
-    assert other._secret == {}
+    assert other._template.headers == {}

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import gzip
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,6 +129,16 @@ async def test_a_proxy_that_is_given_sees_every_request(server: FaultServer, nam
             await everything(store)
         assert len(proxy.heads) == 6
         assert "hidden" not in repr(store)
+
+
+async def test_what_is_stored_compressed_comes_as_it_is_stored_behind_a_proxy_too(server: FaultServer) -> None:
+    packed = gzip.compress(b"text" * 50)
+    server.put("bkt/root/packed", packed)
+    server.script = lambda request, reply: reply.with_headers(Content_Encoding="gzip")
+    with forward_proxy() as proxy:
+        async with at(server, proxy=proxy.url) as store:
+            assert await store.get("packed") == packed
+        assert proxy.heads
 
 
 # --- large values ------------------------------------------------------------------------------------------------

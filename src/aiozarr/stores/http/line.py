@@ -1,0 +1,101 @@
+"""A store's line to one web server: the connections of the running loop, and the long way where a proxy is between."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING
+
+from aiozarr.stores.http.url import Proxies, WebAddress
+from aiozarr.stores.lane import Answer, Origin, Pool, RequestTemplate, Want, leave, obtain
+
+if TYPE_CHECKING:
+    from aiozarr.stores.http.detour import Detours
+    from aiozarr.stores.options.azure import AzureOptions
+    from aiozarr.stores.options.gcs import GcsOptions
+    from aiozarr.stores.options.http import HTTPOptions
+    from aiozarr.stores.options.s3 import S3Options
+
+_OF_THE_ENVIRONMENT = Proxies()
+
+
+class Line:
+    """Sends requests to one server, whichever loop is running; lines to equal origins share connections.
+
+    Attributes:
+        origin: whom the line connects to, and how.
+        proxied: whether requests go through a proxy.
+    """
+
+    def __init__(
+        self,
+        web: WebAddress,
+        options: HTTPOptions | S3Options | GcsOptions | AzureOptions,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        proxies: Proxies = _OF_THE_ENVIRONMENT,
+        raw: bool = False,
+    ) -> None:
+        """Describe the line; nothing is connected before the first request.
+
+        Args:
+            web: the server.
+            options: tell how many connections there may be, and what they may take.
+            ssl_context: how certificates are checked; None: in the usual way.
+            proxies: which proxy is asked for what.
+            raw: an encoded body is the value as it was stored, also behind a proxy.
+        """
+        self._web = web
+        self.origin = Origin(
+            web.secure,
+            web.host,
+            web.port,
+            ssl_context,
+            options.max_connections or Origin.max_connections,
+            options.idle_timeout or Origin.idle_timeout,
+            options.connect_timeout or Origin.connect_timeout,
+        )
+        self._proxies = proxies
+        self.proxied = proxies.choose(web) is not None
+        self._raw = raw
+        self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
+
+    async def ask(self, method: str, target: str, want: Want, template: RequestTemplate) -> Answer:
+        """Send a request without a body, whose answer may be a redirect.
+
+        Raises:
+            StoreError: no answer came, or one that is no value's.
+        """
+        if self.proxied:
+            return await self.detours().ask(
+                method, self._web, target, template.headers, want, follow=False, proxies=self._proxies
+            )
+        request = template.render(method, target, want.range, want.etag, want.generation)
+        return await self.pool().send(request, want)
+
+    async def ask_on(
+        self, method: str, target: str, want: Want, template: RequestTemplate, location: str | None = None
+    ) -> Answer:
+        """Send a request the long way, and follow where the server sends it: `location` is where it has already."""
+        return await self.detours().ask(
+            method, self._web, target, template.headers, want, proxies=self._proxies, location=location
+        )
+
+    def pool(self) -> Pool:
+        """Return the running loop's connections to the server itself."""
+        loop = asyncio.get_running_loop()
+        here = self._here
+        if here is None or here[0] is not loop or here[1].closed:
+            here = self._here = (loop, obtain(self, self.origin, lambda loop: Pool(loop, self.origin)))
+        return here[1]
+
+    def detours(self) -> Detours:
+        """Return the running loop's session for the long way."""
+        from aiozarr.stores.http.detour import Detours  # aiohttp takes a while to import, and is seldom needed
+
+        raw = self._raw
+        return obtain(self, ("detours", raw, self.origin), lambda loop: Detours(self.origin, raw=raw))
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop that nobody else uses."""
+        await leave(self)
