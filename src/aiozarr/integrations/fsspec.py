@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
@@ -196,7 +198,13 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
         return await self._ask(lambda session: session.list_dir(prefix))
 
     async def _get_file(self, rpath: str, lpath: Any, **kwargs: Any) -> None:
-        data = await self._cat_file(rpath)
+        try:
+            data = await self._cat_file(rpath)
+        except FileNotFoundError:
+            if isfilelike(lpath) or not await self._isdir(rpath):
+                raise
+            await asyncio.to_thread(os.makedirs, lpath, exist_ok=True)
+            return
         if isfilelike(lpath):
             lpath.write(data)
         else:
@@ -261,6 +269,17 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
 class _File(AbstractBufferedFile):  # type: ignore[misc]  # fsspec ships no types
     """An open value: read by ranges, written as a whole when it is closed."""
 
+    def __init__(self, fs: Any, path: str, mode: str = "rb", *args: Any, **kwargs: Any) -> None:
+        # First of all: what was not made yet is not closed either, which would write it.
+        if mode == "xb" and fs.isfile(path):
+            raise FileExistsError(path)
+        self._data = b""
+        if mode == "ab":
+            with suppress(FileNotFoundError):
+                self._data = fs.cat_file(path)
+        super().__init__(fs, path, mode, *args, **kwargs)
+        self.loc = len(self._data)
+
     def _fetch_range(self, start: int, end: int) -> bytes:
         data: bytes = self.fs.cat_file(self.path, start=start, end=end)
         return data
@@ -270,8 +289,14 @@ class _File(AbstractBufferedFile):  # type: ignore[misc]  # fsspec ships no type
 
     def _upload_chunk(self, final: bool = False) -> Any:
         if final:
-            self.fs.pipe_file(self.path, self.buffer.getvalue())
+            self._data += self.buffer.getvalue()
+            if self.autocommit:
+                self.commit()
         return final  # False: the buffer keeps what it has
+
+    def commit(self) -> None:
+        """Write the value: on closing the file, or at the end of a transaction."""
+        self.fs.pipe_file(self.path, self._data, mode="create" if self.mode == "xb" else "overwrite")
 
 
 async def _ask(store: Store, settings: Settings | None, function: Callable[[Session], Awaitable[T]]) -> T:

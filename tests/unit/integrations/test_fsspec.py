@@ -172,3 +172,48 @@ async def test_arrays_are_read_and_written_through_a_file_system_by_parts(tmp_pa
             assert (await each[7:23, 90] == values[7:23, 90]).all()
         assert report.bytes_fetched < 8000
     await again.aclose()
+
+
+def test_what_is_appended_follows_what_is_there() -> None:
+    _, files = filled()
+    for path, expected in {"e": b"xyz+", "new": b"+"}.items():
+        with files.open(path, "ab") as file:
+            file.write(b"+")
+            assert file.tell() == len(expected)
+        assert files.cat_file(path) == expected
+
+
+def test_a_file_that_is_to_be_new_never_replaces_one() -> None:
+    _, files = filled()
+    with pytest.raises(FileExistsError):
+        files.open("e", "xb")
+    with pytest.raises(FileExistsError), files.open("f", "xb") as file:
+        file.write(b"mine")
+        files.pipe_file("f", b"theirs")
+    assert (files.cat_file("e"), files.cat_file("f")) == (b"xyz", b"theirs")
+
+
+def test_a_transaction_that_fails_writes_nothing() -> None:
+    _, files = filled()
+
+    def fail() -> None:
+        with files.transaction, files.open("e", "wb") as file:
+            file.write(b"other")
+            file.close()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert files.cat_file("e") == b"xyz"
+    with files.transaction, files.open("e", "wb") as file:
+        file.write(b"other")
+    assert files.cat_file("e") == b"other"
+
+
+def test_folders_are_fetched_with_all_that_is_below(tmp_path: Path) -> None:
+    _, files = filled()
+    files.get("a/", f"{tmp_path}/to/", recursive=True)
+    assert (tmp_path / "to/b").read_bytes() == b"0123456789"
+    assert (tmp_path / "to/c/d").read_bytes() == b""
+    with pytest.raises(FileNotFoundError):
+        files.get("gone", str(tmp_path / "gone"))
