@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.model import (
@@ -19,26 +20,26 @@ from aiozarr.model import (
     check_prefix,
 )
 from aiozarr.stores.blocking import BlockingStore
-from aiozarr.stores.caching import CachingTransformer
 from aiozarr.stores.contract import Store, byte_view
 from aiozarr.stores.local.store import LocalStore
 from aiozarr.stores.memory import MemoryStore
 from aiozarr.stores.transformer import StorageTransformer, register_storage_transformer
 from aiozarr.stores.urls import from_url, register_store
-from aiozarr.stores.wrappers import (
-    CacheStore,
-    LatencyStore,
-    PrefixStore,
-    ReadOnlyStore,
-    StoreEvent,
-    TraceStore,
-    WrapperStore,
-)
 
 if TYPE_CHECKING:
+    from aiozarr.stores.caching import CachingTransformer
     from aiozarr.stores.fsspec.store import FsspecStore
     from aiozarr.stores.http.store import HTTPStore
     from aiozarr.stores.object.store import ObjectStore
+    from aiozarr.stores.wrappers import (
+        CacheStore,
+        LatencyStore,
+        PrefixStore,
+        ReadOnlyStore,
+        StoreEvent,
+        TraceStore,
+        WrapperStore,
+    )
     from aiozarr.stores.zip import ZipStore
 
 __all__ = [
@@ -79,21 +80,21 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Their client libraries take longer to import than all of aiozarr: only who uses them waits for them.
-    if name == "FsspecStore":
-        from aiozarr.stores.fsspec.store import FsspecStore
-
-        return FsspecStore
-    if name == "HTTPStore":
-        from aiozarr.stores.http.store import HTTPStore
-
-        return HTTPStore
-    if name == "ObjectStore":
-        from aiozarr.stores.object.store import ObjectStore
-
-        return ObjectStore
-    if name == "ZipStore":
-        from aiozarr.stores.zip import ZipStore
-
-        return ZipStore
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Not every program uses these, and object stores bring libraries that take longer to import than all of aiozarr.
+    homes = {
+        "CacheStore": "wrappers",
+        "CachingTransformer": "caching",
+        "FsspecStore": "fsspec.store",
+        "HTTPStore": "http.store",
+        "LatencyStore": "wrappers",
+        "ObjectStore": "object.store",
+        "PrefixStore": "wrappers",
+        "ReadOnlyStore": "wrappers",
+        "StoreEvent": "wrappers",
+        "TraceStore": "wrappers",
+        "WrapperStore": "wrappers",
+        "ZipStore": "zip",
+    }
+    if name not in homes:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"aiozarr.stores.{homes[name]}"), name)
