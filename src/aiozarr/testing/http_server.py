@@ -18,6 +18,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Self
 from urllib.parse import unquote
@@ -100,32 +101,55 @@ class ScriptedServer(ABC):
         asyncio.run(self._serve(ready))
 
     async def _serve(self, ready: threading.Event) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
+        self._loop = loop = asyncio.get_running_loop()
+        self._stop = stop = asyncio.Event()
         at_work: set[asyncio.Task[None]] = set()
 
-        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            at_work.add(task)
-            try:
-                await self._connection(reader, writer)
-            except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
-                pass
-            finally:
-                at_work.discard(task)
-                self.open_connections -= 1
-                writer.close()
+        # asyncio's own server loses connections that it accepts while it is closed, and they are never closed.
+        def accept() -> None:
+            with suppress(BlockingIOError, ConnectionError):
+                task = loop.create_task(self._accepted(listener.accept()[0], stop))
+                at_work.add(task)
+                task.add_done_callback(at_work.discard)
 
-        server = await asyncio.start_server(connected, "127.0.0.1", 0, limit=_MAX_HEAD, ssl=self._tls, backlog=1024)
-        self._port = server.sockets[0].getsockname()[1]
-        ready.set()
-        await self._stop.wait()
-        server.close()
+        with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
+            listener.setblocking(False)
+            self._port = listener.getsockname()[1]
+            loop.add_reader(listener, accept)
+            ready.set()
+            await stop.wait()
+            loop.remove_reader(listener)
+        await asyncio.sleep(0)  # all that was accepted is at work now
         for task in at_work:
             task.cancel()
         if at_work:
             await asyncio.wait(at_work)
+        await asyncio.sleep(0)  # the loop closes aborted sockets in its next round
+
+    async def _accepted(self, connection: socket.socket, stop: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+        connection.setblocking(False)
+        reader = asyncio.StreamReader(limit=_MAX_HEAD)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport: asyncio.Transport | None = None
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
+            try:
+                transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection)
+                if self._tls is not None:
+                    secured = await loop.start_tls(transport, protocol, self._tls, server_side=True)
+                    assert secured is not None
+                    transport = secured
+                writer = asyncio.StreamWriter(
+                    transport, protocol, reader, loop
+                )  # gone before its transport, it complains
+                await self._connection(reader, writer)
+            finally:
+                if transport is None:
+                    connection.close()
+                elif stop.is_set():  # TLS would wait for the other side's farewell
+                    transport.abort()
+                else:
+                    transport.close()
 
     # --- one connection ------------------------------------------------------------------------------------------
 
@@ -133,19 +157,21 @@ class ScriptedServer(ABC):
         self.connections += 1
         self.open_connections += 1
         connection = self.connections
-        while True:
-            request = await _read_request(reader, writer, connection)
-            if request is None:
-                return
-            request = self._note(request)
-            self.in_flight += 1
-            self.max_in_flight = max(self.max_in_flight, self.in_flight)
-            try:
-                reply = self._answer(request)
-                if not await _send(reader, writer, request, reply, self.latency):
+        try:
+            while (request := await _read_request(reader, writer, connection)) is not None:
+                if not await self._serve_one(reader, writer, self._note(request)):
                     return
-            finally:
-                self.in_flight -= 1
+        finally:
+            self.open_connections -= 1
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: Request) -> bool:
+        """Answer a request; return whether the connection stays open."""
+        self.in_flight += 1
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
+        try:
+            return await _send(reader, writer, request, self._answer(request), self.latency)
+        finally:
+            self.in_flight -= 1
 
     def _note(self, request: Request) -> Request:
         number = len(self.requests) + 1

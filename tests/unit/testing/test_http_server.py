@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import http.client
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
 import pytest
+from certificates import authority
 
 from aiozarr.testing import http_replies as spoil
 from aiozarr.testing.http_replies import Reply
@@ -203,3 +206,17 @@ def test_closing_twice_is_no_error_and_ends_open_connections(server: FaultServer
     with pytest.raises((ConnectionError, http.client.RemoteDisconnected)):
         client.ask("GET", "empty")
     client.connection.close()
+
+
+@pytest.mark.parametrize("spoken", [False, True], ids=["within the handshake", "after it"])
+def test_connections_of_tls_are_closed_with_the_server(spoken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda found: left.append(found.exc_value))
+    with FaultServer({"a": b"1"}, tls=authority().server()) as server:
+        there = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(8)]
+        if spoken:
+            there = [authority().trust().wrap_socket(one, server_hostname="127.0.0.1") for one in there]
+    gc.collect()
+    for one in there:
+        one.close()
+    assert left == []

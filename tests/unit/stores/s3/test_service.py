@@ -1,10 +1,8 @@
 """The service of S3: who pays, which certificates and proxies count, and how large values go up."""
 
 import asyncio
-import gc
 import gzip
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +18,6 @@ from aiozarr.stores.s3 import service as module
 from aiozarr.testing import http_replies as spoil
 from aiozarr.testing.http_replies import Reply, Request
 from aiozarr.testing.http_server import FaultServer
-
-# The test server does not always close a TLS connection that the client library keeps; it is collected here.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(autouse=True)
-def _collect() -> Iterator[None]:
-    yield
-    gc.collect()
-
 
 XML = (("Content-Type", "application/xml"),)
 LISTING = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
