@@ -92,6 +92,7 @@ class TestCacheInFrontOfAFileSystem(StoreConformance):
 class TestS3FileSystem(StoreConformance):
     store_name = "FsspecStore, s3fs"
     server_name = "moto"
+    many_keys = 20
     # The server takes no control characters.
     odd_keys: ClassVar[tuple[str, ...]] = tuple(key for key in ODD_KEYS if key.isprintable() or key == "\u2028")
 

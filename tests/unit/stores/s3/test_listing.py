@@ -3,6 +3,7 @@
 import asyncio
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -68,16 +69,32 @@ async def test_an_object_whose_key_is_none_is_named(server: FaultServer, key: st
             assert type(caught.value) is StoreError
 
 
-async def test_more_than_a_page_is_listed(s3_server: LocalS3) -> None:
-    s3_server.create_bucket("pages")
-    names = [f"p/{number:04}/x" for number in range(1005)]
-    await asyncio.to_thread(fill, s3_server, "pages", names, b"1")
-    async with ObjectStore("s3://pages", **s3_server.storage_options) as store:
-        assert sorted(await store.list()) == names
-        keys, prefixes = await store.list_dir("p/")
-        assert (keys, prefixes) == ([], [name.removesuffix("x") for name in names])
-        await store.erase_prefix("p/")
-        assert await store.list() == []
+async def test_a_listing_goes_on_for_as_many_pages_as_there_are(server: FaultServer) -> None:
+    pages = {None: ("one", "a"), "a": ("two", "b/+="), "b/+=": ("three", None)}
+    asked: list[str | None] = []
+
+    def paged(request: Request, reply: Reply) -> Reply:
+        query = parse_qs(urlsplit(request.target).query)
+        token = query.get("continuation-token", [None])[0]
+        asked.append(token)
+        name, more = pages[token]
+        body = listing(f"root/{name}")
+        if "delimiter" in query:
+            body = f"<ListBucketResult><CommonPrefixes><Prefix>root/{name}/</Prefix></CommonPrefixes>".encode()
+            body += b"<IsTruncated>false</IsTruncated></ListBucketResult>"
+        if more is not None:
+            told = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{more}</NextContinuationToken>"
+            body = body.replace(b"<IsTruncated>false</IsTruncated>", told.encode())
+        return Reply(200, (("Content-Type", "application/xml"),), body)
+
+    server.script = lambda request, reply: paged(request, reply) if "list-type=2" in request.target else reply
+    for name in ("one", "two", "three"):
+        server.put(f"bkt/root/{name}", b"")
+    async with at(server) as store:
+        assert await store.list() == ["one", "two", "three"]
+        assert asked == [None, "a", "b/+="]
+        keys, prefixes = await store.list_dir("")
+    assert (keys, sorted(prefixes)) == ([], ["one/", "three/", "two/"])
 
 
 async def test_a_marker_that_another_tool_has_made_is_neither_listed_nor_in_the_way(s3_server: LocalS3) -> None:
