@@ -93,7 +93,7 @@ class ObjectWrite(Errand):
         return await self.desk.pool.call(lambda: self.projection.whole)
 
     def _turn(self) -> AbstractAsyncContextManager[None]:
-        return self.desk.locks.hold((self.store.identity, self.key))
+        return self.desk.locks.hold(self.store.place_of(self.key))
 
     async def _can_swap(self) -> bool:
         """Return whether the store checks conditions of writes; where nobody knows, it is asked to find out."""

@@ -59,6 +59,13 @@ class Store(ABC):
         """Equal for stores that hold the same values under the same keys; caches and single flight go by it."""
         return (type(self), id(self))
 
+    def place_of(self, key: str) -> Hashable:
+        """What tells the object of `key` from all others, whatever store it is seen from, as far as that is known.
+
+        Partial writes to a store without conditional writes take turns by it.
+        """
+        return (self.identity, key)
+
     def rooted_above(self) -> tuple[Store, str] | None:
         """Return the store whose root is one level above this one's, and the name that this root has there.
 

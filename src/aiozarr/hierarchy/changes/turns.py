@@ -104,4 +104,4 @@ def ledger_of(desk: Desk) -> Ledger:
 
 def exclusively(place: Place) -> AbstractAsyncContextManager[None]:
     """Hold the lock of one node's documents: with it, tasks of this process do not collide, they queue."""
-    return place.engine.desk.locks.hold((place.store.identity, place.prefix))
+    return place.engine.desk.locks.hold(place.store.place_of(place.prefix))

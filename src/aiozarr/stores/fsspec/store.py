@@ -92,6 +92,10 @@ class FsspecStore(Store):
         """The file system by its arguments, and the path of the root."""
         return (FsspecStore, self._fingerprint, self._base, self._tail)
 
+    def place_of(self, key: str) -> Hashable:
+        """The file system by its arguments, and the whole path."""
+        return (FsspecStore, self._fingerprint, self._base + key, self._tail)
+
     def rooted_above(self) -> tuple[Store, str] | None:
         """Return the store of the directory above, in the same file system; a bucket or a server has none."""
         base, name = split_root(self._base)

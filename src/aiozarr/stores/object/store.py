@@ -66,6 +66,10 @@ class ObjectStore(WebStore):
         """Server, bucket, prefix, and what tells these credentials from others."""
         return (type(self), self._service.identity, self._root)
 
+    def place_of(self, key: str) -> Hashable:
+        """Server, bucket, and the full key."""
+        return (ObjectStore, self._service.identity, self._root + key)
+
     def rooted_above(self) -> tuple[Store, str] | None:
         """Return the store of the prefix above; it shares this one's connections, which closing either closes."""
         root, name = split_root(self._root)

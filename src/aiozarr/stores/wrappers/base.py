@@ -99,6 +99,10 @@ class WrapperStore(Store):
         """The inner store's: they hold the same values."""
         return self._store.identity
 
+    def place_of(self, key: str) -> Hashable:
+        """The inner store's place of `key`."""
+        return self._store.place_of(key)
+
     def rooted_above(self) -> tuple[Store, str] | None:
         """Return the store above the inner one, wrapped alike."""
         above = self._store.rooted_above()

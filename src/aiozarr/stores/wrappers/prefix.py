@@ -59,6 +59,10 @@ class PrefixStore(WrapperStore):
             return (PrefixStore, inner[1], inner[2] + self._prefix)
         return (PrefixStore, inner, self._prefix)
 
+    def place_of(self, key: str) -> Hashable:
+        """The inner store's place of the key there."""
+        return self._store.place_of(self._prefix + key)
+
     def rooted_above(self) -> tuple[Store, str] | None:
         """Return the inner store at the prefix above; below no prefix, what is above the inner store."""
         above, name = split_root(self._prefix)

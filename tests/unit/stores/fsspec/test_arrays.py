@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 import aiozarr
 from aiozarr.errors import StoreError
-from aiozarr.stores import MemoryStore, Range, Suffix
+from aiozarr.stores import MemoryStore, PrefixStore, Range, Suffix, TraceStore
 from aiozarr.stores.fsspec.store import FsspecStore
 from aiozarr.testing.http_server import FaultServer
 from local_s3 import LocalS3
@@ -102,3 +106,37 @@ async def test_references_are_read_where_they_point(tmp_path: Path) -> None:
         assert sorted(await store.list()) == sorted(references)
         with pytest.raises(StoreError):
             await store.set("x", b"")
+
+
+class SlowMemory(MemoryFileSystem):
+    """Gives other writers time between reading and writing."""
+
+    protocol = "slowmemory"
+    store: ClassVar[dict[str, object]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: object) -> bytes:
+        data: bytes = super().cat_file(path, start, end, **options)
+        time.sleep(0.02)
+        return data
+
+
+@pytest.mark.filterwarnings("ignore::aiozarr.UnsafeWriteWarning")
+async def test_partial_writes_of_one_process_take_turns_whatever_root_they_come_by() -> None:
+    files = SlowMemory()
+    above, there = FsspecStore(files, path="/g"), FsspecStore(files, path="/g/a")
+    await aiozarr.create_array(there, shape=(4,), chunks=(4,), dtype="i4")
+    roots = [(above, "a"), (there, ""), (PrefixStore(above, "a"), ""), (TraceStore(there, print), "")]
+    arrays = [await aiozarr.open_array(store, path, mode="r+") for store, path in roots]
+    await asyncio.gather(*(array[i].write(i + 1) for i, array in enumerate(arrays)))
+    assert (await arrays[0][...]).tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.filterwarnings("ignore::aiozarr.UnsafeWriteWarning")
+async def test_appends_of_one_process_take_turns_whatever_root_they_come_by() -> None:
+    files = SlowMemory()
+    above, there = FsspecStore(files, path="/h"), FsspecStore(files, path="/h/a")
+    await aiozarr.create_array(there, shape=(0,), chunks=(1,), dtype="i4")
+    arrays = [await aiozarr.open_array(above, "a", mode="r+"), await aiozarr.open_array(there, mode="r+")]
+    await asyncio.gather(*(array.append(np.array([i], "i4")) for i, array in enumerate(arrays)))
+    assert sorted((await (await aiozarr.open_array(there))[...]).tolist()) == [0, 1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "erase_prefix": ("p/",),
     "list_prefix": ("p/",),
     "list_dir": ("p/",),
+    "place_of": ("k",),
 }
 ANSWERS: dict[str, Any] = {"get_partial_values": [None], "list": [], "list_prefix": [], "list_dir": ([], [])}
 
@@ -75,6 +76,10 @@ class Spy(Store):
 
     def rooted_above(self) -> tuple[Store, str] | None:
         self.called.append("rooted_above")
+        return None
+
+    def place_of(self, key: str) -> Hashable:
+        self.called.append("place_of")
         return None
 
 
