@@ -105,15 +105,17 @@ Precondition: TypeAlias = IfAbsent | IfMatch
 
 @dataclass(frozen=True, slots=True)
 class Supports:
-    """What a store can do; the layers above act on it.
+    """What a store can do; the layers above act on it, and ask again each time: an answer or a probe may teach a store.
 
     Attributes:
         readable: `fetch` and what follows from it.
         writeable: `set`, `erase` and what follows from them.
         listable: `scan`, `list`, `list_dir`, `list_prefix`.
-        partial_reads: `fetch` with a range transfers that range only.
-        suffix_reads: a `Suffix` costs one request.
-        conditional_reads: `fetch(if_match=...)` is checked by the store.
+        partial_reads: `fetch` with a range transfers that range only. Where it does not, ranges give the right bytes
+            all the same; shards are read by ranges of one object, each of which may then transfer all of it.
+        suffix_reads: a `Suffix` costs one request. Where it does not, the engine finds ends by sizes that it keeps.
+        conditional_reads: `fetch(if_match=...)` is checked by the store. Where it is not, versions are compared by
+            whoever asked, as far as answers tell them.
         conditional_writes: preconditions of `set` hold against other writers; None: not known before a probe.
     """
 

@@ -10,7 +10,7 @@ from aiozarr.errors import AiozarrError, ChangedError, StoreError
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, check_key, resolve_range
 from aiozarr.stores.contract import Store
 from aiozarr.stores.http.errors import error_for
-from aiozarr.stores.lane.judge import MAX_VALUE_BYTES, Accept, Want, etag_of
+from aiozarr.stores.lane.judge import Accept, Want, etag_of
 
 if TYPE_CHECKING:
     from aiozarr.stores.lane import Answer
@@ -43,35 +43,26 @@ class WebStore(Store):
 
     # --- reading -------------------------------------------------------------------------------------------------
 
-    async def fetch(
-        self,
-        key: str,
-        range: ByteRange | None = None,
-        *,
-        if_match: Version | None = None,
-        max_bytes: int | None = None,
-    ) -> Value | None:
+    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
         """Return the bytes of `key` in `range` (None: all), or None where nothing is stored.
 
         Args:
             key: the object's key.
             range: the bytes wanted; cut at the object's end.
             if_match: the version that the object must have. A weak one is compared with the answer's, and not sent.
-            max_bytes: the longest answer that is received.
 
         Raises:
             ChangedError: the object has another version than `if_match`.
-            LimitError: the answer is longer than `max_bytes`; it was not received.
+            LimitError: the answer is longer than 5 GiB; it was not received.
             StoreError: the bytes could not be had.
         """
         check_key(key, store=self.url)
         if isinstance(range, Suffix) and self.supports.partial_reads and not self.supports.suffix_reads:
-            return await self._fetch_end(key, range, if_match, max_bytes)
-        if range is None and if_match is None and max_bytes is None:
+            return await self._fetch_end(key, range, if_match)
+        if range is None and if_match is None:
             want = self._whole
         else:
-            limit = MAX_VALUE_BYTES if max_bytes is None else max_bytes
-            want = Want(_askable(range), max_bytes=limit, raw=self._raw)
+            want = Want(_askable(range), raw=self._raw)
             if if_match is not None:
                 want.etag, want.generation = if_match.etag, if_match.generation
         try:
@@ -82,7 +73,7 @@ class WebStore(Store):
         except StoreError as error:
             raise self._located(error, key, range)  # noqa: B904  # the same error, now with its place
 
-    async def _fetch_end(self, key: str, suffix: Suffix, match: Version | None, max_bytes: int | None) -> Value | None:
+    async def _fetch_end(self, key: str, suffix: Suffix, match: Version | None) -> Value | None:
         """Fetch the last bytes by their place: the size is asked for, and then a range of that very version."""
         attempt = 0
         while True:
@@ -98,8 +89,7 @@ class WebStore(Store):
             if start == entry.size:
                 return Value(b"", entry.version, entry.size)
             try:
-                of_it = Range(start, entry.size - start)
-                return await self.fetch(key, of_it, if_match=match or entry.version, max_bytes=max_bytes)
+                return await self.fetch(key, Range(start, entry.size - start), if_match=match or entry.version)
             except ChangedError:
                 if match is not None or attempt == ATTEMPTS_AT_END:
                     raise

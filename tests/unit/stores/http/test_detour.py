@@ -11,7 +11,11 @@ from certificates import authority
 
 from aiozarr.errors import ChangedError, LimitError, ShortReadError, StoreError, StoreTimeoutError
 from aiozarr.model import Range
+from aiozarr.stores.http.line import Line
 from aiozarr.stores.http.store import HTTPStore
+from aiozarr.stores.http.url import WebAddress
+from aiozarr.stores.lane import RequestTemplate, Want
+from aiozarr.stores.options.http import HTTPOptions
 from aiozarr.testing import http_replies as spoil
 from aiozarr.testing.http_server import FaultServer
 
@@ -249,11 +253,13 @@ async def test_an_encoded_body_is_decoded_and_bounded(server: FaultServer) -> No
     server.put("bomb", bytes(10 << 20))
     server.script = spoil.always(spoil.gzipped)
     async with HTTPStore(server.url) as store:
-        value = await store.fetch("a/b", max_bytes=len(DATA))
+        value = await store.fetch("a/b")
         assert value is not None
         assert (bytes(value.data), value.size) == (DATA, len(DATA))
-        with pytest.raises(LimitError):
-            await store.fetch("bomb", max_bytes=1 << 20)
+    line = Line(WebAddress.parse(server.url), HTTPOptions())
+    with pytest.raises(LimitError):
+        await line.ask_on("GET", "/bomb", Want(max_bytes=1 << 20), RequestTemplate("", {}))
+    await line.aclose()
 
 
 async def test_a_cancelled_detour_leaves_nothing_open(server: FaultServer, other: FaultServer) -> None:

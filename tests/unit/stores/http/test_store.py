@@ -193,15 +193,6 @@ async def test_stat_takes_the_first_byte_where_head_tells_no_size(server: FaultS
     assert entry.size == len(DATA)
 
 
-async def test_an_answer_longer_than_the_caller_allows_is_not_received(server: FaultServer) -> None:
-    async with HTTPStore(server.url) as store:
-        with pytest.raises(LimitError) as caught:
-            await store.fetch("a/b", max_bytes=1000)
-        assert (caught.value.value, caught.value.allowed) == (len(DATA), 1000)
-        value = await store.fetch("a/b", Range(0, 1000), max_bytes=1000)
-        assert value is not None
-
-
 async def test_the_store_itself_does_not_retry(server: FaultServer) -> None:
     server.script = spoil.always(spoil.status(503))
     async with HTTPStore(server.url) as store:
