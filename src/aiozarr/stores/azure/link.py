@@ -66,7 +66,7 @@ class AzureLink:
             return await through.ask(self.client(), method, key, want, self.line.origin.idle_timeout)
         query, token = await self._authorisation(method)
         answer = await self._send(method, key, want, query, token)
-        if answer.status in _REFUSED and self._renew(query, token):
+        if self._renew(answer.status, query, token):
             query, token = await self._authorisation(method)
             answer = await self._send(method, key, want, query, token)
         return answer
@@ -80,11 +80,11 @@ class AzureLink:
         access = self._access
         return (access.secret if access.kind == "sas" else ""), (access.secret if access.kind == "token" else "")
 
-    def _renew(self, query: str, token: str) -> bool:
-        """Forget what was refused; False where there can be no other."""
+    def _renew(self, status: int, query: str, token: str) -> bool:
+        """Forget what was refused; False where it was not, or there can be no other."""
         if self._signatures is not None:
-            return self._signatures.renew(query)
-        if self._tokens is not None:
+            return status in _REFUSED and self._signatures.renew(query)
+        if self._tokens is not None and status == 401:  # 403 says that the token is good, and not for this
             self._tokens.forget(token)
             return True
         return False

@@ -17,6 +17,7 @@ from aiozarr.stores.azure.link import AzureLink
 from aiozarr.stores.http.errors import error_for
 from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.lane.judge import NOTE
+from aiozarr.stores.object.service import NO_ANSWER, is_page
 from aiozarr.stores.obstore.service import ObstoreService
 from aiozarr.stores.options.azure import AzureOptions, azure_options
 
@@ -114,6 +115,8 @@ class AzureService(ObstoreService):
             await self._delete_by_client(key)
             return
         answer = await self._link.ask("DELETE", key, Want())
+        if answer.status in _DELETED and is_page(answer.headers, bytes(answer.body)):
+            raise StoreError(f"{NO_ANSWER}: the key may still be there", status=answer.status)
         if answer.status in _DELETED or (answer.status == 404 and self.lacks(answer)):
             return
         if answer.headers.get(b"x-ms-error-code") == b"DirectoryIsNotEmpty":  # it is no value

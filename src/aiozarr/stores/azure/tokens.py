@@ -17,6 +17,8 @@ SCOPE = "https://storage.azure.com/.default"
 EARLY_SECONDS = 300
 """A token is asked for anew so long before it ends."""
 
+NONE_GIVEN = "the credential gave no token"
+
 
 class Tokens:
     """The tokens of one credential; many may wait for one, and it is asked for once."""
@@ -25,6 +27,7 @@ class Tokens:
         self._credential = credential
         self._token = ""
         self._ends = 0.0
+        self._failure: tuple[float, Exception] | None = None  # when the last try failed, and why
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
 
     async def token(self) -> str:
@@ -33,8 +36,11 @@ class Tokens:
         Raises:
             UnauthenticatedError: the credential gave none.
         """
+        since = time.monotonic()
         if time.time() >= self._ends - EARLY_SECONDS:
             async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+                if self._failure is not None and self._failure[0] >= since:
+                    raise UnauthenticatedError(NONE_GIVEN) from self._failure[1]
                 if time.time() >= self._ends - EARLY_SECONDS:
                     await self._get()
         return self._token
@@ -57,7 +63,9 @@ class Tokens:
             else:
                 found = await in_thread(lambda: get(SCOPE))
             self._token, self._ends = str(found.token), float(found.expires_on)
+            self._failure = None
         except AiozarrError:
             raise
         except Exception as error:  # whatever the credential raises: its package is not ours to know
-            raise UnauthenticatedError("the credential gave no token") from error
+            self._failure = (time.monotonic(), error)  # for all who wait; nobody asks again in their place
+            raise UnauthenticatedError(NONE_GIVEN) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import warnings
@@ -16,12 +15,13 @@ from aiozarr.stores.gcs.address import find_place, find_source, parse_url, sends
 from aiozarr.stores.gcs.errors import gcs_error
 from aiozarr.stores.gcs.hashes import verify
 from aiozarr.stores.gcs.link import GcsLink
+from aiozarr.stores.gcs.listing import MAX_PAGE_BYTES, Page, parse_page
 from aiozarr.stores.gcs.tokens import who
 from aiozarr.stores.gcs.upload import upload
-from aiozarr.stores.http.errors import error_code
 from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.lane.head import Headers
-from aiozarr.stores.object.service import PAGE, Service
+from aiozarr.stores.object.circle import Circle
+from aiozarr.stores.object.service import NO_ANSWER, PAGE, Service, is_page, may_be_missing
 from aiozarr.stores.options.gcs import GcsOptions, gcs_options
 from aiozarr.stores.tasks import each_bounded
 
@@ -83,7 +83,8 @@ class GcsService(Service):
         return answer
 
     def lacks(self, answer: Answer) -> bool:
-        return error_code(bytes(answer.body)) in (None, "NoSuchKey")
+        body = bytes(answer.body)
+        return may_be_missing(answer.headers, body) and b"bucket does not exist" not in body
 
     def version(self, headers: Headers) -> Version | None:
         generation = headers.get(b"x-goog-generation")
@@ -96,6 +97,8 @@ class GcsService(Service):
 
     async def delete(self, key: str) -> None:
         answer = await self._link.ask("DELETE", self._place.object_path(key), Want())
+        if answer.status in _DELETED and is_page(answer.headers, bytes(answer.body)):
+            raise StoreError(f"{NO_ANSWER}: the key may still be there", status=answer.status)
         if answer.status not in _DELETED and not (answer.status == 404 and self.lacks(answer)):
             raise _error(answer)
 
@@ -117,35 +120,32 @@ class GcsService(Service):
 
     async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
         async for page in self._listing(prefix, "items(name,size,generation)", ""):
-            yield [_entry(item) for item in page.get("items", ()) if _is_key(item["name"])]
+            yield page.entries
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         keys: list[str] = []
         prefixes: list[str] = []
         async for page in self._listing(prefix, "items(name),prefixes", "/"):
-            keys.extend(item["name"] for item in page.get("items", ()) if _is_key(item["name"]))
-            prefixes.extend(name for name in page.get("prefixes", ()) if _is_key(name.removesuffix("/")))
+            keys.extend(entry.key for entry in page.entries)
+            prefixes.extend(page.prefixes)
         return keys, prefixes
 
-    async def _listing(self, prefix: str, fields: str, delimiter: str) -> AsyncIterator[Mapping[str, Any]]:
+    async def _listing(self, prefix: str, fields: str, delimiter: str) -> AsyncIterator[Page]:
         query = f"?maxResults={PAGE}&fields={fields},nextPageToken&prefix={quote(prefix, safe='')}"
         if delimiter:
             query += f"&delimiter={quote(delimiter, safe='')}"
-        more = ""
+        more, circle = "", Circle()
         while True:
             target = f"{self._place.list_path}{query}{more}"
-            answer = await self._link.ask("GET", target, Want(), stored=False)
+            answer = await self._link.ask("GET", target, Want(max_bytes=MAX_PAGE_BYTES), stored=False)
             if not isinstance(answer.verdict, Accept):
                 raise _error(answer)
-            page = _parsed(answer)
+            page = parse_page(bytes(answer.body), prefix)
             yield page
-            token = page.get("nextPageToken")
-            if not token:
+            if not page.token:
                 return
-            following = f"&pageToken={quote(token, safe='')}"
-            if following == more:
-                raise StoreError("the server's listing goes in a circle")
-            more = following
+            circle.check((page.token,), page.token)
+            more = f"&pageToken={quote(page.token, safe='')}"
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -155,28 +155,6 @@ class GcsService(Service):
 
 def _error(answer: Answer) -> StoreError:
     return gcs_error(answer.status, answer.headers, bytes(answer.body))
-
-
-def _parsed(answer: Answer) -> Mapping[str, Any]:
-    try:
-        page = json.loads(bytes(answer.body))
-    except (ValueError, RecursionError) as error:
-        raise StoreError("the server's listing is not valid JSON", status=answer.status) from error
-    if not isinstance(page, dict):
-        raise StoreError("the server's listing is no JSON object", status=answer.status)
-    return page
-
-
-def _entry(item: Mapping[str, Any]) -> Entry:
-    size, generation = item.get("size"), item.get("generation")
-    return Entry(
-        item["name"], None if size is None else int(size), None if not generation else Version(generation=generation)
-    )
-
-
-def _is_key(name: str) -> bool:
-    """Return whether an object's name can be a store's key; those that stand for folders cannot."""
-    return bool(name) and not name.endswith("/") and "//" not in name and not name.startswith("/")
 
 
 def _packed_on_the_way(headers: Headers) -> bool:

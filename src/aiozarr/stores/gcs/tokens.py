@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import threading
 import time
@@ -42,6 +43,7 @@ class Tokens:
         self._token = ""
         self._fresh_until = 0.0  # by the monotonic clock, as is the next one
         self._ends = 0.0
+        self._failure: tuple[float, StoreError] | None = None  # when the last try failed, and why
         self._guard = (os.getpid(), threading.Lock())
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         if source == "token":
@@ -64,9 +66,10 @@ class Tokens:
         kept = self.kept()
         if kept is not None:
             return kept
+        since = time.monotonic()
         async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             kept = self.kept()
-            return await in_thread(self._renew) if kept is None else kept
+            return await in_thread(lambda: self._renew(since)) if kept is None else kept
 
     def refused(self, token: str) -> bool:
         """Note that a server does not accept `token`; return whether there may be another one."""
@@ -76,21 +79,26 @@ class Tokens:
             self._fresh_until = self._ends = 0.0
         return True
 
-    def _renew(self) -> str:
+    def _renew(self, since: float) -> str:
+        """Ask for a token; whoever began to wait before another try failed fails with it, and asks nobody."""
         with self._lock():
             kept = self.kept()
             if kept is not None:  # another loop's thread was faster
                 return kept
+            if self._failure is not None and self._failure[0] >= since:
+                raise copy.copy(self._failure[1]) from self._failure[1].__cause__
             try:
                 token, ends = self._ask()
-            except StoreError:
+            except StoreError as error:
                 now = time.monotonic()
                 if not self._token or now >= self._ends - 1:
+                    self._failure = (now, copy.copy(error).with_traceback(None))
+                    self._failure[1].__cause__ = error.__cause__
                     raise
                 self._fresh_until = min(now + AGAIN_SECONDS, self._ends - 1)
                 return self._token
             # One that is handed out shortly before its end is used all the same, and soon asked for anew.
-            self._token, self._ends = token, ends
+            self._token, self._ends, self._failure = token, ends, None
             self._fresh_until = max(ends - EARLY_SECONDS, min(ends - 1, time.monotonic() + 1))
             return token
 

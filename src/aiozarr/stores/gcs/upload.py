@@ -17,6 +17,7 @@ from aiozarr.stores.gcs.errors import gcs_error
 from aiozarr.stores.gcs.hashes import crc32c_of
 from aiozarr.stores.gcs.link import GcsLink
 from aiozarr.stores.gcs.wire import Said
+from aiozarr.stores.object.service import NO_ANSWER, is_page
 
 SINGLE_BYTES = 16 << 20
 """Larger values go up in a session."""
@@ -206,7 +207,9 @@ class _Session:
 
 def _stored(said: Said, *, session: bool) -> Version | None:
     if said.status not in (200, 201):
-        raise _refusal(said, session=session)
+        raise _refusal(said, session=session, sent=session)
+    if is_page(said.headers, said.body):
+        raise StoreError(f"{NO_ANSWER}: the value may not be stored", status=said.status, retryable=True)
     try:
         found: Any = json.loads(said.body)
         generation = found["generation"]
@@ -215,12 +218,12 @@ def _stored(said: Said, *, session: bool) -> Version | None:
     return Version(generation=generation) if isinstance(generation, str) and generation else None
 
 
-def _refusal(said: Said, *, session: bool) -> StoreError:
+def _refusal(said: Said, *, session: bool, sent: bool = False) -> StoreError:
     if said.status == 412:
         return PreconditionFailedError("another version is stored, or none", status=412)
     error = gcs_error(said.status, said.headers, said.body)
     if session:
         error.request_id = None  # it is the session's, and whoever has it may write
-    if said.status == 410:  # the session has expired: a new one may do
+    if said.status == 410 or (sent and said.status == 404):  # the session has expired: a new one may do
         error.retryable = True
     return error

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry, Precondition, Supports, Version
+from aiozarr.stores.http.errors import error_code
 from aiozarr.stores.lane import Answer, Want, etag_of
 from aiozarr.stores.lane.head import Headers
 
@@ -99,3 +100,19 @@ class Service(ABC):
     @abstractmethod
     async def aclose(self) -> None:
         """Close the connections of the running loop that nobody else uses."""
+
+
+NO_ANSWER = "a page for people came in place of an answer, as from a proxy or a login"
+
+
+def is_page(headers: Headers, body: bytes) -> bool:
+    """Return whether an answer is a page for people, which comes from somebody else than the cloud."""
+    return headers.get(b"content-type", b"").lower().startswith(b"text/html") or _PAGE.match(body) is not None
+
+
+def may_be_missing(headers: Headers, body: bytes) -> bool:
+    """Return whether a 404 can be about the object: it says so, or it says nothing."""
+    return error_code(body) in (None, "NoSuchKey") and not is_page(headers, body)
+
+
+_PAGE = re.compile(rb"\s*(?:<!doctype\s+html|<html)", re.IGNORECASE)

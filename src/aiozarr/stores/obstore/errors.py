@@ -106,6 +106,10 @@ def translate(error: Exception) -> StoreError:
         return StoreError("the server's certificate is not valid")
     if "timed out" in text or "TimedOut" in text:
         return StoreTimeoutError("no answer within the time allowed")
+    if "invalid list response" in asked:
+        return StoreError("the server's listing is none, or was cut short", retryable=True)
+    if "ETag Header missing" in asked:
+        return StoreError("the answer to the write tells no ETag, so that it may be somebody else's")
     if "dns error" in text:
         return StoreError("the server's name does not resolve")
     return StoreError("the connection failed", retryable=_is_network(text))

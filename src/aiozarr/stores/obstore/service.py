@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.model import Entry, IfAbsent, Precondition, Version
 from aiozarr.stores.lane import Want
+from aiozarr.stores.object.circle import Circle
 from aiozarr.stores.object.service import PAGE, Service
 from aiozarr.stores.obstore.errors import call, translated
 from aiozarr.stores.tasks import each_bounded
@@ -101,7 +102,9 @@ class ObstoreService(Service):
             # Its request is under way until the stream is dropped, and a traceback may keep frames and arguments.
             held = [obstore.list(client, prefix or None, chunk_size=PAGE)]
         try:
+            circle = Circle()
             while (page := await self._done(lambda: anext(held[0], None))) is not None:
+                _check_page(page, circle)
                 entries = [_entry(found) for found in page if found["path"].startswith(prefix)]
                 gone = await self._markers([entry.key for entry in entries if entry.size == 0])
                 yield [entry for entry in entries if entry.key not in gone] if gone else entries
@@ -141,6 +144,14 @@ class ObstoreService(Service):
 def may_lack_bulk(error: StoreError) -> bool:
     """Return whether a bulk delete failed for a reason that need not hold for deletes one by one."""
     return error.status in _NOT_IN_BULK and not (error.status is None and error.retryable)
+
+
+def _check_page(page: Sequence[Mapping[str, Any]], circle: Circle) -> None:
+    names = {found["path"] for found in page}
+    if len(names) < len(page):  # a circle may be shorter than a page
+        raise StoreError("the server's listing goes in a circle")
+    if page:
+        circle.check(names, page[-1]["path"])
 
 
 def _entry(found: Mapping[str, Any]) -> Entry:

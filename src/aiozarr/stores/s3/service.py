@@ -15,6 +15,7 @@ from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, error_for
 from aiozarr.stores.http.url import fingerprint
 from aiozarr.stores.lane import Accept, Answer, Want
+from aiozarr.stores.object.service import NO_ANSWER, is_page, may_be_missing
 from aiozarr.stores.obstore.service import ObstoreService, may_lack_bulk
 from aiozarr.stores.options.s3 import S3Options, s3_options
 from aiozarr.stores.s3.address import (
@@ -122,7 +123,7 @@ class S3Service(ObstoreService):
         return answer
 
     def lacks(self, answer: Answer) -> bool:
-        return error_code(bytes(answer.body)) in (None, "NoSuchKey")
+        return may_be_missing(answer.headers, bytes(answer.body))
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
         if precondition is not None and data.nbytes > MAX_PUT_BYTES:
@@ -135,6 +136,8 @@ class S3Service(ObstoreService):
     async def delete(self, key: str) -> None:
         # The client library has bulk deletes only, which not every server knows.
         answer = await self.ask("DELETE", key, Want())
+        if answer.status in _DELETED and is_page(answer.headers, bytes(answer.body)):
+            raise StoreError(f"{NO_ANSWER}: the key may still be there", status=answer.status)
         if answer.status not in _DELETED and not (answer.status == 404 and self.lacks(answer)):
             raise _error(answer)
 

@@ -34,7 +34,7 @@ from aiozarr.errors import (
 from aiozarr.model import ByteRange, Entry, IfAbsent, IfMatch, Range, Suffix, Version
 from aiozarr.stores import ObjectStore
 from aiozarr.stores.azure import signature
-from aiozarr.testing.http_replies import Reply, Request
+from aiozarr.testing.http_replies import Reply, Request, html
 from aiozarr.testing.http_server import FaultServer
 
 DATA = bytes(range(256)) * 100
@@ -156,6 +156,30 @@ async def test_a_refused_token_of_a_credential_is_asked_for_anew_once(server: Fa
         with pytest.raises(UnauthenticatedError):
             await store.get("a/b")
     assert len(server.requests) == 4
+
+
+async def test_what_is_forbidden_costs_no_new_token(server: FaultServer) -> None:
+    class Gets:
+        count = 0
+
+        def get_token(self, scope: str) -> Any:
+            self.count += 1
+            return type("Token", (), {"token": f"t{self.count}", "expires_on": time.time() + 3600})()
+
+    server.script = lambda request, reply: refusal(403, "AuthorizationPermissionMismatch")
+    gets = Gets()
+    async with at(server, credential=gets) as store:
+        for _ in range(3):
+            with pytest.raises(PermissionDeniedError):
+                await store.get("a/b")
+    assert (gets.count, len(server.requests)) == (1, 3)
+
+
+async def test_a_page_for_people_says_of_no_delete_that_it_was_done(server: FaultServer) -> None:
+    server.script = lambda request, reply: html(200)(reply)
+    async with at(server) as store:
+        with pytest.raises(StoreError, match="a page for people"):
+            await store.erase("a/b")
 
 
 async def test_a_signature_that_has_run_out_is_renewed_once(

@@ -47,6 +47,23 @@ async def test_many_who_wait_are_given_one_token(kind: type[Gets]) -> None:
     assert gets.asked == [SCOPE]
 
 
+async def test_many_who_wait_for_a_token_that_nobody_gives_fail_with_one_try() -> None:
+    class Fails(Gets):
+        async def get_token(self, scope: str) -> Token:  # type: ignore[override]
+            self.asked.append(scope)
+            await asyncio.sleep(0)
+            raise OSError("down")
+
+    gets = Fails()
+    tokens = Tokens(gets)
+    found = await asyncio.gather(*(tokens.token() for _ in range(50)), return_exceptions=True)
+    assert all(isinstance(error, UnauthenticatedError) and error.__cause__ for error in found)
+    assert len(gets.asked) == 1
+    with pytest.raises(UnauthenticatedError):
+        await tokens.token()
+    assert len(gets.asked) == 2
+
+
 async def test_a_token_is_asked_for_anew_before_it_ends_and_where_it_was_refused() -> None:
     tokens = Tokens(Gets(EARLY_SECONDS - 1))
     assert [await tokens.token(), await tokens.token()] == ["t1", "t2"]

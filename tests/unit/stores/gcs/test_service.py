@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -11,13 +12,24 @@ from typing import Any, TypeVar
 
 import pytest
 
-from aiozarr.errors import ChangedError, EraseError, InvalidKeyError, PermissionDeniedError, StoreError, ThrottledError
+from aiozarr.errors import (
+    ChangedError,
+    EraseError,
+    InvalidKeyError,
+    LimitError,
+    PermissionDeniedError,
+    StoreError,
+    ThrottledError,
+)
 from aiozarr.model import Entry, Range, Suffix, Version
+from aiozarr.stores.gcs.listing import MAX_PAGE_BYTES
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.testing.gcs_server import GcsServer
-from aiozarr.testing.http_replies import Reply, Request, first, gzipped, no_answer, status, when
+from aiozarr.testing.http_replies import Reply, Request, Spoil, first, gzipped, html, no_answer, status, when
 
 T = TypeVar("T")
+
+NO_BUCKET = b'{"error": {"code": 404, "message": "The specified bucket does not exist."}}'
 
 
 @pytest.fixture
@@ -249,12 +261,107 @@ def test_a_listing_that_is_none_is_an_error(server: GcsServer, body: bytes) -> N
     run(server, use)
 
 
-def test_a_listing_that_goes_in_a_circle_ends(server: GcsServer) -> None:
-    server.script = lambda request, reply: replace(reply, body=b'{"nextPageToken": "x"}')
+@pytest.mark.parametrize("length", [1, 2, 7])
+def test_a_listing_that_goes_in_a_circle_ends(server: GcsServer, length: int) -> None:
+    server.script = lambda request, reply: replace(
+        reply, body=b'{"nextPageToken": "%d"}' % (len(server.requests) % length)
+    )
 
     async def use(store: ObjectStore) -> None:
         with pytest.raises(StoreError, match="circle"):
             await store.list()
+
+    run(server, use)
+
+    assert len(server.requests) <= 4 * length
+
+
+def test_what_is_listed_outside_of_the_prefix_or_is_no_key_is_left_out_and_not_removed(server: GcsServer) -> None:
+    names = ["root/a", "other/a", "rootx/b", "roo", "root/../x", "root/a\0b", "root/" + "x" * 2000, "root/\ud800"]
+    page = {"items": [{"name": name, "size": "1"} for name in names], "prefixes": ["root/d/", "other/", "root//"]}
+    server.script = when(
+        lambda request: "maxResults" in request.target, lambda reply: replace(reply, body=json.dumps(page).encode())
+    )
+
+    async def use(store: ObjectStore) -> None:
+        assert await store.list() == ["a"]
+        assert await store.list_dir("") == (["a"], ["d/"])
+        await store.erase_prefix("")
+
+    run(server, use, "gs://bucket/root")
+    assert [request.key for request in server.requests if request.method == "DELETE"] == ["bucket/root/a"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"items": 5},
+        {"items": {"a": 1}},
+        {"items": [5]},
+        {"items": [{"size": "1"}]},
+        {"items": [{"name": 5}]},
+        {"items": [{"name": "a", "size": "junk"}]},
+        {"items": [{"name": "a", "size": -5}]},
+        {"items": [{"name": "a", "size": True}]},
+        {"items": [{"name": "a", "size": 1.5}]},
+        {"items": [{"name": "a", "size": "9" * 30}]},
+        {"items": [{"name": "a", "generation": [1]}]},
+        {"nextPageToken": 5},
+        {"prefixes": 5},
+        {"prefixes": [5]},
+    ],
+)
+def test_a_page_that_is_none_is_an_error_of_the_store(server: GcsServer, page: dict[str, Any]) -> None:
+    server.script = lambda request, reply: replace(reply, body=json.dumps(page).encode())
+
+    async def use(store: ObjectStore) -> None:
+        for call in (store.list, lambda: store.list_dir("")):
+            with pytest.raises(StoreError, match="the server's listing"):
+                await call()
+
+    run(server, use)
+
+
+def test_a_page_that_says_of_nothing_that_it_is_nothing_is_empty(server: GcsServer) -> None:
+    page = {"items": None, "prefixes": None, "nextPageToken": None, "kind": "unknown"}
+    server.script = lambda request, reply: replace(reply, body=json.dumps(page).encode())
+    assert run(server, lambda store: store.list_dir("")) == ([], [])
+
+
+def test_a_page_without_end_is_not_received(server: GcsServer) -> None:
+    server.script = lambda request, reply: replace(reply, body=b" " * (MAX_PAGE_BYTES + 1))
+
+    async def use(store: ObjectStore) -> None:
+        with pytest.raises(LimitError):
+            await store.list()
+
+    run(server, use)
+
+
+# --- pages of others -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", [html(404), lambda reply: replace(reply, status=404, body=NO_BUCKET)])
+def test_a_404_that_is_not_about_the_object_is_an_error(server: GcsServer, missing: Spoil) -> None:
+    server.put("bucket", "k", b"1")
+    server.script = lambda request, reply: missing(reply)
+
+    async def use(store: ObjectStore) -> None:
+        for call in (store.get, store.stat, store.erase):
+            with pytest.raises(StoreError) as caught:
+                await call("k")
+            assert caught.value.status == 404
+
+    run(server, use)
+
+
+def test_a_page_for_people_says_of_no_write_and_no_delete_that_it_was_done(server: GcsServer) -> None:
+    server.script = lambda request, reply: html(200)(reply)
+
+    async def use(store: ObjectStore) -> None:
+        for call in (store.set("k", b"1"), store.erase("k"), store.erase_values(["k"])):
+            with pytest.raises(StoreError, match="a page for people"):
+                await call
 
     run(server, use)
 

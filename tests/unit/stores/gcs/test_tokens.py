@@ -97,6 +97,33 @@ def test_many_who_wait_in_several_loops_ask_once() -> None:
     assert len(found) == 24
 
 
+def test_many_who_wait_for_a_token_that_nobody_gives_fail_with_one_try() -> None:
+    credentials = Credentials()
+    credentials.gate = threading.Event()
+    credentials.fail = exceptions.TransportError("down")
+    tokens = tokens_of(credentials)
+    found: list[BaseException | str] = []
+
+    async def wait() -> None:
+        calls = [asyncio.ensure_future(tokens.token()) for _ in range(50)]
+        await asyncio.sleep(0)
+        ready.wait()
+        credentials.gate.set()  # type: ignore[union-attr]
+        found.extend(await asyncio.gather(*calls, return_exceptions=True))
+
+    ready = threading.Barrier(2)
+    threads = [threading.Thread(target=lambda: asyncio.run(wait())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert credentials.refreshed == 1
+    assert len(found) == len({id(error) for error in found}) == 100
+    assert all(isinstance(error, StoreError) and error.retryable and error.__cause__ for error in found)
+    credentials.fail = None
+    assert asyncio.run(tokens.token())
+
+
 def test_one_who_stops_waiting_for_a_token_takes_it_from_nobody_and_leaves_no_task(server: GcsServer) -> None:
     credentials = Credentials()
     credentials.gate = gate = threading.Event()

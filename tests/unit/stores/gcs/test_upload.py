@@ -260,13 +260,14 @@ def test_the_id_of_a_session_is_not_told(server: GcsServer) -> None:
     run(server, use)
 
 
-def test_an_expired_session_may_be_begun_anew(server: GcsServer) -> None:
-    server.script = nth_part(1, status(410))
+@pytest.mark.parametrize("code", [404, 410])
+def test_an_expired_session_may_be_begun_anew(server: GcsServer, code: int) -> None:
+    server.script = nth_part(1, status(code))
 
     async def use(store: ObjectStore) -> None:
         with pytest.raises(StoreError) as caught:
             await store.set("k", BIG)
-        assert (caught.value.status, caught.value.retryable) == (410, True)
+        assert (caught.value.status, caught.value.retryable) == (code, True)
         assert "upload_id" not in str(caught.value)
 
     run(server, use)
