@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from typing import Any
 
 import aiohttp
 import botocore.exceptions
 import gcsfs.retry
 import google.auth.exceptions
+import numpy as np
 import pytest
 import requests
 from file_systems import AsyncFiles
+from fsspec import AbstractFileSystem
 from multidict import CIMultiDict, CIMultiDictProxy
 from s3fs.errors import translate_boto_error
 from yarl import URL
@@ -25,7 +28,7 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
-from aiozarr.model import Range, Suffix
+from aiozarr.model import Entry, Range, Suffix
 from aiozarr.stores.fsspec.errors import lacks, translate
 from aiozarr.stores.fsspec.store import FsspecStore
 from aiozarr.testing.http_server import FaultServer
@@ -166,3 +169,64 @@ async def test_fewer_bytes_than_the_file_has_in_the_range_are_a_short_read() -> 
         assert (caught.value.key, caught.value.range, caught.value.retryable) == ("short", part, True)
     with pytest.raises(PermissionDeniedError):
         await store.fetch("denied")
+
+
+class Answering(AbstractFileSystem):
+    """Blocks, and answers as it is told."""
+
+    protocol = "answering"
+    cachable = False
+
+    def __init__(self, answer: Any, size: Any = 6) -> None:
+        super().__init__()
+        self.answer, self.size = answer, size
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> Any:
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        return {"name": path, "size": self.size, "type": "file"}
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        return [{"name": f"{path}/k", "size": self.size, "type": "file"}]
+
+
+class Broken(Exception):
+    @property
+    def status(self) -> int:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("answer", ["text", None, [1], np.arange(12)[::2]])
+@pytest.mark.parametrize("wanted", [None, Range(0, 4), Suffix(2)])
+async def test_what_is_no_bytes_is_an_error_and_never_a_value(answer: Any, wanted: Range | Suffix | None) -> None:
+    with pytest.raises(StoreError, match=type(answer).__name__):
+        await FsspecStore(Answering(answer), path="r").fetch("k", wanted)
+
+
+async def test_views_of_wider_items_are_counted_in_bytes() -> None:
+    store = FsspecStore(Answering(memoryview(np.arange(3, dtype="<u2"))), path="r")
+    value = await store.fetch("k")
+    assert value is not None
+    assert (bytes(value.data), value.size) == (b"\0\0\1\0\2\0", 6)
+    part = await store.fetch("k", Range(2, 2))
+    assert part is not None
+    assert bytes(part.data) == b"\1\0"
+
+
+@pytest.mark.parametrize("error", [StopIteration(), asyncio.CancelledError(), Broken()], ids=repr)
+async def test_odd_exceptions_of_blocking_file_systems_are_errors_of_the_store(error: BaseException) -> None:
+    async with asyncio.timeout(10):
+        with pytest.raises(StoreError):
+            await FsspecStore(Answering(error), path="r").get("k")
+
+
+@pytest.mark.parametrize(
+    ("told", "size"), [("6", 6), (6.0, 6), (-1, None), (None, None), (float("nan"), None), ("some", None)]
+)
+async def test_sizes_are_numbers_or_not_known(told: Any, size: int | None) -> None:
+    store = FsspecStore(Answering(b"", told), path="r")
+    assert await store.stat("k") == Entry("k", size)
+    assert [entry async for entry in store.scan()] == [Entry("k", size)]

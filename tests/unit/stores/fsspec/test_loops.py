@@ -191,3 +191,23 @@ async def test_a_memory_file_system_that_shares_nothing_is_itself_only() -> None
     assert await FsspecStore(other).get("a") is None
     assert FsspecStore(one) == FsspecStore(one)
     assert FsspecStore(one) != FsspecStore(other)
+
+
+def test_where_the_loop_that_was_given_has_ended_a_twin_serves() -> None:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    store = FsspecStore(AsyncFiles("ended", loop=loop, skip_instance_cache=True))
+
+    async def use() -> bytes:
+        async with asyncio.timeout(10):
+            await store.set("k", b"1")
+            return bytes(await store.get("k") or b"")
+
+    assert asyncio.run(use()) == b"1"
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    try:
+        assert asyncio.run(use()) == b"1"
+    finally:
+        loop.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import traceback
 from collections.abc import Iterator
 
 import pytest
@@ -154,3 +155,19 @@ async def test_a_request_that_is_cancelled_in_a_tunnel_leaves_nothing(monkeypatc
                 break
             await asyncio.sleep(0.01)
         assert secure.open_connections == 0
+
+
+@pytest.mark.parametrize("url", ["http://me:p4ss@proxy:port", "http://me:p4ss@a..b:80", "http://"])
+async def test_a_proxy_whose_url_cannot_be_read_is_not_gone_around_and_not_shown(server: FaultServer, url: str) -> None:
+    async with HTTPStore(server.url, proxy=url) as store:
+        with pytest.raises(StoreError, match="URL of the proxy") as caught:
+            await store.get("a/b")
+    assert "p4ss" not in "".join(traceback.format_exception(caught.value))
+    assert not server.requests
+
+
+async def test_a_redirect_to_no_name_is_an_error_of_the_store(server: FaultServer) -> None:
+    server.script = spoil.when(lambda request: request.key == "a/b", spoil.redirect("http://a..b/x"))
+    async with HTTPStore(server.url, trust_env=False) as store:
+        with pytest.raises(StoreError, match="redirect"):
+            await store.get("a/b")

@@ -36,6 +36,9 @@ def test_default_ports_ipv6_and_names_in_unicode_are_sent_in_their_usual_form() 
         "http://h/a b",
         "http://h/\r\nX: y",
         "http://[x/",
+        "http://a..b/",
+        "http://.example/",
+        f"http://{'a' * 64}.example/",
     ],
 )
 def test_what_is_no_web_address_is_refused_without_showing_it(url: str) -> None:

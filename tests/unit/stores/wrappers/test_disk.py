@@ -11,6 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripts import run_script
@@ -341,3 +342,13 @@ def test_a_forked_process_goes_on_whoever_held_a_lock(tmp_path: Path, directory:
 
 def _dedented(code: str) -> str:
     return "\n".join(line.removeprefix("    ") for line in code.splitlines())
+
+
+async def test_directories_are_named_by_text_or_bytes_and_names_that_no_file_has_are_refused(tmp_path: Path) -> None:
+    inner = FakeStore()
+    await inner.set("k", DATA)
+    name: Any = os.fsencode(tmp_path / "ü")
+    assert await CacheStore(inner, 1 << 20, name).get("k") == DATA
+    assert entries(tmp_path / "ü")
+    with pytest.raises(ValueError, match="NUL"):
+        CacheStore(inner, 1 << 20, "a\0b")

@@ -591,3 +591,15 @@ async def test_what_is_written_into_an_archive_with_a_name_twice_holds_it_once(t
     with zipfile.ZipFile(path) as archive:
         assert archive.namelist() == ["a", "b"]
         assert archive.read("a") == b"second"
+
+
+async def test_what_is_no_file_is_no_archive_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.zip")
+    (tmp_path / "folder.zip").mkdir()
+    for name in ("pipe.zip", "folder.zip"):
+        async with asyncio.timeout(10):
+            with pytest.raises(StoreError, match=r"no zip archive|directory"):
+                await ZipStore(tmp_path / name).get("a")
+    with pytest.raises(StoreError, match="directory"):
+        ZipStore(tmp_path / "folder.zip", "w")
+    assert sorted(os.listdir(tmp_path)) == ["folder.zip", "pipe.zip"]

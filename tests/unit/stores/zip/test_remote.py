@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from archives import DATA, Counted, archive_of, read, streamed
 
-from aiozarr.errors import ChangedError, UnsupportedOperationError
+from aiozarr.errors import ChangedError, StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version
 from aiozarr.stores import MemoryStore, ZipStore
 from aiozarr.stores.http.store import HTTPStore
@@ -166,3 +166,23 @@ async def test_an_archive_that_is_replaced_again_and_again_is_a_changed_error() 
     await inner.set("x.zip", archive_of({"a": DATA}))
     with pytest.raises(ChangedError):
         await ZipStore(inner, key="x.zip").fetch("a")
+
+
+class Halting(Counted):
+    """Has no header to give, and takes its time for the data."""
+
+    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
+        if range == Range(0, 35):
+            raise StoreError("no header today")
+        if isinstance(range, Range):
+            await asyncio.Event().wait()
+        return await super().fetch(key, range, if_match=if_match)
+
+
+async def test_where_the_header_fails_the_request_for_the_data_is_not_left_behind() -> None:
+    inner = Halting()
+    await inner.set("x.zip", streamed({"shard": DATA}))
+    store = ZipStore(inner, key="x.zip")
+    with pytest.raises(StoreError, match="no header"):
+        await store.fetch("shard", Range(500, 4))
+    assert asyncio.all_tasks() == {asyncio.current_task()}
