@@ -13,6 +13,7 @@ from aiozarr.stores.azure.connection_string import EMULATOR_ACCOUNT, EMULATOR_KE
 from aiozarr.stores.http.url import fingerprint
 from aiozarr.stores.lane import check_headers
 from aiozarr.stores.options.azure import AzureOptions
+from aiozarr.stores.options.table import is_set
 
 Kind = Literal["anonymous", "key", "sas", "token", "credential", "chain"]
 """No credentials, an account key, a signature, a bearer token, an object that gets tokens, or obstore's own chain."""
@@ -27,7 +28,6 @@ _KEYS = (
     "AZURE_STORAGE_MASTER_KEY",
 )
 _SIGNATURES = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
-_TRUE = ("true", "1", "yes", "on")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _given(options: AzureOptions, place: AzurePlace) -> Access | None:
 
 
 def _found(options: AzureOptions, environ: Mapping[str, str], place: AzurePlace, has_login: bool) -> Access:
-    if options.anon is None and _is_true(environ, "AZURE_SKIP_SIGNATURE"):
+    if options.anon is None and is_set(environ, "AZURE_SKIP_SIGNATURE"):
         return Access("anonymous", found=True)
     if _concerns(environ, place.account):
         named = environment_connection(environ)
@@ -124,7 +124,7 @@ def _found(options: AzureOptions, environ: Mapping[str, str], place: AzurePlace,
             return Access("key", key, found=True)
         if signature := named.sas or _first(environ, _SIGNATURES):
             return Access("sas", signature.removeprefix("?"), found=True)
-    if options.use_emulator is None and _is_true(environ, "AZURE_STORAGE_USE_EMULATOR"):
+    if options.use_emulator is None and is_set(environ, "AZURE_STORAGE_USE_EMULATOR"):
         return Access("key", EMULATOR_KEY, found=True)
     if token := environ.get("AZURE_STORAGE_TOKEN"):
         return Access("token", token, found=True)
@@ -142,7 +142,7 @@ def _link(environ: Mapping[str, str], has_login: bool) -> Link:
         return "client_secret"
     if environ.get("AZURE_FEDERATED_TOKEN_FILE"):
         return "workload_identity"
-    if has_login or _is_true(environ, "AZURE_USE_AZURE_CLI"):
+    if has_login or is_set(environ, "AZURE_USE_AZURE_CLI"):
         return "azure_cli"
     return "managed_identity"
 
@@ -152,10 +152,6 @@ _PRINCIPAL = ("TENANT_ID", "CLIENT_ID", "CLIENT_SECRET")
 
 def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return next((environ[name] for name in names if environ.get(name)), None)
-
-
-def _is_true(environ: Mapping[str, str], name: str) -> bool:
-    return environ.get(name, "").lower() in _TRUE
 
 
 def _check_key(key: str) -> None:

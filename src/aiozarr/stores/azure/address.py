@@ -17,6 +17,7 @@ from aiozarr.stores.azure.connection_string import (
 )
 from aiozarr.stores.http.url import WebAddress
 from aiozarr.stores.options.azure import AzureOptions
+from aiozarr.stores.options.table import is_set
 
 SCHEMES = ("az", "azure", "abfs", "abfss")
 
@@ -142,9 +143,7 @@ def find_place(url: AzureUrl, options: AzureOptions, environ: Mapping[str, str])
     text = options.connection_string
     given = ConnectionString() if text is None else parse_connection_string(text)
     named = options.endpoint_url or (options.account_host and f"https://{options.account_host}")
-    emulator = options.use_emulator or (
-        options.use_emulator is None and _is_true(environ, "AZURE_STORAGE_USE_EMULATOR")
-    )
+    emulator = options.use_emulator or (options.use_emulator is None and is_set(environ, "AZURE_STORAGE_USE_EMULATOR"))
     account = _one_account(url.account, options.account_name, given.account)
     endpoint = named or given.endpoint or url.endpoint
     secondary = given.secondary if named is None else None
@@ -161,9 +160,7 @@ def find_place(url: AzureUrl, options: AzureOptions, environ: Mapping[str, str])
         if account is None:
             raise ValueError("no storage account is named: the option 'account_name' says which")
         endpoint = f"https://{_checked(account)}.blob.{PUBLIC_SUFFIX}"
-    server = WebAddress.parse(endpoint)
-    if server.user is not None or server.query:
-        raise ValueError("an endpoint's URL holds no credentials and no query")
+    server = WebAddress.of_endpoint(endpoint)
     account = account or _account_of(server)
     shown = f"{server.shown}/{account}" if not server.path and _is_address(server.host) else server.shown
     if options.location_mode == "secondary":
@@ -218,7 +215,3 @@ def _secondary(named: str | None, server: WebAddress, account: str) -> str:
     if server.path:
         return f"{server.shown}-secondary"
     return server.shown.replace(f"://{account}.", f"://{account}-secondary.", 1)
-
-
-def _is_true(environ: Mapping[str, str], name: str) -> bool:
-    return environ.get(name, "").lower() in ("true", "1", "yes", "on")

@@ -173,7 +173,5 @@ def _without_folders(answer: Answer) -> Answer:
 
 def _sends_found_credentials_openly(place: AzurePlace, options: AzureOptions, access: Access) -> bool:
     """Return whether credentials that nobody gave for this endpoint would go out without TLS."""
-    web = place.web
-    local = web.host == "localhost" or web.host.startswith("127.") or web.host == "::1"
     named = options.endpoint_url is not None or options.account_host is not None
-    return not web.secure and not local and named and access.found and access.kind != "anonymous"
+    return place.web.exposed and named and access.found and access.kind != "anonymous"

@@ -12,14 +12,13 @@ from aiozarr.model import check_key
 from aiozarr.stores.http.url import WebAddress
 from aiozarr.stores.lane import quote_key
 from aiozarr.stores.options.gcs import GcsOptions
+from aiozarr.stores.options.table import is_set
 
 GOOGLE = "https://storage.googleapis.com"
 
 Source = Literal["anonymous", "token", "file", "document", "credentials", "metadata", "default"]
 """Whose credentials: none, an access token, those of a file, of a document or an object that was given, those that the
 metadata service of Google's machines gives, or what Google's own tools find (application default credentials)."""
-
-_TRUE = frozenset({"true", "1", "yes", "on"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +76,7 @@ def find_place(bucket: str, options: GcsOptions, environ: Mapping[str, str]) -> 
     Raises:
         ValueError: the endpoint is no URL of a server.
     """
-    web = WebAddress.parse(find_endpoint(options, environ) or GOOGLE)
-    if web.user is not None or web.query:
-        raise ValueError("an endpoint's URL holds no credentials and no query")
+    web = WebAddress.of_endpoint(find_endpoint(options, environ) or GOOGLE)
     return GcsPlace(bucket, web, web.host == "googleapis.com" or web.host.endswith(".googleapis.com"))
 
 
@@ -108,9 +105,7 @@ def find_source(options: GcsOptions, environ: Mapping[str, str], *, google: bool
         ValueError: a file of credentials is named that is not there.
     """
     token = options.token
-    if options.anon or (
-        options.anon is None and token is None and environ.get("GOOGLE_SKIP_SIGNATURE", "").lower() in _TRUE
-    ):
+    if options.anon or (options.anon is None and token is None and is_set(environ, "GOOGLE_SKIP_SIGNATURE")):
         return "anonymous"
     if token is None:
         return "default" if google or options.anon is False else "anonymous"
@@ -130,6 +125,4 @@ def find_source(options: GcsOptions, environ: Mapping[str, str], *, google: bool
 
 def sends_credentials_openly(place: GcsPlace, source: Source) -> bool:
     """Return whether tokens would go out without TLS, to another machine."""
-    web = place.web
-    local = web.host == "localhost" or web.host.startswith("127.") or web.host == "::1"
-    return not web.secure and not local and source != "anonymous"
+    return place.web.exposed and source != "anonymous"

@@ -83,7 +83,7 @@ def _from_netrc(address: WebAddress) -> str | None:
         return None
     if found is None:
         return None
-    if not address.secure and address.host not in ("localhost", "::1") and not address.host.startswith("127."):
+    if address.exposed:
         warnings.warn(f"credentials of {path} are sent to {address.origin} without TLS", stacklevel=2)
     user, account, password = found
     return basic_credentials(user or account or "", password or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
@@ -65,9 +66,26 @@ class WebAddress:
             password=None if parts.password is None else unquote(parts.password),
         )
 
+    @classmethod
+    def of_endpoint(cls, url: str) -> WebAddress:
+        """Take the URL of an object store's server apart.
+
+        Raises:
+            ValueError: as from `parse`, or it holds what an option is for.
+        """
+        web = cls.parse(url)
+        if web.user is not None or web.query:
+            raise ValueError("an endpoint's URL holds no credentials and no query")
+        return web
+
     @property
     def secure(self) -> bool:
         return self.scheme == "https"
+
+    @property
+    def exposed(self) -> bool:
+        """Whether what is sent could be read on the way: there is no TLS, and the host is not this machine."""
+        return not self.secure and not _is_this_machine(self.host)
 
     @property
     def authority(self) -> str:
@@ -95,6 +113,13 @@ def fingerprint(secrets: Mapping[str, str]) -> str:
             data = part.encode()
             digest.update(len(data).to_bytes(8, "big") + data)
     return digest.hexdigest()
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _ascii_host(host: str) -> str:

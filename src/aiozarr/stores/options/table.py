@@ -13,7 +13,8 @@ Kind = Literal["text", "words", "flag", "seconds", "count", "mapping", "any"]
 
 Seconds are also a timedelta, or a duration as obstore writes it (`"1min 30s"`)."""
 
-_TRUE = frozenset({"true", "1", "yes", "on", "requester"})
+_YES = frozenset({"true", "1", "yes", "on"})
+_TRUE = _YES | {"requester"}
 _FALSE = frozenset({"false", "0", "no", "off", ""})
 
 _SPAN = re.compile(r"(\d+)\s*([A-Za-z]+)\s*")
@@ -239,6 +240,11 @@ def _as_bool(name: str, value: object) -> bool:
     if text in _FALSE:
         return False
     raise TypeError(f"the storage option {name!r} is a bool")
+
+
+def is_set(environ: Mapping[str, str], name: str) -> bool:
+    """Return whether a variable of the environment says yes."""
+    return environ.get(name, "").lower() in _YES
 
 
 def _as_seconds(name: str, value: object) -> float:

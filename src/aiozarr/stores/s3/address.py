@@ -12,11 +12,10 @@ from aiozarr.model import check_key
 from aiozarr.stores.http.url import WebAddress
 from aiozarr.stores.lane import quote_key
 from aiozarr.stores.options.s3 import S3Options
+from aiozarr.stores.options.table import is_set
 
 Source = Literal["anonymous", "given", "environment", "profile", "chain"]
 """Whose credentials: none, those given, those of the environment, a profile's, or what the cloud's own chain finds."""
-
-_TRUE = frozenset({"true", "1", "yes", "on", "requester"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +154,7 @@ def _access_point(bucket: str, arn: re.Match[str]) -> S3Place:
 def _server(endpoint: str) -> WebAddress:
     if "://" not in endpoint:
         raise ValueError("an endpoint's URL begins with http:// or https://")
-    server = WebAddress.parse(endpoint)
-    if server.user is not None or server.query:
-        raise ValueError("an endpoint's URL holds no credentials and no query")
-    return server
+    return WebAddress.of_endpoint(endpoint)
 
 
 def find_endpoint(
@@ -167,7 +163,7 @@ def find_endpoint(
     """Return the endpoint's URL, from the options, the environment or the configuration files; None: AWS."""
     if options.endpoint_url is not None:
         return options.endpoint_url
-    if environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() in _TRUE:
+    if is_set(environ, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"):
         return None
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"):
         if environ.get(name):
@@ -190,7 +186,7 @@ def find_source(options: S3Options, environ: Mapping[str, str], has_files: bool)
         environ: the environment.
         has_files: whether there are credential files, and the package that reads them.
     """
-    if options.anon or (options.anon is None and environ.get("AWS_SKIP_SIGNATURE", "").lower() in _TRUE):
+    if options.anon or (options.anon is None and is_set(environ, "AWS_SKIP_SIGNATURE")):
         return "anonymous"
     if options.key is not None:
         return "given"
@@ -207,9 +203,7 @@ def find_source(options: S3Options, environ: Mapping[str, str], has_files: bool)
 
 def sends_found_credentials_openly(place: S3Place, options: S3Options, source: Source) -> bool:
     """Return whether credentials that nobody gave for this endpoint would go out without TLS."""
-    web = place.web
-    local = web.host == "localhost" or web.host.startswith("127.") or web.host == "::1"
-    return not web.secure and not local and options.endpoint_url is not None and source in _FOUND
+    return place.web.exposed and options.endpoint_url is not None and source in _FOUND
 
 
 _FOUND = frozenset({"environment", "profile", "chain"})
