@@ -64,3 +64,26 @@ def test_proxies_come_from_the_environment_and_no_proxy_excepts_hosts(monkeypatc
     assert proxy_for(WebAddress.parse("https://data.example/")) is None
     monkeypatch.setenv("no_proxy", "localhost,.example")
     assert proxy_for(address) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "exposed"),
+    [
+        ("https://store.example", False),
+        ("http://store.example", True),
+        ("http://localhost:9000", False),
+        ("http://127.3.2.1", False),
+        ("http://[::1]:1", False),
+        ("http://127.example", True),
+        ("http://10.0.0.1", True),
+    ],
+)
+def test_what_goes_without_tls_to_another_machine_is_exposed(url: str, exposed: bool) -> None:
+    assert WebAddress.parse(url).exposed is exposed
+
+
+@pytest.mark.parametrize("url", ["https://key:hidden@store.example", "https://store.example/?token=hidden"])
+def test_an_endpoint_holds_no_secrets(url: str) -> None:
+    with pytest.raises(ValueError, match="no credentials and no query") as caught:
+        WebAddress.of_endpoint(url)
+    assert "hidden" not in str(caught.value)
