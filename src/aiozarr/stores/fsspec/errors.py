@@ -24,6 +24,7 @@ from aiozarr.stores.http.errors import error_for
 MAX_CAUSES = 8
 
 _CODE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NO_SUCH_ARGUMENT = re.compile(r"unexpected keyword argument '(\w{1,64})'")
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NOT_THE_FILE = frozenset({"NoSuchBucket", "AllAccessDisabled", "ContainerNotFound", "FilesystemNotFound"})
 # By name: the packages that define them need not be installed.
@@ -161,6 +162,8 @@ def _by_kind(error: Exception) -> StoreError:
         return StoreError("the server's certificate is not valid")
     if isinstance(error, TimeoutError) or any(name.endswith(("Timeout", "TimeoutError")) for name in names):
         return StoreTimeoutError("no answer within the time that the file system allows")
+    if isinstance(error, TypeError) and (option := _NO_SUCH_ARGUMENT.search(str(error))) is not None:
+        return StoreError(f"the file system does not take the argument {option[1]!r}")
     if isinstance(error, PermissionError):
         return PermissionDeniedError("the file system refuses")
     if isinstance(error, NotImplementedError):

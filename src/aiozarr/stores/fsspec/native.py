@@ -29,9 +29,12 @@ def native_options(protocols: Sequence[str], options: Mapping[str, Any]) -> dict
     obstore's names are translated where there is a table for the protocol.
 
     Raises:
-        TypeError: an option that the file system has nothing for.
+        TypeError: an option that the file system has nothing for, or no mapping under a protocol.
     """
     native = dict(options)
+    for protocol in protocols:
+        if not isinstance(native.get(protocol), Mapping | None):
+            raise TypeError(f"the storage options under {protocol!r} are a mapping")
     for protocol in protocols[1:]:
         if isinstance(native.get(protocol), Mapping) or protocol in _S3:
             native[protocol] = _of_one(protocol, native.get(protocol) or {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -176,3 +177,17 @@ async def test_an_archive_behind_a_chain_is_read_by_ranges(tmp_path: Path) -> No
     assert isinstance(array, aiozarr.Array)
     assert (await array[...]).tolist() == [7] * 4
     await array.aclose()
+
+
+def test_what_is_under_a_protocol_is_a_mapping() -> None:
+    for url in ("s3fs://b/x", "simplecache::s3://b/x"):
+        options: dict[str, Any] = {"s3": 1}
+        with pytest.raises(TypeError, match="under 's3' are a mapping"):
+            FsspecStore(url, **options)
+
+
+async def test_an_argument_that_a_file_system_does_not_take_is_named_by_the_first_operation() -> None:
+    store = FsspecStore("s3fs://b/x", zzz="secret", anon=True, endpoint_url="http://127.0.0.1:9")
+    with pytest.raises(StoreError, match="argument 'zzz'") as caught:
+        await store.get("k")
+    assert "secret" not in str(caught.value)
