@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 EMULATOR_ACCOUNT = "devstoreaccount1"
@@ -10,6 +11,8 @@ EMULATOR_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K
 """No secret: the documentation of the emulator has it, and nothing but the emulator accepts it."""
 
 PUBLIC_SUFFIX = "core.windows.net"
+
+_ACCOUNT = re.compile(r"[A-Za-z0-9-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ def parse_connection_string(text: str) -> ConnectionString:
         return ConnectionString(EMULATOR_ACCOUNT, EMULATOR_KEY, endpoint=EMULATOR_ENDPOINT)
     account = settings.get("accountname")
     endpoint, secondary = settings.get("blobendpoint"), settings.get("blobsecondaryendpoint")
+    if account is not None and not _ACCOUNT.fullmatch(account):  # it becomes a part of the host
+        raise ValueError("the connection string's AccountName has other than letters, digits and '-'")
     if endpoint is None and account is not None:
         scheme = settings.get("defaultendpointsprotocol", "https").lower()
         suffix = settings.get("endpointsuffix", PUBLIC_SUFFIX)
@@ -59,4 +64,6 @@ def parse_connection_string(text: str) -> ConnectionString:
     if endpoint is None:
         raise ValueError("the connection string names no account: AccountName or BlobEndpoint is needed")
     sas = settings.get("sharedaccesssignature")
+    if sas is not None and any(character.isspace() for character in sas):
+        raise ValueError("the connection string's SharedAccessSignature holds blanks")
     return ConnectionString(account, settings.get("accountkey"), sas and sas.removeprefix("?"), endpoint, secondary)

@@ -115,7 +115,7 @@ class AzureService(ObstoreService):
             await self._delete_by_client(key)
             return
         answer = await self._link.ask("DELETE", key, Want())
-        if answer.status in _DELETED and is_page(answer.headers, bytes(answer.body)):
+        if answer.status in _DELETED and is_page(bytes(answer.body)):
             raise StoreError(f"{NO_ANSWER}: the key may still be there", status=answer.status)
         if answer.status in _DELETED or (answer.status == 404 and self.lacks(answer)):
             return

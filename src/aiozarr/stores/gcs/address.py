@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from aiozarr.model import check_key
 from aiozarr.stores.http.url import WebAddress
-from aiozarr.stores.lane import quote_key
+from aiozarr.stores.lane import check_headers, quote_key
 from aiozarr.stores.options.gcs import GcsOptions
 from aiozarr.stores.options.table import is_set
 
@@ -61,11 +61,11 @@ def parse_url(url: str) -> tuple[str, str]:
         InvalidKeyError: the root is no valid key.
     """
     scheme, separator, rest = url.partition("://")
-    if scheme not in ("gs", "gcs") or not separator:
+    if scheme.lower() not in ("gs", "gcs") or not separator:
         raise ValueError("a GCS store's URL is gs://bucket/path")
     bucket, _, root = rest.partition("/")
-    if not bucket or not bucket.isascii() or not all(c.isalnum() or c in ".-_" for c in bucket):
-        raise ValueError(f"not a bucket's name: {unquote(bucket)!r}")
+    if not bucket.strip(".") or not bucket.isascii() or not all(c.isalnum() or c in ".-_" for c in bucket):
+        raise ValueError(f"not a bucket's name: {unquote(bucket).rpartition('@')[2]!r}")
     root = root.removesuffix("/")
     return bucket, f"{check_key(root)}/" if root else ""
 
@@ -102,7 +102,7 @@ def find_source(options: GcsOptions, environ: Mapping[str, str], *, google: bool
         google: whether the server is Google's; another one is asked without credentials unless some are asked for.
 
     Raises:
-        ValueError: a file of credentials is named that is not there.
+        ValueError: a file of credentials is named that is not there, or a token cannot be sent.
     """
     token = options.token
     if options.anon or (options.anon is None and token is None and is_set(environ, "GOOGLE_SKIP_SIGNATURE")):
@@ -120,6 +120,7 @@ def find_source(options: GcsOptions, environ: Mapping[str, str], *, google: bool
         return "file"
     if token.endswith(".json") or token.startswith(("/", "~", "./", "../")):
         raise ValueError("the storage option 'token' names a file of credentials that is not there")
+    check_headers({"Authorization": token})
     return "token"
 
 

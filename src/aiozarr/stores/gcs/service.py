@@ -84,7 +84,7 @@ class GcsService(Service):
 
     def lacks(self, answer: Answer) -> bool:
         body = bytes(answer.body)
-        return may_be_missing(answer.headers, body) and b"bucket does not exist" not in body
+        return may_be_missing(body) and b"bucket does not exist" not in body
 
     def version(self, headers: Headers) -> Version | None:
         generation = headers.get(b"x-goog-generation")
@@ -97,7 +97,7 @@ class GcsService(Service):
 
     async def delete(self, key: str) -> None:
         answer = await self._link.ask("DELETE", self._place.object_path(key), Want())
-        if answer.status in _DELETED and is_page(answer.headers, bytes(answer.body)):
+        if answer.status in _DELETED and is_page(bytes(answer.body)):
             raise StoreError(f"{NO_ANSWER}: the key may still be there", status=answer.status)
         if answer.status not in _DELETED and not (answer.status == 404 and self.lacks(answer)):
             raise _error(answer)

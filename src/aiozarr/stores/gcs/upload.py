@@ -208,7 +208,7 @@ class _Session:
 def _stored(said: Said, *, session: bool) -> Version | None:
     if said.status not in (200, 201):
         raise _refusal(said, session=session, sent=session)
-    if is_page(said.headers, said.body):
+    if is_page(said.body):
         raise StoreError(f"{NO_ANSWER}: the value may not be stored", status=said.status, retryable=True)
     try:
         found: Any = json.loads(said.body)

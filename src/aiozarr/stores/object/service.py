@@ -105,14 +105,14 @@ class Service(ABC):
 NO_ANSWER = "a page for people came in place of an answer, as from a proxy or a login"
 
 
-def is_page(headers: Headers, body: bytes) -> bool:
+def is_page(body: bytes) -> bool:
     """Return whether an answer is a page for people, which comes from somebody else than the cloud."""
-    return headers.get(b"content-type", b"").lower().startswith(b"text/html") or _PAGE.match(body) is not None
+    return _PAGE.match(body) is not None  # the type that is told says little: some emulators call all of it HTML
 
 
-def may_be_missing(headers: Headers, body: bytes) -> bool:
+def may_be_missing(body: bytes) -> bool:
     """Return whether a 404 can be about the object: it says so, or it says nothing."""
-    return error_code(body) in (None, "NoSuchKey") and not is_page(headers, body)
+    return error_code(body) in (None, "NoSuchKey") and not is_page(body)
 
 
 _PAGE = re.compile(rb"\s*(?:<!doctype\s+html|<html)", re.IGNORECASE)

@@ -24,7 +24,7 @@ def client_options(*, secure: bool, connect_timeout: float, keep_alive: bool = T
     """
     options: ClientConfig = {
         "allow_http": not secure,
-        "connect_timeout": f"{connect_timeout:g} s",
+        "connect_timeout": f"{min(max(1, round(connect_timeout * 1000)), 86_400_000)} ms",
         "timeout": f"{REQUEST_TIMEOUT:g} s",
     }
     if not keep_alive:

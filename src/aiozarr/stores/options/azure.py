@@ -117,6 +117,9 @@ def azure_options(given: Mapping[str, Any]) -> AzureOptions:
         ValueError: one option is given twice with different values, or options contradict each other.
     """
     options = AzureOptions(**AZURE_TABLE.translate(given))
+    empty = [name for name in _CREDENTIALS if getattr(options, name) == ""]
+    if empty:
+        raise ValueError(f"the storage option {empty[0]!r} is empty")
     found = [name for name in _CREDENTIALS if getattr(options, name)]
     if len(found) > 1:
         raise ValueError(f"the storage options {' and '.join(map(repr, found))} exclude each other")
@@ -126,6 +129,8 @@ def azure_options(given: Mapping[str, Any]) -> AzureOptions:
         raise ValueError("the storage option 'client_secret' goes with 'client_id' and 'tenant_id'")
     if options.endpoint_url is not None and options.account_host is not None:
         raise ValueError("the storage options 'endpoint_url' and 'account_host' exclude each other")
+    if options.account_host is not None and "/" in options.account_host:
+        raise ValueError("the storage option 'account_host' is a host, without scheme and path")
     if options.location_mode not in (None, "primary", "secondary"):
         raise ValueError("the storage option 'location_mode' is 'primary' or 'secondary'")
     if options.credential is not None and not _is_credential(options.credential):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from aiozarr.stores.options.table import Option, Table
+from aiozarr.stores.options.table import Option, Table, as_bool
 
 Access = Literal["read_only", "read_write", "full_control"]
 
@@ -137,7 +137,7 @@ def _as_token(name: str, value: str) -> Any:
 def _check_payer(found: dict[str, Any]) -> None:
     pays = found.get("requester_pays")
     if pays is not None and not isinstance(pays, bool | str):
-        raise TypeError("the storage option 'requester_pays' is a bool, or the project that pays")
+        pays = found["requester_pays"] = as_bool("requester_pays", pays)
     if isinstance(pays, str) and pays.lower() in ("", "true", "false", "0", "1"):
         pays = found["requester_pays"] = pays.lower() in ("true", "1")
     if pays is True and found.get("project") is None:

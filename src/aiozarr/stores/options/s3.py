@@ -205,6 +205,8 @@ def s3_options(given: Mapping[str, Any]) -> S3Options:
     _merge_proxy(found)
     if found.pop("disable_bulk_delete", False):
         found["bulk_delete"] = False
+    if found.get("token") == "":  # as an environment without a session's token tells it
+        del found["token"]
     options = S3Options(**found, upload=upload, chain=chain)
     _check_credentials(options)
     if dict(upload).get("server_side_encryption") == "sse-c":
@@ -213,6 +215,8 @@ def s3_options(given: Mapping[str, Any]) -> S3Options:
 
 
 def _check_credentials(options: S3Options) -> None:
+    if options.key == "" or options.secret == "":
+        raise ValueError("the storage options 'key' and 'secret' are empty")
     if (options.key is None) != (options.secret is None):
         raise ValueError("the storage options 'key' and 'secret' go together")
     if options.token is not None and options.key is None:
@@ -228,7 +232,7 @@ def _merge_signature(found: dict[str, Any]) -> None:
     if type(version).__name__ == "UNSIGNED":  # botocore's marker, without importing botocore
         if found.setdefault("anon", True) is not True:
             raise ValueError("the storage options 'anon' and 'signature_version' contradict each other")
-    elif version not in ("s3v4", "v4"):
+    elif not isinstance(version, str) or version not in ("s3v4", "v4"):
         raise ValueError("requests are signed by version 4 ('s3v4'), or not at all (anon=True)")
 
 
@@ -252,5 +256,7 @@ def _merge_proxy(found: dict[str, Any]) -> None:
         return
     scheme = urlsplit(found.get("endpoint_url") or "https://").scheme
     proxy = proxies.get(scheme)
+    if proxy is not None and not isinstance(proxy, str):
+        raise TypeError("the storage option 'proxies' maps schemes to the URLs of proxies")
     if proxy is not None and found.setdefault("proxy", proxy) != proxy:
         raise ValueError("the storage options 'proxy' and 'proxies' contradict each other")

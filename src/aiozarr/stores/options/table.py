@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from numbers import Integral, Real
 from typing import Any, Literal
 
 Kind = Literal["text", "words", "flag", "seconds", "count", "mapping", "any"]
 """What a value must be: a str without blanks, any str, a bool, a number or an int above 0, a mapping, anything.
 
 Seconds are also a timedelta, or a duration as obstore writes it (`"1min 30s"`)."""
+
+_LONGEST = 1e9
+"""Seconds; some thirty years. Timers fail beyond."""
 
 _YES = frozenset({"true", "1", "yes", "on"})
 _TRUE = _YES | {"requester"}
@@ -113,7 +118,8 @@ class Table:
             if value is None:
                 continue
             value = _checked(option, value)
-            if found.setdefault(option.name, value) != value:
+            before = found.setdefault(option.name, value)
+            if before is not value and before != value:
                 raise ValueError(f"the storage option {option.name!r} is given twice, with different values")
         return found
 
@@ -173,6 +179,8 @@ class Table:
                 yield name, value
             elif isinstance(value, Mapping):
                 for inner, each in value.items():
+                    if not isinstance(inner, str):
+                        raise TypeError(f"the storage option {name!r} has a member that is no str")
                     dotted = f"{name}.{inner}"
                     if dotted in self.nested:
                         yield from self._flat({dotted: each}, known)
@@ -195,8 +203,11 @@ def _place(into: dict[str, Any], name: str, value: Any, path: str) -> None:
 
 
 def _refuse_unless_idle(name: str, foreign: Foreign, value: object) -> None:
-    if foreign.only is None or not value or any(value is idle or value == idle for idle in foreign.only):
+    if foreign.only is None or any(value is idle for idle in (None, *foreign.only)):
         return
+    with suppress(Exception):  # whatever a value of somebody else's, such as an array, makes of a comparison
+        if not value or value in foreign.only:
+            return
     raise TypeError(f"the storage option {name!r} cannot be followed: {foreign.why}")
 
 
@@ -212,12 +223,14 @@ def _checked(option: Option, value: object) -> object:
     name = option.name
     match option.kind:
         case "flag":
-            return _as_bool(name, value)
+            return as_bool(name, value)
         case "seconds":
             return _as_seconds(name, value)
         case "count":
-            if isinstance(value, bool) or not isinstance(value, int) or not value > 0:
+            number = int(value) if isinstance(value, Integral) and not _is_bool(value) else 0
+            if number <= 0:
                 raise TypeError(f"the storage option {name!r} is a whole number above 0")
+            return number
         case "mapping":
             if not isinstance(value, Mapping):
                 raise TypeError(f"the storage option {name!r} is a mapping")
@@ -231,7 +244,12 @@ def _checked(option: Option, value: object) -> object:
     return value
 
 
-def _as_bool(name: str, value: object) -> bool:
+def as_bool(name: str, value: object) -> bool:
+    """Return the bool that `value` is, or says.
+
+    Raises:
+        TypeError: it says none.
+    """
     if isinstance(value, bool):
         return value
     text = str(value).lower()
@@ -247,12 +265,18 @@ def is_set(environ: Mapping[str, str], name: str) -> bool:
     return environ.get(name, "").lower() in _YES
 
 
+def _is_bool(value: object) -> bool:
+    """Return whether a number is a bool, which counts as none here."""
+    return isinstance(value, bool)
+
+
 def _as_seconds(name: str, value: object) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     elif isinstance(value, str) and re.fullmatch(f"(?:{_SPAN.pattern})+", value):
         spans = _SPAN.findall(value)
         value = sum(int(number) * _SECONDS_OF.get(unit, 0) for number, unit in spans)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+    seconds = float(value) if isinstance(value, Real) and not _is_bool(value) else 0.0
+    if not 0 < seconds < _LONGEST:
         raise TypeError(f"the storage option {name!r} is a number of seconds above 0")
-    return value
+    return seconds

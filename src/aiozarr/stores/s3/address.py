@@ -77,7 +77,7 @@ def parse_url(url: str) -> tuple[str, str]:
         bucket, root = _split_arn(rest)
     else:
         bucket, _, root = rest.partition("/")
-        if not bucket or not bucket.isascii() or not all(c.isalnum() or c in ".-_" for c in bucket):
+        if not bucket.strip(".") or not bucket.isascii() or not all(c.isalnum() or c in ".-_" for c in bucket):
             raise ValueError(f"not a bucket's name: {unquote(bucket).rpartition('@')[2]!r}")
         if bucket.endswith("--x-s3"):
             raise ValueError("directory buckets (S3 Express One Zone) are not supported")
@@ -124,6 +124,8 @@ def find_place(
     if server is None or (of_aws is not None and not server.path):
         # The plain endpoints of AWS, written out, are what is asked without any.
         named = named or (of_aws and of_aws[1]) or "us-east-1"
+        if not _REGION.fullmatch(named):  # it becomes a part of the host
+            raise ValueError(f"not a region of AWS: {named!r}")
         virtual = "." not in bucket if options.virtual_hosted is None else options.virtual_hosted
         scheme = "https" if server is None else server.scheme
         host = f"s3.{named}.{_suffix(named)}"
@@ -138,6 +140,7 @@ def find_place(
     return S3Place(bucket, base, named or "us-east-1", trusted, virtual, fixed=True)
 
 
+_REGION = re.compile(r"[a-z0-9-]{1,40}")
 _AWS_HOST = re.compile(r"s3(?:[.-]([a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com(?:\.cn)?")
 
 

@@ -123,7 +123,7 @@ class S3Service(ObstoreService):
         return answer
 
     def lacks(self, answer: Answer) -> bool:
-        return may_be_missing(answer.headers, bytes(answer.body))
+        return may_be_missing(bytes(answer.body))
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
         if precondition is not None and data.nbytes > MAX_PUT_BYTES:
@@ -136,7 +136,7 @@ class S3Service(ObstoreService):
     async def delete(self, key: str) -> None:
         # The client library has bulk deletes only, which not every server knows.
         answer = await self.ask("DELETE", key, Want())
-        if answer.status in _DELETED and is_page(answer.headers, bytes(answer.body)):
+        if answer.status in _DELETED and is_page(bytes(answer.body)):
             raise StoreError(f"{NO_ANSWER}: the key may still be there", status=answer.status)
         if answer.status not in _DELETED and not (answer.status == 404 and self.lacks(answer)):
             raise _error(answer)

@@ -40,7 +40,17 @@ def test_development_storage_is_the_emulator_with_its_public_key() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "acct", "AccountName", "AccountKey=hidden", "AccountName=a;AccountName=b;AccountKey=hidden", "=hidden"]
+    "text",
+    [
+        "",
+        "acct",
+        "AccountName",
+        "AccountKey=hidden",
+        "AccountName=a;AccountName=b;AccountKey=hidden",
+        "=hidden",
+        "AccountName=else.where/;AccountKey=hidden",
+        "BlobEndpoint=https://h;SharedAccessSignature=sig=hidden b",
+    ],
 )
 def test_what_is_no_connection_string_is_an_error_that_does_not_show_it(text: str) -> None:
     with pytest.raises(ValueError, match="connection string") as raised:

@@ -19,16 +19,20 @@ from aiozarr.stores.options.gcs import GcsOptions
         ("gs://b/", "b", ""),
         ("gcs://my.bucket_1/a b/c%20", "my.bucket_1", "a b/c%20/"),
         ("gs://b/a/", "b", "a/"),
+        ("GS://b", "b", ""),
     ],
 )
 def test_a_url_is_a_bucket_and_a_root(url: str, bucket: str, root: str) -> None:
     assert parse_url(url) == (bucket, root)
 
 
-@pytest.mark.parametrize("url", ["s3://b", "gs:/b", "gs://", "gs:///a", "gs://b?x", "gs://ü/a"])
+@pytest.mark.parametrize(
+    "url", ["s3://b", "gs:/b", "gs://", "gs:///a", "gs://b?x", "gs://ü/a", "gs://..", "gs://./a", "gs://u:hidden@b/a"]
+)
 def test_other_urls_are_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="bucket"):
+    with pytest.raises(ValueError, match="bucket") as caught:
         parse_url(url)
+    assert "hidden" not in str(caught.value)
 
 
 def test_a_root_that_is_no_key_is_refused() -> None:
@@ -102,6 +106,13 @@ def test_a_token_that_is_the_path_of_a_file_is_one(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_text("{}")
     assert find_source(GcsOptions(token=str(path)), {}, google=True) == "file"
+
+
+@pytest.mark.parametrize("token", ["hidden\r\nX: y", "hidden€"])
+def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(token: str) -> None:
+    with pytest.raises(ValueError, match="header") as caught:
+        find_source(GcsOptions(token=token), {}, google=True)
+    assert "hidden" not in str(caught.value)
 
 
 @pytest.mark.parametrize("token", ["/not/there", "there.json", "~/not/there"])

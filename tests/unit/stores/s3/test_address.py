@@ -19,7 +19,7 @@ def test_a_url_names_bucket_and_root() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["s3://", "s3:///a", "s3://b kt/x", "s3://user:pw@bkt/x", "http://bkt/x", "bkt/x", "s3://b?x=1"]
+    "url", ["s3://", "s3:///a", "s3://b kt/x", "s3://user:pw@bkt/x", "http://bkt/x", "bkt/x", "s3://b?x=1", "s3://..", "s3://./a"]
 )
 def test_what_is_no_bucket_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"bucket"):
@@ -52,6 +52,15 @@ def test_the_address_follows_from_options_and_environment(
 ) -> None:
     place = find_place("bkt", s3_options(given), environ)
     assert (place.base, place.aws) == (base, aws)
+
+
+@pytest.mark.parametrize("region", ["else.where/", "../x", "eu west", "@h"])
+def test_a_region_cannot_name_another_host(region: str) -> None:
+    for options, environ in ((S3Options(region=region), {}), (S3Options(), {"AWS_REGION": region})):
+        with pytest.raises(ValueError, match="region"):
+            find_place("bkt", options, environ)
+    place = find_place("bkt", S3Options(region="Region_One", endpoint_url="http://h"), {})
+    assert place.base == "http://h/bkt"
 
 
 def test_a_bucket_with_a_dot_stays_in_the_path_because_no_certificate_fits_its_name() -> None:
