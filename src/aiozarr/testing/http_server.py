@@ -134,6 +134,8 @@ class ScriptedServer(ABC):
         transport: asyncio.Transport | None = None
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
             try:
+                # asyncio does this where a socket's protocol is named; otherwise a body waits for the head's receipt.
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection)
                 if self._tls is not None:
                     secured = await loop.start_tls(transport, protocol, self._tls, server_side=True)
