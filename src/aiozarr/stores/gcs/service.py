@@ -21,14 +21,11 @@ from aiozarr.stores.gcs.upload import upload
 from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.lane.head import Headers
 from aiozarr.stores.object.circle import Circle
-from aiozarr.stores.object.service import NO_ANSWER, PAGE, Service, is_page, may_be_missing
+from aiozarr.stores.object.service import PAGE, Service, may_be_missing
 from aiozarr.stores.options.gcs import GcsOptions, gcs_options
-from aiozarr.stores.tasks import each_bounded
 
 ERASERS = 32
 """Deletes at once: this API has no request that deletes many."""
-
-_DELETED = frozenset({200, 204})
 
 
 def open_service(url: str, storage_options: Mapping[str, Any]) -> tuple[GcsService, str]:
@@ -97,24 +94,14 @@ class GcsService(Service):
 
     async def delete(self, key: str) -> None:
         answer = await self._link.ask("DELETE", self._place.object_path(key), Want())
-        if answer.status in _DELETED and is_page(bytes(answer.body)):
-            raise StoreError(f"{NO_ANSWER}: the key may still be there", status=answer.status)
-        if answer.status not in _DELETED and not (answer.status == 404 and self.lacks(answer)):
+        if not self.has_deleted(answer):
             raise _error(answer)
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
-        failed: dict[str, StoreError] = {}
-
-        async def remove(key: str) -> None:
-            try:
-                await self.delete(key)
-            except StoreError as error:
-                failed[key] = error
-
-        await each_bounded(remove, keys, width=ERASERS)
+        failed = await self.delete_singly(keys, ERASERS)
         if keys and len(failed) == len(set(keys)):
             raise failed[keys[0]]
-        return {key: failed[key] for key in keys if key in failed}
+        return failed
 
     # --- listing -------------------------------------------------------------------------------------------------
 

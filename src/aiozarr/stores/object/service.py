@@ -12,6 +12,7 @@ from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.http.errors import error_code
 from aiozarr.stores.lane import Answer, Want, etag_of
 from aiozarr.stores.lane.head import Headers
+from aiozarr.stores.tasks import each_bounded
 
 PAGE = 1000
 """Keys of one page of a listing, and of one bulk delete: as many as the clouds allow."""
@@ -95,12 +96,41 @@ class Service(ABC):
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes (ending with `/`) one level below it."""
 
+    # --- deletes, where they go one by one -----------------------------------------------------------------------
+
+    def has_deleted(self, answer: Answer) -> bool:
+        """Return whether the answer to a DELETE says that the key is not there any more.
+
+        Raises:
+            StoreError: it is nobody's who knows.
+        """
+        if answer.status not in _DELETED:
+            return answer.status == 404 and self.lacks(answer)
+        if is_page(bytes(answer.body)):
+            raise StoreError(f"{NO_ANSWER}: the key may still be there", status=answer.status)
+        return True
+
+    async def delete_singly(self, keys: Sequence[str], width: int) -> dict[str, StoreError]:
+        """Delete `keys`, `width` at a time; return those that are left and why, in their order."""
+        failed: dict[str, StoreError] = {}
+
+        async def remove(key: str) -> None:
+            try:
+                await self.delete(key)
+            except StoreError as error:
+                failed[key] = error
+
+        await each_bounded(remove, keys, width=width)
+        return {key: failed[key] for key in keys if key in failed}
+
     # --- life ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
     async def aclose(self) -> None:
         """Close the connections of the running loop that nobody else uses."""
 
+
+_DELETED = frozenset({200, 202, 204})
 
 NO_ANSWER = "a page for people came in place of an answer, as from a proxy or a login"
 

@@ -73,7 +73,7 @@ class ObstoreService(Service):
             if not may_lack_bulk(error):
                 raise
             # The library tells one error for all; only one by one is it seen which keys are left.
-            return await self._delete_singly(keys)
+            return await self.delete_singly(keys, WORKERS)
         return {}
 
     async def _delete_together(self, keys: Sequence[str]) -> None:
@@ -81,18 +81,6 @@ class ObstoreService(Service):
 
         client = await self._client()
         await self._done(lambda: obstore.delete_async(client, list(keys)))
-
-    async def _delete_singly(self, keys: Sequence[str]) -> dict[str, StoreError]:
-        failed: dict[str, StoreError] = {}
-
-        async def remove(key: str) -> None:
-            try:
-                await self.delete(key)
-            except StoreError as error:
-                failed[key] = error
-
-        await each_bounded(remove, keys, width=WORKERS)
-        return {key: failed[key] for key in keys if key in failed}
 
     async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
         import obstore

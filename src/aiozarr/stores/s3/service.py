@@ -15,8 +15,8 @@ from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, error_for
 from aiozarr.stores.http.url import fingerprint
 from aiozarr.stores.lane import Accept, Answer, Want
-from aiozarr.stores.object.service import NO_ANSWER, is_page, may_be_missing
-from aiozarr.stores.obstore.service import ObstoreService, may_lack_bulk
+from aiozarr.stores.object.service import may_be_missing
+from aiozarr.stores.obstore.service import WORKERS, ObstoreService, may_lack_bulk
 from aiozarr.stores.options.s3 import S3Options, s3_options
 from aiozarr.stores.s3.address import (
     NOTHING_CONFIGURED,
@@ -47,8 +47,6 @@ BULK_ROUNDS = 4
 
 MAX_PUT_BYTES = 5 << 30
 """The most that S3 takes in one request, which is what a condition needs."""
-
-_DELETED = frozenset({200, 202, 204})
 
 
 def open_service(url: str, storage_options: Mapping[str, Any]) -> tuple[S3Service, str]:
@@ -136,14 +134,12 @@ class S3Service(ObstoreService):
     async def delete(self, key: str) -> None:
         # The client library has bulk deletes only, which not every server knows.
         answer = await self.ask("DELETE", key, Want())
-        if answer.status in _DELETED and is_page(bytes(answer.body)):
-            raise StoreError(f"{NO_ANSWER}: the key may still be there", status=answer.status)
-        if answer.status not in _DELETED and not (answer.status == 404 and self.lacks(answer)):
+        if not self.has_deleted(answer):
             raise _error(answer)
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
         if self._options.bulk_delete is False:
-            return await self._delete_singly(keys)
+            return await self.delete_singly(keys, WORKERS)
         return await self._once_more(lambda: self._delete_in_bulk(keys))
 
     async def _delete_in_bulk(self, keys: Sequence[str]) -> dict[str, StoreError]:
@@ -165,7 +161,7 @@ class S3Service(ObstoreService):
                 break
             failed[keys[first[0]]] = first[1]
             keys = keys[first[0] + 1 :]  # those before it are gone
-        return failed | await self._delete_singly(keys)
+        return failed | await self.delete_singly(keys, WORKERS)
 
     async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
         for attempt in range(2):
