@@ -45,9 +45,11 @@ class ObjectStore(WebStore):
         Raises:
             TypeError: an unknown option; the message lists the known ones.
             ValueError: the URL or an option is not valid, or options contradict each other.
+            InvalidKeyError: the prefix is none that this cloud can store.
         """
         self._service: Service
         self._service, self._root = open_service(url, storage_options)
+        self._check_storable(self._root)
         self._given = dict(storage_options)
         self.supports = self._service.supports
 
@@ -216,11 +218,14 @@ class ObjectStore(WebStore):
 
     def _full(self, key: str) -> str:
         """Return the object's key in the bucket, if the cloud can store it."""
+        self._check_storable(key)
+        return self._root + key
+
+    def _check_storable(self, key: str) -> None:
         unstorable = self._service.unstorable.search(key)
         if unstorable is not None:
             reason = f"this object store's keys hold no {unstorable[0]!r} at {unstorable.start()}"
             raise InvalidKeyError(reason, store=self.url, key=key)
-        return self._root + key
 
     @contextmanager
     def _at(self, key: str | None) -> Iterator[None]:

@@ -425,13 +425,19 @@ async def test_another_version_than_expected_is_a_changed_error(server: FaultSer
         assert await store.fetch("missing", if_match=Version('"other"')) is None
 
 
-@pytest.mark.parametrize("key", ["back\\slash", "dot.", "dots./b", "line\n", "\x7f"])
+@pytest.mark.parametrize("key", ["back\\slash", "dot.", "dots./b", "line\n", "\x7f", "\ufffe"])
 async def test_keys_that_azure_would_change_are_refused_before_any_request(server: FaultServer, key: str) -> None:
     async with at(server) as store:
         for ask in (store.get(key), store.set(key, b""), store.erase(key)):
             with pytest.raises(InvalidKeyError):
                 await ask
     assert server.requests == []
+
+
+@pytest.mark.parametrize("root", ["dots.", "back\\slash", "dots./b"])
+def test_a_prefix_that_azure_would_change_is_refused(root: str) -> None:
+    with pytest.raises(InvalidKeyError):
+        ObjectStore(f"az://data/{root}", account_name="acct", anon=True)
 
 
 # --- writing and listing -----------------------------------------------------------------------------------------
