@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Mapping
+from typing import Any
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -18,10 +19,11 @@ from aiozarr.stores.http.url import Proxies, WebAddress, usable_proxy
 from aiozarr.stores.lane.connection import Answer
 from aiozarr.stores.lane.head import HASHES
 from aiozarr.stores.lane.judge import NOTE, NOTE_BYTES, Accept, Detour, Verdict, Want, judge, over_limit
-from aiozarr.stores.lane.pool import Origin, connect_error, default_ssl_context
+from aiozarr.stores.lane.pool import PROGRESS_BYTES, Origin, connect_error, default_ssl_context
 from aiozarr.stores.lane.request import USER_AGENT, range_header
 
 _OF_THE_ENVIRONMENT = Proxies()
+_DECODED = frozenset({b"gzip", b"deflate", b"br", b"zstd"})  # by the session, some where a package is installed
 
 
 class Detours:
@@ -45,6 +47,7 @@ class Detours:
             ),
             skip_auto_headers=("Accept-Encoding",),
             auto_decompress=not raw,
+            trace_configs=[_clock(origin.idle_timeout)],
         )
 
     async def ask(
@@ -100,14 +103,16 @@ class Detours:
     async def _exchange(
         self, method: str, url: str, proxy: str | None, secret: Mapping[str, str], want: Want
     ) -> Answer:
+        limit = asyncio.timeout(None)  # from when the request is sent: it may wait for a connection as long as it must
         request = self._session.request(
             method,
             URL(url, encoded=True),
             headers=_headers(secret, want),
             proxy=proxy,
             allow_redirects=False,
+            trace_request_ctx=limit,
         )
-        async with request as response:
+        async with limit, request as response:
             headers = {name.lower(): value for name, value in response.raw_headers}
             if HASHES in headers:
                 headers[HASHES] = ",".join(response.headers.getall(HASHES.decode())).encode("latin-1")
@@ -118,7 +123,9 @@ class Detours:
                 raise verdict
             if isinstance(verdict, Detour):  # the session decodes; what the head says is about the encoded body
                 verdict = Accept(limit=want.max_bytes, size=None, exact=None)
-            body = b"" if want.head else await _receive(response, verdict)
+                if not want.head and headers.get(b"content-encoding", b"").strip().lower() not in _DECODED:
+                    raise StoreError("the server's answer is encoded in a way that is not known (Content-Encoding)")
+            body = b"" if want.head else await _receive(response, verdict, limit, self._origin.idle_timeout)
             return Answer(response.status, headers, verdict, body)
 
     async def aclose(self) -> None:
@@ -139,11 +146,30 @@ def _headers(secret: Mapping[str, str], want: Want) -> dict[str, str]:
     return headers
 
 
-async def _receive(response: aiohttp.ClientResponse, verdict: Verdict) -> bytearray:
+def _clock(seconds: float) -> aiohttp.TraceConfig:
+    """Return what gives the head of an answer `seconds`, however it drips, once the request is sent."""
+
+    async def sent(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceRequestHeadersSentParams) -> None:
+        limit: asyncio.Timeout = context.trace_request_ctx
+        limit.reschedule(asyncio.get_running_loop().time() + seconds)
+
+    config = aiohttp.TraceConfig()
+    config.on_request_headers_sent.append(sent)
+    return config
+
+
+async def _receive(
+    response: aiohttp.ClientResponse, verdict: Verdict, patience: asyncio.Timeout, seconds: float
+) -> bytearray:
     limit = verdict.limit if isinstance(verdict, Accept) else NOTE_BYTES
     body = bytearray()
+    progress, loop = 0, asyncio.get_running_loop()
+    patience.reschedule(loop.time() + seconds)
     async for part in response.content.iter_any():
         body += part
+        if len(body) >= progress + PROGRESS_BYTES:
+            progress = len(body)
+            patience.reschedule(loop.time() + seconds)
         if len(body) > limit:
             if isinstance(verdict, Accept):
                 raise over_limit(len(body), limit)

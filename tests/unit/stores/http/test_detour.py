@@ -278,3 +278,46 @@ async def test_a_cancelled_detour_leaves_nothing_open(server: FaultServer, other
             break
         await asyncio.sleep(0.01)
     assert other.open_connections == 0
+
+
+async def test_a_body_that_drips_behind_a_redirect_is_given_up_like_one_that_stalls(
+    server: FaultServer, other: FaultServer
+) -> None:
+    server.script = sends_to(f"{other.url}/moved")
+    other.script = spoil.always(spoil.dripping(1, 0.02))
+    async with HTTPStore(server.url, idle_timeout=0.2) as store:
+        async with asyncio.timeout(10):
+            with pytest.raises(StoreTimeoutError):
+                await store.get("a/b")
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_head_that_never_ends_behind_a_redirect_is_given_up(server: FaultServer) -> None:
+    async def hesitate(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            for byte in b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000:
+                writer.write(bytes([byte]))
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    async with await asyncio.start_server(hesitate, "127.0.0.1", 0) as slow:
+        server.script = spoil.always(spoil.redirect(f"http://127.0.0.1:{slow.sockets[0].getsockname()[1]}/x"))
+        async with HTTPStore(server.url, idle_timeout=0.2) as store:
+            async with asyncio.timeout(10):
+                with pytest.raises(StoreTimeoutError):
+                    await store.get("a/b")
+
+
+@pytest.mark.parametrize("encoding", ["banana", "gzip, gzip", ""])
+async def test_a_body_that_is_encoded_in_an_unknown_way_is_no_value(server: FaultServer, encoding: str) -> None:
+    server.script = spoil.always(lambda reply: reply.with_headers(Content_Encoding=encoding))
+    async with HTTPStore(server.url) as store:
+        if encoding:
+            with pytest.raises(StoreError, match="encoded"):
+                await store.get("a/b")
+        else:
+            assert await store.get("a/b") == DATA
