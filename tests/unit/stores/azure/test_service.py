@@ -62,14 +62,6 @@ def azure(request: Request, reply: Reply) -> Reply:
     return reply.with_headers(x_ms_request_id="r-1")
 
 
-@pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the machine's own credentials and proxies out."""
-    for name in [name for name in os.environ if name.startswith("AZURE_") or name.lower().endswith("_proxy")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AZURE_CONFIG_DIR", "/nowhere")
-
-
 @pytest.fixture
 def server() -> Iterator[FaultServer]:
     """A server that has one blob in a container of an account."""

@@ -20,9 +20,6 @@ from aiozarr.testing.gcs_server import GcsServer
 
 @pytest.fixture
 def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
     with proxy() as running:
         monkeypatch.setenv("HTTP_PROXY", running.url)
         yield running

@@ -35,15 +35,6 @@ from local_s3 import LocalS3
 DATA = bytes(range(256)) * 100
 
 
-@pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the machine's own credentials and proxies out."""
-    for name in [name for name in os.environ if name.startswith("AWS_") or name.lower().endswith("_proxy")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
-    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
-
-
 @pytest.fixture
 def server() -> Iterator[FaultServer]:
     """A server that has one object in a bucket."""
