@@ -17,6 +17,7 @@ from aiozarr.stores.azure.link import AzureLink
 from aiozarr.stores.http.errors import error_for
 from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.lane.judge import NOTE
+from aiozarr.stores.object.service import BRIEF
 from aiozarr.stores.obstore.service import WORKERS, ObstoreService
 from aiozarr.stores.options.azure import AzureOptions, azure_options
 
@@ -54,8 +55,8 @@ class AzureService(ObstoreService):
             conditional_reads=True,
             conditional_writes=False if place.secondary else True if place.azure else None,
         )
-        if _sends_found_credentials_openly(place, options, access):
-            warnings.warn(f"credentials that were found, not given, go to {place.web.origin} without TLS", stacklevel=5)
+        if _sends_credentials_openly(place, options, access):
+            warnings.warn(f"credentials are sent to {place.web.origin} without TLS", stacklevel=5)
 
     @property
     def url(self) -> str:
@@ -112,7 +113,7 @@ class AzureService(ObstoreService):
         if self._kind == "chain":
             await self._delete_by_client(key)
             return
-        answer = await self._link.ask("DELETE", key, Want())
+        answer = await self._link.ask("DELETE", key, BRIEF)
         if self.has_deleted(answer):
             return
         if answer.headers.get(b"x-ms-error-code") == b"DirectoryIsNotEmpty":  # it is no value
@@ -167,7 +168,8 @@ def _without_folders(answer: Answer) -> Answer:
     return Answer(404, {**answer.headers, b"x-ms-error-code": b"BlobNotFound"}, NOTE, b"")
 
 
-def _sends_found_credentials_openly(place: AzurePlace, options: AzureOptions, access: Access) -> bool:
-    """Return whether credentials that nobody gave for this endpoint would go out without TLS."""
+def _sends_credentials_openly(place: AzurePlace, options: AzureOptions, access: Access) -> bool:
+    """Return whether credentials would go out without TLS that nobody gave for this endpoint, or that need no key."""
     named = options.endpoint_url is not None or options.account_host is not None
-    return place.web.exposed and named and access.found and access.kind != "anonymous"
+    found = named and access.found and access.kind != "anonymous"
+    return place.web.exposed and (found or access.kind in ("sas", "token", "credential", "chain"))

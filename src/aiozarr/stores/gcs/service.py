@@ -21,7 +21,7 @@ from aiozarr.stores.gcs.upload import upload
 from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.lane.head import Headers
 from aiozarr.stores.object.circle import Circle
-from aiozarr.stores.object.service import PAGE, Service, may_be_missing
+from aiozarr.stores.object.service import BRIEF, PAGE, Service, may_be_missing
 from aiozarr.stores.options.gcs import GcsOptions, gcs_options
 
 ERASERS = 32
@@ -93,7 +93,7 @@ class GcsService(Service):
         return await upload(self._link, key, data, precondition)
 
     async def delete(self, key: str) -> None:
-        answer = await self._link.ask("DELETE", self._place.object_path(key), Want())
+        answer = await self._link.ask("DELETE", self._place.object_path(key), BRIEF)
         if not self.has_deleted(answer):
             raise _error(answer)
 

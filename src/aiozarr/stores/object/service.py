@@ -18,6 +18,10 @@ PAGE = 1000
 """Keys of one page of a listing, and of one bulk delete: as many as the clouds allow."""
 
 
+BRIEF = Want(max_bytes=1 << 20)
+"""What is wanted of answers that bring no value, such as those to deletes."""
+
+
 class Service(ABC):
     """One bucket, or container, of a cloud and the credentials that are used for it.
 

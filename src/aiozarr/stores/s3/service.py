@@ -15,7 +15,7 @@ from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, error_for
 from aiozarr.stores.http.url import fingerprint
 from aiozarr.stores.lane import Accept, Answer, Want
-from aiozarr.stores.object.service import may_be_missing
+from aiozarr.stores.object.service import BRIEF, may_be_missing
 from aiozarr.stores.obstore.service import WORKERS, ObstoreService, may_lack_bulk
 from aiozarr.stores.options.s3 import S3Options, s3_options
 from aiozarr.stores.s3.address import (
@@ -133,7 +133,7 @@ class S3Service(ObstoreService):
 
     async def delete(self, key: str) -> None:
         # The client library has bulk deletes only, which not every server knows.
-        answer = await self.ask("DELETE", key, Want())
+        answer = await self.ask("DELETE", key, BRIEF)
         if not self.has_deleted(answer):
             raise _error(answer)
 

@@ -228,6 +228,12 @@ async def test_a_service_principal_reads_with_the_token_that_the_client_library_
     await store.aclose()
 
 
+@pytest.mark.parametrize("given", [{"token": "t"}, {"sas_token": "sig=x"}, {"use_azure_cli": True}])
+def test_credentials_that_anyone_can_use_who_sees_them_do_not_go_unnoticed_over_http(given: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match="without TLS"):
+        ObjectStore("az://data", account_name="acct", endpoint_url="http://store.example", **given)
+
+
 def test_credentials_that_were_found_do_not_go_unnoticed_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_STORAGE_KEY", KEY)
     with pytest.warns(UserWarning, match="without TLS"):

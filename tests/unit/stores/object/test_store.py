@@ -16,6 +16,7 @@ from aiozarr.errors import (
     ChangedError,
     ForkedProcessError,
     InvalidKeyError,
+    LimitError,
     PermissionDeniedError,
     PreconditionFailedError,
     StoreError,
@@ -154,6 +155,13 @@ async def test_an_object_that_is_not_there_is_missing(server: FaultServer, chunk
             assert await store.fetch("a/b", Range(5, 5)) is None
             assert await store.stat("a/b") is None
     assert server.connections == 2
+
+
+async def test_the_answer_to_a_delete_is_not_received_without_end(server: FaultServer) -> None:
+    server.script = spoil.always(lambda reply: Reply(200, (), b"x" * (2 << 20)))
+    async with at(server) as store:
+        with pytest.raises(LimitError):
+            await store.erase("a/b")
 
 
 async def test_an_expired_signature_is_renewed_once(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
