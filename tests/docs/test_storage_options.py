@@ -1,7 +1,6 @@
 """The page of storage options says what the tables say."""
 
 import make_option_docs
-
 from aiozarr.stores.options.s3 import S3_TABLE
 
 

@@ -25,6 +25,9 @@ from aiozarr.stores.tasks import each_bounded
 ERASERS = 32
 """Files that are removed at once."""
 
+TRIES = 8
+"""How often a file is written whose directory is not there: others may remove one that has just been made, as empty."""
+
 
 class FsspecStore(Store):
     """Values in a file system of fsspec, below a path.
@@ -157,16 +160,16 @@ class FsspecStore(Store):
         return None
 
     async def _write(self, path: str, data: bytes) -> None:
-        try:
-            await self._calls.write("pipe_file", path, data)
-        except Exception as error:
-            # Only here: object stores have no directories, and some of their file systems would make a bucket.
-            if not self._traits.directories or not _may_lack_directory(error):
-                raise
-        else:
-            return
-        await self._calls.write("makedirs", path.rpartition("/")[0], exist_ok=True)
-        await self._calls.write("pipe_file", path, data)
+        for attempt in range(TRIES):
+            try:
+                await self._calls.write("pipe_file", path, data)
+            except Exception as error:
+                # Only here: object stores have no directories, and some of their file systems would make a bucket.
+                if attempt == TRIES - 1 or not self._traits.directories or not _may_lack_directory(error):
+                    raise
+            else:
+                return
+            await self._calls.write("makedirs", path.rpartition("/")[0], exist_ok=True)
 
     async def erase(self, key: str) -> None:
         """Remove `key`; a key that is not stored is no error."""

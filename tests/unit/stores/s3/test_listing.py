@@ -98,9 +98,9 @@ async def test_a_listing_goes_on_for_as_many_pages_as_there_are(server: FaultSer
 
 
 async def test_a_marker_that_another_tool_has_made_is_neither_listed_nor_in_the_way(s3_server: LocalS3) -> None:
-    s3_server.create_bucket("markers")
-    await asyncio.to_thread(fill, s3_server, "markers", ["g/", "g/a/", "g/a/zarr.json"], b"")
-    async with ObjectStore("s3://markers", **s3_server.storage_options) as store:
+    s3_server.create_bucket("tools")
+    await asyncio.to_thread(fill, s3_server, "tools", ["g/", "g/a/", "g/a/zarr.json"], b"")
+    async with ObjectStore("s3://tools", **s3_server.storage_options) as store:
         assert await store.list() == ["g/a/zarr.json"]
         assert await store.list_dir("") == ([], ["g/"])
         assert await store.list_dir("g/") == ([], ["g/a/"])
