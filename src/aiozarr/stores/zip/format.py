@@ -289,6 +289,7 @@ def render_directory(members: list[Member], start: int) -> Iterator[bytes]:
         big = [value for value in (member.size, member.stored, member.offset) if value >= _MAX32]
         extra = struct.pack(f"<2H{len(big)}Q", 1, 8 * len(big), *big) if big else b""
         version, flags = _needs(member)
+        extra += _unicode_name(member)
         entry = _CENTRAL.pack(
             *(b"PK\x01\x02", 3 << 8 | 45, version, flags, member.method, 0, _DATE, member.crc),
             *(min(member.stored, _MAX32), min(member.size, _MAX32), len(member.raw), len(extra), 0, 0, 0),
@@ -307,5 +308,14 @@ def render_directory(members: list[Member], start: int) -> Iterator[bytes]:
 def _needs(member: Member) -> tuple[int, int]:
     """Return the version of zip that reading a member needs, and its flags."""
     big = max(member.size, member.stored, member.offset) >= _MAX32
-    # Code page 437 and ASCII differ in control characters too, and tools warn of names without the flag.
-    return (45 if big else 20), _UTF8
+    # Code page 437 and ASCII differ in control characters too, and tools warn of names without the flag. A name that
+    # another writer has put into a header in its own way stays there, and so does what it means.
+    return (45 if big else 20), _UTF8 if member.raw == member.key.encode() else 0
+
+
+def _unicode_name(member: Member) -> bytes:
+    """Return the field that tells the key where neither UTF-8 nor code page 437 does."""
+    name = member.key.encode()
+    if member.raw == name or member.raw.decode("cp437") == member.key:
+        return b""
+    return struct.pack("<2HBL", 0x7075, 5 + len(name), 1, zlib.crc32(member.raw)) + name

@@ -250,7 +250,7 @@ class RemoteZipStore(ZipStore, behind_store=True):
         if begin is not None:
             return await self._range(names.archive, begin + start, begin + stop)
         gap = member.end - member.stored - member.likely_start
-        if not gap:  # nothing lies between it and what follows: it cannot begin anywhere else
+        if not gap and not member.extra:  # the header can be no shorter, so it cannot begin anywhere else
             begin = names.starts[member.offset] = member.likely_start
             return await self._range(names.archive, begin + start, begin + stop)
         # Info-ZIP writes a little more into the header than into the directory; what is longer is a data descriptor.

@@ -603,3 +603,40 @@ async def test_what_is_no_file_is_no_archive_and_is_not_waited_for(tmp_path: Pat
     with pytest.raises(StoreError, match="directory"):
         ZipStore(tmp_path / "folder.zip", "w")
     assert sorted(os.listdir(tmp_path)) == ["folder.zip", "pipe.zip"]
+
+
+def named_by_others() -> bytes:
+    """An archive whose names are in code page 437, and in a code page that only a field beside the name makes clear."""
+    data = archive_of({"caf_": b"1", "b_r": b"2"})
+    data = data.replace(b"caf_", b"caf\x82")  # é
+    raw = b"b\xe4r"  # ä in Latin-1
+    data = data.replace(b"b_r", raw)
+    name = "bär".encode()
+    field = struct.pack("<2HBL", 0x7075, 5 + len(name), 1, zlib.crc32(raw)) + name
+    at = data.rindex(raw)
+    entry = at - 46
+    data = data[: entry + 30] + struct.pack("<H", len(field)) + data[entry + 32 : at + 3] + field + data[at + 3 :]
+    end = data.rindex(b"PK\5\6")
+    length = struct.unpack_from("<L", data, end + 12)[0]
+    return data[: end + 12] + struct.pack("<L", length + len(field)) + data[end + 16 :]
+
+
+@pytest.mark.parametrize("erased", [False, True])
+async def test_names_of_other_writers_stay_what_they_are_where_something_is_added(tmp_path: Path, erased: bool) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(named_by_others())
+    assert sorted(await ZipStore(path).list()) == ["bär", "café"]
+    async with ZipStore(path, "a") as store:
+        await store.set("ü", b"3")
+        if erased:
+            await store.erase("café")
+    expected = {"bär": b"2", "ü": b"3"} | ({} if erased else {"café": b"1"})
+    store = ZipStore(path)
+    assert {key: await read(store, key) for key in await store.list()} == expected
+    inner = MemoryStore()
+    await inner.set("x.zip", path.read_bytes())
+    behind = ZipStore(inner, key="x.zip")
+    assert {key: await read(behind, key) for key in await behind.list()} == expected
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert "ü" in archive.namelist()

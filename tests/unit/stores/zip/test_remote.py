@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from dataclasses import replace
 from typing import Any
 
@@ -186,3 +187,17 @@ async def test_where_the_header_fails_the_request_for_the_data_is_not_left_behin
     with pytest.raises(StoreError, match="no header"):
         await store.fetch("shard", Range(500, 4))
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_header_that_is_shorter_than_the_directory_lets_expect_is_looked_at() -> None:
+    data = archive_of({"shard": DATA})
+    directory = data.index(b"PK\1\2")
+    field = struct.pack("<2H8s", 0x9999, 8, b"")  # in the directory only, and as long as what lies behind the data
+    end = data.index(b"PK\5\6")
+    entry = data[directory : directory + 30] + struct.pack("<H", len(field)) + data[directory + 32 : end] + field
+    tail = data[end : end + 12] + struct.pack("<2L", len(entry), directory + len(field)) + data[end + 20 :]
+    inner = MemoryStore()
+    await inner.set("x.zip", data[:directory] + bytes(len(field)) + entry + tail)
+    store = ZipStore(inner, key="x.zip")
+    assert await read(store, "shard", Range(500, 4)) == DATA[500:504]
+    assert await read(store, "shard") == DATA
