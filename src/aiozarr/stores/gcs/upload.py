@@ -169,7 +169,9 @@ class _Session:
     async def _send_part(self) -> Said:
         size = self._data.nbytes
         stop = min(self._held + PART_BYTES, size)
-        content = {"Content-Range": f"bytes {self._held}-{stop - 1}/{size}"}
+        # Where the server has all of it, and has not said so, it is asked to.
+        part = f"{self._held}-{stop - 1}" if stop > self._held else "*"
+        content = {"Content-Range": f"bytes {part}/{size}"}
         # Not by PUT, which aiohttp sends again by itself where a connection is lost: what came is asked for first.
         return await self._link.wire().send("POST", self._url, content, [self._data[self._held : stop]])
 

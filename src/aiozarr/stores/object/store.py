@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from aiozarr.errors import EraseError, InvalidKeyError, StoreError, UnsupportedOperationError
-from aiozarr.model import Entry, Precondition, Range, Supports, Version, check_key, check_prefix
+from aiozarr.model import ByteRange, Entry, Precondition, Range, Supports, Value, Version, check_key, check_prefix
 from aiozarr.stores.contract import Store, byte_view, rooted_at, split_root
 from aiozarr.stores.http.read import WebStore
 from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.lane.head import Headers
 from aiozarr.stores.object.probe import conditions_hold
-from aiozarr.stores.object.service import PAGE, Service
+from aiozarr.stores.object.service import NO_ANSWER, PAGE, Service, is_page
 from aiozarr.stores.object.services import open_service
 
 if TYPE_CHECKING:
@@ -91,6 +91,12 @@ class ObjectStore(WebStore):
 
     def _version(self, headers: Headers) -> Version | None:
         return self._service.version(headers)
+
+    def _value(self, answer: Answer, accept: Accept, byte_range: ByteRange | None) -> Value:
+        value = super()._value(answer, accept, byte_range)
+        if value.version is None and is_page(bytes(memoryview(answer.body)[:100])):  # the clouds tell versions
+            raise StoreError(NO_ANSWER, status=answer.status)
+        return value
 
     async def _stat(self, key: str) -> Entry | None:
         """The first byte, where a HEAD could not tell a missing object from a missing bucket."""

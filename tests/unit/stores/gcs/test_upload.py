@@ -165,6 +165,14 @@ def test_an_upload_goes_on_from_where_the_server_says(server: GcsServer) -> None
     assert ranges(server)[1].startswith(f"bytes {PART - 5000}-")
 
 
+def test_a_server_that_has_all_and_does_not_say_that_it_is_stored_is_asked(server: GcsServer) -> None:
+    all_of_it = f"bytes=0-{len(BIG) - 1}"
+    server.script = nth_part(3, lambda reply: Reply(308, (("Range", all_of_it),), applied=True))
+    run(server, lambda store: store.set("k", BIG))
+    assert server.get("bucket", "k") == BIG
+    assert ranges(server)[-1] == f"bytes */{len(BIG)}"
+
+
 def test_a_server_that_keeps_nothing_is_given_up_and_the_session_ended(server: GcsServer) -> None:
     server.uploads.keeps = 0
 

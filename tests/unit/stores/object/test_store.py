@@ -157,6 +157,17 @@ async def test_an_object_that_is_not_there_is_missing(server: FaultServer, chunk
     assert server.connections == 2
 
 
+async def test_a_page_for_people_is_no_value(server: FaultServer) -> None:
+    async with at(server) as store:
+        server.script = spoil.always(spoil.html())
+        for call in (store.fetch("a/b"), store.fetch("a/b", Range(2, 5)), store.stat("a/b")):
+            with pytest.raises(StoreError, match="a page for people"):
+                await call
+        server.script = None
+        server.put("bkt/root/page", b"<html>stored by somebody</html>")
+        assert bytes(await store.get("page") or b"").startswith(b"<html>")
+
+
 async def test_the_answer_to_a_delete_is_not_received_without_end(server: FaultServer) -> None:
     server.script = spoil.always(lambda reply: Reply(200, (), b"x" * (2 << 20)))
     async with at(server) as store:
