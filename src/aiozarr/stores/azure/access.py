@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ _KEYS = (
     "AZURE_STORAGE_ACCESS_KEY",
     "AZURE_STORAGE_MASTER_KEY",
 )
+_QUERY = re.compile(r"[!\"$-~]+")  # no fragment
 _SIGNATURES = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
 
 
@@ -77,7 +79,9 @@ def find_access(options: AzureOptions, environ: Mapping[str, str], place: AzureP
     access = _given(options, place) or _found(options, environ, place, has_login)
     if access.kind == "key":
         _check_key(access.secret)
-    elif access.kind in ("sas", "token"):
+    elif access.kind == "sas" and not _QUERY.fullmatch(access.secret):
+        raise ValueError("a shared access signature is a query of ASCII without blanks, and this one is not")
+    elif access.kind == "token":
         check_headers({"Authorization": access.secret})
     return access
 

@@ -9,7 +9,7 @@ import pytest
 from aiozarr.stores.azure.access import Access, find_access
 from aiozarr.stores.azure.address import AzurePlace
 from aiozarr.stores.azure.connection_string import EMULATOR_KEY
-from aiozarr.stores.options.azure import azure_options
+from aiozarr.stores.options.azure import AzureOptions, azure_options
 
 PLACE = AzurePlace("data", "acct", "https://acct.blob.core.windows.net", azure=True)
 EMULATOR = AzurePlace("data", "devstoreaccount1", "http://127.0.0.1:10000/devstoreaccount1", azure=False)
@@ -129,6 +129,17 @@ def test_what_cannot_be_sent_is_an_error_that_does_not_show_it(options: dict[str
     with pytest.raises(ValueError) as raised:
         access(**options)
     assert "hidden" not in str(raised.value)
+
+
+@pytest.mark.parametrize("signature", ["sig=hidden b", "sig=hiddené", "sig=hidden\n", "?"])
+def test_a_signature_that_no_query_can_carry_is_refused_wherever_it_is_from(signature: str) -> None:
+    for options, environ in (
+        (AzureOptions(sas_token=signature), {}),
+        (AzureOptions(), {"AZURE_STORAGE_SAS_TOKEN": signature}),
+    ):
+        with pytest.raises(ValueError, match="signature") as caught:
+            find_access(options, environ, PLACE, has_login=False)
+        assert "hidden" not in str(caught.value)
 
 
 def test_fingerprints_tell_credentials_apart_and_tell_no_secret() -> None:
