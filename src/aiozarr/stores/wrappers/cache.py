@@ -30,9 +30,10 @@ class CacheStore(WrapperStore):
     version (`if_match`) are validated too: that they fail is how readers of shards learn that the shard was replaced. A
     missing key is not kept.
 
-    A whole value answers its ranges. Requests for the same that are under way at the same time are one. What is written
-    or erased through this store is forgotten before and after, whatever comes of the write. Closing the store closes
-    the inner store; what is kept stays.
+    A whole value answers its ranges. Requests for the same that are under way at the same time are one, so what another
+    writes may be seen as late as by a request that was under way then. What is written or erased through this store is
+    forgotten before and after, whatever comes of the write. Closing the store closes the inner store; what is kept
+    stays.
 
     With a `directory` the values are files there, complete and with checksums; several processes may share it, and the
     next one finds what this one kept. Whatever cannot be read there counts as missing, and anybody may remove any of it

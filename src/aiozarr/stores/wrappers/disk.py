@@ -157,6 +157,8 @@ class DiskShelf(Shelf):
             if _is_at_work(file):
                 continue
             _remove(file.path)
+            with suppress(OSError):  # the last one takes its directory along: empty ones take room too
+                os.rmdir(os.path.dirname(file.path))
             total -= file.size
         return total
 
@@ -265,10 +267,10 @@ def _touch(descriptor: int, path: str, *, used: int, checked: int) -> None:
 
 def _rename(temporary: str, path: str) -> None:
     for _ in range(_TRIES):
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         try:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             os.replace(temporary, path)
-        except FileNotFoundError:  # somebody has removed the directory since, because it was empty
+        except (FileNotFoundError, FileExistsError):  # somebody removes the directory meanwhile, because it is empty
             continue
         return
 

@@ -352,3 +352,11 @@ async def test_directories_are_named_by_text_or_bytes_and_names_that_no_file_has
     assert entries(tmp_path / "ü")
     with pytest.raises(ValueError, match="NUL"):
         CacheStore(inner, 1 << 20, "a\0b")
+
+
+def test_what_makes_room_leaves_no_empty_directories(tmp_path: Path) -> None:
+    shelf = DiskShelf(4000, str(tmp_path))
+    for number in range(50):
+        keep(shelf, f"k/{number}")
+    assert found(shelf, "k/49") == DATA
+    assert len(list(tmp_path.glob("??/*"))) == len(entries(tmp_path)) < 4
