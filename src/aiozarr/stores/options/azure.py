@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiozarr.stores.options.table import Option, Table
+from aiozarr.stores.options.client import CLIENT_FOREIGN, TRUST_FOREIGN
+from aiozarr.stores.options.table import Foreign, Option, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ AZURE_TABLE = Table(
         Option("connect_timeout", "seconds", fsspec=("connection_timeout",)),
     ),
     prefixes=("azure_storage_", "azure_"),
+    nested=("config", "client_options"),
     without_effect=(
         "assume_container_exists",
         "asynchronous",
@@ -101,6 +103,27 @@ AZURE_TABLE = Table(
         "max_paths",
         "skip_instance_cache",
         "use_listings_cache",
+    ),
+    foreign=(
+        Foreign(("timeout", "socket_timeout"), "requests may take as long as they make progress: `idle_timeout`"),
+        *CLIENT_FOREIGN,
+        *TRUST_FOREIGN,
+        Foreign(("version_aware",), "the newest version of a blob is read; versions are not listed", only=(False,)),
+        Foreign(("request_session",), "the connections are the store's own", only=()),
+        Foreign(("credential_provider",), "pass `credential`, an object with `get_token`", only=()),
+        Foreign(("credential_type",), "the credentials that are given say which kind they are", only=()),
+        Foreign(("encryption_key",), "keys of one's own would have to be sent with every read", only=()),
+        Foreign(("prefix",), "the URL names container and prefix", only=()),
+        Foreign(
+            ("fabric_cluster_identifier", "fabric_session_token", "fabric_token_service_url", "fabric_workload_host"),
+            "pass a token of Fabric's as `token`, or a `credential`",
+            only=(),
+        ),
+        Foreign(
+            ("use_fabric_endpoint",),
+            "name it by the URL: abfss://container@onelake.dfs.fabric.microsoft.com/path",
+            only=(False, "false", "False"),
+        ),
     ),
 )
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from aiozarr.stores.options.table import Option, Table, as_bool
+from aiozarr.stores.options.client import CLIENT_FOREIGN, TRUST_FOREIGN
+from aiozarr.stores.options.table import Foreign, Option, Table, as_bool
 
 Access = Literal["read_only", "read_write", "full_control"]
 
@@ -48,6 +49,26 @@ class GcsOptions:
         )
 
 
+_SESSION_INNARDS = (
+    "auto_decompress",
+    "fallback_charset_resolver",
+    "json_serialize",
+    "json_serialize_bytes",
+    "loop",
+    "max_field_size",
+    "max_headers",
+    "max_line_size",
+    "raise_for_status",
+    "read_bufsize",
+    "request_class",
+    "requote_redirect_url",
+    "response_class",
+    "skip_auto_headers",
+    "ssl_shutdown_timeout",
+    "version",
+    "ws_response_class",
+)
+
 GCS_TABLE = Table(
     store="a GCS store",
     options=(
@@ -63,10 +84,11 @@ GCS_TABLE = Table(
         Option("bearer_token", ours_only=True),
         Option("bucket", obstore=("bucket_name",), ours_only=True),
         Option("max_connections", "count", ours_only=True),
-        Option("idle_timeout", "seconds", fsspec=("timeout",)),
+        Option("idle_timeout", "seconds", fsspec=("timeout",), obstore=("read_timeout",)),
         Option("connect_timeout", "seconds", ours_only=True),
     ),
     prefixes=("google_", "gcs_"),
+    nested=("config", "client_options", "session_kwargs"),
     without_effect=(
         "asynchronous",
         "block_size",
@@ -84,6 +106,46 @@ GCS_TABLE = Table(
         "secure_serialize",
         "skip_instance_cache",
         "use_listings_cache",
+    ),
+    foreign=(
+        Foreign(
+            ("finalize_on_close", "max_mrd_pool_cache_queue_size", "mrd_pool_cache_size"),
+            "they are for zonal buckets, which have a protocol of their own",
+        ),
+        Foreign(("session_kwargs.trust_env",), "proxies are taken from the environment", only=(True,)),
+        Foreign(
+            ("session_kwargs.timeout", "session_kwargs.read_timeout", "session_kwargs.conn_timeout"),
+            "`idle_timeout` and `connect_timeout` say it",
+        ),
+        Foreign(
+            tuple(f"session_kwargs.{name}" for name in _SESSION_INNARDS),
+            "they steer aiohttp's reading of answers, which is the store's own here",
+        ),
+        *CLIENT_FOREIGN,
+        *TRUST_FOREIGN,
+        Foreign(("version_aware",), "the newest version of an object is read; versions are not listed", only=(False,)),
+        Foreign(("credential_provider",), "pass `token`", only=()),
+        Foreign(("prefix",), "the URL names bucket and prefix", only=()),
+        Foreign(
+            tuple(
+                f"session_kwargs.{name}"
+                for name in (
+                    "auth",
+                    "base_url",
+                    "connector",
+                    "connector_owner",
+                    "cookie_jar",
+                    "cookies",
+                    "headers",
+                    "middlewares",
+                    "proxy",
+                    "proxy_auth",
+                    "trace_configs",
+                )
+            ),
+            "the connections are the store's own",
+            only=(),
+        ),
     ),
 )
 

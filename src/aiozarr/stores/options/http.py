@@ -75,6 +75,7 @@ HTTP_TABLE = Table(
     nested=("client_kwargs", "client_options"),
     without_effect=(
         "asynchronous",
+        "batch_size",
         "block_size",
         "cache_options",
         "cache_type",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiozarr.stores.options.client import CLIENT_FOREIGN
 from aiozarr.stores.options.table import Foreign
 
 _CONFIG = "config_kwargs."
@@ -25,21 +26,13 @@ S3_FOREIGN = (
     Foreign(("fixed_upload_size",), "all parts of an upload but the last have one size"),
     Foreign(("local_expiry_check",), "the version of every answer is compared here too"),
     Foreign(
-        (f"{_CONFIG}retries", "retry_config", "client_kwargs.retries"),
+        (f"{_CONFIG}retries", "client_kwargs.retries"),
         "`Settings.retries` says how often a request is repeated",
     ),
     Foreign(("timeout",), "requests may take as long as they make progress: `idle_timeout`, or `Settings.timeout`"),
-    Foreign(("use_ssl", "allow_http"), "the scheme of `endpoint_url` says it"),
+    Foreign(("use_ssl",), "the scheme of `endpoint_url` says it"),
     Foreign(
         (
-            "http1_only",
-            "http2_keep_alive_interval",
-            "http2_keep_alive_timeout",
-            "http2_keep_alive_while_idle",
-            "pool_idle_timeout",
-            "pool_max_idle_per_host",
-            "randomize_addresses",
-            "user_agent",
             f"{_CONFIG}tcp_keepalive",
             f"{_CONFIG}user_agent",
             f"{_CONFIG}user_agent_appid",
@@ -94,13 +87,11 @@ S3_FOREIGN = (
         only=(),
     ),
     Foreign(
-        ("proxy_excludes", "proxy_ca_certificate", f"{_CONFIG}proxies_config"),
+        (f"{_CONFIG}proxies_config",),
         "`HTTPS_PROXY` and `NO_PROXY` of the environment say which hosts are asked through which proxy",
         only=(),
     ),
     Foreign((f"{_CONFIG}client_cert",), "certificates of the client are not sent", only=()),
-    Foreign(("http2_only",), "requests are sent by HTTP/1.1", only=()),
-    Foreign(("default_headers", "default_content_type"), "no headers of one's own are sent", only=()),
     Foreign(
         tuple(
             f"s3_additional_kwargs.{name}"
@@ -133,4 +124,5 @@ S3_FOREIGN = (
         "values are written as bytes alone; set it for the bucket",
         only=(),
     ),
+    *CLIENT_FOREIGN,
 )

@@ -68,7 +68,7 @@ def test_each_name_of_an_option_means_what_it_says(given: dict[str, Any], expect
     ("given", "error", "words"),
     [
         ({"tokn": 1}, TypeError, "a GCS store knows anon, token"),
-        ({"session_kwargs": {}}, TypeError, "unknown"),
+        ({"session_kwargs": {"auth": ("u", "p")}}, TypeError, "the store's own"),
         ({"token": 5}, TypeError, "credentials of the package google-auth"),
         ({"token": "browser"}, ValueError, "gcloud auth application-default login"),
         ({"token": "cache"}, ValueError, "gcloud auth application-default login"),

@@ -1,6 +1,5 @@
 """Every name that s3fs, botocore and obstore know is known here, and every name handed to them is known there."""
 
-import ast
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +8,10 @@ from typing import Any
 import botocore
 import botocore.config
 import botocore.session
-import obstore
 import pytest
 import s3fs
 from obstore.store import S3Store
+from upstream import fields_of
 
 from aiozarr.stores.options.s3 import S3_TABLE, S3Options, s3_options
 from aiozarr.stores.options.table import Foreign, Option
@@ -46,17 +45,6 @@ def nested(name: str, value: Any) -> dict[str, Any]:
         value = {part: value}
     found: dict[str, Any] = value
     return found
-
-
-def fields_of(module: str, name: str) -> list[str]:
-    """Return the members of a typed dict in obstore's stubs."""
-    text = (Path(obstore.__file__).parent / "_store" / module).read_text("utf-8")
-    found = next(node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef) and node.name == name)
-    names = [
-        line.target.id for line in found.body if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
-    ]
-    assert len(names) > 10
-    return names
 
 
 def upstream() -> Iterator[str]:
