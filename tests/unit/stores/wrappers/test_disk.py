@@ -28,7 +28,9 @@ PLACE = ("store", "a/k")
 
 def entries(directory: Path) -> list[Path]:
     """The files of kept values."""
-    return sorted(path for path in directory.glob("??/*/*") if path.is_file())
+    # Directories may vanish meanwhile, which `Path.glob` does not take.
+    found = [Path(folder, name) for folder, _, names in os.walk(directory) for name in names]
+    return sorted(path for path in found if len(path.relative_to(directory).parts) == 3)
 
 
 def keep(shelf: DiskShelf, key: str = "a/k", data: bytes = DATA, version: str = '"1"') -> None:
