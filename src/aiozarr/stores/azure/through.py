@@ -12,7 +12,7 @@ from aiozarr.stores.http.errors import error_code
 from aiozarr.stores.lane import Answer, Want, judge
 from aiozarr.stores.lane.head import Headers
 from aiozarr.stores.lane.judge import NOTE, NOTE_BYTES
-from aiozarr.stores.obstore.errors import NO_TOKEN, translate
+from aiozarr.stores.obstore.errors import NO_TOKEN, is_foreign, translate
 from aiozarr.stores.obstore.service import SLOWEST_BYTES_PER_SECOND
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ async def ask(client: AzureStore, method: str, key: str, want: Want, idle_timeou
     Raises:
         StoreError: no answer came.
     """
-    from obstore.exceptions import BaseError
-
     try:
         async with asyncio.timeout(2 * idle_timeout) as limit:
             return await (_head(client, key, want) if method == "HEAD" else _get(client, key, want, limit))
     except TimeoutError as error:
         raise StoreTimeoutError(f"no answer within {2 * idle_timeout:g} s and what its bytes may take") from error
-    except (BaseError, OSError, ValueError) as error:
+    except BaseException as error:
+        if not is_foreign(error):
+            raise
         answer = _refusal(error)
         if answer is None:
             raise translate(error) from error
@@ -103,7 +103,7 @@ def _range(byte_range: ByteRange) -> Any:
     return (byte_range.start, byte_range.start + byte_range.length)
 
 
-def _refusal(error: Exception) -> Answer | None:
+def _refusal(error: BaseException) -> Answer | None:
     """Return the answer that `error` tells of in its words; None: it tells of none."""
     text = str(error)
     match = _STATUS.search(text)

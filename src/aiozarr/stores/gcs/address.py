@@ -64,8 +64,10 @@ def parse_url(url: str) -> tuple[str, str]:
     if scheme.lower() not in ("gs", "gcs") or not separator:
         raise ValueError("a GCS store's URL is gs://bucket/path")
     bucket, _, root = rest.partition("/")
+    if "@" in unquote(bucket):
+        raise ValueError("credentials do not belong into the URL of a bucket: give the option 'token'")
     if not bucket.strip(".") or not bucket.isascii() or not all(c.isalnum() or c in ".-_" for c in bucket):
-        raise ValueError(f"not a bucket's name: {unquote(bucket).rpartition('@')[2]!r}")
+        raise ValueError(f"not a bucket's name: {bucket!r}")
     root = root.removesuffix("/")
     return bucket, f"{check_key(root)}/" if root else ""
 

@@ -31,6 +31,7 @@ _OTHER_CONFLICT = re.compile(
     r"<Code>(ConditionalRequestConflict|OperationAborted|NoSuchBucket|ContainerBeingDeleted|Lease\w+|BlobImmutable\w+"
     r"|PendingCopyOperation|ResourceTypeMismatch|PathConflict|PublicAccessNotPermitted|AccountBeingCreated)</Code>"
 )
+_PANICS = frozenset({"RustPanic", "PanicException"})
 _NO_CREDENTIALS = re.compile(r"credential provider: NoCredentialsError: ([^\n]{1,500})")
 _ANON = "anon=True reads what is public without any"
 _SIGNED = re.compile("StringToSign|SignatureDoesNotMatch|AuthenticationFailed")
@@ -56,24 +57,31 @@ async def call(operation: Callable[[], Awaitable[T]], seconds: float, store: str
 @contextmanager
 def translated(store: str | None, key: str | None) -> Iterator[None]:
     """Translate errors of the client library, for `store` and `key`; errors of other kinds are bugs and pass."""
-    from obstore.exceptions import BaseError
-
     try:
         yield
-    except TimeoutError:
-        raise
-    except (BaseError, OSError, ValueError) as error:
+    except BaseException as error:
+        if isinstance(error, TimeoutError) or not is_foreign(error):
+            raise
         found = translate(error)
         found.store, found.key = store, key
         # What refuses a signature repeats all that was signed, a session's token among it.
         raise found from (None if _SIGNED.search(str(error)) else error)
 
 
-def translate(error: Exception) -> StoreError:
+def is_foreign(error: BaseException) -> bool:
+    """Return whether the client library raised `error`; its panics have classes that cannot be imported."""
+    from obstore.exceptions import BaseError
+
+    return isinstance(error, (BaseError, OSError, ValueError)) or type(error).__name__ in _PANICS
+
+
+def translate(error: BaseException) -> StoreError:
     """Return the error of the contract that `error` means. Its own text may hold signed URLs and is not repeated."""
     from obstore import exceptions
 
     text = str(error)[:4000]
+    if type(error).__name__ in _PANICS:
+        return StoreError("the client library failed within itself (a panic, which standard error tells more of)")
     match error:
         case exceptions.AlreadyExistsError() | exceptions.PreconditionError() if not _OTHER_CONFLICT.search(text):
             return _found(PreconditionFailedError("another version is stored, or none"), text)

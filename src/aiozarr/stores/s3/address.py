@@ -77,8 +77,10 @@ def parse_url(url: str) -> tuple[str, str]:
         bucket, root = _split_arn(rest)
     else:
         bucket, _, root = rest.partition("/")
+        if "@" in unquote(bucket):
+            raise ValueError("credentials do not belong into the URL of a bucket: give the options 'key' and 'secret'")
         if not bucket.strip(".") or not bucket.isascii() or not all(c.isalnum() or c in ".-_" for c in bucket):
-            raise ValueError(f"not a bucket's name: {unquote(bucket).rpartition('@')[2]!r}")
+            raise ValueError(f"not a bucket's name: {bucket!r}")
         if bucket.endswith("--x-s3"):
             raise ValueError("directory buckets (S3 Express One Zone) are not supported")
     root = root.removesuffix("/")
@@ -127,12 +129,15 @@ def find_place(
         if not _REGION.fullmatch(named):  # it becomes a part of the host
             raise ValueError(f"not a region of AWS: {named!r}")
         virtual = "." not in bucket if options.virtual_hosted is None else options.virtual_hosted
+        if virtual:
+            _check_hosted(bucket, "amazonaws.com")
         scheme = "https" if server is None else server.scheme
         host = f"s3.{named}.{_suffix(named)}"
         base = f"{scheme}://{bucket}.{host}" if virtual else f"{scheme}://{host}/{bucket}"
         return S3Place(bucket, base, named, True, virtual)
     virtual = bool(options.virtual_hosted)
     if virtual:
+        _check_hosted(bucket, server.host)
         base = f"{server.scheme}://{bucket}.{server.authority}{server.path}"
     else:
         base = f"{server.shown}/{quote_key(bucket)}"
@@ -140,6 +145,21 @@ def find_place(
     return S3Place(bucket, base, named or "us-east-1", trusted, virtual, fixed=True)
 
 
+def _check_hosted(bucket: str, host: str) -> None:
+    """See that a bucket's name in front of the host makes a host's name; the client library panics where it does not.
+
+    A name that ends with a number is read as an IPv4 address, which it is none of then.
+    """
+    if ":" in host or _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]):
+        raise ValueError(
+            "a bucket cannot be put into the host's name (the option 'virtual_hosted') where that is an IP address: "
+            "give the server's name, or leave the option out"
+        )
+    if any(label.startswith("xn--") for label in bucket.lower().split(".")):
+        raise ValueError(f"the bucket's name {bucket!r} cannot be a part of the host's: give virtual_hosted=False")
+
+
+_NUMBER = re.compile(r"\d+|0x[0-9a-f]*", re.IGNORECASE)
 _REGION = re.compile(r"[a-z0-9-]{1,40}")
 _AWS_HOST = re.compile(r"s3(?:[.-]([a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com(?:\.cn)?")
 

@@ -205,7 +205,7 @@ class S3Service(ObstoreService):
     async def _mended(self, link: S3Link, since: float, status: int | None, region: str | None, text: str) -> bool:
         """Return whether it is worth a second try: after a move to the region, or with new credentials."""
         if is_elsewhere(status, text) or (status == 400 and region is not None):
-            if region is None and not link.place.fixed and link is self._link:
+            if region is None and link is self._link:  # it may be told in a header, which the client library hides
                 region = await ask_region(link.place, self._options)
             return self._move(link, region)
         if status in (400, 401, 403) and _expired(text):

@@ -120,3 +120,17 @@ async def test_who_gets_no_token_is_unauthenticated_and_knows_no_status_of_the_b
         with pytest.raises(UnauthenticatedError) as raised:
             await through.ask(chain, method, "a", Want(head=method == "HEAD"), 5.0)
         assert raised.value.status is None
+
+
+async def test_a_panic_of_the_library_is_an_error_of_the_store(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class RustPanic(Exception):
+        """As the bridge between the library and Python names it."""
+
+    async def panics(*given: object) -> Answer:
+        raise RustPanic("rust future panicked")
+
+    monkeypatch.setattr(through, "_get", panics)
+    with pytest.raises(StoreError, match="failed within itself"):
+        await ask(server, "GET", Want())

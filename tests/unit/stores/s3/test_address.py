@@ -1,5 +1,7 @@
 """Where a bucket is and as whom it is asked: options and environment."""
 
+from typing import Any
+
 import pytest
 
 from aiozarr.errors import InvalidKeyError
@@ -19,7 +21,18 @@ def test_a_url_names_bucket_and_root() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["s3://", "s3:///a", "s3://b kt/x", "s3://user:pw@bkt/x", "http://bkt/x", "bkt/x", "s3://b?x=1", "s3://..", "s3://./a"]
+    "url",
+    [
+        "s3://",
+        "s3:///a",
+        "s3://b kt/x",
+        "s3://user:pw@bkt/x",
+        "http://bkt/x",
+        "bkt/x",
+        "s3://b?x=1",
+        "s3://..",
+        "s3://./a",
+    ],
 )
 def test_what_is_no_bucket_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"bucket"):
@@ -201,3 +214,37 @@ def test_found_credentials_sent_without_tls_to_a_named_server_are_noticed(
 ) -> None:
     options = S3Options(endpoint_url=endpoint)
     assert sends_found_credentials_openly(find_place("bkt", options, {}), options, source) is openly
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://127.0.0.1:9000",
+        "http://[::1]:9000",
+        "https://10.0.0.7",
+        "http://2130706433",
+        "http://0x7f.1",
+        "http://1",
+    ],
+)
+def test_a_bucket_is_put_in_front_of_no_address(endpoint: str) -> None:
+    with pytest.raises(ValueError, match="IP address: give the server's name"):
+        find_place("bkt", s3_options({"endpoint_url": endpoint, "virtual_hosted": True}), {})
+    given = {"endpoint_url": endpoint, "config_kwargs": {"s3": {"addressing_style": "virtual"}}}
+    with pytest.raises(ValueError, match="virtual_hosted"):
+        find_place("bkt", s3_options(given), {})
+    assert find_place("bkt", s3_options({"endpoint_url": endpoint}), {}).base == f"{endpoint}/bkt"
+
+
+@pytest.mark.parametrize("given", [{}, {"endpoint_url": "http://localhost:9", "virtual_hosted": True}])
+def test_a_bucket_that_looks_like_an_international_name_is_put_in_front_of_no_host(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="virtual_hosted=False"):
+        find_place("xn--bkt", s3_options(given), {})
+    find_place("xn--bkt", s3_options({**given, "virtual_hosted": False}), {})
+
+
+def test_credentials_in_a_url_are_refused_without_showing_them() -> None:
+    for url in ("s3://AK:SECRET@bkt/x", "s3://AK%3ASECRET%40bkt/x"):
+        with pytest.raises(ValueError, match="give the options 'key' and 'secret'") as caught:
+            parse_url(url)
+        assert "SECRET" not in str(caught.value)

@@ -151,6 +151,27 @@ async def test_a_redirect_leads_to_the_buckets_own_region(
         assert asked == ([] if operation == "fetch" else ["bkt"])
 
 
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_a_server_that_sends_to_a_region_in_a_header_gets_requests_signed_for_it(
+    server: FaultServer, operation: str
+) -> None:
+    def script(request: Request, reply: Reply) -> Reply:
+        if "Signature" not in request.target and "authorization" not in request.headers:
+            assert (request.method, request.target) == ("HEAD", "/bkt/")
+            return Reply(301, (("x-amz-bucket-region", "eu-west-1"),))
+        if signed_for(request) != "eu-west-1":
+            body = b"" if request.method == "HEAD" else b"<Error><Code>PermanentRedirect</Code></Error>"
+            return Reply(301, (("x-amz-bucket-region", "eu-west-1"),), body)
+        return answer(request, reply)
+
+    server.script = script
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, region="us-east-1", key="k", secret="s") as store:
+        await OPERATIONS[operation](store)
+        sent = len(server.requests)
+        await OPERATIONS[operation](store)
+    assert len(server.requests) == sent + 1
+
+
 async def test_a_region_is_asked_for_by_an_unsigned_head_of_the_bucket(server: FaultServer) -> None:
     from aiozarr.stores.options.s3 import S3Options
     from aiozarr.stores.s3.link import ask_region
