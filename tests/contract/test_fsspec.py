@@ -140,3 +140,22 @@ class TestHTTPFileSystem(StoreConformance):
 
     async def put(self, store: Store, key: str, data: Buffer) -> None:
         self.server.put(f"some where/{key}", bytes(data))
+
+
+class TestCacheInFrontOfHTTP(TestHTTPFileSystem):
+    store_name = "FsspecStore, simplecache over http"
+    cache = "simplecache"
+
+    async def make_store(self) -> Store:
+        return FsspecStore(f"{self.cache}::{self.server.url}/some%20where", skip_instance_cache=True)
+
+
+class TestFileCacheInFrontOfHTTP(TestCacheInFrontOfHTTP):
+    store_name = "FsspecStore, filecache over http"
+    cache = "filecache"
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # fsspec's file of blocks
+class TestBlockCacheInFrontOfHTTP(TestCacheInFrontOfHTTP):
+    store_name = "FsspecStore, blockcache over http"
+    cache = "blockcache"

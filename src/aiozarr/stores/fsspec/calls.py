@@ -11,7 +11,9 @@ from weakref import WeakKeyDictionary
 
 from aiozarr.errors import ForkedProcessError
 from aiozarr.stores.blocking import in_thread, to_the_end
+from aiozarr.stores.fsspec.caches import method_of
 from aiozarr.stores.fsspec.crossing import cross
+from aiozarr.stores.fsspec.errors import translate
 from aiozarr.stores.fsspec.native import try_once
 from aiozarr.stores.fsspec.served import Described, Given, served
 from aiozarr.stores.fsspec.traits import Traits, is_async
@@ -47,7 +49,7 @@ class Calls:
                 raise ForkedProcessError("the file system of the parent process cannot be made again") from error
             self._pid = os.getpid()
         elif self._fs is None:
-            self._fs = try_once(self._recipe.make())
+            self._fs = try_once(_made_by(self._recipe))
         return self._fs
 
     async def _made(self) -> Any:
@@ -83,7 +85,7 @@ class Calls:
                 with self._turn(path):
                     if fresh:
                         fs.invalidate_cache()
-                    return getattr(fs, name)(path, *args, **kwargs)
+                    return method_of(fs, name)(path, *args, **kwargs)
             except (StopIteration, asyncio.CancelledError) as error:
                 # No future takes the one, and whoever waits would take the other for a cancellation of his own.
                 raise RuntimeError(f"the file system raised {type(error).__name__}") from error
@@ -98,6 +100,14 @@ class Calls:
                 return _turns.of(self._fs)[hash(path) % STRIPES]
             case _:
                 return _turns.of(self._fs)[0]
+
+
+def _made_by(recipe: Given | Described) -> Any:
+    try:
+        return recipe.make()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        # An archive, or a repository: without it, no value in it is known to be missing.
+        raise translate(error) from error
 
 
 class _Turns:

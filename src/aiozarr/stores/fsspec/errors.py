@@ -93,6 +93,8 @@ def facts_of(error: BaseException) -> Facts:
     """Return what the server's answer said that led to `error`."""
     facts = Facts()
     for each in _chain(error):
+        if type(each).__name__ in _CUT_OFF:
+            break  # aiohttp's cause of it has a `code`, which no server has sent
         with suppress(Exception):  # attributes of foreign errors may be properties that fail
             _look_into(each, facts)
         if facts.status is not None:

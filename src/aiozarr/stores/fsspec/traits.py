@@ -90,14 +90,16 @@ def below(fs: Any) -> Any:
 def traits_of(kinds: Sequence[Any]) -> Traits:
     """Return what is known of a file system of the first class of `kinds`; those of the file systems below it follow.
 
-    A cache lists what the file system below it does.
+    A cache lists what the file system below it does, by the same paths.
     """
     kind = kinds[0]
     protocol = _SAME.get(protocol_of(kind), protocol_of(kind))
     known = _KNOWN.get(protocol)
     if known is not None and (protocol != "memory" or not kind.async_impl):
-        listable = protocol not in _CACHES or not kinds[1:] or traits_of(kinds[1:]).listable
-        return known if listable else replace(known, listable=False)
+        if protocol not in _CACHES or not kinds[1:]:
+            return known
+        inner = traits_of(kinds[1:])
+        return replace(known, listable=inner.listable, encoded=inner.encoded)
     from fsspec.asyn import AsyncFileSystem
     from fsspec.spec import AbstractFileSystem
 
