@@ -157,8 +157,14 @@ class Session:
         return await self._call("list", prefix, lambda _: self.store.list_dir(prefix))
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
-        """Iterate over all objects below `prefix`; a listing that has begun is not repeated."""
-        async for entry in self.store.scan(prefix):
+        """Iterate over all objects below `prefix`; a listing that has begun is not repeated.
+
+        The sizes that it tells spare the first reads of shards a request, where suffix ranges are refused.
+        """
+        store, sizes = self.store, self._desk.sizes
+        async for entry in store.scan(prefix):
+            if entry.size is not None and entry.version is not None:
+                sizes.note(store, entry.key, entry.size, entry.version)
             yield entry
 
     async def _call(

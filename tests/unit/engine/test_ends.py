@@ -71,6 +71,24 @@ def test_a_shard_that_was_written_here_is_read_without_asking_for_its_size() -> 
     run_virtual(scenario())
 
 
+def test_a_shard_that_was_listed_is_read_without_asking_for_its_size() -> None:
+    async def scenario() -> None:
+        array, store, reader = await without_suffixes((4, 4), (4, 4))
+        assert [entry.key async for entry in reader.session(store, SETTINGS).scan("a/c/")] == ["a/c/0/0"]
+        store.reset()
+        read = array.read(...)
+        await reader.read([read], settings=NO_CACHE)
+        assert np.array_equal(read.out, array.values)
+        assert operations(store) == ["fetch", "fetch"]
+        # One that is replaced after the listing is noticed.
+        store.memory.set_now("a/c/0/0", bytes(store.memory.fetch_now("a/c/0/0").data))  # type: ignore[union-attr]
+        store.reset()
+        await reader.read([array.read(...)], settings=NO_CACHE)
+        assert operations(store)[:3] == ["fetch", "stat", "fetch"]
+
+    run_virtual(scenario())
+
+
 @pytest.mark.parametrize("grown", [True, False])
 def test_a_shard_that_was_replaced_is_noticed_and_read_anew(grown: bool) -> None:
     async def scenario() -> None:
