@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from aiozarr.metadata import check_path
 
@@ -41,10 +40,7 @@ def key_prefix(path: str) -> str:
 
 def node_url(store: Store, path: str) -> str:
     """Return the canonical URL of the node at `path`: opening it opens the same node."""
-    if not path:
-        return store.url
-    place, mark, query = store.url.partition("?")
-    return f"{place.rstrip('/')}/{quote(path)}{mark}{query}"
+    return store.url_of(path)
 
 
 def ancestors(path: str) -> list[str]:

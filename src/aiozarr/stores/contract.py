@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Hashable, Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from urllib.parse import quote
 
 import numpy as np
 from typing_extensions import Buffer
@@ -48,6 +49,14 @@ class Store(ABC):
     @abstractmethod
     def url(self) -> str:
         """The canonical URL of the store's root, without secrets."""
+
+    def url_of(self, path: str) -> str:
+        """Return the URL of what lies below `path`, which has no slash at its end: the one that opens it from anywhere.
+
+        The path is percent-encoded, as in the web's URLs. A store whose URLs are taken as they are, such as those of
+        buckets, overrides this.
+        """
+        return f"{self.url.rstrip('/')}/{quote(path)}" if path else self.url
 
     @property
     def origin(self) -> Hashable:
@@ -240,6 +249,11 @@ def rooted_at(store: S, **root: Any) -> S:
     other = object.__new__(type(store))
     vars(other).update(vars(store), **root)
     return other
+
+
+def directory_url(url: str) -> str:
+    """Return `url` as that of a directory: what ends in `.zip` would open an archive, but for a slash behind it."""
+    return f"{url}/" if url.lower().endswith(".zip") else url
 
 
 def split_root(root: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from aiozarr.errors import UnknownSchemeError, UnsupportedMetadataError
 from aiozarr.plugins import announced, load_plugin, not_of_its_kind
-from aiozarr.stores.contract import Store
+from aiozarr.stores.contract import Store, directory_url
 from aiozarr.stores.object.services import SERVICES
 from aiozarr.stores.options.keyed import taken, unkeyed
 
@@ -44,6 +44,7 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
         return _local(os.fspath(url), storage_options)
     found = _SCHEME.match(url)
     if found is None:
+        _check_slashes(url)
         return _local(os.path.expanduser(url), storage_options)
     scheme, separator = found[1].lower(), found[2]
     place = scheme + url[len(scheme) :]
@@ -54,7 +55,7 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
         if opener is not None:
             # One file of theirs, where the name says so; below a folder of such a name may lie anything.
             inner = split_archive(place) if opener in (_http, _object) else None
-            if inner is not None and not inner[1]:
+            if inner is not None and not inner[1] and not _without_query(place)[0].endswith("/"):
                 return _inside(inner[0], "", storage_options)
             return opener(place, unkeyed(scheme, storage_options))
         opened = _from_plugin(scheme, place, storage_options)
@@ -88,6 +89,15 @@ def register_store(scheme: str) -> Callable[[Opener], Opener]:
         return opener
 
     return register
+
+
+def _check_slashes(path: str) -> None:
+    """Refuse what looks like a URL that lacks a slash: as a path it would make a directory `s3:`."""
+    scheme, colon, rest = path.partition(":")
+    if colon and rest.startswith("/") and scheme.lower() in _OPENERS and not os.path.isdir(f"{scheme}:"):
+        raise ValueError(
+            f"{scheme}:/ begins no URL: is {scheme}://{rest.lstrip('/')} meant? A directory of that name is ./{scheme}:"
+        )
 
 
 def _from_plugin(scheme: str, url: str, options: dict[str, Any]) -> Store | None:
@@ -156,22 +166,28 @@ def _archive(rest: str, options: dict[str, Any]) -> Store:
         rest = rest.removeprefix("::")
     if not rest:
         raise ValueError("an archive's URL is zip::URL, as in zip::s3://bucket/data.zip")
-    place, mark, more = rest.partition("!/")
+    # The last mark: URLs of buckets may hold such a thing themselves, and what is behind the mark is encoded.
+    place, mark, more = (rest[:-1], "!", "") if rest.endswith("!") else rest.rpartition("!/")
     if not mark:
-        found = split_archive(rest)
-        place, more = found if found is not None and not rest.endswith("!") else (rest.removesuffix("!"), "")
+        place, more = split_archive(rest) or (rest, "")
     inner = "/".join(part for part in (inner, unquote(more).strip("/")) if part)
     return _inside(place, inner, options)
 
 
 def split_archive(url: str) -> tuple[str, str] | None:
-    """Return the URL of the archive and the path inside it, where a part of the URL's path is called `*.zip`."""
-    place, mark, query = url.partition("?")
+    """Return the URL of the archive and the encoded path in it, where a part of the URL's path is called `*.zip`."""
+    place, query = _without_query(url)
     start = place.find("://") + 3 if "://" in place else 0
     match = _ARCHIVE.search(place, place.find("/", start) + 1)
     if match is None or "/" not in place[start:]:
         return None
-    return place[: match.end()] + mark + query, unquote(place[match.end() :].strip("/"))
+    return place[: match.end()] + query, place[match.end() :].strip("/")
+
+
+def _without_query(url: str) -> tuple[str, str]:
+    """Return `url` up to its query, and the query with its mark, which URLs have on the web only."""
+    place, mark, query = url.partition("?") if "http://" in url or "https://" in url else (url, "", "")
+    return place, mark + query
 
 
 def _inside(place: str, inner: str, options: dict[str, Any]) -> Store:
@@ -182,15 +198,17 @@ def _inside(place: str, inner: str, options: dict[str, Any]) -> Store:
         return _zip(_file_path(place), inner, options)
     from aiozarr.stores.zip import RemoteZipStore
 
-    address, mark, query = place.partition("?")
+    address, query = _without_query(place)
     above, _, name = address.rpartition("/")
     if above.endswith(":/") or not name:
         raise ValueError("the URL of an archive names a file in a store, as in zip::s3://bucket/data.zip")
     own, rest = taken("zip", _ZIP, options)
     # In a chain of fsspec's, each link takes its own.
-    store = from_url(above + mark + query, **(rest if "::" in place else unkeyed(place.partition(":")[0], rest)))
+    scheme = place.partition(":")[0].lower()
+    chained = scheme not in _OPENERS and "::" in place
+    store = from_url(directory_url(above) + query, **(rest if chained else unkeyed(scheme, rest)))
     # The paths of web addresses are percent-encoded, those of buckets are not.
-    key = name if place.partition(":")[0] in SERVICES else unquote(name)
+    key = name if store.url_of(" ").endswith(" ") else unquote(name)
     return RemoteZipStore(store, key=key, prefix=inner and inner + "/", owns_store=True, **own)
 
 

@@ -12,11 +12,13 @@ from typing_extensions import Buffer
 
 from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Version, check_key, check_prefix
-from aiozarr.stores.contract import Store, byte_view, rooted_at, split_root
+from aiozarr.stores.contract import Store, byte_view, directory_url, rooted_at, split_root
 from aiozarr.stores.fsspec.calls import Calls
 from aiozarr.stores.fsspec.errors import lacks, translate
 from aiozarr.stores.fsspec.listing import Lister
 from aiozarr.stores.fsspec.reading import UNKNOWN, read, size_of
+from aiozarr.stores.fsspec.secrets import reveals, secrets_of
+from aiozarr.stores.fsspec.served import hashed
 from aiozarr.stores.fsspec.source import Source, find_source
 from aiozarr.stores.fsspec.traits import traits_of
 from aiozarr.stores.local.store import LocalStore
@@ -65,6 +67,7 @@ class FsspecStore(Store):
         self._traits = traits = traits_of(recipe.kinds)
         self._calls = Calls(recipe, traits)
         self._fingerprint = recipe.fingerprint
+        self._secrets = secrets_of(recipe, source.base + source.tail)
         self._local = LocalStore(source.base or "/") if recipe.kinds[0].__name__ == "LocalFileSystem" else None
         self.supports = Supports(
             writeable=traits.writeable,
@@ -82,7 +85,14 @@ class FsspecStore(Store):
     @property
     def url(self) -> str:
         """The URL that the store was made by, or its file system has for its root, without secrets."""
-        return self._url
+        return self.url_of("")
+
+    def url_of(self, path: str) -> str:
+        """Return the URL of `path`: percent-encoded in web addresses, and as it is elsewhere in fsspec."""
+        if self._local is not None:
+            return self._local.url_of(path)
+        encoded = self._traits.encoded or self._base.startswith(("http://", "https://"))
+        return directory_url(f"{self._url.rstrip('/')}/{quote(path) if encoded else path}" if path else self._url)
 
     @property
     def origin(self) -> Hashable:
@@ -93,11 +103,15 @@ class FsspecStore(Store):
     @property
     def identity(self) -> Hashable:
         """The file system by its arguments, and the path of the root."""
-        return (FsspecStore, self._fingerprint, self._base, self._tail)
+        return self._place(self._base)
 
     def place_of(self, key: str) -> Hashable:
         """The file system by its arguments, and the whole path."""
-        return (FsspecStore, self._fingerprint, self._base + key, self._tail)
+        return self._place(self._base + key)
+
+    def _place(self, path: str) -> Hashable:
+        # Paths may be web addresses with a password, or a signature behind them.
+        return (FsspecStore, hashed(f"{self._fingerprint}\n{path}\n{self._tail}"))
 
     def rooted_above(self) -> tuple[Store, str] | None:
         """Return the store of the directory above, in the same file system; a bucket or a server has none."""
@@ -257,7 +271,8 @@ class FsspecStore(Store):
             yield
         except Exception as error:
             found = self._located(error, key, range)
-            raise found from (None if found is error else error)
+            # File systems say in their own words whom they have asked, passwords and signatures among them.
+            raise found from (None if found is error or reveals(error, self._secrets) else error)
 
     def _located(self, error: Exception, key: str, range: ByteRange | None) -> StoreError:
         found = translate(error)

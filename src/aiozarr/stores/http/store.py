@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import Entry, Supports
+from aiozarr.stores.contract import directory_url
 from aiozarr.stores.http.credentials import headers_of
 from aiozarr.stores.http.kept import Kept
 from aiozarr.stores.http.line import Line
@@ -53,7 +54,7 @@ class HTTPStore(WebStore):
             raise ValueError("the storage option 'allow_http' is False, and the URL is without TLS")
         self._address = address
         self._given = options
-        self._url = address.shown
+        self._url = directory_url(address.shown)
         azure = address.host.endswith(_AZURE)
         secret = headers_of(address, options)
         if azure and not any(name.lower() == _AZURE_VERSION[0] for name in secret):
@@ -71,6 +72,10 @@ class HTTPStore(WebStore):
     def url(self) -> str:
         """The base URL, without credentials and query."""
         return self._url
+
+    def url_of(self, path: str) -> str:
+        """Return the URL of `path`, percent-encoded as in requests; one in `.zip`, with a slash, is no archive's."""
+        return directory_url(f"{self._address.shown}/{quote_key(path)}") if path else self._url
 
     @property
     def origin(self) -> Hashable:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from aiozarr.errors import EraseError, InvalidKeyError, StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, Precondition, Range, Supports, Value, Version, check_key, check_prefix
-from aiozarr.stores.contract import Store, byte_view, rooted_at, split_root
+from aiozarr.stores.contract import Store, byte_view, directory_url, rooted_at, split_root
 from aiozarr.stores.http.read import WebStore
 from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.lane.head import Headers
@@ -55,8 +55,12 @@ class ObjectStore(WebStore):
 
     @property
     def url(self) -> str:
-        """The bucket's URL and the prefix, without a slash at its end."""
-        return f"{self._service.url}/{self._root}".rstrip("/")
+        """The bucket's URL and the prefix, as they are; with a slash behind `.zip`, which would name an archive."""
+        return self.url_of("")
+
+    def url_of(self, path: str) -> str:
+        """Return the URL of `path`: not percent-encoded, as none of a bucket is."""
+        return directory_url(f"{self._service.url}/{self._root}{path}".rstrip("/"))
 
     @property
     def origin(self) -> Hashable:

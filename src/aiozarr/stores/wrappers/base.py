@@ -89,6 +89,10 @@ class WrapperStore(Store):
         """The inner store's URL."""
         return self._store.url
 
+    def url_of(self, path: str) -> str:
+        """Return the inner store's URL of `path`."""
+        return self._store.url_of(path)
+
     @property
     def origin(self) -> Hashable:
         """The inner store's: they share one budget."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from typing_extensions import Buffer
 
@@ -44,10 +43,11 @@ class PrefixStore(WrapperStore):
     @property
     def url(self) -> str:
         """The inner store's URL, and the prefix."""
-        if not self._prefix:
-            return self._store.url
-        place, mark, query = self._store.url.partition("?")
-        return f"{place.rstrip('/')}/{quote(self._prefix[:-1])}{mark}{query}"
+        return self._store.url_of(self._prefix[:-1])
+
+    def url_of(self, path: str) -> str:
+        """Return the inner store's URL of the path there."""
+        return self._store.url_of((self._prefix + path).removesuffix("/"))
 
     @property
     def identity(self) -> Hashable:

@@ -92,8 +92,8 @@ class ZipStore(Store):
         if duplicates not in ("refuse", "last"):
             raise ValueError(f"duplicates is 'refuse' or 'last', not {duplicates!r}")
         self._prefix = check_prefix(prefix)
-        # More than one name with the ending: a mark says which of them is the archive.
-        mark = "" if url.endswith(".zip") and url.count(".zip/") == 0 else "!"
+        # More than one name with the ending, or none: a mark says which of them is the archive.
+        mark = "" if url.endswith(".zip") and ".zip/" not in url.lower() and "!/" not in url else "!"
         self._url = f"zip::{url}{mark}" + (f"/{quote(prefix[:-1])}" if prefix else "")
         self._limit = max_member_bytes
         self._duplicates: Duplicates = duplicates

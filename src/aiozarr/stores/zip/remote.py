@@ -8,7 +8,6 @@ import zipfile
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
 from aiozarr.errors import ChangedError, ShortReadError, StoreError, UnsupportedOperationError
@@ -96,8 +95,7 @@ class RemoteZipStore(ZipStore, behind_store=True):
         self._store = path_or_store
         self._key = check_key(key)
         self._owns = owns_store
-        place, mark, query = self._store.url.partition("?")
-        self._describe(f"{place.rstrip('/')}/{quote(key)}{mark}{query}", prefix, max_member_bytes, duplicates)
+        self._describe(self._store.url_of(key).removesuffix("/"), prefix, max_member_bytes, duplicates)
         self.supports = Supports(listable=True, conditional_reads=self._store.supports.conditional_reads)
         self._loaded: _Remote | None = None
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()

@@ -25,7 +25,7 @@ from aiozarr.stores import (
 )
 
 PUBLIC = sorted(name for name in vars(Store) if not name.startswith("_"))
-METHODS = [name for name in PUBLIC if inspect.isfunction(vars(Store)[name])]
+METHODS = [name for name in PUBLIC if inspect.isfunction(vars(Store)[name]) and name != "url_of"]
 # Stated in terms of other operations, which go through the cache, or have the prefix.
 OTHERWISE = {
     (CacheStore, "get"): "fetch",
@@ -62,6 +62,9 @@ class Spy(Store):
     @property
     def url(self) -> str:
         return "spy://"
+
+    def url_of(self, path: str) -> str:
+        return f"spy: {path}"
 
     async def fetch(self, *_: Any, **__: Any) -> Any:
         self.called.append("fetch")
@@ -134,6 +137,11 @@ async def test_every_operation_reaches_the_same_one_of_the_inner_store(kind: str
     elif method == "scan":
         assert [entry async for entry in result] == []
     assert spy.called == [OTHERWISE.get((type(store), method), method)]
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_how_urls_are_spelled_the_inner_store_says(kind: str) -> None:
+    assert MAKERS[kind](Spy()).url_of("a b") == ("spy: below/a b" if kind == "prefix" else "spy: a b")
 
 
 @pytest.mark.parametrize("kind", MAKERS)
