@@ -32,7 +32,7 @@ class Given:
     @property
     def fingerprint(self) -> str:
         """What tells it from others by other arguments, in this process, without telling them."""
-        return _hashed(_described(self.fs))
+        return hashed(_described(self.fs))
 
     def make(self) -> Any:
         """Return it."""
@@ -67,7 +67,7 @@ class Described:
         kind, options = self._chain()[0]
         options = apply_config(kind, options)
         told = {name: value for name, value in options.items() if name not in kind._strip_tokenize_options}
-        return _hashed(_call(kind, told))
+        return hashed(_call(kind, told))
 
     @property
     def path(self) -> str:
@@ -135,7 +135,8 @@ def made_again(value: Any) -> Any:
     return type(value)(*map(made_again, value.storage_args), **made_again(options))
 
 
-def _hashed(text: str) -> str:
+def hashed(text: str) -> str:
+    """Return what tells `text` from others, and not what it is."""
     return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 

@@ -1,0 +1,73 @@
+"""What is secret of a file system, and whether the words of an error hold any of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from aiozarr.stores.fsspec.served import Described, Given
+
+MAX_ERRORS = 32
+SHORTEST = 3
+"""Characters. What is shorter is in any text."""
+
+_SECRET = re.compile(r"secret|pass|pwd|token|key|auth|sig|sas|cred|cookie|header|connection_string|cert", re.IGNORECASE)
+# Whoever's: a server may have sent the client there. Headers are in the repr of aiohttp's errors.
+_TELLING = re.compile(r"://[^/\s'\"]*@|://[^\s'\"]*\?[^\s'\"]*=|authorization", re.IGNORECASE)
+
+
+def secrets_of(recipe: Given | Described, *more: str) -> frozenset[str]:
+    """Return what no text may hold: passwords and queries of URLs, and values of options that are called so."""
+    given = (recipe.fs,) if isinstance(recipe, Given) else (*recipe.url.split("::"), recipe.options)
+    found = {text for each in (*given, *more) for text in _found_in(each, False)}
+    return frozenset(text for text in found if len(text) >= SHORTEST)
+
+
+def reveals(error: BaseException, secrets: frozenset[str]) -> bool:
+    """Return whether `error`, or what led to it, says a secret: one of `secrets`, or any in a URL or a header."""
+    return any(_TELLING.search(text) or any(each in text for each in secrets) for text in _texts(error))
+
+
+def _texts(error: BaseException) -> Iterator[str]:
+    pending: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while pending and len(seen) < MAX_ERRORS:
+        each = pending.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        pending += [each.__cause__, each.__context__]
+        try:
+            yield f"{each}\n{each!r}"
+        except Exception:  # what cannot say itself is not shown
+            yield "authorization"
+
+
+def _found_in(value: Any, secret: bool) -> Iterator[str]:
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
+    if isinstance(value, str):
+        if secret:
+            yield value
+        if "://" in value:
+            yield from _in_url(value)
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _found_in(each, secret or _SECRET.search(str(name)) is not None)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _found_in(each, secret)
+    elif isinstance(options := getattr(value, "storage_options", None), Mapping):
+        yield from _found_in((options, getattr(value, "storage_args", ())), False)
+
+
+def _in_url(url: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(url)
+        password = parts.netloc.rpartition("@")[0].partition(":")[2]
+        yield from (password, unquote(password), parts.query)
+        yield from (each for _, each in parse_qsl(parts.query))
+    except ValueError:
+        yield url
