@@ -90,7 +90,7 @@ class PermissionDeniedError(StoreError):
 
 
 class UnauthenticatedError(StoreError):
-    """The store does not accept the credentials (401, an expired token that could not be renewed)."""
+    """The store does not accept the credentials (401, an unknown key, an expired token that could not be renewed)."""
 
 
 class UnsupportedOperationError(StoreError):

@@ -42,7 +42,7 @@ async def open_in_bucket(server: FaultServer, **described: Any) -> aiozarr.Array
     [
         (403, "AccessDenied", aiozarr.PermissionDeniedError),
         (404, "NoSuchBucket", aiozarr.StoreError),
-        (403, "InvalidAccessKeyId", aiozarr.PermissionDeniedError),
+        (403, "InvalidAccessKeyId", aiozarr.UnauthenticatedError),
         (400, "ExpiredToken", aiozarr.UnauthenticatedError),
         (405, "MethodNotAllowed", aiozarr.UnsupportedOperationError),
         (410, "Gone", aiozarr.StoreError),

@@ -23,12 +23,20 @@ RETRY_AFTER_CAP = 3600.0
 _CODE = re.compile(rb"<Code>([A-Za-z0-9._-]{1,64})</Code>")
 _CODE_WORD = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _MESSAGE = re.compile(rb"<Message>([^<]{1,300})</Message>")
+# Some servers repeat the request to whoever asks: its address, its query, its headers.
+_REPEATED = re.compile(
+    r"[?=&{}<>\"]|://|authorization|bearer|token|cookie|secret|password|signature|\bx-|[a-z0-9+/_-]{32,}", re.IGNORECASE
+)
 _REQUEST_IDS = (b"x-amz-request-id", b"x-guploader-uploadid", b"x-ms-request-id", b"x-request-id")
 
 EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
-_UNKNOWN = frozenset(
-    {"InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "AuthenticationFailed", "AuthorizationFailure"}
-)
+_NOT_ACCEPTED = {
+    "InvalidAccessKeyId": "the server knows no such access key (the option 'key')",
+    "SignatureDoesNotMatch": "the signature is not accepted: the secret (the option 'secret') is not the key's",
+    "InvalidToken": "the server does not accept the session's token (the option 'token')",
+    "AuthenticationFailed": "the server does not accept the credentials: key, signature or token",
+}
+_SECRETIVE = _NOT_ACCEPTED.keys() | {"AuthorizationFailure"}
 _SLOW_DOWN = frozenset({"SlowDown", "ServerBusy", "RequestLimitExceeded", "ThrottlingException", "Throttling"})
 _RETRYABLE_STATUS = frozenset({408, 500, 502, 504})
 _RETRYABLE_CODES = frozenset(
@@ -49,9 +57,9 @@ def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Store
     message = reason if code is None else f"{reason}: {code}"
     told = _MESSAGE.search(body)
     # Servers put what was signed into the message of a refused signature; it is left out with all its words.
-    if told is not None and code not in _UNKNOWN:
-        # What Azure adds behind the first line, the time and the id of the request, has a place of its own.
-        message += f", {told[1].decode('utf-8', 'replace').strip().partition(chr(10))[0]!r}"
+    words = None if told is None or code in _SECRETIVE else showable(told[1].decode("utf-8", "replace"))
+    if words is not None:
+        message += f", {words!r}"
     return kind(
         message,
         status=status,
@@ -59,6 +67,15 @@ def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Store
         retryable=retryable,
         retry_after=retry_after(headers.get(b"retry-after"), time.time()),
     )
+
+
+def showable(words: str) -> str | None:
+    """Return what a server says, where that may be shown: its words alone, and nothing that may be the request's.
+
+    What Azure adds behind the first line, the time and the id of the request, has a place of its own.
+    """
+    line = words.strip().partition("\n")[0]
+    return None if _REPEATED.search(line) else line
 
 
 def _code_of(headers: Mapping[bytes, bytes]) -> str | None:
@@ -76,7 +93,9 @@ def _classify(status: int, code: str | None) -> tuple[type[StoreError], str, boo
         return UnauthenticatedError, "the proxy does not accept the credentials", False
     if status == 401 or code in EXPIRED_CODES:
         return UnauthenticatedError, "the server does not accept the credentials", False
-    if status == 403 or code in _UNKNOWN:
+    if code in _NOT_ACCEPTED:
+        return UnauthenticatedError, _NOT_ACCEPTED[code], False
+    if status == 403 or code == "AuthorizationFailure":
         return PermissionDeniedError, "the server refuses", False
     if status in (405, 501):
         return UnsupportedOperationError, "the server does not do this", False

@@ -59,6 +59,22 @@ def test_an_error_carries_code_request_id_and_the_wait_asked_for() -> None:
     assert "Words." in str(error)
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("InvalidAccessKeyId", "'key'"),
+        ("SignatureDoesNotMatch", "'secret'"),
+        ("InvalidToken", "'token'"),
+        ("AuthenticationFailed", "credentials"),
+    ],
+)
+def test_credentials_that_are_not_accepted_are_told_from_a_refusal(code: str, words: str) -> None:
+    error = error_for(403, {}, document(code))
+    assert type(error) is UnauthenticatedError
+    assert words in str(error)
+    assert code in str(error)
+
+
 def test_the_words_about_a_refused_signature_are_left_out_because_they_repeat_it() -> None:
     error = error_for(403, {}, document("SignatureDoesNotMatch", "AKIAEXAMPLE"))
     assert "AKIAEXAMPLE" not in str(error)
