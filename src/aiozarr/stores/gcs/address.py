@@ -110,7 +110,7 @@ def find_source(options: GcsOptions, environ: Mapping[str, str], *, google: bool
     if options.anon or (options.anon is None and token is None and is_set(environ, "GOOGLE_SKIP_SIGNATURE")):
         return "anonymous"
     if token is None:
-        return "default" if google or options.anon is False else "anonymous"
+        return "default" if google else "anonymous"
     if isinstance(token, Mapping):
         return "document"
     if not isinstance(token, str):
@@ -120,7 +120,11 @@ def find_source(options: GcsOptions, environ: Mapping[str, str], *, google: bool
     path = os.path.expanduser(token)
     if os.path.isfile(path):
         return "file"
-    if token.endswith(".json") or token.startswith(("/", "~", "./", "../")):
+    if options.path_from is not None:
+        raise ValueError(
+            f"the storage option {options.path_from!r} names a file of credentials that is not there: {token!r}"
+        )
+    if token.endswith(".json") or token.startswith(("/", "~", "./", "../")):  # which may be a token, for all that
         raise ValueError("the storage option 'token' names a file of credentials that is not there")
     check_headers({"Authorization": token})
     return "token"

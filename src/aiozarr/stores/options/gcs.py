@@ -20,6 +20,7 @@ class GcsOptions:
         anon: send no credentials, to public buckets.
         token: whose credentials: `"google_default"`, `"cloud"` (the metadata service), the path of a file of
             credentials, its content as a dict, an access token, or credentials of the package google-auth.
+        path_from: the option that the token was given by, where that is one for paths only.
         access: what tokens are asked to allow.
         project: the project that pays, where requests are to be paid by the requester.
         requester_pays: name that project in every request; a str names it at once.
@@ -29,6 +30,7 @@ class GcsOptions:
 
     anon: bool | None = None
     token: Any = field(default=None, repr=False)
+    path_from: str | None = field(default=None, compare=False)
     access: Access | None = None
     project: str | None = None
     requester_pays: bool | str | None = None
@@ -151,6 +153,8 @@ GCS_TABLE = Table(
 
 _OTHER_CREDENTIALS = ("service_account", "application_credentials", "service_account_key", "bearer_token")
 
+_PATHS = ("service_account", "application_credentials")
+
 
 def gcs_options(given: Mapping[str, Any], bucket: str) -> GcsOptions:
     """Translate `storage_options` of a GCS store of `bucket`. An option that is None counts as not given.
@@ -169,6 +173,8 @@ def gcs_options(given: Mapping[str, Any], bucket: str) -> GcsOptions:
             if "token" in found:
                 raise ValueError(f"the storage options 'token' and {name!r} exclude each other")
             found["token"] = _as_token(name, found.pop(name))
+            if name in _PATHS:
+                found["path_from"] = name
     if found.get("token") == "anon":
         del found["token"]
         if found.setdefault("anon", True) is False:
