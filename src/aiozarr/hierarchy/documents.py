@@ -11,6 +11,7 @@ from aiozarr.errors import (
     LimitError,
     NodeNotFoundError,
     PermissionDeniedError,
+    StoreError,
     UnauthenticatedError,
 )
 from aiozarr.hierarchy.location import ancestors, key_prefix, node_url
@@ -87,13 +88,15 @@ async def read_documents(place: Place, keys: Iterable[str]) -> Documents:
         LimitError: a document is larger than `Settings.max_metadata_bytes`.
     """
     session = place.session
-    refusals: list[Exception] = []
+    refusals: dict[str, StoreError] = {}
 
     async def fetch(key: str) -> Value | None:
         try:
             return await session.fetch(place.prefix + key, max_bytes=place.settings.max_metadata_bytes)
-        except (PermissionDeniedError, UnauthenticatedError) as refusal:
-            refusals.append(refusal)
+        except StoreError as refusal:
+            if not _refuses(refusal):
+                raise
+            refusals[key] = refusal
             return None
         except LimitError as error:
             error.limit = "max_metadata_bytes"
@@ -102,7 +105,10 @@ async def read_documents(place: Place, keys: Iterable[str]) -> Documents:
     wanted = tuple(keys)
     values = await together(fetch(key) for key in wanted)
     if refusals and not any(value is not None for value in values):
-        raise refusals[0]
+        refusal = refusals[next(key for key in wanted if key in refusals)]
+        refusal.message = f"the metadata of {place.url} could not be read: {refusal.message}"
+        refusal.range = None  # all of the document was wanted: the bound of its size is none of the user's
+        raise refusal
     return dict(zip(wanted, values, strict=True))
 
 
@@ -148,8 +154,10 @@ async def read_other_format(place: Place, zarr_format: int | None) -> NodeMetada
     own = probe_keys(zarr_format)
     try:
         documents = await read_documents(place, [key for key in probe_keys() if key not in own])
-    except (PermissionDeniedError, UnauthenticatedError):
-        return None
+    except StoreError as error:
+        if _refuses(error):
+            return None
+        raise
     return parse_documents(place, documents)
 
 
@@ -202,6 +210,14 @@ async def anything_below(place: Place) -> bool:
     finally:
         if isinstance(entries, AsyncGenerator):
             await entries.aclose()
+
+
+def _refuses(error: StoreError) -> bool:
+    """Return whether one document is kept from us, and others may not be.
+
+    A 404 that is an error, such as one behind a redirect, does not say that the document is missing either.
+    """
+    return isinstance(error, PermissionDeniedError | UnauthenticatedError) or error.status == 404
 
 
 # --- helpers -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiozarr.errors import StoreError, ThrottledError, UnauthenticatedError
 from aiozarr.stores.gcs.tokens import HINT
-from aiozarr.stores.http.errors import error_code, error_for
+from aiozarr.stores.http.errors import error_code, error_for, showable
 
 _TOO_MUCH = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 
@@ -20,8 +20,9 @@ def gcs_error(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Store
         reason, message = _told(body)
         if reason is not None:
             error.message += f": {reason}"
-        if message is not None:
-            error.message += f", {message!r}"
+        words = None if message is None else showable(message)
+        if words is not None:
+            error.message += f", {words!r}"
         if reason in _TOO_MUCH:
             error = _throttled(error)
     if isinstance(error, UnauthenticatedError):

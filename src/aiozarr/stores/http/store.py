@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 from urllib.parse import quote
 
-from aiozarr.errors import UnsupportedOperationError
+from aiozarr.errors import AiozarrError, UnauthenticatedError, UnsupportedOperationError
 from aiozarr.model import Entry, Supports
 from aiozarr.stores.contract import directory_url
 from aiozarr.stores.http.credentials import headers_of
@@ -66,6 +66,7 @@ class HTTPStore(WebStore):
         self._query = f"?{address.query}" if address.query else ""
         self._kept = Kept()
         self._fingerprint = fingerprint(secret | ({"?": address.query} if address.query else {}))
+        self._anonymous = not address.query and not secret.keys() - {"User-Agent", _AZURE_VERSION[0]}
         self.supports = Supports(conditional_reads=True, suffix_reads=not azure)
 
     @property
@@ -142,6 +143,12 @@ class HTTPStore(WebStore):
 
     def _lacks(self, answer: Answer) -> bool:
         return True
+
+    def _error(self, answer: Answer) -> AiozarrError:
+        error = super()._error(answer)
+        if answer.status == 401 and self._anonymous and isinstance(error, UnauthenticatedError):
+            error.message = "the server wants to know who asks, and no credentials were given (auth, token, headers)"
+        return error
 
     async def aclose(self) -> None:
         """Close the connections of the running loop that no other store uses; the store can be used again."""
