@@ -30,7 +30,14 @@ REQUEST_SECONDS = 20
 
 HINT = "run `gcloud auth application-default login`, or read a public bucket with anon=True"
 
-_UNUSABLE = f"the Google credentials cannot be used: {HINT}"
+
+def _unusable(error: Exception) -> UnauthenticatedError:
+    """Return an error that tells what is wrong with the credentials; google-auth names fields, not what they hold."""
+    told = error.strerror if isinstance(error, OSError) else error.args[0] if error.args else None
+    if isinstance(error, KeyError):
+        told = f"no field {told!r}"
+    reason = f" ({told.strip().partition(chr(10))[0][:200].rstrip('.')})" if isinstance(told, str) and told else ""
+    return UnauthenticatedError(f"the Google credentials cannot be used{reason}: {HINT}")
 
 
 class Tokens:
@@ -124,8 +131,10 @@ class Tokens:
                 if not self._credentials.valid or self._credentials.token == self._token:
                     self._credentials.refresh(request)
         except exceptions.MalformedError as error:
-            raise UnauthenticatedError(_UNUSABLE) from error
+            raise _unusable(error) from error
         except exceptions.DefaultCredentialsError as error:
+            if self._source in ("file", "document"):
+                raise UnauthenticatedError(f"the Google credentials cannot be used: {HINT}") from error
             raise UnauthenticatedError(f"no Google credentials were found: {HINT}") from error
         except exceptions.TransportError as error:
             raise StoreError("the service that hands out Google's tokens did not answer", retryable=True) from error
@@ -134,7 +143,7 @@ class Tokens:
                 f"no token for these Google credentials: {HINT}", retryable=bool(error.retryable)
             ) from error
         except (ValueError, KeyError, OSError) as error:
-            raise UnauthenticatedError(_UNUSABLE) from error
+            raise _unusable(error) from error
         token, expiry = self._credentials.token, self._credentials.expiry
         if not token:
             raise UnauthenticatedError(f"the Google credentials gave no token: {HINT}")
@@ -232,7 +241,7 @@ def _from_document(document: dict[str, Any], scopes: list[str]) -> Any:
     """
     kind = document.get("type") or ("service_account" if "private_key" in document else "authorized_user")
     if kind not in _KINDS:
-        raise ValueError("credentials of an unknown kind")
+        raise ValueError(f"their 'type' is none of {', '.join(_KINDS)}")
     module, method = _KINDS[kind]
     if kind == "external_account" and "environment_id" in (document.get("credential_source") or {}):
         module = "google.auth.aws"

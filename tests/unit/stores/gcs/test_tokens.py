@@ -298,6 +298,29 @@ def test_credentials_of_other_clouds_and_of_impersonated_accounts_are_known() ->
 
 
 @pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"type": "authorized_user", "client_id": "hidden"}, "missing fields .*refresh_token"),
+        ({"type": "service_account", "private_key": "hidden"}, "missing fields .*client_email"),
+        (
+            {"type": "service_account", "private_key": "hidden", "client_email": "a@b", "token_uri": "https://t"},
+            "cannot be used .*PEM",
+        ),
+        ({"type": "service_account", "private_key": 5, "client_email": "a@b", "token_uri": "https://t"}, "be used: "),
+        ({"type": "nowhere"}, "'type' is none of service_account"),
+        ({"type": "external_account", "audience": "hidden"}, "be used: "),
+    ],
+)
+def test_a_document_that_describes_no_credentials_is_refused_with_the_reason(
+    document: dict[str, Any], words: str
+) -> None:
+    tokens = Tokens(GcsOptions(token=document), "document")
+    with pytest.raises(UnauthenticatedError, match=words) as caught:
+        asyncio.run(tokens.token())
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     "content", ["no json", "[]", '{"type": "service_account"}', '{"type": "authorized_user"}', '{"type": "new"}']
 )
 def test_files_that_hold_no_credentials_are_an_error_that_does_not_show_them(tmp_path: Path, content: str) -> None:
