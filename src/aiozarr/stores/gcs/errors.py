@@ -25,6 +25,8 @@ def gcs_error(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Store
             error.message += f", {words!r}"
         if reason in _TOO_MUCH:
             error = _throttled(error)
+    if status == 404 and b"bucket does not exist" in body:
+        error.message = error.message.replace("not found", "the bucket does not exist", 1)
     if isinstance(error, UnauthenticatedError):
         error.message += f"; {HINT}"
     elif status == 400 and (b"UserProjectMissing" in body or b"requester pays" in body):

@@ -234,7 +234,9 @@ class ObjectStore(WebStore):
     def _check_storable(self, key: str) -> None:
         unstorable = self._service.unstorable.search(key)
         if unstorable is not None:
-            reason = f"this object store's keys hold no {unstorable[0]!r} at {unstorable.start()}"
+            found = unstorable[0]
+            words = "no part of a key ends with a dot" if found == "." else f"keys hold no {found!r}"
+            reason = f"in this object store {words}: see character {unstorable.start() + 1}"
             raise InvalidKeyError(reason, store=self.url, key=key)
 
     @contextmanager

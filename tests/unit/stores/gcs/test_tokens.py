@@ -367,7 +367,9 @@ def test_application_default_credentials_are_asked_for_with_the_access_that_is_w
     monkeypatch.setattr("google.auth.default", default)
 
     async def main() -> None:
-        async with ObjectStore("gs://bucket", **server.storage_options, anon=False, access="read_only") as store:
+        async with ObjectStore(
+            "gs://bucket", **server.storage_options, token="google_default", access="read_only"
+        ) as store:
             await store.get("k")
 
     asyncio.run(main())

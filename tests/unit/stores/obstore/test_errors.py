@@ -82,3 +82,14 @@ async def test_a_panic_of_the_library_is_an_error_of_the_store(panic: BaseExcept
 def test_a_bug_of_ours_is_not_taken_for_an_error_of_the_library() -> None:
     with pytest.raises(TypeError, match="ours"), translated(None, None):
         raise TypeError("ours")
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [("Azure Cli not installed", "'az', was not found"), ("ERROR: Please run az login to setup account.", "az login")],
+)
+def test_what_the_azure_cli_lacks_is_told(told: str, words: str) -> None:
+    text = f"Generic MicrosoftAzure error: 'az account get-access-token' command failed: {told}\n\nDebug source"
+    found = translate(exceptions.GenericError(text))
+    assert type(found) is UnauthenticatedError
+    assert words in str(found)
