@@ -14,7 +14,7 @@ from aiozarr.stores.object.services import SERVICES
 
 Target: TypeAlias = str | os.PathLike[str] | Store
 
-_WEB = frozenset({"http", "https", *SERVICES})
+_WEB = frozenset({"http", "https", *SERVICES, "s3a", "s3fs", "gcsfs", "ftp", "github"})
 """Schemes of stores that wait for servers."""
 
 

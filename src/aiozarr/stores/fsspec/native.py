@@ -5,48 +5,63 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aiozarr.stores.fsspec.links import TABLES, Link, out_of_keys
 from aiozarr.stores.fsspec.traits import below
-from aiozarr.stores.options.azure import AZURE_TABLE
 from aiozarr.stores.options.gcs import GCS_TABLE
 from aiozarr.stores.options.s3 import S3_TABLE
-from aiozarr.stores.options.table import Table
 
-_TABLES: dict[str, Table] = {
-    **dict.fromkeys(("s3", "s3a"), S3_TABLE),
-    **dict.fromkeys(("gs", "gcs"), GCS_TABLE),
-    **dict.fromkeys(("az", "abfs", "abfss", "adl"), AZURE_TABLE),
-}
 _S3 = frozenset({"s3", "s3a"})
 
 NO_RETRIES = {"total_max_attempts": 1, "mode": "legacy"}
 """botocore's option for the first attempt only. Of other spellings it makes this one, in the very mapping given."""
 
 
-def native_options(protocols: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `options` for a chain of `protocols`, the first one first.
+def native_options(links: Sequence[Link], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `options` for a chain, the first link first: for each link under its protocol, in its own words.
 
-    As fsspec has it, options named by a protocol are those of its link, and the others those of the first. Ours and
-    obstore's names are translated where there is a table for the protocol.
+    What is under a protocol is for its link; anything else is for each link that knows it, and what all know for the
+    first. Ours and obstore's names are translated where there is a table for the protocol.
 
     Raises:
-        TypeError: an option that the file system has nothing for, or no mapping under a protocol.
+        TypeError: an option that no link knows, or has nothing for, or no mapping under a protocol.
+        ValueError: an option is given twice, with different values.
     """
-    native = dict(options)
-    for protocol in protocols:
-        if not isinstance(native.get(protocol), Mapping | None):
-            raise TypeError(f"the storage options under {protocol!r} are a mapping")
-    for protocol in protocols[1:]:
-        if isinstance(native.get(protocol), Mapping) or protocol in _S3:
-            native[protocol] = _of_one(protocol, native.get(protocol) or {})
-    nested = {name: native.pop(name) for name in list(native) if name in protocols[1:]}
-    if protocols and isinstance(native.get(protocols[0]), Mapping):
-        nested[protocols[0]] = _of_one(protocols[0], native.pop(protocols[0]))
-        return {**native, **nested}
-    return {**(_of_one(protocols[0], native) if protocols else native), **nested}
+    given = out_of_keys(links, options)
+    native = {protocol: _of_one(protocol, own) for protocol, own in given.items()}
+    return {protocol: own for protocol, own in native.items() if own}
+
+
+def with_timeouts(links: Sequence[Link], native: Mapping[str, Any], idle: float, connect: float) -> dict[str, Any]:
+    """Return `native` with what makes the file systems that can wait `idle` seconds for progress at most.
+
+    What the user has said about it stays. Others wait as long as they do.
+    """
+    found = dict(native)
+    for link in links:
+        own = dict(found.get(link.protocol) or {})
+        if TABLES.get(link.protocol) is S3_TABLE:
+            config = dict(own.get("config_kwargs") or {})
+            own["config_kwargs"] = {"read_timeout": idle, "connect_timeout": connect, **config}
+        elif TABLES.get(link.protocol) is GCS_TABLE:
+            own.setdefault("requests_timeout", _of_aiohttp(idle, connect))
+        elif link.kind.__module__ == "fsspec.implementations.http":
+            if "timeout" not in own:
+                own["client_kwargs"] = {"timeout": _of_aiohttp(idle, connect), **(own.get("client_kwargs") or {})}
+        elif "timeout" in link.names:
+            own.setdefault("timeout", idle)
+        if own:
+            found[link.protocol] = own
+    return found
+
+
+def _of_aiohttp(idle: float, connect: float) -> Any:
+    import aiohttp
+
+    return aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=idle)
 
 
 def _of_one(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    table = _TABLES.get(protocol)
+    table = TABLES.get(protocol)
     if table is GCS_TABLE and options.get("anon") is not None:
         given = dict(options)
         anonymous = GCS_TABLE.translate({"anon": given.pop("anon")})["anon"]

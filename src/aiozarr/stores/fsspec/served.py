@@ -49,10 +49,16 @@ class Described:
     """A file system that a URL and options in its own words describe.
 
     It is made when it is needed, in a thread: some ask for credentials, or connect, as soon as they are made.
+
+    Attributes:
+        url: the URL, in the spelling of fsspec.
+        options: the options of its links, by their protocols.
+        patience: the options with how long to wait, which says nothing about what the file system sees.
     """
 
     url: str
     options: Mapping[str, Any]
+    patience: Mapping[str, Any] | None = None
 
     @property
     def kinds(self) -> list[Any]:
@@ -80,13 +86,14 @@ class Described:
         """Return the file system: fsspec's instance for these arguments."""
         from fsspec.core import url_to_fs
 
-        return url_to_fs(self.url, **self._copied())[0]
+        return url_to_fs(self.url, **self._copied(self.patience))[0]
 
     make_again = make
 
-    def _copied(self) -> dict[str, Any]:
+    def _copied(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the options in mappings of their own: fsspec writes into them."""
-        return {name: dict(value) if isinstance(value, dict) else value for name, value in self.options.items()}
+        given = options or self.options
+        return {name: dict(value) if isinstance(value, dict) else value for name, value in given.items()}
 
     def _chain(self) -> list[tuple[Any, dict[str, Any]]]:
         """Return the class of each link with the arguments that fsspec makes it by."""

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aiozarr.errors import UnknownSchemeError
-from aiozarr.stores.fsspec.native import native_options
+from aiozarr.stores.fsspec.links import Link, needs_target
+from aiozarr.stores.fsspec.native import native_options, with_timeouts
 from aiozarr.stores.fsspec.served import Described, Given, served
 from aiozarr.stores.fsspec.traits import below, protocol_of
 from aiozarr.stores.http.url import WebAddress
+from aiozarr.stores.options.s3 import S3_TABLE
 
 # Names of file systems, for URLs that aiozarr would open itself.
 ALIASES = {"s3fs": "s3", "gcsfs": "gs"}
 
 # What only adds a directory, or makes a blocking file system look asynchronous.
 _TAKEN_OFF = frozenset({"dir", "asyncwrapper", "async_wrapper"})
+_OF_LOOPS = frozenset({"asynchronous", "loop"})
+_TIMES = ("idle_timeout", "connect_timeout")
 _PASSWORD = re.compile(r"(://[^:@/]*):[^/]*@")
 _SECRETS = frozenset({"password", "token", "secret", "key_file"})
 
@@ -92,10 +96,13 @@ def _of_url(url: str, options: Mapping[str, Any]) -> Source:
         scheme, mark, rest = link.partition("://")
         links[number] = ALIASES.get(scheme, scheme) + mark + rest
     url = "::".join(links)
-    _check_known(url)
-    protocols = [link.partition("://")[0] for link in links]
-    native = native_options(protocols, options)
-    recipe = Described(url, {name: value for name, value in native.items() if name not in ("asynchronous", "loop")})
+    chain = _chain(links)
+    protocols = [link.protocol for link in chain]
+    left = {name: each for name, each in options.items() if name not in _OF_LOOPS and name not in _TIMES}
+    native = {name: _without_loops(each) for name, each in native_options(chain, left).items()}
+    recipe = Described(url, native, _with_timeouts(chain, native, options))
+    if len(links) == 1 and needs_target(chain[0].kind) and not native.get(protocols[0], {}).get("fo"):
+        raise TypeError(f"{protocols[0]}:// needs the storage option 'fo', or another URL behind it in a chain")
     if protocols[0] in _TAKEN_OFF:
         # The next link of a chain says the directory.
         return _of_instance(recipe.make(), "" if url.startswith(("dir::", "dir://::")) else recipe.path)
@@ -112,18 +119,32 @@ def _of_instance(given: Any, path: str) -> Source:
     return _rooted(Given(fs), path, _shown_path(fs, path))
 
 
-def _check_known(url: str) -> None:
-    """See that all protocols of a chain can be had."""
+def _chain(links: Sequence[str]) -> list[Link]:
+    """Return the links of a URL with their classes; all protocols can be had."""
     from fsspec import get_filesystem_class
 
-    for link in url.split("::"):
+    chain: list[Link] = []
+    for link in links:
         protocol = link.partition("://")[0] if "://" in link else (link if knows_protocol(link) else "file")
         try:
-            get_filesystem_class(protocol)
+            chain.append(Link(protocol, get_filesystem_class(protocol)))
         except ValueError as error:
             raise UnknownSchemeError(f"fsspec knows no protocol {protocol!r}") from error
         except ImportError as error:
             raise ImportError(f"{protocol}:// URLs: {error}") from error  # which says what to install
+    return chain
+
+
+def _with_timeouts(chain: Sequence[Link], native: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+    times: dict[str, float] = S3_TABLE.translate({name: options[name] for name in _TIMES if options.get(name) is not None})
+    if not times:
+        return None
+    idle = times.get("idle_timeout", max(times.values()))
+    return with_timeouts(chain, native, idle, times.get("connect_timeout", idle))
+
+
+def _without_loops(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in _OF_LOOPS}
 
 
 def _unwrapped(fs: Any, path: str) -> tuple[Any, str]:

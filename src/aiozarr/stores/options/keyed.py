@@ -14,6 +14,11 @@ _SAME = (
 )
 
 
+def same_protocols(scheme: str) -> frozenset[str]:
+    """Return all names of the protocol that `scheme` is one of."""
+    return next((names for names in _SAME if scheme in names), frozenset({scheme}))
+
+
 def unkeyed(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return `given` with the options under the protocol `scheme` beside those that stand under no protocol.
 
@@ -24,7 +29,7 @@ def unkeyed(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: an option is given in both places, with different values.
     """
     options = dict(given)
-    for name in next((names for names in _SAME if scheme in names), {scheme}):
+    for name in same_protocols(scheme):
         for option, value in _mapping(name, options.pop(name, None)).items():
             if options.setdefault(option, value) != value:
                 raise ValueError(f"the storage option {option!r} is given twice, with different values")

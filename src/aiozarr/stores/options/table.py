@@ -152,6 +152,11 @@ class Table:
             _place(native, name, value, name)
         return native
 
+    def knows(self, name: str) -> bool:
+        """Return whether `name` is one of ours, of fsspec's or of obstore's."""
+        by_name = self._by_name()
+        return name in self.nested or name in by_name or self._plain(name) in by_name
+
     @property
     def names(self) -> tuple[str, ...]:
         """Our names."""

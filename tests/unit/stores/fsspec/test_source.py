@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import aiozarr
 from aiozarr.errors import StoreError, UnknownSchemeError
 from aiozarr.stores import LocalStore, Range, ZipStore, from_url
 from aiozarr.stores.fsspec.store import FsspecStore
+from aiozarr.testing import http_replies as spoil
+from aiozarr.testing.http_server import FaultServer
 
 
 @pytest.mark.parametrize(
@@ -186,8 +189,85 @@ def test_what_is_under_a_protocol_is_a_mapping() -> None:
             FsspecStore(url, **options)
 
 
-async def test_an_argument_that_a_file_system_does_not_take_is_named_by_the_first_operation() -> None:
-    store = FsspecStore("s3fs://b/x", zzz="secret", anon=True, endpoint_url="http://127.0.0.1:9")
-    with pytest.raises(StoreError, match="argument 'zzz'") as caught:
-        await store.get("k")
-    assert "secret" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("url", "options", "unknown", "known"),
+    [
+        ("s3fs://b/x", {"kye": 1}, "kye", "key"),
+        ("s3fs://b/x", {"s3": {"kye": 1}}, "kye", "key"),
+        ("gcsfs://b/x", {"tokne": 1}, "tokne", "token"),
+        ("ftp://h/x", {"pasword": 1}, "pasword", "password"),
+        ("simplecache::http://h/x", {"http": {"heders": 1}}, "heders", "headers"),
+        ("simplecache::http://h/x", {"simplecache": {"cache_strage": 1}}, "cache_strage", "cache_storage"),
+        ("simplecache::http://h/x", {"s3": {"anon": True}}, "s3", "client_kwargs"),
+        ("simplecache::http://h/x", {"anon": True}, "anon", "cache_storage"),
+        ("simplecache::s3://b/x", {"kye": 1}, "kye", "secret"),
+        ("simplecache::s3://b/x", {"s3": {"kye": 1}}, "kye", "secret"),
+        ("dir::file:///x", {"file": {"nope": 1}}, "nope", "auto_mkdir"),
+        ("tar::/x.tar", {"nope": 1}, "nope", "index_store"),
+    ],
+)
+def test_an_option_that_no_link_knows_is_named_with_those_that_are_known(
+    url: str, options: dict[str, Any], unknown: str, known: str
+) -> None:
+    with pytest.raises(TypeError, match=f"unknown storage option '{unknown}'.*{known}"):
+        from_url(url, **options)
+
+
+def test_options_under_no_protocol_are_for_the_links_that_know_them(tmp_path: Path) -> None:
+    options = {"endpoint_url": "http://h", "key": "k", "secret": "s", "region": "eu-west-1"}
+    store = FsspecStore("simplecache::s3://b/x", cache_storage=str(tmp_path), **options)
+    assert store == FsspecStore("simplecache::s3://b/x", simplecache={"cache_storage": str(tmp_path)}, s3=options)
+    inner = store.fs.fs
+    assert (inner.endpoint_url, inner.key, inner.secret) == ("http://h", "k", "s")
+    assert store.fs.storage == [str(tmp_path)]
+    packed = FsspecStore("simplecache::https://h/x", compression="gzip", http={"headers": {"A": "b"}})
+    assert packed.fs.compression == "gzip"
+    assert packed.fs.fs.kwargs == {"headers": {"A": "b"}}
+    with pytest.raises(ValueError, match="'key' is given twice"):
+        FsspecStore("simplecache::s3://b/x", key="a", s3={"key": "b"})
+
+
+def test_classes_of_somebody_else_take_what_they_do_not_name() -> None:
+    fsspec.register_implementation("treetest", Tree, clobber=True)
+    assert FsspecStore("treetest://x", space="a", more=1).fs.storage_options == {"space": "a", "more": 1}
+
+
+def test_what_lies_in_a_file_needs_one() -> None:
+    for url in ("reference://", "reference://x"):
+        with pytest.raises(TypeError, match="'fo'"):
+            FsspecStore(url)
+
+
+async def test_a_server_that_does_not_answer_is_waited_for_as_long_as_the_settings_say() -> None:
+    settings = aiozarr.Settings(idle_timeout=0.2, retries=0)
+    with FaultServer() as server:
+        server.script = spoil.always(spoil.no_answer)
+        s3 = {"key": "k", "secret": "s", "endpoint_url": server.url, "region": "us-east-1"}
+        places: dict[str, dict[str, Any]] = {
+            "s3fs://b/x": s3,
+            "simplecache::s3://b/x": s3,
+            f"simplecache::{server.url}/x": {},
+            f"blockcache::{server.url}/x": {},
+        }
+        async with asyncio.timeout(15):
+            for url, options in places.items():
+                with pytest.raises(StoreError) as caught:
+                    await aiozarr.open_array(url, storage_options=options, settings=settings)
+                assert caught.value.retryable
+
+
+def test_how_long_to_wait_is_what_the_user_says_and_makes_no_other_store(tmp_path: Path) -> None:
+    patient = FsspecStore("s3://b/x", anon=True, idle_timeout=3)
+    assert patient == FsspecStore("s3://b/x", anon=True)
+    assert patient.fs.config_kwargs["read_timeout"] == patient.fs.config_kwargs["connect_timeout"] == 3
+    assert patient.fs.retries == 1
+    own = FsspecStore("s3://b/x", s3={"config_kwargs": {"read_timeout": 9}}, idle_timeout=3, anon=True)
+    assert own.fs.config_kwargs["read_timeout"] == 9
+    assert own.fs.config_kwargs["connect_timeout"] == 3
+    web = FsspecStore("simplecache::http://h/x", idle_timeout=3, connect_timeout=2)
+    assert web.fs.fs.client_kwargs["timeout"].sock_read == 3
+    assert web.fs.fs.client_kwargs["timeout"].sock_connect == 2
+    assert pickle.loads(pickle.dumps(web)) == web
+    google = FsspecStore("gcsfs://b/x", idle_timeout=3, anon=True)
+    assert google.fs.requests_timeout.sock_read == 3
+    assert FsspecStore("memory://x", idle_timeout=3) == FsspecStore("memory://x")
