@@ -12,6 +12,7 @@ from aiozarr.stores.azure.signature import Signatures
 from aiozarr.stores.azure.tokens import Tokens
 from aiozarr.stores.http.line import Line
 from aiozarr.stores.lane import Answer, RequestTemplate, Want, quote_key
+from aiozarr.stores.object.listing import MAX_PAGE_BYTES
 from aiozarr.stores.obstore.process import check_process
 from aiozarr.stores.options.azure import AzureOptions
 
@@ -64,17 +65,24 @@ class AzureLink:
         """Send a request for `key`; one whose signature or token has run out meanwhile is sent once more."""
         if self._access.kind == "chain":
             return await through.ask(self.client(), method, key, want, self.line.origin.idle_timeout)
-        query, token = await self._authorisation(method)
-        answer = await self._send(method, key, want, query, token)
+        return await self._send(method, f"{self._web.path}/{quote_key(key)}", want, "d" if method == "DELETE" else "r")
+
+    async def list(self, query: str) -> Answer:
+        """Ask the container for a page of its listing, with credentials that are not obstore's own finding."""
+        return await self._send("GET", f"{self._web.path}?{query}", Want(max_bytes=MAX_PAGE_BYTES), "l")
+
+    async def _send(self, method: str, target: str, want: Want, permission: str) -> Answer:
+        query, token = await self._authorisation(permission)
+        answer = await self._send_once(method, target, want, query, token)
         if self._renew(answer.status, query, token):
-            query, token = await self._authorisation(method)
-            answer = await self._send(method, key, want, query, token)
+            query, token = await self._authorisation(permission)
+            answer = await self._send_once(method, target, want, query, token)
         return answer
 
-    async def _authorisation(self, method: str) -> tuple[str, str]:
+    async def _authorisation(self, permission: str) -> tuple[str, str]:
         """Return the query and the bearer token to send; `""` for none."""
         if self._signatures is not None:
-            return self._signatures.query("d" if method == "DELETE" else "r"), ""
+            return self._signatures.query(permission), ""
         if self._tokens is not None:
             return "", await self._tokens.token()
         access = self._access
@@ -89,10 +97,9 @@ class AzureLink:
             return True
         return False
 
-    async def _send(self, method: str, key: str, want: Want, query: str, token: str) -> Answer:
-        target = f"{self._web.path}/{quote_key(key)}"
+    async def _send_once(self, method: str, target: str, want: Want, query: str, token: str) -> Answer:
         if query:
-            target = f"{target}?{query}"
+            target = f"{target}{'&' if '?' in target else '?'}{query}"
         return await self.line.ask(method, target, want, self._template(method, token))
 
     def _template(self, method: str, token: str) -> RequestTemplate:

@@ -1,22 +1,24 @@
-"""The service of Azure: the lane reads and deletes, authorised by signature or token; obstore does the rest."""
+"""The service of Azure: the lane reads, deletes and lists, authorised by signature or token; obstore does the rest."""
 
 from __future__ import annotations
 
 import os
 import re
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from aiozarr.errors import ChangedError, StoreError, UnsupportedOperationError
-from aiozarr.model import Precondition, Range, Supports, Version
+from aiozarr.model import Entry, Precondition, Range, Supports, Version
 from aiozarr.stores.azure.access import Access, find_access
 from aiozarr.stores.azure.address import AzurePlace, AzureUrl, find_place, parse_url
 from aiozarr.stores.azure.client import has_login
 from aiozarr.stores.azure.link import AzureLink
+from aiozarr.stores.azure.listing import listing_query, parse_page
 from aiozarr.stores.http.errors import error_for
 from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.lane.judge import NOTE
+from aiozarr.stores.object.listing import Page, follow, gather
 from aiozarr.stores.object.service import BRIEF
 from aiozarr.stores.obstore.service import WORKERS, ObstoreService
 from aiozarr.stores.options.azure import AzureOptions, azure_options
@@ -148,6 +150,27 @@ class AzureService(ObstoreService):
     def _check_writeable(self) -> None:
         if self._place.secondary:
             raise UnsupportedOperationError("the secondary region of an account can only be read")
+
+    # --- listing -------------------------------------------------------------------------------------------------
+
+    async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+        if self._kind == "chain":
+            async for entries in super().pages(prefix):
+                yield entries
+        else:
+            async for page in follow(lambda marker: self._page(prefix, "", marker)):
+                yield page.entries
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        if self._kind == "chain":
+            return await super().list_dir(prefix)
+        return await gather(follow(lambda marker: self._page(prefix, "/", marker)))
+
+    async def _page(self, prefix: str, delimiter: str, marker: str) -> Page:
+        answer = await self._link.list(listing_query(prefix, delimiter, marker))
+        if not isinstance(answer.verdict, Accept):
+            raise error_for(answer.status, answer.headers, bytes(answer.body))
+        return parse_page(bytes(answer.body), prefix)
 
     # --- obstore -------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ def sign_container(account: str, key: str, container: str, permissions: str, exp
         account: the account's name, that of its primary region.
         key: the account's key, in base64.
         container: the container's name.
-        permissions: `r` to read, `d` to delete; several in the order `racwdxltmeop`.
+        permissions: `r` to read, `d` to delete, `l` to list; several in the order `racwdxltmeop`.
         expires: when it ends.
     """
     expiry = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expires))

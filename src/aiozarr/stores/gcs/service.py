@@ -15,12 +15,12 @@ from aiozarr.stores.gcs.address import find_place, find_source, parse_url, sends
 from aiozarr.stores.gcs.errors import gcs_error
 from aiozarr.stores.gcs.hashes import verify
 from aiozarr.stores.gcs.link import GcsLink
-from aiozarr.stores.gcs.listing import MAX_PAGE_BYTES, Page, parse_page
+from aiozarr.stores.gcs.listing import parse_page
 from aiozarr.stores.gcs.tokens import who
 from aiozarr.stores.gcs.upload import upload
 from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.lane.head import Headers
-from aiozarr.stores.object.circle import Circle
+from aiozarr.stores.object.listing import MAX_PAGE_BYTES, Page, follow, gather
 from aiozarr.stores.object.service import BRIEF, PAGE, Service, may_be_missing
 from aiozarr.stores.options.gcs import GcsOptions, gcs_options
 
@@ -110,29 +110,22 @@ class GcsService(Service):
             yield page.entries
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        keys: list[str] = []
-        prefixes: list[str] = []
-        async for page in self._listing(prefix, "items(name),prefixes", "/"):
-            keys.extend(entry.key for entry in page.entries)
-            prefixes.extend(page.prefixes)
-        return keys, prefixes
+        return await gather(self._listing(prefix, "items(name),prefixes", "/"))
 
-    async def _listing(self, prefix: str, fields: str, delimiter: str) -> AsyncIterator[Page]:
-        query = f"?maxResults={PAGE}&fields={fields},nextPageToken&prefix={quote(prefix, safe='')}"
+    def _listing(self, prefix: str, fields: str, delimiter: str) -> AsyncIterator[Page]:
+        target = f"{self._place.list_path}?maxResults={PAGE}&fields={fields},nextPageToken"
+        target += f"&prefix={quote(prefix, safe='')}"
         if delimiter:
-            query += f"&delimiter={quote(delimiter, safe='')}"
-        more, circle = "", Circle()
-        while True:
-            target = f"{self._place.list_path}{query}{more}"
-            answer = await self._link.ask("GET", target, Want(max_bytes=MAX_PAGE_BYTES), stored=False)
-            if not isinstance(answer.verdict, Accept):
-                raise _error(answer)
-            page = parse_page(bytes(answer.body), prefix)
-            yield page
-            if not page.token:
-                return
-            circle.check((page.token,), page.token)
-            more = f"&pageToken={quote(page.token, safe='')}"
+            target += f"&delimiter={quote(delimiter, safe='')}"
+        return follow(lambda token: self._page(target, token, prefix))
+
+    async def _page(self, target: str, token: str, prefix: str) -> Page:
+        if token:
+            target += f"&pageToken={quote(token, safe='')}"
+        answer = await self._link.ask("GET", target, Want(max_bytes=MAX_PAGE_BYTES), stored=False)
+        if not isinstance(answer.verdict, Accept):
+            raise _error(answer)
+        return parse_page(bytes(answer.body), prefix)
 
     # --- life ----------------------------------------------------------------------------------------------------
 

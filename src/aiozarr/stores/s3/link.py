@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiozarr.stores.http.line import Line
 from aiozarr.stores.http.url import Proxies
 from aiozarr.stores.lane import Answer, RequestTemplate, Want, quote_key
+from aiozarr.stores.object.listing import MAX_PAGE_BYTES
 from aiozarr.stores.obstore.errors import translated
 from aiozarr.stores.obstore.process import check_process
 from aiozarr.stores.obstore.sign import Signer
 from aiozarr.stores.options.s3 import S3Options
 from aiozarr.stores.s3.address import S3Place, Source
 from aiozarr.stores.s3.client import Provider, make_client
+from aiozarr.stores.s3.credentials import find_credentials
+from aiozarr.stores.s3.presign import canonical_query, presign
 from aiozarr.stores.s3.profiles import ProfileCredentials
 from aiozarr.stores.s3.region import region_in
 from aiozarr.stores.s3.trust import context_of
@@ -90,6 +95,19 @@ class S3Link:
             kept = None if self._signer is None else self._signer.kept(method, key)
             target = kept or await self._sign(method, key)
         return await self.line.ask(method, target, want, self._template)
+
+    async def list(self, query: Mapping[str, str]) -> Answer:
+        """Ask the bucket for a page of its listing, with credentials that are not obstore's own finding."""
+        path = self._path or "/"
+        credentials = await find_credentials(self._options, self._source, self._provider, os.environ)
+        if credentials is None:
+            text = canonical_query(query)
+        else:
+            if self._options.requester_pays:
+                query = {**query, "x-amz-request-payer": "requester"}
+            text = presign(credentials, self.place.region, self.place.web.authority, path, query, time.time())
+        want = Want(max_bytes=MAX_PAGE_BYTES)
+        return await self.line.ask("GET", f"{path}?{text}", want, self._template)
 
     async def _sign(self, method: str, key: str) -> str:
         if self._signer is None:

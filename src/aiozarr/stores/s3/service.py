@@ -1,4 +1,4 @@
-"""The service of S3: the lane reads and deletes by signed URLs, in the bucket's own region; obstore does the rest."""
+"""The service of S3: reads, deletes and lists by signed URLs, in the bucket's own region; obstore does the rest."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, error_for
 from aiozarr.stores.http.url import fingerprint
 from aiozarr.stores.lane import Accept, Answer, Want
+from aiozarr.stores.object.listing import Page, follow, gather
 from aiozarr.stores.object.service import BRIEF, may_be_missing
 from aiozarr.stores.obstore.service import WORKERS, ObstoreService, may_lack_bulk
 from aiozarr.stores.options.s3 import S3Options, s3_options
@@ -30,7 +31,9 @@ from aiozarr.stores.s3.address import (
 )
 from aiozarr.stores.s3.bulk import failures_in, first_failure
 from aiozarr.stores.s3.client import make_provider
+from aiozarr.stores.s3.credentials import knows_credentials
 from aiozarr.stores.s3.link import S3Link, ask_region
+from aiozarr.stores.s3.listing import listing_query, parse_page
 from aiozarr.stores.s3.profiles import has_files, read_configured
 from aiozarr.stores.s3.region import is_elsewhere, region_in
 
@@ -163,7 +166,36 @@ class S3Service(ObstoreService):
             keys = keys[first[0] + 1 :]  # those before it are gone
         return failed | await self.delete_singly(keys, WORKERS)
 
+    # --- listing -------------------------------------------------------------------------------------------------
+
     async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+        if knows_credentials(self._source):
+            async for page in follow(lambda token: self._page(prefix, "", token)):
+                yield page.entries
+        else:
+            async for entries in self._pages_by_client(prefix):
+                yield entries
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        if knows_credentials(self._source):
+            return await gather(follow(lambda token: self._page(prefix, "/", token)))
+        list_dir = super().list_dir
+        return await self._once_more(lambda: list_dir(prefix))
+
+    async def _page(self, prefix: str, delimiter: str, token: str) -> Page:
+        query = listing_query(prefix, delimiter, token)
+        link, since = await self._ready(), time.monotonic()
+        answer = await link.list(query)
+        if not isinstance(answer.verdict, Accept):
+            text = _text(answer)
+            if await self._mended(link, since, answer.status, region_in(answer.headers, text), text):
+                answer = await self._link.list(query)
+        if not isinstance(answer.verdict, Accept):
+            raise _error(answer)
+        return parse_page(bytes(answer.body), prefix)
+
+    async def _pages_by_client(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+        """As `pages`, by the client library, which alone has the credentials of its chain."""
         for attempt in range(2):
             link, since, begun = await self._ready(), time.monotonic(), False
             try:
@@ -175,10 +207,6 @@ class S3Service(ObstoreService):
             except StoreError as error:
                 if begun or attempt or not await self._mended_after(link, since, error):
                     raise self._explained(error)  # noqa: B904  # the same error, with more words
-
-    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        list_dir = super().list_dir
-        return await self._once_more(lambda: list_dir(prefix))
 
     # --- the bucket's region, and credentials that end -----------------------------------------------------------
 

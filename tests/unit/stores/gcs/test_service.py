@@ -22,7 +22,7 @@ from aiozarr.errors import (
     ThrottledError,
 )
 from aiozarr.model import Entry, Range, Suffix, Version
-from aiozarr.stores.gcs.listing import MAX_PAGE_BYTES
+from aiozarr.stores.object.listing import MAX_PAGE_BYTES
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.testing.gcs_server import GcsServer
 from aiozarr.testing.http_replies import Reply, Request, Spoil, first, gzipped, html, no_answer, status, when

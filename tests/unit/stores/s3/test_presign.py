@@ -1,0 +1,66 @@
+"""Signed queries are those that botocore makes, whatever is listed, wherever, and with which credentials."""
+
+import time
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import botocore.auth
+import botocore.credentials
+import pytest
+from botocore.awsrequest import AWSRequest
+
+from aiozarr.stores.options.s3 import S3Options
+from aiozarr.stores.s3.address import find_place
+from aiozarr.stores.s3.listing import listing_query
+from aiozarr.stores.s3.presign import Credentials, presign
+
+KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
+ARN = "arn:aws:s3:us-west-2:123456789012:accesspoint/my-point"
+
+
+def of_botocore(url: str, query: dict[str, str], region: str, token: str | None) -> str:
+    """Return the query that botocore signs now."""
+    request = AWSRequest("GET", url, params=query)
+    credentials = botocore.credentials.Credentials(KEY, SECRET, token)
+    botocore.auth.S3SigV4QueryAuth(credentials, "s3", region, expires=3600).add_auth(request)
+    return urlsplit(str(request.url)).query
+
+
+def moment_of(query: str) -> float:
+    """Return the time that a signature tells."""
+    return datetime.strptime(dict(parse_qsl(query))["X-Amz-Date"], "%Y%m%dT%H%M%S%z").timestamp()
+
+
+@pytest.mark.parametrize("token", [None, "IQoJb3JpZ2luX2VjE//+=&x"])
+@pytest.mark.parametrize("prefix", ["", "a/", "some where/ü%20+&=?#~*'()!", "\U0001f600/\u2028"])
+@pytest.mark.parametrize(
+    ("bucket", "options"),
+    [
+        ("bkt", {}),
+        ("dotted.bkt", {}),
+        ("bkt", {"region": "cn-north-1"}),
+        (ARN, {}),
+        ("bkt", {"endpoint_url": "http://localhost:9000"}),
+        ("bkt", {"endpoint_url": "http://[::1]:9000/below/this"}),
+        ("bkt", {"endpoint_url": "https://server.example", "virtual_hosted": True}),
+    ],
+)
+def test_a_query_is_signed_as_botocore_signs_it(
+    bucket: str, options: dict[str, Any], prefix: str, token: str | None
+) -> None:
+    place = find_place(bucket, S3Options(**options), {})
+    query = {**listing_query(prefix, "/", "t+/= "), "x-amz-request-payer": "requester"}
+    web = place.web
+    path = web.path or "/"
+    expected = of_botocore(f"{web.origin}{path}", query, place.region, token)
+    signed = presign(Credentials(KEY, SECRET, token), place.region, web.authority, path, query, moment_of(expected))
+    assert sorted(signed.split("&")) == sorted(expected.split("&"))
+    assert dict(parse_qsl(signed, keep_blank_values=True)).items() >= query.items()
+    assert signed.rpartition("&")[2].startswith("X-Amz-Signature=")
+
+
+def test_secrets_are_not_shown() -> None:
+    assert repr(Credentials("k-hidden", "s-hidden", "t-hidden")) == "Credentials()"
+    query = presign(Credentials("k", "s-hidden"), "us-east-1", "h", "/", {}, time.time())
+    assert "hidden" not in query
