@@ -1,6 +1,8 @@
 """What GCS says in the documents of both its APIs becomes typed errors that say the same."""
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -30,7 +32,7 @@ def test_another_thing_that_is_missing_is_no_bucket() -> None:
 async def test_every_operation_on_a_missing_bucket_says_so(operation: str) -> None:
     with GcsServer("other") as server:
         async with ObjectStore("gs://bkt/root", endpoint_url=server.url) as store:
-            calls = {
+            calls: dict[str, Callable[[], Any]] = {
                 "get": lambda: store.get("k"),
                 "stat": lambda: store.stat("k"),
                 "set": lambda: store.set("k", b"1"),
