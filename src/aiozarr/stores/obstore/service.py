@@ -46,7 +46,10 @@ class ObstoreService(Service):
 
     @abstractmethod
     async def _lister(self) -> Any:
-        """Return obstore's client for listings, which may be given up at any time."""
+        """Return obstore's client for listings, which may be given up at any time.
+
+        It lists only where the credentials are its own finding; all others list by their own requests.
+        """
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
         import obstore
