@@ -112,11 +112,11 @@ class Engine:
         self._prepare(settings)
         return BlockStream(self.desk, read, settings=settings, prefetch=prefetch, recorder=recorder)
 
-    async def probe(self, read: Read, *, settings: Settings) -> Plan:
+    async def probe(self, read: Read, *, settings: Settings, recorder: Report | None = None) -> Plan:
         """Return exactly what `read` would fetch now; indexes and sizes are looked up for it."""
         read.layout.check_read(settings, read.maps)
         await self.sort([read])
-        return await probe(self.desk, read, settings=settings)
+        return await probe(self.desk, read, settings=settings, recorder=recorder)
 
     async def sort(self, operations: Sequence[Read | Write]) -> None:
         """Sort long index arrays by chunk, in a worker: the loop has others to serve.

@@ -144,6 +144,9 @@ class Fetch(Errand):
                 fetched=fetched,
                 seconds=self.seconds,
             )
+        if self.settings.on_event is not None and self.lookups:
+            looked = RequestEvent("stat", self.store_url, self.key, None, 0, 0, 0.0, self.lookups)
+            self.desk.emit(self.settings.on_event, looked)
         if self.settings.on_event is not None and self.attempts:
             self.desk.emit(
                 self.settings.on_event,

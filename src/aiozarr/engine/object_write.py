@@ -256,6 +256,12 @@ class ObjectWrite(Errand):
                 seconds=self.seconds,
             )
         on_event = self.settings.on_event
+        if on_event is not None and self.sent > self.attempts:
+            # What was there is fetched where a part of it is written.
+            before = RequestEvent(
+                "fetch", self.store_url, self.key, None, self.fetched, self.fetched, 0.0, self.sent - self.attempts
+            )
+            self.desk.emit(on_event, before)
         if on_event is not None and self.sent:
             sent = RequestEvent(
                 "set", self.store_url, self.key, None, self.put, self.put, self.seconds, self.attempts, error

@@ -14,6 +14,7 @@ from aiozarr.errors import CodecError
 from aiozarr.grid.projection import Part
 from aiozarr.grid.touched import LONG, takes_long
 from aiozarr.schedule.coalesce import coalesce
+from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores.tasks import together
 
@@ -27,7 +28,7 @@ class _Sum:
     wanted: int = 0
 
 
-async def probe(desk: Desk, read: Read, *, settings: Settings) -> Plan:
+async def probe(desk: Desk, read: Read, *, settings: Settings, recorder: Report | None = None) -> Plan:
     """Return exactly what `read` would fetch if it began now.
 
     Indexes that this looks up are kept as those of reads are, so the read that follows does not ask for them again,
@@ -37,7 +38,7 @@ async def probe(desk: Desk, read: Read, *, settings: Settings) -> Plan:
         bounds = await desk.pool.call(lambda: plan_bounds(read.layout, read.maps))
     else:
         bounds = plan_bounds(read.layout, read.maps)
-    session = Session(desk, read.store, settings)
+    session = Session(desk, read.store, settings, recorder)
     steps = keyed_projections(read.layout, read.parts, read.prefix)
     total = _Sum()
     workers = min(WORKERS, bounds.chunks)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from time import perf_counter
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from typing_extensions import Buffer
@@ -159,13 +160,31 @@ class Session:
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """Iterate over all objects below `prefix`; a listing that has begun is not repeated.
 
-        The sizes that it tells spare the first reads of shards a request, where suffix ranges are refused.
+        The sizes that it tells spare the first reads of shards a request, where suffix ranges are refused. It counts as
+        one request, with the time that its pages took: how many those were only the store knows.
         """
         store, sizes = self.store, self._desk.sizes
-        async for entry in store.scan(prefix):
-            if entry.size is not None and entry.version is not None:
-                sizes.note(store, entry.key, entry.size, entry.version)
-            yield entry
+        entries = store.scan(prefix)
+        seconds, failure = 0.0, None
+        try:
+            while True:
+                begun = perf_counter()
+                try:
+                    entry = await anext(entries)
+                except StopAsyncIteration:
+                    return
+                finally:
+                    seconds += perf_counter() - begun
+                if entry.size is not None and entry.version is not None:
+                    sizes.note(store, entry.key, entry.size, entry.version)
+                yield entry
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            if isinstance(entries, AsyncGenerator):
+                await entries.aclose()
+            self._report("list", prefix, seconds=seconds, error=failure)
 
     async def _call(
         self,
@@ -191,24 +210,37 @@ class Session:
         finally:
             origin.leave(source)
             if call.attempts:
-                self._report(operation, key, byte_range, call, written)
+                self._report(
+                    operation,
+                    key,
+                    byte_range,
+                    size=_size(call.result),
+                    written=written,
+                    seconds=call.seconds,
+                    attempts=call.attempts,
+                    error=call.error,
+                )
 
     def _report(
-        self, operation: Operation, key: str, byte_range: ByteRange | None, call: _Awaited[T], written: int
+        self,
+        operation: Operation,
+        key: str,
+        byte_range: ByteRange | None = None,
+        *,
+        size: int = 0,
+        written: int = 0,
+        seconds: float,
+        attempts: int = 1,
+        error: BaseException | None = None,
     ) -> None:
         """Count the request that has ended, and tell whoever observes."""
-        size = _size(call.result)
         if self._recorder is not None:
-            self._recorder.request(
-                attempts=call.attempts, wanted=size, fetched=size, written=written, seconds=call.seconds
-            )
+            self._recorder.request(attempts=attempts, wanted=size, fetched=size, written=written, seconds=seconds)
         if self.settings.on_event is not None:
             moved = size or written
             self._desk.emit(
                 self.settings.on_event,
-                RequestEvent(
-                    operation, self.store.url, key, byte_range, moved, moved, call.seconds, call.attempts, call.error
-                ),
+                RequestEvent(operation, self.store.url, key, byte_range, moved, moved, seconds, attempts, error),
             )
 
 

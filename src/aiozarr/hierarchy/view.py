@@ -341,8 +341,9 @@ class View:
     async def _probe(self) -> Plan:
         if not self.size:
             return NO_READ
+        recorder = current_recorder()
         read = await self._dry_read()
-        return await self._run(lambda engine: engine.probe(read, settings=self._settings))
+        return await self._run(lambda engine: engine.probe(read, settings=self._settings, recorder=recorder))
 
     async def _blocks(
         self, prefetch: int | None, recorder: Report | None

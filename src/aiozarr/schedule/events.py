@@ -22,7 +22,8 @@ class RequestEvent:
         range: the byte range; None for a whole value.
         bytes_wanted: bytes that the caller needs of the answer (reads), or sent (writes).
         bytes_fetched: bytes that came or were sent.
-        seconds: from the first try to the end, waits between tries included.
+        seconds: from the first try to the end, waits between tries included. 0 for what is asked on the way of another
+            request, whose seconds include it: a size before the end of an object, a chunk before a part of it is set.
         attempts: how often it was sent.
         error: the error it ended with, if any.
     """
@@ -46,7 +47,8 @@ class Report:
     """The sums of what was done inside `record()`. Reading it while operations are under way shows the sums so far.
 
     Attributes:
-        requests: requests sent to stores, repetitions included.
+        requests: requests sent to stores, repetitions included. A listing counts as one, however many pages it has,
+            and so does the removal of all that lies below a prefix.
         retries: those of them that were repetitions.
         bytes_wanted: bytes of stored objects that the operations needed.
         bytes_fetched: bytes of stored objects that came; more than wanted where merging reads over gaps.

@@ -47,6 +47,7 @@ class Carrier:
         self.destination = destination
         self._verify = verify
         self._part = settings.max_request_bytes
+        self._watched = settings.on_event is not None
         self._pool = engine.desk.pool
         self._recorder = recorder
         self._from = Fetcher(engine.session(source, settings, recorder), self._pool, self._part)
@@ -69,6 +70,7 @@ class Carrier:
             and isinstance(destination, BlockingStore)
             and size is not None
             and size <= self._part
+            and not self._watched  # each request is told of
             and await self._in_one_hop(source, destination, entry, size)
         ):
             return Carried(size)

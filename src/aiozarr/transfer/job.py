@@ -79,7 +79,8 @@ class CopyJob:
     async def _copy_data(self) -> list[Entry]:
         """Copy all but the metadata documents, which are returned: of the listing they alone are held in memory."""
         documents: dict[str, Entry] = {}
-        listing = list_all(self.source, self._settings)
+        session = self._engine.session(self.source, self._settings, self._recorder)
+        listing = list_all(self.source, self._settings, session)
         async with aclosing(listing), aclosing(self._sift(listing, documents)) as data:
             try:
                 await self._carry_all(data, self._width())

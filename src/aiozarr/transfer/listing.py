@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 
+from aiozarr.engine import Session
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry
 from aiozarr.schedule.retry import RetryPolicy
@@ -14,11 +15,12 @@ from aiozarr.settings import Settings
 from aiozarr.stores import Store
 
 
-async def list_all(store: Store, settings: Settings) -> AsyncGenerator[Entry, None]:
+async def list_all(store: Store, settings: Settings, session: Session | None = None) -> AsyncGenerator[Entry, None]:
     """Iterate over all objects of a store as its listing streams in.
 
     A listing that fails in passing begins anew, and what was seen before is left out. That takes no memory of it where
     the listing is in the order of its keys, as those of object stores are; one that is not in order raises instead.
+    With a `session` of the store, each begin counts as a request there.
 
     Raises:
         StoreError: the store could not be listed.
@@ -33,7 +35,7 @@ async def list_all(store: Store, settings: Settings) -> AsyncGenerator[Entry, No
         again = ""
         try:
             async with AsyncExitStack() as stack:
-                listing = store.scan()
+                listing = store.scan() if session is None else session.scan()
                 close = getattr(listing, "aclose", None)
                 if close is not None:
                     stack.push_async_callback(close)

@@ -26,7 +26,7 @@ class CopyReport:
             then were.
         folder_markers: empty objects that only show a folder, and were not copied.
         seconds: wall time.
-        requests: requests for objects at both stores, repetitions included; those of the listing are not counted.
+        requests: requests to both stores, repetitions included; the listing counts as one each time that it begins.
     """
 
     objects: int

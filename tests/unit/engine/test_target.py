@@ -32,4 +32,4 @@ def test_the_settings_say_how_long_a_server_may_take_unless_the_options_do(
         assert isinstance(store, RemoteZipStore)
         store = store._store
     assert isinstance(store, HTTPStore)
-    assert (store._origin.idle_timeout, store._origin.connect_timeout) == (idle, connect)
+    assert (store._line.origin.idle_timeout, store._line.origin.connect_timeout) == (idle, connect)
