@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aiozarr.engine.pool import Work
-from aiozarr.errors import StoreError
+from aiozarr.errors import StoreError, UnauthenticatedError
 from aiozarr.schedule.scheduler import Call, Origin
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 def means_missing(error: StoreError, settings: Settings) -> bool:
     """Return whether `settings` take this refusal for "nothing is stored there".
 
-    What a 404 means the store has said already: that of a bucket, or behind a redirect, is no missing object.
+    What a 404 means the store has said already: that of a bucket, or behind a redirect, is no missing object. Credentials
+    that are not accepted say nothing of an object either, but for a 401, which settings may name.
     """
+    if isinstance(error, UnauthenticatedError) and error.status != 401:
+        return False
     return error.status is not None and error.status != 404 and error.status in settings.missing_status
 
 

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from arrays import RAW, SETTINGS, sample
 
-from aiozarr.errors import ChangedError, ChecksumError, CodecError, PermissionDeniedError, StoreError, ThrottledError
+from aiozarr.errors import (
+    ChangedError,
+    ChecksumError,
+    CodecError,
+    PermissionDeniedError,
+    StoreError,
+    ThrottledError,
+    UnauthenticatedError,
+)
 from aiozarr.model import Range, Supports
 from aiozarr.schedule import Report
 from aiozarr.testing.fakes import FakeStore
@@ -73,6 +81,16 @@ def test_a_status_that_settings_call_missing_reads_as_the_fill_value() -> None:
         read = array.read(...)
         await reader.read([read], settings=replace(SETTINGS, missing_status=(404, 403)))
         assert read.out.tolist() == [[1, 2], [9, 9], [5, 6], [7, 8]]
+
+    run_virtual(scenario())
+
+
+def test_credentials_that_are_not_accepted_are_never_taken_for_a_missing_chunk() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((4, 2), (1, 2), fill_value=9)
+        store.faults = lambda call: UnauthenticatedError("no such key", status=403)
+        with pytest.raises(UnauthenticatedError):
+            await reader.read([array.read(...)], settings=replace(SETTINGS, missing_status=(404, 403)))
 
     run_virtual(scenario())
 

@@ -120,7 +120,9 @@ class S3Service(ObstoreService):
         if isinstance(answer.verdict, Accept) or answer.status < 300 or answer.status in (404, 412):
             return answer
         if await self._mended(link, since, answer.status, region_in(answer.headers, _text(answer)), _text(answer)):
-            return await self._link.ask(method, key, want)
+            answer = await self._link.ask(method, key, want)
+        if answer.status == 403 and self._source == "anonymous":
+            raise self._explained(_error(answer))
         return answer
 
     def lacks(self, answer: Answer) -> bool:
@@ -191,7 +193,7 @@ class S3Service(ObstoreService):
             if await self._mended(link, since, answer.status, region_in(answer.headers, text), text):
                 answer = await self._link.list(query)
         if not isinstance(answer.verdict, Accept):
-            raise _error(answer)
+            raise self._explained(_error(answer))
         return parse_page(bytes(answer.body), prefix)
 
     async def _pages_by_client(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
@@ -221,7 +223,9 @@ class S3Service(ObstoreService):
         return await operation()
 
     def _explained(self, error: StoreError) -> StoreError:
-        """Say of credentials that are missing where they were looked for."""
+        """Say of credentials that are missing where they were looked for, and of none that none are sent."""
+        if error.status == 403 and self._source == "anonymous":
+            error.message += "; anon=True sends no credentials"
         if isinstance(error, UnauthenticatedError) and error.status is None and self._source == "chain":
             error.message = CHAIN_FAILED
         return error

@@ -10,7 +10,7 @@ import pytest
 from certificates import authority
 from proxy import proxy as forward_proxy
 
-from aiozarr.errors import StoreError, UnsupportedOperationError
+from aiozarr.errors import PermissionDeniedError, StoreError, UnsupportedOperationError
 from aiozarr.model import IfAbsent
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.stores.obstore import service as obstore_service
@@ -209,3 +209,12 @@ async def test_an_upload_in_parts_that_is_cancelled_stops(server: FaultServer) -
         with pytest.raises(asyncio.CancelledError):
             await task
     assert server.get("bkt/root/big") is None
+
+
+@pytest.mark.parametrize("operation", ["get", "stat", "set", "erase", "list", "list_dir", "erase_values"])
+async def test_a_refusal_of_what_is_not_signed_says_that_it_was_not(server: FaultServer, operation: str) -> None:
+    server.script = lambda request, reply: Reply(403)
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, anon=True) as store:
+        arguments = {"set": ("k", b"1"), "list": (), "list_dir": ("",), "erase_values": (["k"],)}.get(operation, ("k",))
+        with pytest.raises(PermissionDeniedError, match="anon=True sends no credentials"):
+            await getattr(store, operation)(*arguments)
