@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from fsspec.asyn import AsyncFileSystem
-from fsspec.spec import AbstractBufferedFile
-from fsspec.utils import isfilelike
+try:
+    from fsspec.asyn import AsyncFileSystem
+    from fsspec.spec import AbstractBufferedFile
+    from fsspec.utils import isfilelike
+except ImportError as error:
+    raise ImportError("file systems of fsspec need the package fsspec: pip install 'aiozarr[fsspec]'") from error
 
 from aiozarr.engine import Session, run
 from aiozarr.errors import InvalidKeyError, PreconditionFailedError

@@ -95,6 +95,7 @@ def _of_url(url: str, options: Mapping[str, Any]) -> Source:
     for number, link in enumerate(links):
         scheme, mark, rest = link.partition("://")
         links[number] = ALIASES.get(scheme, scheme) + mark + rest
+    links = _without_mark(links)
     url = "::".join(links)
     chain = _chain(links)
     protocols = [link.protocol for link in chain]
@@ -135,8 +136,26 @@ def _chain(links: Sequence[str]) -> list[Link]:
     return chain
 
 
+def _without_mark(links: list[str]) -> list[str]:
+    """Return a chain as fsspec has it: the path inside an archive with the archive, and not at the end behind `!`."""
+    place, mark, inner = (links[-1] + "/" if links[-1].endswith("!") else links[-1]).partition("!/")
+    for number, link in enumerate(links[:-1]):
+        protocol, _, path = link.partition("://")
+        if mark and not path and _lies_in_a_file(protocol):
+            return [*links[:number], f"{protocol}://{inner.strip('/')}", *links[number + 1 : -1], place]
+    return links
+
+
+def _lies_in_a_file(protocol: str) -> bool:
+    from fsspec import get_filesystem_class
+
+    return knows_protocol(protocol) and needs_target(get_filesystem_class(protocol))
+
+
 def _with_timeouts(chain: Sequence[Link], native: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-    times: dict[str, float] = S3_TABLE.translate({name: options[name] for name in _TIMES if options.get(name) is not None})
+    times: dict[str, float] = S3_TABLE.translate(
+        {name: options[name] for name in _TIMES if options.get(name) is not None}
+    )
     if not times:
         return None
     idle = times.get("idle_timeout", max(times.values()))
@@ -182,6 +201,9 @@ def _shown_path(fs: Any, path: str) -> str:
 
 
 def _with_protocol(kind: Any, path: str) -> str:
+    if protocol_of(kind) == "memory":
+        # Without the link in front, aiozarr opens memory of its own.
+        return f"dir::memory:///{path.strip('/')}"
     if path.startswith(("http://", "https://")):
         return WebAddress.parse(path).shown
     shown = path if "://" in path else f"{protocol_of(kind)}://{path}"
@@ -193,13 +215,18 @@ def _shown_url(links: list[str]) -> str:
     from fsspec import get_filesystem_class
 
     shown: list[str] = []
+    inside: str | None = None
     for link in links:
         protocol, mark, _ = link.partition("://")
-        if mark and protocol in ("http", "https"):
+        if inside is None and len(links) > 1 and _lies_in_a_file(protocol):
+            # The path of a node is put at the end, as in all URLs.
+            link, inside = protocol, link[len(protocol + mark) :].strip("/")
+        elif mark and protocol in ("http", "https"):
             link = WebAddress.parse(link).shown
         elif mark:
             told = get_filesystem_class(protocol)._get_kwargs_from_urls(link)
             if _SECRETS & {name for name, value in told.items() if value}:
                 link = _PASSWORD.sub(r"\1@", link).partition("?")[0]
         shown.append(link if link.endswith("://") else link.rstrip("/"))
-    return "::".join(shown)
+    end = "" if inside is None else f"!/{inside}".removesuffix("/")
+    return "::".join(shown) + end

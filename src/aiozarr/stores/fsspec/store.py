@@ -92,7 +92,8 @@ class FsspecStore(Store):
         if self._local is not None:
             return self._local.url_of(path)
         encoded = self._traits.encoded or self._base.startswith(("http://", "https://"))
-        return directory_url(f"{self._url.rstrip('/')}/{quote(path) if encoded else path}" if path else self._url)
+        above = self._url if self._url.endswith("://") else f"{self._url.removesuffix('/')}/"
+        return directory_url(f"{above}{quote(path) if encoded else path}" if path else self._url)
 
     @property
     def origin(self) -> Hashable:

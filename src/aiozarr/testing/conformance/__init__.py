@@ -9,7 +9,10 @@ store that cannot be written to also overrides `put`, which brings in values beh
 and no plugin for asyncio: each test runs an event loop of its own.
 """
 
-import pytest
+try:
+    import pytest
+except ImportError as error:
+    raise ImportError("the conformance suite needs the package pytest: pip install pytest") from error
 
 pytest.register_assert_rewrite(
     *(f"{__name__}.{name}" for name in ("reading", "writing", "conditions", "listing", "life"))

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import io
 import pickle
+import sys
+import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +111,7 @@ def test_a_file_system_may_come_with_a_path_in_a_mapper_or_as_an_open_file() -> 
     assert FsspecStore(AsyncFileSystemWrapper(fs, asynchronous=True), path="some/where/") == expected
     assert FsspecStore("memory://some/where") == expected
     assert FsspecStore("dir::memory://some/where") == expected
-    assert expected.url == "memory:///some/where"
+    assert expected.url == "dir::memory:///some/where"
     assert expected.rooted_above() == (FsspecStore(fs, path="/some"), "where")
     assert FsspecStore(fs, path="/some").rooted_above() is None
 
@@ -271,3 +276,67 @@ def test_how_long_to_wait_is_what_the_user_says_and_makes_no_other_store(tmp_pat
     google = FsspecStore("gcsfs://b/x", idle_timeout=3, anon=True)
     assert google.fs.requests_timeout.sock_read == 3
     assert FsspecStore("memory://x", idle_timeout=3) == FsspecStore("memory://x")
+
+
+@pytest.mark.parametrize("module", ["aiozarr.integrations.fsspec", "aiozarr.testing.conformance"])
+def test_a_module_whose_package_is_not_installed_says_what_to_install(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed, said = ("pytest", "install pytest") if "testing" in module else ("fsspec.asyn", r"aiozarr\[fsspec\]")
+    importlib.import_module(module)
+    monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, needed, None)
+    with pytest.raises(ImportError, match=said):
+        importlib.import_module(module)
+
+
+@pytest.fixture
+async def tree(tmp_path: Path) -> Path:
+    async with ZipStore(tmp_path / "c.zip", "w") as archive:
+        made = await aiozarr.create_array(archive, "a/b", shape=4, dtype="i4", chunks=2)
+        await made[...].write(7)
+    with zipfile.ZipFile(tmp_path / "c.zip") as packed, tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name in packed.namelist():
+            member = tarfile.TarInfo(name)
+            member.size = len(packed.read(name))
+            tar.addfile(member, io.BytesIO(packed.read(name)))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "tar::{}/a.tar",
+        "tar://::file://{}/a.tar",
+        "simplecache::zip://::file://{}/c.zip",
+        "tar://::simplecache::{}/a.tar",
+    ],
+)
+async def test_the_url_of_a_node_in_an_archive_of_fsspecs_opens_that_node(url: str, tree: Path) -> None:
+    group = await aiozarr.open_group(url.format(tree))
+    array = await group.open("a/b")
+    assert isinstance(array, aiozarr.Array)
+    again = await aiozarr.open_array(array.url)
+    assert again.url == array.url
+    assert (await again[...]).tolist() == [7] * 4
+
+
+async def test_the_url_of_a_node_in_fsspecs_memory_opens_that_node() -> None:
+    for store in (FsspecStore(fsspec.filesystem("memory"), path="urls/x"), FsspecStore(fsspec.filesystem("memory"))):
+        made = await aiozarr.create_array(store, "urls/a", shape=4, dtype="i4", fill_value=3)
+        again = await aiozarr.open_array(made.url)
+        assert again.url == made.url
+        assert (await again[...]).tolist() == [3] * 4
+
+
+async def test_the_url_of_a_node_among_references_opens_that_node_with_the_references() -> None:
+    memory = fsspec.filesystem("memory")
+    await aiozarr.create_array(FsspecStore(memory, path="refs"), "a", shape=4, dtype="i4", fill_value=3)
+    refs = {"version": 1, "refs": {"a/zarr.json": memory.cat_file("/refs/a/zarr.json").decode()}}
+    for store in (FsspecStore("reference://", fo=refs), FsspecStore(fsspec.filesystem("reference", fo=refs))):
+        array = await aiozarr.open_array(store, "a")
+        assert array.url == "reference://a"
+        again = await aiozarr.open_array(array.url, storage_options={"fo": refs})
+        assert (await again[...]).tolist() == [3] * 4
+        with pytest.raises(TypeError, match="'fo'"):
+            await aiozarr.open_array(array.url)
