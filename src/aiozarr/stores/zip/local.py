@@ -66,6 +66,7 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
         self.supports = Supports(
             writeable=mode != "r", listable=True, conditional_reads=True, conditional_writes=mode != "r"
         )
+        self._closed = False
         self._wrote = mode in ("w", "x")
         if self._wrote:
             with self._translated("creating", None):
@@ -109,8 +110,7 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
 
     def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
         check_key(key, store=self._url)
-        if not self.supports.writeable:
-            raise self._unsupported("write in mode 'r'")
+        self._check_writeable("write")
         data = byte_view(value)
         check_key(self._prefix + key, store=self._url)
         with self._translated("writing", key):
@@ -131,12 +131,20 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
         self._erase([check_key(key, store=self._url)])
 
     def _erase(self, keys: list[str]) -> None:
-        if not self.supports.writeable:
-            raise self._unsupported("erase in mode 'r'")
+        self._check_writeable("erase")
         with self._translated("erasing", None):
             self._archive.contents().check(self._duplicates, self._url)
             self._wrote = True
             self._archive.drop([self._prefix + key for key in keys])
+
+    def _check_writeable(self, doing: str) -> None:
+        if not self.supports.writeable:
+            raise self._unsupported(f"{doing} in mode 'r'")
+        if self._closed:
+            # Nobody would close it again, and what is written would be the archive's only when all is over.
+            raise UnsupportedOperationError(
+                f"the archive was closed, and is complete: open it anew to {doing}", store=self._url
+            )
 
     def _commit(self) -> None:
         with self._translated("closing", None):
@@ -145,6 +153,7 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
                 self._wrote = False
             else:
                 self._archive.let_go()
+            self._closed = True
 
     def _version(self, names: Contents, member: Member) -> Version:
         return Version(generation=f"{names.token}-{member.offset:x}")
@@ -156,7 +165,7 @@ class LocalZipStore(BlockingStore, ZipStore, behind_store=False):
         await to_the_end(lambda: self._erase(wanted))
 
     async def aclose(self) -> None:
-        """Make what was written the archive. What is written later becomes it with the next close."""
+        """Make what was written the archive. Reading goes on; who writes more opens it anew."""
         await to_the_end(self._commit)
 
     async def _names(self) -> Contents:
