@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def means_missing(error: StoreError, settings: Settings) -> bool:
     """Return whether `settings` take this refusal for "nothing is stored there".
 
-    What a 404 means the store has said already: that of a bucket, or behind a redirect, is no missing object. Credentials
-    that are not accepted say nothing of an object either, but for a 401, which settings may name.
+    What a 404 means the store has said already: that of a bucket, or behind a redirect, is no missing object.
+    Credentials that are not accepted say nothing of an object either, but for a 401, which settings may name.
     """
     if isinstance(error, UnauthenticatedError) and error.status != 401:
         return False
