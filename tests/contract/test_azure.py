@@ -65,7 +65,7 @@ class TestObjectStoreBySignatureOnAzurite(TestObjectStoreOnAzurite):
 
 
 class TestObjectStoreThroughItsClientOnAzurite(TestObjectStoreOnAzurite):
-    """Reads through obstore, as where only the client library can find the credentials."""
+    """Reads and listings through obstore, as where only the client library can find the credentials."""
 
     store_name = "ObjectStore, az:// through obstore"
     many_keys = 20
@@ -74,10 +74,10 @@ class TestObjectStoreThroughItsClientOnAzurite(TestObjectStoreOnAzurite):
     async def make_store(self) -> Store:
         store = await super().make_store()
         service: Any = store._service  # type: ignore[attr-defined]  # the chain of credentials finds none here
-        client = service._link.client()
+        for keep_alive in (True, False):  # both are kept, with the credentials that they have now
+            service._link.client(keep_alive=keep_alive)
         service._link._access = type(service._link._access)("chain", link="managed_identity")
         service._kind = "chain"
-        service._link._clients[True] = client
         return store
 
 
