@@ -32,6 +32,8 @@ async def read(calls: Calls, traits: Traits, path: str, byte_range: ByteRange | 
         return await _read(calls, traits, path, byte_range)
     except Exception as error:
         if lacks(error):
+            if traits.indexed and await size_of(calls, traits, path) is not None:
+                raise
             return None
         if byte_range is None or not refuses_range(error):
             raise

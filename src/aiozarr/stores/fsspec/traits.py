@@ -24,6 +24,7 @@ class Traits:
         encoded: paths are URLs, and keys are percent-encoded in them.
         at_once: which calls of a blocking file system may run at the same time: all of them, those for different paths,
             or one, because fsspec promises no more than one thread.
+        indexed: what is in it is known without a request: an archive, whose own file may be what is missing.
         whole: arguments that make reading a whole file a single request.
     """
 
@@ -38,6 +39,7 @@ class Traits:
     prunes: bool = False
     encoded: bool = False
     at_once: Literal["all", "paths", "one"] = "one"
+    indexed: bool = False
     whole: tuple[tuple[str, Any], ...] = ()
 
 
@@ -58,9 +60,9 @@ _KNOWN: dict[str, Traits] = {
     "simplecache": Traits(at_once="paths"),
     "filecache": Traits(),
     "blockcache": Traits(),
-    "zip": Traits(),
-    "tar": Traits(),
-    "libarchive": Traits(),
+    "zip": Traits(indexed=True),
+    "tar": Traits(indexed=True),
+    "libarchive": Traits(indexed=True),
     "github": Traits(),
     "git": Traits(),
     "data": Traits(listable=False),

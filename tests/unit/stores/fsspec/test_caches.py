@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import io
+import tarfile
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from fsspec.implementations.tar import TarFileSystem
 
 import aiozarr
 from aiozarr.errors import PermissionDeniedError, StoreError
@@ -100,7 +103,7 @@ async def test_chunks_that_cannot_be_had_are_not_read_as_fill_values(chain: str,
     made = await aiozarr.create_array(memory, shape=4, chunks=2, dtype="i4", fill_value=7)
     await made[...].write(np.arange(4))
     async for entry in memory.scan():
-        server.put(f"x/{entry.key}", await memory.get(entry.key) or b"")
+        server.put(f"x/{entry.key}", bytes(await memory.get(entry.key) or b""))
     array = await aiozarr.open_array(behind(chain, server), settings=aiozarr.Settings(retries=1))
     server.script = spoil.always(spoil.status(500))
     with pytest.raises(StoreError):
@@ -125,3 +128,30 @@ async def test_what_a_cache_unpacks_has_no_size_until_it_is_read(server: FaultSe
     assert entry.size is None
     assert await store.get("z") == b"0123456789"
     assert await store.get("nothing") is None
+
+
+class Going(io.BytesIO):
+    """An archive that is gone after it has been opened."""
+
+    gone = False
+
+    def read(self, size: int | None = -1) -> bytes:
+        if self.gone:
+            raise FileNotFoundError("archive")
+        return super().read(size)
+
+
+async def test_what_is_in_the_index_of_an_archive_is_not_missing() -> None:
+    file = Going()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        member = tarfile.TarInfo("a")
+        member.size = 4
+        tar.addfile(member, io.BytesIO(b"0123"))
+    file.seek(0)
+    store = FsspecStore(TarFileSystem(file), path="")  # pyright: ignore[reportArgumentType]
+    assert await store.get("a") == b"0123"
+    assert await store.get("b") is None
+    file.gone = True
+    with pytest.raises(StoreError, match="not found"):
+        await store.get("a")
+    assert await store.get("b") is None
