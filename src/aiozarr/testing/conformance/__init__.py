@@ -9,10 +9,7 @@ store that cannot be written to also overrides `put`, which brings in values beh
 and no plugin for asyncio: each test runs an event loop of its own.
 """
 
-try:
-    import pytest
-except ImportError as error:
-    raise ImportError("the conformance suite needs the package pytest: pip install pytest") from error
+from aiozarr.testing.conformance.needed import pytest
 
 pytest.register_assert_rewrite(
     *(f"{__name__}.{name}" for name in ("reading", "writing", "conditions", "listing", "life"))

@@ -285,6 +285,7 @@ def test_a_module_whose_package_is_not_installed_says_what_to_install(
     needed, said = ("pytest", "install pytest") if "testing" in module else ("fsspec.asyn", r"aiozarr\[fsspec\]")
     importlib.import_module(module)
     monkeypatch.delitem(sys.modules, module)
+    monkeypatch.delitem(sys.modules, f"{module}.needed", raising=False)
     monkeypatch.setitem(sys.modules, needed, None)
     with pytest.raises(ImportError, match=said):
         importlib.import_module(module)
