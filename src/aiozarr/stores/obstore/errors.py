@@ -33,7 +33,7 @@ _OTHER_CONFLICT = re.compile(
 )
 _PANICS = frozenset({"RustPanic", "PanicException"})
 _NO_CREDENTIALS = re.compile(r"credential provider: NoCredentialsError: ([^\n]{1,500})")
-_ANON = "anon=True reads what is public without any"
+ANON = "anon=True reads what is public without any"
 _SIGNED = re.compile(
     "StringToSign|SignatureDoesNotMatch|AuthenticationFailed"
     r"|(?i:authorization[\"']*\s*[:=]|\bbearer |x-amz-(?:security-token|signature|credential)|[?&;]sig=)"
@@ -91,7 +91,7 @@ def translate(error: BaseException) -> StoreError:
         case exceptions.UnauthenticatedError():
             told = _NO_CREDENTIALS.search(text)
             if told is not None:
-                return UnauthenticatedError(f"no credentials: {told[1]} ({_ANON})")
+                return UnauthenticatedError(f"no credentials: {told[1]} ({ANON})")
             return UnauthenticatedError("no credentials, or they are not accepted")
         case exceptions.InvalidPathError() if _LISTED in text:
             path = _PATH.search(text)
@@ -103,7 +103,7 @@ def translate(error: BaseException) -> StoreError:
             return InvalidKeyError("not a key that this store can hold: it has control characters or an empty segment")
     asked = text.partition("\n")[0]  # whom, with which outcome; then come the details
     if any(service in asked for service in _METADATA_SERVICES):
-        return UnauthenticatedError(f"no credentials were found ({_ANON})")
+        return UnauthenticatedError(f"no credentials were found ({ANON})")
     if "Azure Cli not installed" in asked:
         return UnauthenticatedError("no token could be had: the Azure CLI, the program 'az', was not found")
     if any(words in asked for words in NO_TOKEN) and not _is_network(asked):
