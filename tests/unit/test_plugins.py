@@ -33,7 +33,7 @@ from aiozarr.stores import MemoryStore
 
 
 class Inverted(BytesBytesCodec):
-    name = "acme.inverted"
+    name = "vendor.inverted"
 
     @classmethod
     def from_json(cls, configuration):
@@ -53,11 +53,11 @@ class Inverted(BytesBytesCodec):
 
 
 class Tiles(RegularGrid):
-    name = "acme.tiles"
+    name = "vendor.tiles"
 
 
 class Underscores(ChunkKeyEncoding):
-    name = "acme.underscores"
+    name = "vendor.underscores"
 
     @classmethod
     def from_json(cls, configuration, ndim):
@@ -70,17 +70,17 @@ class Underscores(ChunkKeyEncoding):
         return "_".join(["chunk", *map(str, coords)])
 
 
-def open_acme(url, **options):
-    return MemoryStore.named(url.removeprefix("acme://"))
+def open_vendor(url, **options):
+    return MemoryStore.named(url.removeprefix("vendor://"))
 
 
 class Half(BytesBytesCodec):
-    name = "acme.half"
+    name = "vendor.half"
 
 
 class Percent(DataType):
-    names = ("acme.percent",)
-    name = "acme.percent"
+    names = ("vendor.percent",)
+    name = "vendor.percent"
     dtype = np.dtype("uint8")
 
     @classmethod
@@ -120,114 +120,124 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     before = set(sys.modules)
     yield lay
     for name in set(sys.modules) - before:
-        if name.startswith("acme"):
+        if name.startswith("vendor"):
             del sys.modules[name]
     monkeypatch.undo()
     plugins.forget_plugins()
 
 
 @pytest.fixture
-def acme(install: Install) -> None:
+def vendor(install: Install) -> None:
     install(
-        "acme_zarr",
+        "vendor_zarr",
         MODULE,
-        codecs={"acme.inverted": "acme_zarr:Inverted", "acme.half": "acme_zarr:Half", "acme.text": "acme_zarr:__doc__"},
-        data_types={"acme.percent": "acme_zarr:Percent"},
-        chunk_grids={"acme.tiles": "acme_zarr:Tiles", "acme.wrong": "acme_zarr:Inverted"},
-        chunk_key_encodings={"acme.underscores": "acme_zarr:Underscores"},
-        stores={"acme": "acme_zarr:open_acme", "acme-text": "acme_zarr:__doc__", "acme-bad": "acme_zarr:dict"},
+        codecs={
+            "vendor.inverted": "vendor_zarr:Inverted",
+            "vendor.half": "vendor_zarr:Half",
+            "vendor.text": "vendor_zarr:__doc__",
+        },
+        data_types={"vendor.percent": "vendor_zarr:Percent"},
+        chunk_grids={"vendor.tiles": "vendor_zarr:Tiles", "vendor.wrong": "vendor_zarr:Inverted"},
+        chunk_key_encodings={"vendor.underscores": "vendor_zarr:Underscores"},
+        stores={
+            "vendor": "vendor_zarr:open_vendor",
+            "vendor-text": "vendor_zarr:__doc__",
+            "vendor-bad": "vendor_zarr:dict",
+        },
     )
 
 
-@pytest.mark.usefixtures("acme")
+@pytest.mark.usefixtures("vendor")
 async def test_an_array_with_the_codec_type_grid_and_key_encoding_of_a_package_is_written_and_read() -> None:
-    store = from_url("acme://extended")
+    store = from_url("vendor://extended")
     assert store == MemoryStore.named("extended")
     document = {
         "zarr_format": 3,
         "node_type": "array",
         "shape": [6],
-        "data_type": "acme.percent",
+        "data_type": "vendor.percent",
         "fill_value": "50%",
-        "chunk_grid": {"name": "acme.tiles", "configuration": {"chunk_shape": [2]}},
-        "chunk_key_encoding": {"name": "acme.underscores"},
-        "codecs": [{"name": "bytes"}, {"name": "acme.inverted"}],
+        "chunk_grid": {"name": "vendor.tiles", "configuration": {"chunk_shape": [2]}},
+        "chunk_key_encoding": {"name": "vendor.underscores"},
+        "codecs": [{"name": "bytes"}, {"name": "vendor.inverted"}],
     }
     await store.set("zarr.json", json.dumps(document).encode())
-    array = await aiozarr.open_array("acme://extended", mode="r+")
+    array = await aiozarr.open_array("vendor://extended", mode="r+")
     await array[:4].write(np.array([1, 2, 3, 4], np.uint8))
     assert sorted(await store.list()) == ["chunk_0", "chunk_1", "zarr.json"]
     assert await store.get("chunk_1") == bytes([252, 251])
     assert list(await array[1:]) == [2, 3, 4, 50, 50]
 
 
-@pytest.mark.usefixtures("acme")
+@pytest.mark.usefixtures("vendor")
 def test_nothing_is_imported_before_its_name_is_asked_for() -> None:
-    assert "acme.inverted" in plugins.announced("codec")
+    assert "vendor.inverted" in plugins.announced("codec")
     assert get_codec("gzip").name == "gzip"
-    assert "acme_zarr" not in sys.modules
-    assert get_codec("acme.inverted").__module__ == "acme_zarr"
+    assert "vendor_zarr" not in sys.modules
+    assert get_codec("vendor.inverted").__module__ == "vendor_zarr"
 
 
-@pytest.mark.usefixtures("acme")
-@pytest.mark.parametrize("name", ["Acme.inverted", "acme.inverted ", "acme", "acme_zarr:Inverted", ""])
+@pytest.mark.usefixtures("vendor")
+@pytest.mark.parametrize("name", ["Acme.inverted", "vendor.inverted ", "vendor", "vendor_zarr:Inverted", ""])
 def test_names_are_exact(name: str) -> None:
     with pytest.raises(UnsupportedMetadataError, match=r"^unknown codec .*aiozarr\.codecs\.register"):
         get_codec(name)
 
 
-@pytest.mark.usefixtures("acme")
+@pytest.mark.usefixtures("vendor")
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("acme.half", "abstract: it lacks"), ("acme.text", "a subclass of ArrayArrayCodec or")],
+    [("vendor.half", "abstract: it lacks"), ("vendor.text", "a subclass of ArrayArrayCodec or")],
 )
 def test_what_is_not_of_its_kind_is_refused_with_the_name_of_the_package(name: str, reason: str) -> None:
-    with pytest.raises(UnsupportedMetadataError, match=f"the package acme_zarr .*{reason}") as refused:
+    with pytest.raises(UnsupportedMetadataError, match=f"the package vendor_zarr .*{reason}") as refused:
         get_codec(name)
     assert (refused.value.point, refused.value.name) == ("codec", name)
     with pytest.raises(UnsupportedMetadataError, match="ChunkGrid is wanted"):
-        resolve_grid(NamedConfig("acme.wrong"), (4,))
+        resolve_grid(NamedConfig("vendor.wrong"), (4,))
 
 
 @pytest.mark.parametrize("source", ["raise RuntimeError('no licence')", "import nowhere_at_all", "x ="])
 def test_a_package_that_fails_to_import_is_named(install: Install, source: str) -> None:
-    install("acme_broken", source, codecs={"acme.broken": "acme_broken:Codec"})
-    with pytest.raises(UnsupportedMetadataError, match=r"the package acme_broken .* fails to load") as refused:
-        get_codec("acme.broken")
+    install("vendor_broken", source, codecs={"vendor.broken": "vendor_broken:Codec"})
+    with pytest.raises(UnsupportedMetadataError, match=r"the package vendor_broken .* fails to load") as refused:
+        get_codec("vendor.broken")
     assert refused.value.__cause__ is not None
 
 
 def test_a_name_that_two_packages_announce_is_refused(install: Install) -> None:
-    install("acme_one", MODULE, codecs={"acme.twice": "acme_one:Inverted"})
-    install("acme_two", MODULE, codecs={"acme.twice": "acme_two:Inverted"})
-    with pytest.raises(UnsupportedMetadataError, match="acme_one and acme_two both announce it"):
-        get_codec("acme.twice")
+    install("vendor_one", MODULE, codecs={"vendor.twice": "vendor_one:Inverted"})
+    install("vendor_two", MODULE, codecs={"vendor.twice": "vendor_two:Inverted"})
+    with pytest.raises(UnsupportedMetadataError, match="vendor_one and vendor_two both announce it"):
+        get_codec("vendor.twice")
 
 
 def test_what_aiozarr_has_itself_is_not_replaced_by_a_package(install: Install) -> None:
-    install("acme_zarr", MODULE, codecs={"gzip": "acme_zarr:Inverted"}, stores={"memory": "acme_zarr:open_acme"})
+    install(
+        "vendor_zarr", MODULE, codecs={"gzip": "vendor_zarr:Inverted"}, stores={"memory": "vendor_zarr:open_vendor"}
+    )
     assert get_codec("gzip").__module__.startswith("aiozarr.")
     assert from_url("memory://kept") == MemoryStore.named("kept")
-    assert "acme_zarr" not in sys.modules
+    assert "vendor_zarr" not in sys.modules
 
 
-@pytest.mark.usefixtures("acme")
+@pytest.mark.usefixtures("vendor")
 def test_a_scheme_that_does_not_open_is_refused_with_the_name_of_the_package() -> None:
-    with pytest.raises(UnknownSchemeError, match=r"the package acme_zarr .*callable"):
-        from_url("acme-text://x")
-    with pytest.raises(UnknownSchemeError, match=r"the package acme_zarr .* fails to load"):
-        from_url("acme-bad://x")
-    with pytest.raises(UnknownSchemeError, match=r"acme://"):
-        from_url("acme-not://x")
+    with pytest.raises(UnknownSchemeError, match=r"the package vendor_zarr .*callable"):
+        from_url("vendor-text://x")
+    with pytest.raises(UnknownSchemeError, match=r"the package vendor_zarr .* fails to load"):
+        from_url("vendor-bad://x")
+    with pytest.raises(UnknownSchemeError, match=r"vendor://"):
+        from_url("vendor-not://x")
 
 
 def test_an_unknown_name_says_what_is_known_and_how_to_add_to_it() -> None:
     with pytest.raises(UnsupportedMetadataError, match=r"known: [0-9]+ names.*codecs\.register.*'aiozarr\.codecs'"):
-        get_codec("acme.unknown")
+        get_codec("vendor.unknown")
     with pytest.raises(UnsupportedMetadataError, match=r"regular.*register_chunk_grid.*'aiozarr\.chunk_grids'"):
-        resolve_grid(NamedConfig("acme.unknown"), (4,))
+        resolve_grid(NamedConfig("vendor.unknown"), (4,))
     with pytest.raises(UnsupportedMetadataError, match=r"default.*register_chunk_key_encoding"):
-        resolve_key_encoding(NamedConfig("acme.unknown"), 1)
+        resolve_key_encoding(NamedConfig("vendor.unknown"), 1)
 
 
 @pytest.mark.parametrize(
@@ -259,10 +269,10 @@ def test_every_hint_names_a_function_that_exists() -> None:
 
 
 def test_a_store_is_registered_by_scheme() -> None:
-    @register_store("acme-here")
+    @register_store("vendor-here")
     def opener(url: str, **options: object) -> MemoryStore:
         assert options == {"key": 1}
-        return MemoryStore.named(url.removeprefix("acme-here://"))
+        return MemoryStore.named(url.removeprefix("vendor-here://"))
 
     assert from_url("ACME-HERE://x", key=1) == MemoryStore.named("x")
     with pytest.raises(ValueError, match="scheme"):
