@@ -274,7 +274,7 @@ def test_a_store_is_registered_by_scheme() -> None:
         assert options == {"key": 1}
         return MemoryStore.named(url.removeprefix("vendor-here://"))
 
-    assert from_url("ACME-HERE://x", key=1) == MemoryStore.named("x")
+    assert from_url("VENDOR-HERE://x", key=1) == MemoryStore.named("x")
     with pytest.raises(ValueError, match="scheme"):
         register_store("no scheme")(opener)
 
