@@ -17,6 +17,7 @@ from aiozarr.stores.fsspec.errors import translate
 from aiozarr.stores.fsspec.native import try_once
 from aiozarr.stores.fsspec.served import Described, Given, served
 from aiozarr.stores.fsspec.traits import Traits, is_async
+from aiozarr.stores.lock import Lock
 
 STRIPES = 64
 """Locks of a file system of which calls for different paths may run at once."""
@@ -34,6 +35,7 @@ class Calls:
         self._traits = traits
         self._fs: Any = None
         self._pid = os.getpid()
+        self._making = Lock()
 
     @property
     def fs(self) -> Any:
@@ -42,15 +44,17 @@ class Calls:
         Raises:
             ForkedProcessError: it cannot be made again.
         """
-        if self._pid != os.getpid():
-            try:
-                self._fs = try_once(self._recipe.make_again())
-            except Exception as error:
-                raise ForkedProcessError("the file system of the parent process cannot be made again") from error
-            self._pid = os.getpid()
-        elif self._fs is None:
-            self._fs = try_once(_made_by(self._recipe))
-        return self._fs
+        # One, though several threads may be the first: the turns that calls take are those of one file system.
+        with self._making:
+            if self._pid != os.getpid():
+                try:
+                    self._fs = try_once(self._recipe.make_again())
+                except Exception as error:
+                    raise ForkedProcessError("the file system of the parent process cannot be made again") from error
+                self._pid = os.getpid()
+            elif self._fs is None:
+                self._fs = try_once(_made_by(self._recipe))
+            return self._fs
 
     async def _made(self) -> Any:
         if self._fs is None or self._pid != os.getpid():

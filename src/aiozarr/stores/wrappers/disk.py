@@ -21,8 +21,8 @@ from hashlib import sha256
 
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import ByteRange, Suffix, Value
+from aiozarr.stores.lock import Lock
 from aiozarr.stores.wrappers.lasting import lasting_name
-from aiozarr.stores.wrappers.lock import Lock
 from aiozarr.stores.wrappers.record import Corrupt, Head, encode, read_head, read_value
 from aiozarr.stores.wrappers.shelf import Kept, Place, Shelf, Watch, is_below
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from aiozarr.errors import AiozarrError
-from aiozarr.stores.wrappers.lock import Lock
+from aiozarr.stores.lock import Lock
 from aiozarr.stores.wrappers.shelf import Place, is_below
 
 T = TypeVar("T")

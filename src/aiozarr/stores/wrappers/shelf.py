@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from aiozarr.model import ByteRange, Value, resolve_range
-from aiozarr.stores.wrappers.lock import Lock
+from aiozarr.stores.lock import Lock
 
 Place: TypeAlias = tuple[Hashable, str]
 """A store's identity, and a key."""
