@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from numpy.typing import NDArray
@@ -50,15 +49,23 @@ class Read:
     out: NDArray[Any]
     fields: Fields | None = None
 
-    @cached_property
+    @property
     def token(self) -> Token:
         """What the chunks of this array have in common for readers who share them."""
-        return Token((self.store.identity, self.layout.token))
+        # Not functools.cached_property: before Python 3.12 it takes a lock, which a fork leaves locked in the child.
+        made: Token | None = self.__dict__.get("_token")
+        if made is None:
+            made = self.__dict__["_token"] = Token((self.store.identity, self.layout.token))
+        return made
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         """The stored objects that are touched; where `takes_long(maps)`, a worker has to be the first to ask."""
-        return parts_of(self.layout, self.maps, self.fields)
+        # Not functools.cached_property: before Python 3.12 it takes a lock, which a fork leaves locked in the child.
+        made: Parts | None = self.__dict__.get("_parts")
+        if made is None:
+            made = self.__dict__["_parts"] = parts_of(self.layout, self.maps, self.fields)
+        return made
 
 
 class ReadJob(Job):

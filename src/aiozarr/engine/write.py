@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -44,10 +43,14 @@ class Write:
     values: NDArray[Any]
     fields: Fields | None = None
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         """The stored objects that are touched; as `Read.parts`."""
-        return parts_of(self.layout, self.maps, self.fields)
+        # Not functools.cached_property: before Python 3.12 it takes a lock, which a fork leaves locked in the child.
+        made: Parts | None = self.__dict__.get("_parts")
+        if made is None:
+            made = self.__dict__["_parts"] = parts_of(self.layout, self.maps, self.fields)
+        return made
 
 
 class WriteJob(Job):
