@@ -30,7 +30,8 @@ def parse_page(body: bytes, prefix: str) -> Page:
     root = parse_listing(body, "EnumerationResults")
     entries: list[Entry] = []
     prefixes: list[str] = []
-    for child in _named(root, "Blobs") or ():
+    blobs = _named(root, "Blobs")
+    for child in () if blobs is None else blobs:
         if local(child) == "Blob":
             entry = _entry(child, prefix)
             if entry is not None:
