@@ -28,8 +28,9 @@ class Credentials:
 
 
 def canonical_query(query: Mapping[str, str]) -> str:
-    """Return `query` percent-encoded, in the order in which it is signed."""
-    return "&".join(sorted(f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}" for name, value in query.items()))
+    """Return `query` percent-encoded, in the order in which it is signed: that of the names, and not of the text."""
+    pairs = sorted((quote(name, safe="-_.~"), quote(value, safe="-_.~")) for name, value in query.items())
+    return "&".join(f"{name}={value}" for name, value in pairs)
 
 
 def presign(

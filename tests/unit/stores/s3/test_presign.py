@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSRequest
 from aiozarr.stores.options.s3 import S3Options
 from aiozarr.stores.s3.address import find_place
 from aiozarr.stores.s3.listing import listing_query
-from aiozarr.stores.s3.presign import Credentials, presign
+from aiozarr.stores.s3.presign import Credentials, canonical_query, presign
 
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 ARN = "arn:aws:s3:us-west-2:123456789012:accesspoint/my-point"
@@ -58,6 +58,15 @@ def test_a_query_is_signed_as_botocore_signs_it(
     assert sorted(signed.split("&")) == sorted(expected.split("&"))
     assert dict(parse_qsl(signed, keep_blank_values=True)).items() >= query.items()
     assert signed.rpartition("&")[2].startswith("X-Amz-Signature=")
+
+
+def test_names_are_signed_in_their_own_order_also_where_one_begins_another() -> None:
+    query = {"a-b": "1", "a": "2", "a.b": "3", "ä": "4", "a1": "5"}
+    assert canonical_query(query) == "%C3%A4=4&a=2&a-b=1&a.b=3&a1=5"  # "-", "." and digits come before "="
+    expected = of_botocore("https://h/", query, "us-east-1", None)
+    assert presign(Credentials(KEY, SECRET), "us-east-1", "h", "/", query, moment_of(expected)).endswith(
+        expected.rpartition("&")[2]
+    )
 
 
 def test_secrets_are_not_shown() -> None:
