@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 import uuid
 from collections.abc import AsyncIterator, Hashable
 from dataclasses import dataclass, field
@@ -29,6 +27,7 @@ from aiozarr.model import (
 )
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store, byte_view, rooted_at, split_root
+from aiozarr.stores.lock import Lock
 
 
 class MemoryStore(BlockingStore):
@@ -144,7 +143,7 @@ class _Space:
 
     name: str
     values: _Values
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: Lock = field(default_factory=Lock)
 
 
 class _Spaces:
@@ -153,7 +152,7 @@ class _Spaces:
     def __init__(self) -> None:
         self._living: WeakValueDictionary[str, _Space] = WeakValueDictionary()
         self._named: dict[str, _Space] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def new(self) -> _Space:
         return self.get(uuid.uuid4().hex)
@@ -168,18 +167,9 @@ class _Spaces:
                 self._named[name] = space
             return space
 
-    def after_fork(self) -> None:
-        """Give the child locks of its own: a thread that held one in the parent does not exist here."""
-        self._lock = threading.Lock()
-        for space in self._living.values():
-            space.lock = threading.Lock()
-
 
 _spaces = _Spaces()
 _generations = itertools.count(1)
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_spaces.after_fork)
 
 
 def _restore(name: str, base: str, values: _Values) -> MemoryStore:

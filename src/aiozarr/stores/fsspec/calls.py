@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -118,25 +117,15 @@ class _Turns:
     """The locks of blocking file systems: stores of one file system share them."""
 
     def __init__(self) -> None:
-        self._made: WeakKeyDictionary[Any, list[threading.Lock]] = WeakKeyDictionary()
-        self._guard = threading.Lock()
+        self._made: WeakKeyDictionary[Any, list[Lock]] = WeakKeyDictionary()
+        self._guard = Lock()
 
-    def of(self, fs: Any) -> list[threading.Lock]:
+    def of(self, fs: Any) -> list[Lock]:
         with self._guard:
             locks = self._made.get(fs)
             if locks is None:
-                locks = self._made[fs] = [threading.Lock() for _ in range(STRIPES)]
+                locks = self._made[fs] = [Lock() for _ in range(STRIPES)]
             return locks
 
 
 _turns = _Turns()
-
-
-def _forget() -> None:
-    """After a fork: a thread that held a lock in the parent does not exist here."""
-    global _turns
-    _turns = _Turns()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

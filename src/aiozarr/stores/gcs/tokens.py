@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
-import threading
 import time
 import weakref
 from datetime import UTC
@@ -17,6 +16,7 @@ from aiozarr.errors import StoreError, UnauthenticatedError
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.gcs.address import Source
 from aiozarr.stores.http.url import fingerprint
+from aiozarr.stores.lock import Lock
 from aiozarr.stores.options.gcs import GcsOptions
 
 EARLY_SECONDS = 240.0
@@ -51,7 +51,7 @@ class Tokens:
         self._fresh_until = 0.0  # by the monotonic clock, as is the next one
         self._ends = 0.0
         self._failure: tuple[float, StoreError] | None = None  # when the last try failed, and why
-        self._guard = (os.getpid(), threading.Lock())
+        self._guard = Lock()
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         if source == "token":
             self._token = options.token
@@ -88,7 +88,7 @@ class Tokens:
 
     def _renew(self, since: float) -> str:
         """Ask for a token; whoever began to wait before another try failed fails with it, and asks nobody."""
-        with self._lock():
+        with self._guard:
             kept = self.kept()
             if kept is not None:  # another loop's thread was faster
                 return kept
@@ -108,12 +108,6 @@ class Tokens:
             self._token, self._ends, self._failure = token, ends, None
             self._fresh_until = max(ends - EARLY_SECONDS, min(ends - 1, time.monotonic() + 1))
             return token
-
-    def _lock(self) -> threading.Lock:
-        """After a fork, the lock may be held by a thread that is not there any more."""
-        if self._guard[0] != os.getpid():
-            self._guard = (os.getpid(), threading.Lock())
-        return self._guard[1]
 
     def _ask(self) -> tuple[str, float]:
         """Return a new token, and when it ends."""

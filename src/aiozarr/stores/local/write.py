@@ -13,7 +13,6 @@ import os
 import secrets
 import stat
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from contextlib import contextmanager, suppress
 
 from aiozarr.errors import UnsafeWriteWarning
 from aiozarr.model import IfAbsent, Precondition, Version
+from aiozarr.stores.lock import Lock
 
 if sys.platform != "win32":  # where LocalStore says that it cannot work
     import fcntl
@@ -32,7 +32,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EBADF})
 _TRIES = 100
-_process_locks = [threading.Lock() for _ in range(64)]
+_process_locks = [Lock() for _ in range(64)]
 
 
 class NotTheExpectedVersion(Exception):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from typing import Any
 
+from aiozarr.stores.lock import Lock
 from aiozarr.stores.s3.address import Configured
 
 KEEP = timedelta(minutes=30)
@@ -64,7 +64,7 @@ class ProfileCredentials:
     def __init__(self, profile: str | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._profile = profile
         self._now = now
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._credentials: Any = None
 
     def __call__(self) -> dict[str, Any]:

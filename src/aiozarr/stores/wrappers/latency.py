@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from aiozarr.model import Entry
 from aiozarr.stores.contract import Store
+from aiozarr.stores.lock import Lock
 from aiozarr.stores.wrappers.base import Operation, WrapperStore, entries_of, moved
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class _Line:
 
     def __init__(self) -> None:
         self._free: WeakKeyDictionary[asyncio.AbstractEventLoop, float] = WeakKeyDictionary()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     async def use(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import threading
 import warnings
 import weakref
 import zlib
@@ -19,6 +18,7 @@ from weakref import WeakValueDictionary
 
 from aiozarr.errors import AiozarrError, ForkedProcessError, PreconditionFailedError, StoreError
 from aiozarr.stores.local.write import TEMPORARY
+from aiozarr.stores.lock import Lock
 from aiozarr.stores.zip.contents import PIECE, Contents, File, load, token_of
 from aiozarr.stores.zip.format import DEFLATED, STORED, Member, new_member, render_directory, render_header
 
@@ -33,7 +33,7 @@ class Archive:
     def __init__(self, path: bytes, url: str) -> None:
         self.path = path
         self.url = url
-        self.lock = threading.RLock()
+        self.lock = Lock()
         self._read: Contents | None = None
         self._writer: _Writer | None = None
         self._finish: weakref.finalize[[_Writer], Archive] | None = None
@@ -119,10 +119,6 @@ class Archive:
     def let_go(self) -> None:
         """Close the file that is read; whoever reads again opens it again."""
         self._read = None
-
-    def after_fork(self) -> None:
-        """Give the child a lock of its own: a thread that held this one in the parent does not exist here."""
-        self.lock = threading.RLock()
 
     def _to_write(self) -> _Writer:
         if self._writer is None:
@@ -290,7 +286,7 @@ class _Archives:
 
     def __init__(self) -> None:
         self._living: WeakValueDictionary[bytes, Archive] = WeakValueDictionary()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def get(self, path: bytes, url: str) -> Archive:
         """Return the archive of `path`, whose links are resolved."""
@@ -300,13 +296,5 @@ class _Archives:
                 archive = self._living[path] = Archive(path, url)
             return archive
 
-    def after_fork(self) -> None:
-        self._lock = threading.Lock()
-        for archive in self._living.values():
-            archive.after_fork()
-
 
 archives = _Archives()
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=archives.after_fork)
