@@ -20,8 +20,9 @@ from aiozarr.stores.gcs.tokens import who
 from aiozarr.stores.gcs.upload import upload
 from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.lane.head import Headers
+from aiozarr.stores.object.answers import may_be_missing
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES, Page, follow, gather
-from aiozarr.stores.object.service import BRIEF, PAGE, Service, may_be_missing
+from aiozarr.stores.object.service import BRIEF, PAGE, Service
 from aiozarr.stores.options.gcs import GcsOptions, gcs_options
 
 ERASERS = 32

@@ -17,7 +17,7 @@ from aiozarr.stores.gcs.errors import gcs_error
 from aiozarr.stores.gcs.hashes import crc32c_of
 from aiozarr.stores.gcs.link import GcsLink
 from aiozarr.stores.gcs.wire import Said
-from aiozarr.stores.object.service import NO_ANSWER, is_page
+from aiozarr.stores.object.answers import NO_ANSWER, is_page
 
 SINGLE_BYTES = 16 << 20
 """Larger values go up in a session."""

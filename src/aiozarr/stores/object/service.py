@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry, Precondition, Supports, Version
-from aiozarr.stores.http.errors import error_code
 from aiozarr.stores.lane import Answer, Want, etag_of
 from aiozarr.stores.lane.head import Headers
+from aiozarr.stores.object.answers import NO_ANSWER, is_page
 from aiozarr.stores.tasks import each_bounded
 
 PAGE = 1000
@@ -135,18 +135,3 @@ class Service(ABC):
 
 
 _DELETED = frozenset({200, 202, 204})
-
-NO_ANSWER = "a page for people came in place of an answer, as from a proxy or a login"
-
-
-def is_page(body: bytes) -> bool:
-    """Return whether an answer is a page for people, which comes from somebody else than the cloud."""
-    return _PAGE.match(body) is not None  # the type that is told says little: some emulators call all of it HTML
-
-
-def may_be_missing(body: bytes) -> bool:
-    """Return whether a 404 can be about the object: it says so, or it says nothing."""
-    return error_code(body) in (None, "NoSuchKey") and not is_page(body)
-
-
-_PAGE = re.compile(rb"\s*(?:<!doctype\s+html|<html)", re.IGNORECASE)

@@ -14,8 +14,9 @@ from aiozarr.stores.contract import Store, byte_view, directory_url, rooted_at, 
 from aiozarr.stores.http.read import WebStore
 from aiozarr.stores.lane import Accept, Answer, Want
 from aiozarr.stores.lane.head import Headers
+from aiozarr.stores.object.answers import NO_ANSWER, is_page
 from aiozarr.stores.object.probe import conditions_hold
-from aiozarr.stores.object.service import NO_ANSWER, PAGE, Service, is_page
+from aiozarr.stores.object.service import PAGE, Service
 from aiozarr.stores.object.services import open_service
 
 if TYPE_CHECKING:

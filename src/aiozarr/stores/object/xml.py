@@ -6,8 +6,8 @@ from xml.etree.ElementTree import Element, ParseError, XMLParser
 
 from aiozarr.errors import StoreError
 from aiozarr.stores.http.errors import error_for
+from aiozarr.stores.object.answers import NO_ANSWER, is_page
 from aiozarr.stores.object.listing import fault
-from aiozarr.stores.object.service import NO_ANSWER, is_page
 
 MAX_TAGS = 1 << 19
 """Tags of a page, several hundred for each of a thousand objects: what is kept of one takes more than its bytes."""

@@ -15,8 +15,9 @@ from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, error_for
 from aiozarr.stores.http.url import fingerprint
 from aiozarr.stores.lane import Accept, Answer, Want
+from aiozarr.stores.object.answers import may_be_missing
 from aiozarr.stores.object.listing import Page, follow, gather
-from aiozarr.stores.object.service import BRIEF, may_be_missing
+from aiozarr.stores.object.service import BRIEF
 from aiozarr.stores.obstore.service import WORKERS, ObstoreService, may_lack_bulk
 from aiozarr.stores.options.s3 import S3Options, s3_options
 from aiozarr.stores.s3.address import (
