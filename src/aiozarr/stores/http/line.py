@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aiozarr.stores.http.url import Proxies, WebAddress
 from aiozarr.stores.lane import Answer, Origin, Pool, RequestTemplate, Want, leave, obtain
 
 if TYPE_CHECKING:
     from aiozarr.stores.http.detour import Detours
-    from aiozarr.stores.options.azure import AzureOptions
-    from aiozarr.stores.options.gcs import GcsOptions
-    from aiozarr.stores.options.http import HTTPOptions
-    from aiozarr.stores.options.s3 import S3Options
 
 _OF_THE_ENVIRONMENT = Proxies()
+
+
+class Limits(Protocol):
+    """What the options of every kind of server say about its connections; None: as usual."""
+
+    @property
+    def max_connections(self) -> int | None:
+        """Connections open at once, for each event loop."""
+
+    @property
+    def idle_timeout(self) -> float | None:
+        """Seconds without progress after which a request fails."""
+
+    @property
+    def connect_timeout(self) -> float | None:
+        """Seconds for a connection."""
 
 
 class Line:
@@ -30,7 +42,7 @@ class Line:
     def __init__(
         self,
         web: WebAddress,
-        options: HTTPOptions | S3Options | GcsOptions | AzureOptions,
+        limits: Limits,
         *,
         ssl_context: ssl.SSLContext | None = None,
         proxies: Proxies = _OF_THE_ENVIRONMENT,
@@ -40,7 +52,7 @@ class Line:
 
         Args:
             web: the server.
-            options: tell how many connections there may be, and what they may take.
+            limits: how many connections there may be, and what they may take.
             ssl_context: how certificates are checked; None: in the usual way.
             proxies: which proxy is asked for what.
             raw: an encoded body is the value as it was stored, also behind a proxy.
@@ -51,9 +63,9 @@ class Line:
             web.host,
             web.port,
             ssl_context,
-            options.max_connections or Origin.max_connections,
-            options.idle_timeout or Origin.idle_timeout,
-            options.connect_timeout or Origin.connect_timeout,
+            limits.max_connections or Origin.max_connections,
+            limits.idle_timeout or Origin.idle_timeout,
+            limits.connect_timeout or Origin.connect_timeout,
         )
         self._proxies = proxies
         self.proxied = proxies.choose(web) is not None
