@@ -157,6 +157,13 @@ class ArrayBytesCodec(Codec):
         """Return whether the encoding is the array's memory in C order, so that a decompressor may fill it directly."""
         return False
 
+    def stored_type(self, spec: ArraySpec) -> np.dtype[Any] | None:
+        """Return the type of the elements of which the encoding is an array in C order; None where it is none.
+
+        A codec that returns one must decode any such array by `decode` alone, given a spec of its shape.
+        """
+        return None
+
     def shard_layout(self, spec: ArraySpec) -> ShardLayout | None:
         """Return where the encoding keeps separately encoded inner chunks; None where it has no such parts."""
         return None

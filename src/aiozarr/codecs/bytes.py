@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from typing_extensions import Buffer
@@ -76,6 +76,9 @@ class BytesCodec(ArrayBytesCodec):
 
     def stores_memory(self, spec: ArraySpec) -> bool:
         return storage_type(spec.dtype, self.endian).is_memory
+
+    def stored_type(self, spec: ArraySpec) -> np.dtype[Any]:
+        return storage_type(spec.dtype, self.endian).stored
 
     def partial_decode(self, read: ReadBytes, spec: ArraySpec, regions: Sequence[Region]) -> list[AnyArray]:
         return [self._read_region(read, spec, region) for region in regions]

@@ -12,6 +12,7 @@ from aiozarr.codecs.base import JSON, AnyArray, ArraySpec, Codec, ReadBytes, Reg
 from aiozarr.codecs.chain import CodecChain, NamedCodec, parse_chain
 from aiozarr.codecs.equality import equals_everywhere
 from aiozarr.codecs.partial import read_decoded
+from aiozarr.codecs.raw_layout import RawLayout
 from aiozarr.errors import MetadataError, UnsupportedMetadataError
 
 if TYPE_CHECKING:
@@ -27,15 +28,19 @@ class CodecPipeline:
         spec: the decoded representation.
         codecs: the codecs in the order of encoding.
         encoded_size: bytes that every such array encodes to; None where it varies.
+        plain_size: bytes before compression and checksums; None where they vary.
         max_encoded_size: a bound on the bytes that such an array encodes to.
         shard: where parts of the encoded bytes can be read by ranges; None where they cannot.
+        raw: where elements lie in the encoded bytes, if nothing is compressed; None where they have no such places.
     """
 
     spec: ArraySpec
     codecs: tuple[Codec, ...]
     encoded_size: int | None
+    plain_size: int | None
     max_encoded_size: int
     shard: ShardLayout | None
+    raw: RawLayout | None
 
     def __init__(self, chain: CodecChain, spec: ArraySpec, *, member: str = "codecs") -> None:
         self.spec = spec
@@ -60,6 +65,7 @@ class CodecPipeline:
         self._byte_view = fast_byte_view if has_fast_view(spec.dtype) else byte_view
         whole = not chain.array_array and not chain.bytes_bytes
         self.shard = chain.array_bytes.shard_layout(spec) if whole else None
+        self.raw = RawLayout.of(chain, specs)
 
     @classmethod
     def resolve(cls, codecs: Sequence[NamedCodec] | JSON, spec: ArraySpec, *, member: str = "codecs") -> CodecPipeline:
@@ -77,7 +83,7 @@ class CodecPipeline:
     def _measure(self, member: str) -> list[int]:
         """Set the encoded sizes; return bounds on the bytes before each bytes -> bytes codec and after the last."""
         array_bytes = self._chain.array_bytes
-        exact = array_bytes.compute_encoded_size(self._inner_spec)
+        exact = self.plain_size = array_bytes.compute_encoded_size(self._inner_spec)
         bounds = [array_bytes.max_encoded_size(self._inner_spec)]
         # Each codec's bound allows for growth, and many of them together for any growth: real bytes hardly grow.
         most = 4 * bounds[0] + _SLACK

@@ -66,6 +66,11 @@ class FieldPart:
         self._ndim = ndim
 
     @property
+    def elements(self) -> Part:
+        """The part with the dimensions of the fields behind those of the chunk."""
+        return self._inner
+
+    @property
     def coords(self) -> tuple[int, ...]:
         """The chunk's index in the grid."""
         return self._inner.coords[: self._ndim]

@@ -130,6 +130,9 @@ class V2ElementsCodec(ArrayBytesCodec):
     def stores_memory(self, spec: ArraySpec) -> bool:
         return not self.stages and self.dtype == spec.dtype
 
+    def stored_type(self, spec: ArraySpec) -> np.dtype[Any] | None:
+        return None if self.stages else self.dtype
+
     def _extents(self, spec: ArraySpec) -> list[Extent]:
         """Return the extents before each stage, and behind the last."""
         exact = None if spec.is_variable else spec.size * self.dtype.itemsize

@@ -1,0 +1,91 @@
+"""Which bytes of an uncompressed chunk are fetched: ranges that hold what is wanted, or all where that is as cheap."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from aiozarr.codecs import CodecPipeline
+from aiozarr.codecs.raw_layout import RawLayout
+from aiozarr.grid.fields import FieldPart
+from aiozarr.grid.projection import Part
+from aiozarr.grid.runs import Places, Runs, byte_runs, slices_of
+from aiozarr.schedule.coalesce import Economy, coalesce
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""Pairs of (start, length) in a chunk, ascending and apart."""
+
+MIN_PRICE = 16 << 10
+"""A request costs at least what so many bytes cost, whatever `Settings.gap` says of merging."""
+
+MAX_RUNS = 1 << 12
+"""A chunk with more wanted runs than this is fetched whole: finding out costs more than it could save."""
+
+MAX_KEPT = 1 << 10
+
+
+class PartPlan:
+    """The choice for all chunks of one read; equal parts of equal chunks are looked at once.
+
+    Args:
+        economy: what a request costs, and how far ranges are merged.
+        versioned: whether several ranges can be told to be of one state of their chunk. Else one range must do.
+        blocking: whether ranges are system calls. Those of any length cost the same, and more than half of a chunk
+            is not worth the trouble.
+    """
+
+    def __init__(self, economy: Economy, *, versioned: bool, blocking: bool) -> None:
+        self._economy = economy
+        self._versioned = versioned
+        self._blocking = blocking
+        self._kept: dict[object, Ranges | None] = {}
+
+    def ranges(self, part: Part, pipeline: CodecPipeline) -> Ranges | None:
+        """Return the ranges to fetch of a chunk of which `part` is wanted; None: it is fetched whole."""
+        raw = pipeline.raw
+        if raw is None or raw.nbytes <= max(self._economy.gap, MIN_PRICE) or part.size >= pipeline.spec.size:
+            return None
+        slices = slices_of(part)
+        if slices is None:
+            return self._choose(part, raw)
+        key = (raw, slices)
+        if key not in self._kept:
+            if len(self._kept) >= MAX_KEPT:
+                self._kept.clear()
+            self._kept[key] = self._choose(part, raw)
+            # Another thread may have made room meanwhile.
+        return self._kept[key] if key in self._kept else self._choose(part, raw)
+
+    def _choose(self, part: Part, raw: RawLayout) -> Ranges | None:
+        if isinstance(part, FieldPart) and not raw.is_memory:
+            return None
+        runs = byte_runs(part, Places(raw.shape, raw.strides, raw.order, raw.item_size), MAX_RUNS)
+        if runs is None:
+            return None
+        ranges = cheap_ranges(runs, raw.nbytes, self._economy, split=self._versioned and not self._blocking)
+        if ranges is None or (len(ranges) > 1 and not self._versioned):
+            return None
+        if self._blocking and 2 * sum([length for _, length in ranges]) > raw.nbytes:
+            return None
+        return ranges
+
+
+def cheap_ranges(runs: Runs, nbytes: int, economy: Economy, *, split: bool) -> Ranges | None:
+    """Return the ranges that hold `runs` of a chunk of `nbytes`; None where they save less than a request costs.
+
+    `split`: ranges above the size limit of a merged request are cut up, to travel side by side.
+    """
+    price = max(economy.gap, MIN_PRICE)
+    breaks = int(np.count_nonzero(runs.starts[1:] - runs.stops[:-1] > economy.gap))
+    if int((runs.stops - runs.starts).sum()) + (breaks + 1) * price >= nbytes:
+        return None
+    merged = coalesce(list(zip(runs.starts.tolist(), (runs.stops - runs.starts).tolist(), strict=True)), economy)
+    if sum([each.length for each in merged]) + len(merged) * price >= nbytes:
+        return None
+    if not split:
+        return tuple([(each.start, each.length) for each in merged])
+    most = economy.max_request_bytes
+    return tuple(
+        [(start, min(most, each.stop - start)) for each in merged for start in range(each.start, each.stop, most)]
+    )
