@@ -192,6 +192,10 @@ class Store(ABC):
         """
         return bool(self.supports.conditional_writes)
 
+    async def _probe_below(self, prefix: str) -> bool:
+        """Find it out for the part of this store below `prefix`, which may have no right to write beside it."""
+        return await self.probe_conditional_writes()
+
     # --- life ----------------------------------------------------------------------------------------------------
 
     async def aclose(self) -> None:  # noqa: B027  # closing nothing is the right default

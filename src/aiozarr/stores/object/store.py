@@ -216,8 +216,11 @@ class ObjectStore(WebStore):
         Some servers answer 200 and ignore the condition; others refuse the right version too, so a write that must
         succeed is part of the probe. The clouds' own servers are trusted.
         """
+        return await self._probe_below("")
+
+    async def _probe_below(self, prefix: str) -> bool:
         if self.supports.conditional_writes is None:
-            key = f"__aiozarr_probe_{secrets.token_hex(8)}"
+            key = f"{prefix}__aiozarr_probe_{secrets.token_hex(8)}"
             try:
                 holds = await conditions_hold(lambda value, condition: self._put(key, value, condition))
             finally:

@@ -174,6 +174,11 @@ class WrapperStore(Store):
     async def probe_conditional_writes(self) -> bool:
         return await self._carry(Operation("probe_conditional_writes"), self._store.probe_conditional_writes)
 
+    async def _probe_below(self, prefix: str) -> bool:
+        if type(self).probe_conditional_writes is not WrapperStore.probe_conditional_writes:
+            return await super()._probe_below(prefix)  # a subclass has its own way, as where nothing may be written
+        return await self._carry(Operation("probe_conditional_writes"), lambda: self._store._probe_below(prefix))
+
     async def aclose(self) -> None:
         """Close the inner store."""
         await self._store.aclose()

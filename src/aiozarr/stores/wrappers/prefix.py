@@ -147,6 +147,13 @@ class PrefixStore(WrapperStore):
         inner = self._inner_prefix(prefix)
         await self._here(lambda: self._store.erase_prefix(inner), prefix)
 
+    async def probe_conditional_writes(self) -> bool:
+        """Find it out by writing below the prefix, where the inner store does not know."""
+        return await self._probe_below("")
+
+    async def _probe_below(self, prefix: str) -> bool:
+        return await self._here(lambda: self._store._probe_below(self._prefix + prefix), None)
+
     # --- listing -------------------------------------------------------------------------------------------------
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:

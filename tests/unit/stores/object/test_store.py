@@ -25,6 +25,7 @@ from aiozarr.errors import (
     UnsupportedOperationError,
 )
 from aiozarr.model import IfAbsent, IfMatch, Range, Suffix, Version
+from aiozarr.stores import LatencyStore, PrefixStore, ReadOnlyStore
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.stores.options.s3 import S3Options
 from aiozarr.stores.s3.address import S3Place
@@ -318,6 +319,21 @@ async def test_a_probe_that_fails_leaves_no_object_and_decides_nothing(server: F
             await store.probe_conditional_writes()
         assert store.supports.conditional_writes is None
     assert server.keys() == ["bkt/root/a/b"]
+
+
+async def test_the_probe_for_a_part_of_the_store_writes_below_its_prefix(server: FaultServer) -> None:
+    async with at(server) as inner:
+        store = PrefixStore(LatencyStore(PrefixStore(inner, "a"), 0), "c")
+        assert await store.probe_conditional_writes()
+        assert inner.supports.conditional_writes is True
+    assert {request.method for request in server.requests} >= {"PUT", "DELETE"}
+    assert all(request.target.startswith("/bkt/root/a/c/__aiozarr_probe_") for request in server.requests)
+
+
+async def test_the_probe_for_a_part_of_what_may_not_be_written_writes_nothing(server: FaultServer) -> None:
+    async with at(server) as inner:
+        assert await PrefixStore(ReadOnlyStore(inner), "a").probe_conditional_writes() is False
+    assert server.requests == []
 
 
 def test_aws_itself_is_trusted() -> None:
