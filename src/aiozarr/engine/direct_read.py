@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ class DirectRead(Errand):
         fetched: bytes that were read.
     """
 
-    __slots__ = ("_at", "_events", "_job", "_read", "_requests", "fetched", "places")
+    __slots__ = ("_at", "_events", "_job", "_read", "fetched", "places")
 
     def __init__(self, job: ReadJob, read: Read, places: list[Place], nbytes: int) -> None:
         super().__init__(job, read.store, "", nbytes)
@@ -44,47 +45,85 @@ class DirectRead(Errand):
         self._job = job
         self._read = read
         self._at = 0
-        self._requests = 0
-        self._events: list[tuple[str, int, float, StoreError | None]] = []
+        self._events: list[RequestEvent] = []  # what observers, if there are any, are told of on the loop
 
     async def send(self) -> None:
         raise AssertionError("the queue of a blocking store sends nothing on the loop")
 
     def send_now(self, store: BlockingStore) -> None:
         read = self._read
-        prefix, encode, spec = read.prefix, read.layout.key_encoding.encode, read.layout.spec
+        prefix, encode = read.prefix, read.layout.key_encoding.encode
         # A repetition goes on with the chunk that failed.
         while self._at < len(self.places) and not self.cancelled:
             place = self.places[self._at]
             self.key = prefix + encode(place.projection.coords)
-            data = self._fetch(store)
-            if data is not None:
-                self._decode(store, data, place)
-            elif (refused := self._job.missing_error(store, self.key)) is not None:
+            data = self._fetch(store) if self.watch is None else self._fetch_timed(store)
+            if data is None and (refused := self._job.missing_error(store, self.key)) is not None:
                 raise refused
+            if self.watch is None:
+                self._place(store, data, place)
             else:
-                place.projection.fill(place.out, spec.fill_value)
+                self._place_timed(store, data, place)
             self._at += 1
 
+    def _place(self, store: BlockingStore, data: Buffer | None, place: Place) -> None:
+        if data is None:
+            place.projection.fill(place.out, self._read.layout.spec.fill_value)
+        else:
+            self._decode(store, data, place)
+
     def _fetch(self, store: BlockingStore) -> Buffer | None:
-        self._requests += 1
-        begun = perf_counter()
         try:
             value = store.fetch_now(self.key)
         except StoreError as error:
             if not means_missing(error, self.settings):
-                self._note(0, begun, error)
                 raise
             value = None
-        size = 0 if value is None else memoryview(value.data).nbytes
-        self.fetched += size
-        self._note(size, begun)
-        return None if value is None else value.data
+        if value is None:
+            return None
+        self.fetched += memoryview(value.data).nbytes
+        return value.data
 
-    def _note(self, size: int, begun: float, error: StoreError | None = None) -> None:
-        """Keep what the observer, if there is one, is told of on the loop."""
-        if self.settings.on_event is not None:
-            self._events.append((self.key, size, perf_counter() - begun, error))
+    def _fetch_timed(self, store: BlockingStore) -> Buffer | None:
+        """As `_fetch`, noted for whoever observes."""
+        assert self.watch is not None
+        failure: BaseException | None = None
+        before, begun = self.fetched, monotonic()
+        try:
+            return self._fetch(store)
+        except StoreError as error:
+            failure = error
+            raise
+        finally:
+            size, seconds = self.fetched - before, monotonic() - begun
+            self._events.append(
+                RequestEvent(
+                    "fetch",
+                    self.store_url,
+                    self.key,
+                    None,
+                    size,
+                    size,
+                    seconds,
+                    1,
+                    failure,
+                    begun,
+                    begun - self.watch.ready,
+                )
+            )
+
+    def _place_timed(self, store: BlockingStore, data: Buffer | None, place: Place) -> None:
+        """As `_place`, noted with the request that brought the chunk."""
+        at, begun = len(self._events) - 1, monotonic()
+        try:
+            self._place(store, data, place)
+        finally:
+            ended = monotonic()
+            # What was damaged has been fetched once more meanwhile.
+            spent = ended - begun - sum([again.seconds for again in self._events[at + 1 :]])
+            self._events[at] = replace(
+                self._events[at], chunks=1, decode_started=begun, decode_ended=ended, decode_seconds=spent
+            )
 
     def _decode(self, store: BlockingStore, data: Buffer, place: Place) -> None:
         layout = self._read.layout
@@ -94,7 +133,7 @@ class DirectRead(Errand):
                 decode_into(pipeline, data, (place,))
             except ChecksumError:
                 # As everywhere: what was damaged once is read once more.
-                again = self._fetch(store)
+                again = self._fetch(store) if self.watch is None else self._fetch_timed(store)
                 if again is None:
                     raise
                 decode_into(pipeline, again, (place,))
@@ -106,18 +145,10 @@ class DirectRead(Errand):
             raise
 
     def done(self, error: BaseException | None) -> None:
-        if self.recorder is not None and self._requests:
-            self.recorder.request(
-                attempts=self._requests,
-                retries=max(0, self.attempts - 1),
-                wanted=self.fetched,
-                fetched=self.fetched,
-                seconds=self.seconds,
-            )
-        if self.settings.on_event is not None:
-            for key, size, seconds, failure in self._events:
-                event = RequestEvent("fetch", self.store_url, key, None, size, size, seconds, 1, failure)
-                self.desk.emit(self.settings.on_event, event)
+        if self.watch is not None:
+            for number, event in enumerate(self._events):
+                # A repetition goes on with the chunk whose request has failed.
+                self.watch.observer.tell(event, retries=int(number > 0 and self._events[number - 1].error is not None))
             self._events.clear()
         self._job.direct_done(self, error)
         self.gone()

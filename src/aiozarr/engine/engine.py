@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from time import perf_counter
+from time import monotonic
 from typing import TypeVar
 
 from aiozarr.engine.desk import Desk
@@ -62,7 +62,7 @@ class Engine:
             read.layout.check_read(settings, read.maps)
         self._prepare(settings)
         await self.sort(reads)
-        begun = perf_counter()
+        begun = 0.0 if recorder is None else monotonic()
         jobs = [
             ReadJob(self.desk, group, settings=settings, recorder=recorder, progress=progress)
             for group in self._by_origin(reads)
@@ -71,7 +71,7 @@ class Engine:
             await _all(jobs)
         finally:
             if recorder is not None:
-                recorder.operation(seconds=perf_counter() - begun)
+                recorder.operation(seconds=monotonic() - begun)
 
     async def write(
         self,
@@ -92,7 +92,7 @@ class Engine:
             write.layout.check_write(settings, write.maps)
         self._prepare(settings)
         await self.sort(writes)
-        begun = perf_counter()
+        begun = 0.0 if recorder is None else monotonic()
         try:
             await _all(
                 [
@@ -102,7 +102,7 @@ class Engine:
             )
         finally:
             if recorder is not None:
-                recorder.operation(seconds=perf_counter() - begun)
+                recorder.operation(seconds=monotonic() - begun)
 
     def stream(
         self, read: Read, *, settings: Settings, prefetch: int | None = None, recorder: Report | None = None

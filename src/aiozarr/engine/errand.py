@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from aiozarr.engine.observed import RequestWatch
 from aiozarr.engine.pool import Work
 from aiozarr.errors import StoreError, UnauthenticatedError
 from aiozarr.schedule.scheduler import Call, Origin
@@ -33,9 +34,10 @@ class Errand(Call):
 
     Attributes:
         fills_batch: True where a worker's batch needs nothing beside it.
+        watch: notes on it, where somebody observes.
     """
 
-    __slots__ = ("desk", "fills_batch", "key", "origin", "recorder", "settings", "store", "watchers")
+    __slots__ = ("desk", "fills_batch", "key", "origin", "settings", "store", "watch", "watchers")
 
     def __init__(self, job: Job, store: Store, key: str, cost: int) -> None:
         super().__init__(job.policy, cost)
@@ -44,7 +46,7 @@ class Errand(Call):
         self.store = store
         self.key = key
         self.settings = job.settings
-        self.recorder = job.recorder
+        self.watch = None if job.observer is None else RequestWatch(job.observer, job.ready_at)
         self.fills_batch = False
         self.watchers: list[Callable[[], None]] = []
 
@@ -69,7 +71,9 @@ class Errand(Call):
         self.done(error)
 
     def gone(self) -> None:
-        """Tell those who waited for the end of a cancelled errand."""
+        """All of it is over: tell who observes, and those who waited for the end of a cancelled errand."""
+        if self.watch is not None:
+            self.watch.close()
         for watcher in self.watchers:
             watcher()
         self.watchers.clear()

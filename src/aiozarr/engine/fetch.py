@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiozarr.engine.errand import Errand, means_missing
 from aiozarr.engine.flight import Flight, Unpack, Waiter
+from aiozarr.engine.observed import RequestWatch, TimedUnpack
 from aiozarr.engine.pool import Work, finish, run_quietly
 from aiozarr.errors import ChangedError, ShortReadError, StoreError
 from aiozarr.model import ByteRange, Range, Suffix, Value, Version
@@ -127,42 +128,36 @@ class Fetch(Errand):
         """Return how many of the `fetched` bytes somebody needs."""
         return fetched
 
-    def account(self, error: BaseException | None) -> int:
-        """Report the request; return how many bytes came."""
+    def account(self, error: BaseException | None) -> None:
+        """The request has ended: count its bytes, and note it where somebody observes."""
         fetched = 0 if self.value is None else memoryview(self.value.data).nbytes
         if error is None:
             self.origin.budget.bytes_in_flight += fetched - self.cost
             self.cost = fetched
             self.origin.learner.answered(self.seconds, fetched)
-        recorder = self.recorder
-        if recorder is not None and self.attempts:
-            wanted = self.wanted(fetched) if error is None else 0
-            recorder.request(
-                attempts=self.attempts + self.lookups,
-                retries=self.attempts - 1,
-                wanted=wanted,
-                fetched=fetched,
-                seconds=self.seconds,
-            )
-        if self.settings.on_event is not None and self.lookups:
-            looked = RequestEvent("stat", self.store_url, self.key, None, 0, 0, 0.0, self.lookups)
-            self.desk.emit(self.settings.on_event, looked)
-        if self.settings.on_event is not None and self.attempts:
-            self.desk.emit(
-                self.settings.on_event,
-                RequestEvent(
-                    "fetch",
-                    self.store_url,
-                    self.key,
-                    self.range,
-                    self.wanted(fetched),
-                    fetched,
-                    self.seconds,
-                    self.attempts,
-                    error,
-                ),
-            )
-        return fetched
+        if self.watch is not None and self.attempts:
+            self._note(self.watch, fetched, error)
+
+    def _note(self, watch: RequestWatch, fetched: int, error: BaseException | None) -> None:
+        if self.lookups:
+            looked = RequestEvent("stat", self.store_url, self.key, None, 0, 0, 0.0, self.lookups, None, self.started)
+            watch.observer.tell(looked, retries=0)
+        wanted = self.wanted(fetched) if error is None else 0
+        watch.event = RequestEvent(
+            "fetch",
+            self.store_url,
+            self.key,
+            self.range,
+            # Chunks may share bytes, which come once.
+            min(wanted, fetched),
+            fetched,
+            # A cancelled request has been cut off.
+            self.seconds or self.origin.now() - self.started,
+            self.attempts,
+            error,
+            self.started,
+            self.started - watch.ready,
+        )
 
     def abandoned(self) -> None:
         """One of the request's flights has nobody left who waits for it."""
@@ -208,12 +203,13 @@ class ChunkFetch(Fetch):
         """Close the flights to further readers and return the work that is left of them."""
         flights = self.desk.flights
         works: list[Unpack] = []
+        watch = self.watch
         for flight in self.flights:
             if flights.get(flight.token) is flight:
                 del flights[flight.token]
             flight.dispatched = True
             if flight.sinks:
-                works.append(Unpack(flight, None))
+                works.append(Unpack(flight, None) if watch is None else TimedUnpack(flight, watch))
         self.open = len(works)
         return works
 

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 from aiozarr.engine.desk import Desk
+from aiozarr.engine.observed import Observer
 from aiozarr.engine.progress import Progress
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.retry import RetryPolicy
@@ -23,6 +24,8 @@ class Job(Source):
         done: stored objects that are finished.
         bytes_done: bytes of elements that are finished, where somebody wants to know.
         stopped: True once it has been given up: nothing more is begun.
+        observer: who is told of its requests; None: nobody is, and nothing is noted.
+        ready_at: since when the requests that are asked of it could have been sent, where somebody observes.
     """
 
     def __init__(
@@ -47,6 +50,8 @@ class Job(Source):
         self.bytes_total = bytes_total
         self.done = self.bytes_done = 0
         self.stopped = False
+        self.observer = Observer.of(desk, settings, recorder)
+        self.ready_at = 0.0
         self._progress = progress
         self._ended = False
         self._error: BaseException | None = None
@@ -68,6 +73,7 @@ class Job(Source):
         """Do everything; after an error or a cancellation nothing is left under way when this returns."""
         if not self.total:
             return
+        self.ready_at = self.now()
         self.queue.enter(self)
         self.queue.offer(self)
         try:
@@ -112,6 +118,10 @@ class Job(Source):
             self._future.set_result(None)
         else:
             self._future.set_exception(self._error)
+
+    def now(self) -> float:
+        """Return the time by the clock of the queue; 0 where nobody observes."""
+        return 0.0 if self.observer is None else self.queue.now()
 
     @property
     def watched(self) -> bool:

@@ -46,6 +46,10 @@ class LocalQueue(Origin):
     def release(self, cost: int) -> None:
         pass
 
+    def now(self) -> float:
+        """Return the time by the clock of the workers, who send the calls."""
+        return time.monotonic()
+
     def offer(self, source: Source) -> None:
         if source not in self._sources:
             self._sources.append(source)
@@ -112,7 +116,8 @@ class ErrandWork(Work):
 
     def run(self) -> None:
         errand = self.errand
-        begun = time.perf_counter()
+        # For the policy of repetitions, whoever observes.
+        begun = errand.started = time.monotonic()
         store = errand.store
         assert isinstance(store, BlockingStore)
         while True:
@@ -120,7 +125,7 @@ class ErrandWork(Work):
             try:
                 errand.send_now(store)
             except StoreError as error:
-                errand.seconds = time.perf_counter() - begun
+                errand.seconds = time.monotonic() - begun
                 delay = errand.policy.delay(error, attempt=errand.attempts, elapsed=errand.seconds, jitter=0.5)
                 if delay is None:
                     error.attempts, error.elapsed = errand.attempts, errand.seconds
@@ -128,7 +133,8 @@ class ErrandWork(Work):
                 time.sleep(delay)
             else:
                 break
-        errand.seconds = time.perf_counter() - begun
+        if errand.watch is not None:
+            errand.seconds = time.monotonic() - begun
         errand.unpack_now(self.works)
 
     def finished(self) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from functools import partial
 from random import random
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,9 @@ from typing_extensions import Buffer
 from aiozarr.engine.encode import StoredShard, assemble_shard, encode_chunk, encode_inner, open_shard
 from aiozarr.engine.errand import Errand
 from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.observed import RequestWatch
 from aiozarr.engine.plan import inner_parts
+from aiozarr.engine.pool import BATCH_BYTES
 from aiozarr.errors import ChecksumError, CodecError, PreconditionFailedError
 from aiozarr.grid.projection import Part
 from aiozarr.grid.touched import LONG
@@ -29,6 +31,8 @@ from aiozarr.stores.tasks import together
 
 if TYPE_CHECKING:
     from aiozarr.engine.write import WriteJob
+
+T = TypeVar("T")
 
 MAX_RACES = 100
 """How many other writers of one object may come first before a partial write gives up."""
@@ -114,23 +118,28 @@ class ObjectWrite(Errand):
         data = None if value is None else value.data
         if self.stored.shard is not None:
             return await self._encode_shard(data)
-        return await self.desk.pool.call(lambda: self._encode_now(data), self.stored.spec.nbytes)
+        return await self._call(lambda: self._encode_now(data), self.stored.spec.nbytes)
 
     async def _encode_shard(self, data: Buffer | None) -> Buffer | None:
         """Encode the inner chunks of a shard in parts, by as many threads as there are."""
-        pool, stored = self.desk.pool, self.stored
+        stored = self.stored
         assert stored.shard is not None
-        shard = None if data is None else await pool.call(lambda: self._open_now(data))
+        shard = None if data is None else await self._call(lambda: self._open_now(data))
         if self.projection.listed < LONG:
             parts = list(inner_parts(stored, self.projection))
         else:
-            parts = await pool.call(lambda: list(inner_parts(stored, self.projection)))
+            parts = await self._call(lambda: list(inner_parts(stored, self.projection)))
         size = max(1, PART_BYTES // max(1, stored.shard.inner.spec.nbytes))
         groups = [parts[at : at + size] for at in range(0, len(parts), size)]
-        encoded = await together(pool.call(partial(self._inner_now, group, shard)) for group in groups)
+        encoded = await together(self._call(partial(self._inner_now, group, shard)) for group in groups)
         changed = [each for group in encoded for each in group]
         keep = self.keep or data is not None
-        return await pool.call(lambda: assemble_shard(stored, changed, shard, keep=keep))
+        return await self._call(lambda: assemble_shard(stored, changed, shard, keep=keep))
+
+    def _call(self, function: Callable[[], T], weight: int = BATCH_BYTES) -> Coroutine[Any, Any, T]:
+        """Have a worker run `function`, which makes the bytes to be sent."""
+        watch = self.watch
+        return self.desk.pool.call(function if watch is None else lambda: watch.timed(function), weight)
 
     async def _fetch(self) -> Value | None:
         store = self.store
@@ -165,7 +174,7 @@ class ObjectWrite(Errand):
 
     def send_now(self, store: BlockingStore) -> None:
         if self.projection.whole:
-            data = self._encode_now(None)
+            data = self._encode_here(None)
             self.sent += 1
             if data is None:
                 store.erase_now(self.key)
@@ -175,7 +184,7 @@ class ObjectWrite(Errand):
             return
         for race in range(MAX_RACES):
             value = store.fetch_now(self.key)
-            data = self._encode_now(None if value is None else value.data)
+            data = self._encode_here(None if value is None else value.data)
             self.sent += 1
             if data is None:
                 return
@@ -191,6 +200,9 @@ class ObjectWrite(Errand):
             else:
                 self.put += memoryview(data).nbytes
                 return
+
+    def _encode_here(self, data: Buffer | None) -> Buffer | None:
+        return self._encode_now(data) if self.watch is None else self.watch.timed(partial(self._encode_now, data))
 
     def _encode_now(self, data: Buffer | None) -> Buffer | None:
         pipeline = self.stored.pipeline
@@ -245,27 +257,32 @@ class ObjectWrite(Errand):
     def done(self, error: BaseException | None) -> None:
         if error is None:
             self.origin.release(self.cost)
-        recorder = self.recorder
-        if recorder is not None and self.sent:
-            recorder.request(
-                attempts=self.sent,
-                retries=max(0, self.attempts - 1),
-                wanted=self.fetched,
-                fetched=self.fetched,
-                written=self.put,
-                seconds=self.seconds,
-            )
-        on_event = self.settings.on_event
-        if on_event is not None and self.sent > self.attempts:
-            # What was there is fetched where a part of it is written.
-            before = RequestEvent(
-                "fetch", self.store_url, self.key, None, self.fetched, self.fetched, 0.0, self.sent - self.attempts
-            )
-            self.desk.emit(on_event, before)
-        if on_event is not None and self.sent:
-            sent = RequestEvent(
-                "set", self.store_url, self.key, None, self.put, self.put, self.seconds, self.attempts, error
-            )
-            self.desk.emit(on_event, sent)
+        if self.watch is not None and self.sent:
+            self._note(self.watch, error)
         self.job.object_done(self, error)
         self.gone()
+
+    def _note(self, watch: RequestWatch, error: BaseException | None) -> None:
+        url, key = self.store_url, self.key
+        if self.sent > self.attempts:
+            # What was there is fetched where a part of it is written.
+            extra, size = self.sent - self.attempts, self.fetched
+            watch.observer.tell(
+                RequestEvent("fetch", url, key, None, size, size, 0.0, extra, None, self.started), retries=0
+            )
+        attempts = min(self.sent, self.attempts)
+        seconds = self.seconds or self.origin.now() - self.started
+        watch.event = RequestEvent(
+            "set",
+            url,
+            key,
+            None,
+            self.put,
+            self.put,
+            seconds,
+            attempts,
+            error,
+            self.started,
+            self.started - watch.ready,
+            1,
+        )

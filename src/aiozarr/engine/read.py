@@ -18,6 +18,7 @@ from aiozarr.engine.flight import Fill, Flight, Request, Sink, Token
 from aiozarr.engine.job import Job
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.local_queue import BATCH_CALLS
+from aiozarr.engine.observed import TimedFill
 from aiozarr.engine.plan import parts_of
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.shard_read import ShardRead, Split
@@ -164,8 +165,13 @@ class ReadJob(Job):
     def completed(self, out: NDArray[Any]) -> None:
         """All of a stored object's elements are in `out`."""
 
-    def push(self, fetch: Fetch) -> None:
-        """Send `fetch` as soon as the queue has room."""
+    def push(self, fetch: Fetch, ready: float | None = None) -> None:
+        """Send `fetch` as soon as the queue has room.
+
+        Whoever observes learns that it could have been sent since `ready`; None: since the read began.
+        """
+        if ready is not None and fetch.watch is not None:
+            fetch.watch.ready = ready
         self._ready.append(fetch)
 
     def adopt(self, request: Call) -> None:
@@ -205,10 +211,12 @@ class ReadJob(Job):
         flight = self.desk.flights[token] = Flight(token, pipeline, sink)
         return flight
 
-    def fill(self, sinks: list[Sink], fill_value: NDArray[Any]) -> None:
-        """Give `sinks` the fill value."""
+    def fill(self, sinks: list[Sink], fill_value: NDArray[Any], store: Store) -> None:
+        """Give `sinks` the fill value, which `store` holds nothing for."""
         self._sinks.update(sinks)
-        self.desk.pool.submit(Fill(sinks, fill_value))
+        observer = self.observer
+        fill = Fill(sinks, fill_value) if observer is None else TimedFill(sinks, fill_value, observer, store.url)
+        self.desk.pool.submit(fill)
 
     # --- what comes back -------------------------------------------------------------------------------------------
 
@@ -223,6 +231,7 @@ class ReadJob(Job):
         if self._error is None and isinstance(error, ChecksumError) and self._may_repeat(request):
             # Bytes can be damaged on their way: they are fetched once more before they count as damaged in the store.
             assert request is not None
+            self.ready_at = self.now()
             self._want(sink.origin, request.key, sink.out, sink.projection)
             self.queue.offer(self)
             return

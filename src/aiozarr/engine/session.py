@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from time import perf_counter
+from time import monotonic
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from typing_extensions import Buffer
 
 from aiozarr.engine.desk import Desk
 from aiozarr.engine.errand import means_missing
+from aiozarr.engine.observed import Observer
 from aiozarr.errors import LimitError, PreconditionFailedError, StoreError
 from aiozarr.model import ByteRange, Entry, Precondition, Range, Value, Version
 from aiozarr.schedule.events import Report, RequestEvent
@@ -82,7 +83,7 @@ class Session:
         self.store = store
         self.settings = settings
         self._desk = desk
-        self._recorder = recorder
+        self._observer = Observer.of(desk, settings, recorder)
         self._policy = RetryPolicy(settings.retries, settings.retry_seconds)
 
     async def fetch(
@@ -165,16 +166,19 @@ class Session:
         """
         store, sizes = self.store, self._desk.sizes
         entries = store.scan(prefix)
+        observed = self._observer is not None
+        first = monotonic() if observed else 0.0
         seconds, failure = 0.0, None
         try:
             while True:
-                begun = perf_counter()
+                begun = monotonic() if observed else 0.0
                 try:
                     entry = await anext(entries)
                 except StopAsyncIteration:
                     return
                 finally:
-                    seconds += perf_counter() - begun
+                    if observed:
+                        seconds += monotonic() - begun
                 if entry.size is not None and entry.version is not None:
                     sizes.note(store, entry.key, entry.size, entry.version)
                 yield entry
@@ -184,7 +188,10 @@ class Session:
         finally:
             if isinstance(entries, AsyncGenerator):
                 await entries.aclose()
-            self._report("list", prefix, seconds=seconds, error=failure)
+            if self._observer is not None:
+                self._observer.tell(
+                    RequestEvent("list", self.store.url, prefix, None, 0, 0, seconds, 1, failure, first)
+                )
 
     async def _call(
         self,
@@ -199,6 +206,7 @@ class Session:
         origin = self._desk.scheduler.origin(self.store.origin)
         call = _Awaited(origin, self._policy, function, cost)
         source = OneCall(call, self.settings)
+        ready = 0.0 if self._observer is None else origin.now()
         origin.enter(source)
         origin.offer(source)
         try:
@@ -209,39 +217,23 @@ class Session:
             raise
         finally:
             origin.leave(source)
-            if call.attempts:
-                self._report(
-                    operation,
-                    key,
-                    byte_range,
-                    size=_size(call.result),
-                    written=written,
-                    seconds=call.seconds,
-                    attempts=call.attempts,
-                    error=call.error,
+            if self._observer is not None and call.attempts:
+                moved = _size(call.result) or written
+                self._observer.tell(
+                    RequestEvent(
+                        operation,
+                        self.store.url,
+                        key,
+                        byte_range,
+                        moved,
+                        moved,
+                        call.seconds or origin.now() - call.started,  # a cancelled call has been cut off
+                        call.attempts,
+                        call.error,
+                        call.started,
+                        call.started - ready,
+                    )
                 )
-
-    def _report(
-        self,
-        operation: Operation,
-        key: str,
-        byte_range: ByteRange | None = None,
-        *,
-        size: int = 0,
-        written: int = 0,
-        seconds: float,
-        attempts: int = 1,
-        error: BaseException | None = None,
-    ) -> None:
-        """Count the request that has ended, and tell whoever observes."""
-        if self._recorder is not None:
-            self._recorder.request(attempts=attempts, wanted=size, fetched=size, written=written, seconds=seconds)
-        if self.settings.on_event is not None:
-            moved = size or written
-            self._desk.emit(
-                self.settings.on_event,
-                RequestEvent(operation, self.store.url, key, byte_range, moved, moved, seconds, attempts, error),
-            )
 
 
 async def _end(call: _Awaited[T]) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from aiozarr.engine.fetch import ChunkFetch
 from aiozarr.engine.flight import Flight, Sink, Token
 from aiozarr.engine.index_cache import IndexEntry
 from aiozarr.engine.index_fetch import IndexFetch
@@ -90,7 +89,8 @@ class ShardRead:
             self._index_fetch = fetch
             return
         self._index_fetch = IndexFetch(self.job, self._store, self._key, self._shard, self._token, self)
-        self.job.push(self._index_fetch)
+        first = self._attempts == 1 and self._split is None
+        self.job.push(self._index_fetch, None if first else self.job.now())
 
     def _is_checked(self, entry: IndexEntry) -> bool:
         """Return whether using a kept index sends a request that insists on its version.
@@ -113,7 +113,7 @@ class ShardRead:
             return
         else:
             self._open = 1
-            self.job.fill([Sink(self, self.out, self._projection)], self._stored.spec.fill_value)
+            self.job.fill([Sink(self, self.out, self._projection)], self._stored.spec.fill_value, self._store)
         self.job.queue.offer(self.job)
 
     def index_failed(self, error: BaseException) -> None:
@@ -145,7 +145,8 @@ class ShardRead:
                 ranges.append((located.start, located.length))
                 flights.append(flight)
         if empty:
-            self.job.fill(empty, self._stored.spec.fill_value)
+            self.job.fill(empty, self._stored.spec.fill_value, self._store)
+        ready = self.job.now()
         for merged in coalesce(ranges, self.job.economy):
             members = [flights[member] for member in merged.members]
             for flight, member in zip(members, merged.members, strict=True):
@@ -160,7 +161,8 @@ class ShardRead:
                     members,
                     cost=merged.length,
                     if_match=entry.version,
-                )
+                ),
+                ready,
             )
 
     # --- as a waiter -----------------------------------------------------------------------------------------------

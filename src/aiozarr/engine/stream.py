@@ -50,8 +50,11 @@ class _StreamJob(ReadJob):
 
     def taken(self, block: NDArray[Any]) -> None:
         """Whoever takes the blocks has taken this one: there is room for another."""
+        waited = not self.may_begin()
         self._out_count -= 1
         self._out_bytes -= block.nbytes
+        if waited:
+            self.ready_at = self.now()
         self.queue.offer(self)
 
 

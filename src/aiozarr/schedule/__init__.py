@@ -2,7 +2,7 @@
 
 from aiozarr.schedule.budget import Budget
 from aiozarr.schedule.coalesce import Economy, Merged, coalesce
-from aiozarr.schedule.events import Event, Report, RequestEvent, current_recorder, record
+from aiozarr.schedule.events import Event, Report, RequestEvent, Totals, current_recorder, record
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.schedule.scheduler import Call, Origin, Scheduler, Source
 
@@ -18,6 +18,7 @@ __all__ = [
     "RetryPolicy",
     "Scheduler",
     "Source",
+    "Totals",
     "coalesce",
     "current_recorder",
     "record",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from aiozarr.model import ByteRange
@@ -13,7 +14,9 @@ from aiozarr.model import ByteRange
 
 @dataclass(frozen=True, slots=True)
 class RequestEvent:
-    """One request to a store has ended.
+    """One request to a store has ended, and what it brought is decoded.
+
+    Times are seconds of `time.monotonic`; a time of 0 says that there was none.
 
     Attributes:
         operation: what was asked for.
@@ -25,7 +28,14 @@ class RequestEvent:
         seconds: from the first try to the end, waits between tries included. 0 for what is asked on the way of another
             request, whose seconds include it: a size before the end of an object, a chunk before a part of it is set.
         attempts: how often it was sent.
-        error: the error it ended with, if any.
+        error: the error it ended with, if any. An answer that does not decode is the read's error, not the request's.
+        started: when it was first sent.
+        queue_seconds: how long it had been waiting for its turn then.
+        chunks: chunks that were decoded of the answer, or encoded to be sent.
+        decode_started: when a worker began with the first of them.
+        decode_ended: when a worker was done with the last of them.
+        decode_seconds: time of the workers in codecs and in putting elements in place, added up over them.
+        encode_seconds: the same of what was sent; `seconds` include it.
     """
 
     operation: Literal["fetch", "set", "erase", "list", "stat"]
@@ -37,14 +47,29 @@ class RequestEvent:
     seconds: float
     attempts: int
     error: BaseException | None = None
+    started: float = 0.0
+    queue_seconds: float = 0.0
+    chunks: int = 0
+    decode_started: float = 0.0
+    decode_ended: float = 0.0
+    decode_seconds: float = 0.0
+    encode_seconds: float = 0.0
+
+    @property
+    def over_read(self) -> int:
+        """Bytes that were fetched and not needed."""
+        return self.bytes_fetched - self.bytes_wanted
 
 
 Event: TypeAlias = RequestEvent
 
 
 @dataclass(slots=True)
-class Report:
-    """The sums of what was done inside `record()`. Reading it while operations are under way shows the sums so far.
+class Totals:
+    """Sums over requests.
+
+    Seconds are added over what goes on side by side, so any of them may be more than the time that has passed. None
+    contains another, but for writes, whose `request_seconds` include their `encode_seconds`.
 
     Attributes:
         requests: requests sent to stores, repetitions included. A listing counts as one, however many pages it has,
@@ -53,10 +78,11 @@ class Report:
         bytes_wanted: bytes of stored objects that the operations needed.
         bytes_fetched: bytes of stored objects that came; more than wanted where merging reads over gaps.
         bytes_written: bytes that were sent to be stored.
-        chunks: chunks, or inner chunks of shards, that were read; stored objects that were written.
-        shared: chunks that another reader's request delivered (single flight).
-        seconds: wall time of the operations, added up.
-        request_seconds: wall time of the requests, added up over all that overlap.
+        request_seconds: wall time of the requests, from the first try to the end.
+        queue_seconds: time in which requests could have been sent and waited for their turn.
+        decode_seconds: time of the workers in codecs and in putting elements in place.
+        encode_seconds: time of the workers in making the bytes of what is written; of a part, reading the rest of the
+            chunk's values included.
     """
 
     requests: int = 0
@@ -64,31 +90,65 @@ class Report:
     bytes_wanted: int = 0
     bytes_fetched: int = 0
     bytes_written: int = 0
+    request_seconds: float = 0.0
+    queue_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    encode_seconds: float = 0.0
+
+    @property
+    def over_read(self) -> int:
+        """Bytes that were fetched and not needed."""
+        return self.bytes_fetched - self.bytes_wanted
+
+    def _add(self, more: Totals) -> None:
+        for name in _SUMMED:
+            value = getattr(more, name)
+            if value:
+                setattr(self, name, getattr(self, name) + value)
+
+
+_SUMMED = tuple([each.name for each in fields(Totals)])
+
+
+@dataclass(slots=True)
+class Report(Totals):
+    """The sums of what was done inside `record()`. Reading it while operations are under way shows the sums so far.
+
+    A chunk that two readers share is fetched and decoded once, and counted for the one whose request brings it, also
+    where that one is cancelled meanwhile.
+
+    Attributes:
+        chunks: chunks, or inner chunks of shards, that were read; stored objects that were written.
+        shared: chunks that another reader's request delivered (single flight).
+        seconds: wall time of the operations, added up.
+    """
+
     chunks: int = 0
     shared: int = 0
     seconds: float = 0.0
-    request_seconds: float = 0.0
     outer: Report | None = field(default=None, repr=False, compare=False)
+    _origins: dict[str, Totals] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def request(
-        self,
-        *,
-        attempts: int = 1,
-        retries: int | None = None,
-        wanted: int = 0,
-        fetched: int = 0,
-        written: int = 0,
-        seconds: float = 0.0,
-    ) -> None:
-        """Add `attempts` requests, of which all but the first are repetitions unless `retries` says otherwise."""
+    @property
+    def origins(self) -> dict[str, Totals]:
+        """The sums of each origin, by scheme and server (of clouds: bucket or account) of the URL, without secrets.
+
+        A copy as of now.
+        """
+        return {origin: replace(totals) for origin, totals in self._origins.copy().items()}
+
+    def add(self, store: str, more: Totals) -> None:
+        """Add what requests to the store of this URL have cost, here and in the enclosing records."""
+        origin = origin_url(store)
         report: Report | None = self
         while report is not None:
-            report.requests += attempts
-            report.retries += attempts - 1 if retries is None else retries
-            report.bytes_wanted += wanted
-            report.bytes_fetched += fetched
-            report.bytes_written += written
-            report.request_seconds += seconds
+            report._add(more)
+            totals = report._origins.get(origin)
+            if totals is None:
+                # Complete before others can see it.
+                report._origins[origin] = replace(more)
+            else:
+                totals._add(more)
             report = report.outer
 
     def operation(self, *, chunks: int = 0, shared: int = 0, seconds: float = 0.0) -> None:
@@ -99,6 +159,15 @@ class Report:
             report.shared += shared
             report.seconds += seconds
             report = report.outer
+
+
+@lru_cache(maxsize=256)
+def origin_url(url: str) -> str:
+    """Return scheme and authority of a store's URL: whom requests go to, as far as a URL says."""
+    scheme, separator, rest = url.rpartition("::")[2].partition("://")
+    if not separator:
+        return url
+    return f"{scheme}://{rest.partition('/')[0]}"
 
 
 _recorder: ContextVar[Report | None] = ContextVar("aiozarr_recorder", default=None)

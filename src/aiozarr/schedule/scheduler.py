@@ -23,16 +23,17 @@ class Call(ABC):
         policy: when it is repeated.
         cost: bytes it holds in memory until `Origin.release`; an estimate where the size is not known.
         attempts: how often it was sent.
-        seconds: from the first try to its end, once it has ended.
+        started: when it was first sent, by the clock of its queue.
+        seconds: from then to its end, once it has ended.
     """
 
-    __slots__ = ("attempts", "cancelled", "cost", "policy", "seconds", "worker")
+    __slots__ = ("attempts", "cancelled", "cost", "policy", "seconds", "started", "worker")
 
     def __init__(self, policy: RetryPolicy, cost: int) -> None:
         self.policy = policy
         self.cost = cost
         self.attempts = 0
-        self.seconds = 0.0
+        self.started = self.seconds = 0.0
         self.cancelled = False
         self.worker: asyncio.Task[None] | None = None
 
@@ -133,6 +134,10 @@ class Origin:
         """Return how many bytes of an operation on `nbytes` travel in one errand; here each object is one."""
         return 0
 
+    def now(self) -> float:
+        """Return the time by the clock that calls are timed by: that of the loop."""
+        return asyncio.get_running_loop().time()
+
     async def close(self) -> None:
         """Stop all workers and wait for them."""
         workers = list(self._workers)
@@ -230,7 +235,7 @@ class Origin:
     async def _send(self, call: Call) -> None:
         """Send `call` until it succeeds or its policy gives up; the error then says how often and how long."""
         clock = asyncio.get_running_loop().time
-        begun = clock()
+        begun = call.started = clock()
         while True:
             sent_at = clock()
             call.attempts += 1

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from aiozarr.engine import Engine
 from aiozarr.errors import ChangedError, ShortReadError, StoreError
 from aiozarr.model import Entry, Range
-from aiozarr.schedule.events import Report
+from aiozarr.schedule.events import Report, Totals
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, Store
 from aiozarr.transfer.deliver import Deliverer, equal_bytes
@@ -108,7 +108,8 @@ class Carrier:
                 return False
             finally:
                 moved = size if sent > 1 else 0
-                self._recorder.request(attempts=sent, retries=0, wanted=moved, fetched=moved, written=moved)
+                self._recorder.add(source.url, Totals(requests=min(1, sent), bytes_wanted=moved, bytes_fetched=moved))
+                self._recorder.add(destination.url, Totals(requests=max(0, sent - 1), bytes_written=moved))
 
     # --- between any stores --------------------------------------------------------------------------------------
 
