@@ -27,6 +27,12 @@ _CODE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _NO_SUCH_ARGUMENT = re.compile(r"unexpected keyword argument '(\w{1,64})'")
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NOT_THE_FILE = frozenset({"NoSuchBucket", "AllAccessDisabled", "ContainerNotFound", "FilesystemNotFound"})
+# FTP has one refusal for everything: only its words tell what is missing from what may not be read.
+_NOT_THERE = re.compile(
+    r"550\b(?!.*\b(?:denied|permission|privilege|access))"
+    r".*\b(?:no such file|not found|cannot find|does not exist|(?:is|not) a directory|not a (?:plain|regular) file)",
+    re.IGNORECASE | re.DOTALL,
+)
 # By name: the packages that define them need not be installed.
 _UNKNOWN_CALLER = frozenset(
     {
@@ -80,7 +86,14 @@ def lacks(error: BaseException) -> bool:
     if facts.code in _NOT_THE_FILE or facts.status not in (None, 404):
         return False
     cause = error.__cause__
+    if type(cause).__name__ == "error_perm":  # of ftplib
+        return _NOT_THERE.match(str(cause)) is not None
     return facts.status == 404 or cause is None or isinstance(cause, KeyError) or lacks(cause)
+
+
+def unlisted(error: BaseException) -> bool:
+    """Return whether `error` says that a listing, which may have failed unseen as over FTP, did not have this file."""
+    return isinstance(error, FileNotFoundError) and isinstance(error.__cause__, StopIteration)
 
 
 def refuses_range(error: BaseException) -> bool:

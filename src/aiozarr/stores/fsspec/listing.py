@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from aiozarr.errors import InvalidKeyError
 from aiozarr.model import Entry, check_key
 from aiozarr.stores.fsspec.calls import Calls
-from aiozarr.stores.fsspec.errors import lacks
+from aiozarr.stores.fsspec.errors import lacks, unlisted
 from aiozarr.stores.fsspec.reading import size_in
 from aiozarr.stores.fsspec.traits import Traits
 from aiozarr.stores.tasks import map_bounded
@@ -52,7 +52,7 @@ class Lister:
         try:
             return await self._calls.read(method, path, detail=True, fresh=True)
         except Exception as error:
-            if lacks(error):
+            if lacks(error) or unlisted(error):
                 return nothing
             raise
 

@@ -9,7 +9,7 @@ from aiozarr.errors import ShortReadError, StoreError
 from aiozarr.model import ByteRange, Range, Suffix, Value, resolve_range
 from aiozarr.stores.contract import byte_view
 from aiozarr.stores.fsspec.calls import Calls
-from aiozarr.stores.fsspec.errors import lacks, refuses_range
+from aiozarr.stores.fsspec.errors import lacks, refuses_range, unlisted
 from aiozarr.stores.fsspec.traits import Traits
 
 UNKNOWN = -1
@@ -31,8 +31,9 @@ async def read(calls: Calls, traits: Traits, path: str, byte_range: ByteRange | 
     try:
         return await _read(calls, traits, path, byte_range)
     except Exception as error:
-        if lacks(error):
-            if traits.indexed and await size_of(calls, traits, path) is not None:
+        missing = lacks(error)
+        if missing or unlisted(error):
+            if (traits.indexed or not missing) and await size_of(calls, traits, path) is not None:
                 raise
             return None
         if byte_range is None or not refuses_range(error):
@@ -130,11 +131,23 @@ async def size_of(calls: Calls, traits: Traits, path: str) -> int | None:
     except Exception as error:
         if lacks(error):
             return None
-        raise
+        if not unlisted(error):
+            raise
+        return await _size_by_reading(calls, path)
     if info.get("type", "file") == "directory":
         return None
     size = size_in(info) if traits.sizes else None
     return UNKNOWN if size is None else size
+
+
+async def _size_by_reading(calls: Calls, path: str) -> int | None:
+    """Return the size of a file that may be there although no listing has it: servers hide names, such as `.zarray`."""
+    try:
+        return len(await _cat(calls, path))
+    except Exception as error:
+        if lacks(error):
+            return None
+        raise
 
 
 def size_in(info: Mapping[str, Any]) -> int | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ftplib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import aiohttp
@@ -15,6 +17,7 @@ import pytest
 import requests
 from file_systems import AsyncFiles
 from fsspec import AbstractFileSystem
+from fsspec.implementations.ftp import FTPFileSystem
 from multidict import CIMultiDict, CIMultiDictProxy
 from s3fs.errors import translate_boto_error
 from yarl import URL
@@ -126,6 +129,15 @@ def test_an_error_says_request_id_and_how_long_to_wait_where_the_server_did() ->
         (because_of(FileNotFoundError(), of_aiohttp(403)), False),
         (because_of(FileNotFoundError(), of_aiohttp(500)), False),
         (because_of(FileNotFoundError(), aiohttp.ClientConnectionError()), False),
+        (because_of(FileNotFoundError(), ftplib.error_perm("550 x: No such file or directory")), True),
+        (because_of(FileNotFoundError(), ftplib.error_perm("550 Not a directory.")), True),
+        (because_of(FileNotFoundError(), ftplib.error_perm("550 The system cannot find the file specified.")), True),
+        (because_of(FileNotFoundError(), ftplib.error_perm("550 x: Permission denied")), False),
+        (because_of(FileNotFoundError(), ftplib.error_perm("550 No such file or no access")), False),
+        (because_of(FileNotFoundError(), ftplib.error_perm("550 Failed to open file.")), False),
+        (because_of(FileNotFoundError(), ftplib.error_perm("530 User not found")), False),
+        (because_of(FileNotFoundError(), ftplib.error_temp("450 No such file, try later")), False),
+        (because_of(FileNotFoundError(), StopIteration()), False),
         (because_of(FileNotFoundError(), TimeoutError()), False),
         (PermissionError(), False),
         (OSError(), False),
@@ -191,6 +203,81 @@ class Answering(AbstractFileSystem):
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         return [{"name": f"{path}/k", "size": self.size, "type": "file"}]
+
+
+class FtpServer:
+    """What ftplib makes of a server with these files; `hidden` ones are in no listing, `refusal` answers all reads."""
+
+    def __init__(self, files: dict[str, bytes], hidden: tuple[str, ...] = (), refusal: str = "") -> None:
+        self.files, self.hidden, self.refusal = files, hidden, refusal
+
+    def mlsd(self, path: str) -> Iterator[tuple[str, dict[str, str]]]:
+        above = f"/{path.strip('/')}/".replace("//", "/")
+        names = [name for name in self.files if name.startswith(above)]
+        if not names:
+            raise ftplib.error_perm("550 No such file or directory.")
+        for name in names:
+            rest, slash, _ = name[len(above) :].partition("/")
+            if name not in self.hidden:
+                yield rest, {"type": "dir"} if slash else {"type": "file", "size": str(len(self.files[name]))}
+
+    def dir(self, path: str, take: Callable[[str], None]) -> None:
+        raise ftplib.error_perm("550 No such file or directory.")
+
+    def retrbinary(self, command: str, callback: Callable[[bytes], None], rest: int | None = None, **_: Any) -> None:
+        data = self.files.get(command.removeprefix("RETR "))
+        if self.refusal or data is None:
+            raise ftplib.error_perm(self.refusal or "550 No such file or directory.")
+        callback(data[rest or 0 :])
+
+    def delete(self, path: str) -> None:
+        if self.files.pop(path, None) is None:
+            raise ftplib.error_perm("550 No such file or directory.")
+
+    def rmd(self, path: str) -> None:
+        raise ftplib.error_perm("550 Directory not empty.")
+
+    def close(self) -> None: ...
+
+
+def over_ftp(server: FtpServer) -> FsspecStore:
+    class Files(FTPFileSystem):  # type: ignore[misc]  # fsspec has no types
+        cachable = False
+
+        def _connect(self) -> None:
+            self.ftp = server
+
+    return FsspecStore(Files("h"), path="/data")
+
+
+@pytest.mark.parametrize("key", ["a/x", "x/y", "a", "x"])
+async def test_over_ftp_a_missing_file_is_none(key: str) -> None:
+    store = over_ftp(FtpServer({"/data/a/b": b"12345"}))
+    for byte_range in (None, Range(1), Range(1, 2), Range(9, 2), Suffix(2)):
+        assert await store.fetch(key, byte_range) is None
+    assert await store.stat(key) is None
+    await store.erase(key)
+    assert [entry.key async for entry in store.scan("x/")] == []
+    assert await store.list_dir("x/") == ([], [])
+    assert await store.list() == ["a/b"]
+    await store.erase("a/b")
+    assert await store.get("a/b") is None
+
+
+async def test_over_ftp_a_file_that_may_not_be_read_or_is_not_listed_is_not_missing() -> None:
+    store = over_ftp(FtpServer({"/data/a/b": b"12345"}, refusal="550 Permission denied."))
+    for byte_range in (None, Range(1, 2), Suffix(2)):
+        with pytest.raises(StoreError):
+            await store.fetch("a/b", byte_range)
+    hidden = over_ftp(FtpServer({"/data/a/.b": b"12345", "/data/a/c": b""}, hidden=("/data/a/.b",)))
+    assert await hidden.get("a/.b") == b"12345"
+    assert await hidden.stat("a/.b") == Entry("a/.b", 5)
+    with pytest.raises(StoreError):
+        await hidden.fetch("a/.b", Range(1, 2))
+    refused = over_ftp(FtpServer({"/data/a/c": b""}, refusal="550 Failed to open file."))
+    for ask in (refused.fetch("a/.b", Suffix(2)), refused.stat("a/.b"), refused.erase("a/.b")):
+        with pytest.raises(StoreError):
+            await ask
 
 
 class Broken(Exception):
