@@ -6,7 +6,7 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Sequence
 
 from aiozarr.errors import StoreError
 from aiozarr.schedule.budget import Budget
@@ -86,6 +86,7 @@ class Origin:
         self._rotation: deque[Source] = deque()
         self._waiting: set[Source] = set()
         self._held: tuple[Source, Call] | None = None
+        self._paid: deque[Call] = deque()
         self._workers: set[asyncio.Task[None]] = set()
         self._starting = 0
 
@@ -124,6 +125,18 @@ class Origin:
         # At least one worker looks: only who asks for the next call notices that there are no more.
         self._start(max(1, source.pending()))
 
+    def proceed(self, calls: Sequence[Call]) -> None:
+        """Send calls whose bytes are counted already, before any that may have to wait for room: they make room."""
+        self._paid.extend(calls)
+        self._start(len(calls))
+
+    def withdraw(self, calls: Iterable[Call]) -> list[Call]:
+        """Do not send those of `calls`, given to `proceed`, that no worker has taken; return them."""
+        taken = set(calls)
+        withdrawn = [call for call in self._paid if call in taken]
+        self._paid = deque(call for call in self._paid if call not in taken)
+        return withdrawn
+
     def release(self, cost: int) -> None:
         """`cost` bytes of an answered call are no longer held."""
         self.budget.bytes_in_flight -= cost
@@ -150,7 +163,7 @@ class Origin:
         room = self.budget.limit - len(self._workers)
         if room <= 0:
             return
-        pending = 1 if self._held is not None else 0
+        pending = len(self._paid) + (1 if self._held is not None else 0)
         for source in self._rotation:
             pending += source.pending()
             if pending >= room:
@@ -166,6 +179,8 @@ class Origin:
 
     def _take(self) -> Call | None:
         """Return the next call that the budget allows, from the callers in turn."""
+        if self._paid:
+            return self._paid.popleft()
         if self._held is not None:
             source, call = self._held
             if not self._fits(source, call):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from aiozarr.errors import AiozarrError, ChangedError, StoreError
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, check_key, resolve_range
-from aiozarr.stores.contract import Store
 from aiozarr.stores.http.errors import error_for
-from aiozarr.stores.lane.judge import Accept, Want, etag_of
+from aiozarr.stores.lane.judge import Accept, EncodedRangeError, Want, etag_of
+from aiozarr.stores.receiving import Arrival, Receive, ReceivingStore
 
 if TYPE_CHECKING:
     from aiozarr.stores.lane import Answer
@@ -24,7 +24,7 @@ ATTEMPTS_AT_END = 3
 """How often the end of an object is looked for that is replaced between its size and its bytes."""
 
 
-class WebStore(Store):
+class WebStore(ReceivingStore):
     """A store whose values are read by GET.
 
     A subclass says how a request is sent (`_ask`) and which 404 means that the object itself is missing (`_lacks`).
@@ -70,6 +70,34 @@ class WebStore(Store):
             if isinstance(answer.verdict, Accept):
                 return self._value(answer, answer.verdict, range)
             return await self._no_value(key, range, if_match, want, answer)
+        except StoreError as error:
+            raise self._located(error, key, range)  # noqa: B904  # the same error, now with its place
+
+    async def fetch_into(
+        self, key: str, range: Range, receive: Receive, *, if_match: Version | None = None, or_all: bool = False
+    ) -> Value | None:
+        check_key(key, store=self.url)
+        start = range.start
+
+        def place(accept: Accept, headers: Headers) -> memoryview | None:
+            if accept.exact is None or accept.cut:
+                return None
+            at = 0 if or_all and accept.exact == accept.size else start
+            return receive(Arrival(at, at + accept.exact, accept.size, self._version(headers)))
+
+        want = Want(range, raw=self._raw, or_all=or_all, receive=place)
+        if if_match is not None:
+            want.etag, want.generation = if_match.etag, if_match.generation
+        try:
+            answer = await self._ask("GET", key, want)
+            if not isinstance(answer.verdict, Accept):
+                return await self._no_value(key, range, if_match, want, answer)
+            value = self._value(answer, answer.verdict, range)
+            if or_all and range.length is not None and len(memoryview(value.data)) > range.length:
+                self._mark_rangeless()
+            return value
+        except EncodedRangeError:
+            return await self.fetch(key, if_match=if_match)
         except StoreError as error:
             raise self._located(error, key, range)  # noqa: B904  # the same error, now with its place
 
@@ -141,8 +169,8 @@ class WebStore(Store):
                     self._mark_rangeless()
             elif byte_range.length == 0:
                 data = b""
-        elif size is None or accept.exact is None:
-            size = len(memoryview(data))
+        if not accept.cut and (accept.exact is None or (size is None and byte_range is None)):
+            size = len(memoryview(data))  # all of it: a part says how long it is
         return Value(data, self._version(answer.headers), size)
 
     def _version(self, headers: Headers) -> Version | None:

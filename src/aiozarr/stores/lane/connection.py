@@ -222,12 +222,21 @@ class Connection(asyncio.BufferedProtocol):
         elif not isinstance(verdict, Accept) and length > NOTE_BYTES:
             self._finish(bytes(rest[:NOTE_BYTES]), False)
         else:
-            # numpy does not write zeros into memory that the socket is about to fill.
-            body = np.empty(length, np.uint8).data
+            body = self._memory(verdict, head.headers, length)
             body[: len(rest)] = rest
             self._body = body
             self._view = body[len(rest) :]
             self._state = _FILL
+
+    def _memory(self, verdict: Verdict, headers: Headers, length: int) -> memoryview:
+        """Return what the socket is to fill: whoever sent the request may have a place for the body."""
+        receive = self._want.receive
+        if receive is not None and isinstance(verdict, Accept):
+            given = receive(verdict, headers)
+            if given is not None and len(given) == length:
+                return given
+        # numpy does not write zeros into memory that the socket is about to fill.
+        return np.empty(length, np.uint8).data
 
     def _decode(self, data: memoryview) -> None:
         assert self._head is not None

@@ -7,6 +7,7 @@ an error: bytes that are not exactly the ones that were asked for are never used
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -38,6 +39,8 @@ class Want:
         max_bytes: the longest body that is accepted.
         head: True for a HEAD, whose answer has no body.
         raw: take an encoded whole body as it is (object stores keep `Content-Encoding` as a label of what was put).
+        or_all: where the whole object comes in place of the range, take all of it.
+        receive: gives the memory for a body of known length that was accepted; None: the connection takes some.
     """
 
     range: ByteRange | None = None
@@ -46,6 +49,8 @@ class Want:
     head: bool = False
     raw: bool = False
     generation: str | None = None
+    or_all: bool = False
+    receive: Callable[[Accept, Headers], memoryview | None] | None = None
 
 
 @dataclass(slots=True)
@@ -77,6 +82,11 @@ class Detour:
 
 Verdict: TypeAlias = Accept | Note | Detour | AiozarrError
 
+
+class EncodedRangeError(StoreError):
+    """An encoded answer to a range: whoever would take all of the object asks for that. Nobody else sees it."""
+
+
 NOTE = Note()
 DETOUR = Detour()
 
@@ -96,7 +106,8 @@ def judge(want: Want, status: int, headers: Headers) -> Verdict:
         return Accept(limit=0, size=length, exact=0)
     if _encoded(headers):
         if want.range is not None and not (want.raw and _stored_encoded(headers)):
-            return StoreError("the server encoded a range (Content-Encoding), which cannot be used", status=status)
+            kind = EncodedRangeError if want.or_all else StoreError
+            return kind("the server encoded a range (Content-Encoding), which cannot be used", status=status)
         if not want.raw:
             return DETOUR
     if status == 206 or b"content-range" in headers:
@@ -105,7 +116,7 @@ def judge(want: Want, status: int, headers: Headers) -> Verdict:
 
 
 def _judge_whole(want: Want, length: int | None) -> Verdict:
-    if want.range is None:
+    if want.range is None or want.or_all:
         limit = want.max_bytes
     else:
         # A server without ranges sends everything. What was wanted anyway is no waste; beyond that there is a budget.
@@ -120,7 +131,7 @@ def _judge_whole(want: Want, length: int | None) -> Verdict:
                 )
     if length is not None and length > limit:
         return over_limit(length, limit)
-    return Accept(limit=limit, size=length, exact=length, cut=want.range is not None)
+    return Accept(limit=limit, size=length, exact=length, cut=want.range is not None and not want.or_all)
 
 
 def _judge_part(want: Want, status: int, headers: Headers, length: int | None) -> Verdict:
