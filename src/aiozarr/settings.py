@@ -32,7 +32,10 @@ class Settings:
         max_over_read: bytes fetched / bytes wanted that merging may reach.
         max_request_bytes: size limit of a merged request.
         index_cache_bytes: bytes of decoded shard indexes kept, for the process; 0: none.
-        chunk_cache_bytes: bytes of decoded chunks kept; 0: none, which is all there is yet.
+        chunk_cache_bytes: bytes of decoded chunks kept for later reads; 0: none. Readers with equal values share one
+            cache in the process, whatever they read.
+        chunk_cache_seconds: how long a kept chunk is given to readers; what others change is seen after that.
+            `math.inf`: for data that nobody changes. What this process writes is seen at once.
         max_chunks: chunks, inner chunks of shards included, that one operation may touch; beyond that `LimitError` is
             raised before anything is allocated.
         max_chunk_bytes: decoded bytes of a chunk above which `LimitError` is raised before anything is allocated.
@@ -59,6 +62,7 @@ class Settings:
     max_request_bytes: int = 16 * MIB
     index_cache_bytes: int = 64 * MIB
     chunk_cache_bytes: int = 0
+    chunk_cache_seconds: float = 60.0
     max_chunks: int = 100_000_000
     max_chunk_bytes: int = GIB
     max_index_bytes: int = 64 * MIB
@@ -88,13 +92,13 @@ class Settings:
             _at_least(name, getattr(self, name), 1)
         for name in ("retries", "index_cache_bytes", "chunk_cache_bytes"):
             _at_least(name, getattr(self, name), 0)
-        for name in ("idle_timeout", "retry_seconds", "max_over_read", "timeout"):
+        for name in ("idle_timeout", "retry_seconds", "chunk_cache_seconds", "max_over_read", "timeout"):
             value = getattr(self, name)
             if name == "timeout" and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise TypeError(f"Settings.{name} must be a number, not {value!r}")
-        for name in ("idle_timeout", "retry_seconds"):
+        for name in ("idle_timeout", "retry_seconds", "chunk_cache_seconds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"Settings.{name} must be more than 0 seconds, not {getattr(self, name)!r}")
         if self.timeout is not None and not self.timeout > 0:
@@ -105,8 +109,6 @@ class Settings:
             raise ValueError(f"Settings.missing must be 'fill' or 'raise', not {self.missing!r}")
         if self.v1_order_f not in ("spec", "written"):
             raise ValueError(f"Settings.v1_order_f must be 'spec' or 'written', not {self.v1_order_f!r}")
-        if self.chunk_cache_bytes:
-            raise ValueError("Settings.chunk_cache_bytes must be 0: decoded chunks are not kept yet")
         statuses: object = self.missing_status
         if not isinstance(statuses, tuple) or not all(isinstance(each, int) for each in statuses):
             raise TypeError(f"Settings.missing_status must be a tuple of ints, not {statuses!r}")

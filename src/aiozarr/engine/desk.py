@@ -6,7 +6,9 @@ import logging
 import warnings
 from collections.abc import Callable, Hashable
 
+from aiozarr.engine.chunk_cache import ChunkCaches
 from aiozarr.engine.flight import Flight
+from aiozarr.engine.gathering import Gathering
 from aiozarr.engine.index_cache import IndexCache
 from aiozarr.engine.index_fetch import IndexFetch
 from aiozarr.engine.key_locks import KeyLocks
@@ -34,6 +36,8 @@ class Desk:
         indexes: shard indexes that were decoded.
         sizes: sizes of shards, for stores that refuse suffix ranges.
         index_fetches: shard indexes that are being fetched, by token.
+        chunk_caches: chunks that were decoded, where settings say that they are kept.
+        gathering: ranges that wait for the end of this turn of the loop, to be fetched by common requests.
         locks: stored objects that are being changed in part.
     """
 
@@ -45,12 +49,32 @@ class Desk:
         self.indexes = IndexCache(DEFAULT_SETTINGS.index_cache_bytes)
         self.sizes = SizeCache()
         self.index_fetches: dict[Hashable, IndexFetch] = {}
+        self.chunk_caches = ChunkCaches()
+        self.gathering = Gathering()
         self.locks = KeyLocks()
         self._warned: set[Hashable] = set()
 
     def queue_of(self, store: Store) -> Origin:
         """Return the queue that requests to `store` wait in."""
         return self.local if isinstance(store, BlockingStore) else self.scheduler.origin(store.origin)
+
+    def changed(self, store: Store, key: str | None) -> None:
+        """This process has changed the object `key`, or many of them (None): readers who come now see it.
+
+        What is on its way may have been read before the change: those who wait get it, and nobody else.
+        """
+        if not self.flights and not self.chunk_caches:
+            return
+        place = None if key is None else store.place_of(key)
+        for token, flight in list(self.flights.items()):
+            request = flight.request
+            if key is None or request is None or request.may_carry(key, place):
+                del self.flights[token]
+                flight.keepers = flight.keepers and {}
+        if key is None:
+            self.chunk_caches.clear()
+        else:
+            self.chunk_caches.drop(place)
 
     def warn_unsafe(self, store: Store) -> None:
         """Say, once per store, that partial writes to it are safe in this process only."""

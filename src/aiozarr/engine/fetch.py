@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
 
 from aiozarr.engine.errand import Errand, means_missing
 from aiozarr.engine.flight import Flight, Unpack, Waiter
@@ -200,13 +203,10 @@ class ChunkFetch(Fetch):
         return sum([flight.stop - flight.start for flight in self.flights if flight.stop is not None])
 
     def dispatch(self) -> list[Unpack]:
-        """Close the flights to further readers and return the work that is left of them."""
-        flights = self.desk.flights
+        """Return the work that is left of the flights; who joins them now is late."""
         works: list[Unpack] = []
         watch = self.watch
         for flight in self.flights:
-            if flights.get(flight.token) is flight:
-                del flights[flight.token]
             flight.dispatched = True
             if flight.sinks:
                 works.append(Unpack(flight, None) if watch is None else TimedUnpack(flight, watch))
@@ -228,8 +228,6 @@ class ChunkFetch(Fetch):
         return self.dispatch()
 
     def unpack_now(self, works: Sequence[Work]) -> None:
-        if self.value is None and (refused := self._missing()):
-            raise refused
         for work in self.load(works):
             run_quietly(work)
 
@@ -243,13 +241,13 @@ class ChunkFetch(Fetch):
 
     def done(self, error: BaseException | None) -> None:
         self.account(error)
+        self.deliver(error)
+
+    def deliver(self, error: BaseException | None) -> None:
+        """Hand what has come to the workers, or fail."""
         works = self.dispatch()
         if error is not None:
             self._fail(works, error)
-            return
-        if self.value is None and (refused := self._missing()):
-            self.origin.release(self.cost)
-            self._fail(works, refused)
             return
         if not works:
             self.origin.release(self.cost)
@@ -260,29 +258,44 @@ class ChunkFetch(Fetch):
         for work in works:
             self.desk.pool.submit(work)
 
-    def _missing(self) -> BaseException | None:
-        for flight in self.flights:
-            for sink in flight.sinks:
-                error = sink.waiter.missing(sink, self.key)
-                if error is not None:
-                    return error
-        return None
-
     def _fail(self, works: Sequence[Work], error: BaseException) -> None:
+        # Who fails may ask again, and must not join what has failed.
+        for flight in self.flights:
+            self._close(flight)
         for work in works:
             assert isinstance(work, Unpack)
-            for sink in work.flight.sinks:
+            for sink in work.flight.take_sinks():
                 sink.waiter.failed(sink, error)
                 sink.flight = None
-            work.flight.sinks.clear()
         self.flights.clear()
         self.gone()
+
+    def _close(self, flight: Flight) -> None:
+        """Nobody joins `flight` any more."""
+        flights = self.desk.flights
+        if flights.get(flight.token) is flight:
+            del flights[flight.token]
 
     def heir(self) -> Waiter | None:
         for flight in self.flights:
             for sink in flight.sinks:
                 return sink.waiter
         return None
+
+    def may_carry(self, key: str, place: Hashable) -> bool:
+        # The keys of one object, seen from several roots, end alike; only then is its place worth the time.
+        alike = self.key.endswith(key) or key.endswith(self.key)
+        return alike and self.store.place_of(self.key) == place
+
+    def landed(self, flight: Flight, chunk: NDArray[Any] | None) -> None:
+        self._close(flight)
+        if chunk is not None and flight.keepers:
+            now = asyncio.get_running_loop().time()
+            for cache, name in flight.keepers.items():
+                cache.put(name, self.store, self.key, chunk, now)
+
+    def unpack(self, work: Work) -> None:
+        self.desk.pool.submit(work)
 
     def unpacked(self) -> None:
         self.open -= 1

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.engine.chunk_cache import ChunkCache
 from aiozarr.engine.pool import Work
 from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.grid.projection import Part
@@ -67,15 +68,19 @@ class Sink:
 
 
 class Flight:
-    """A chunk that is being fetched, and the sinks that wait for it. Lives on the loop until its bytes are dispatched.
+    """A chunk that is being fetched, and the sinks that wait for it.
+
+    Lives on the loop until its bytes are dispatched; then `sinks` are a worker's, and those who join are `late`.
 
     Attributes:
         token: what equal requests have in common; readers join by it.
         start, stop: where the chunk's bytes lie in the answer of its request; `stop` None: to the end.
         request: the request that fetches it.
+        keepers: the caches that the decoded chunk goes to, and its name there.
+        late: sinks that have come while a worker is at it.
     """
 
-    __slots__ = ("dispatched", "pipeline", "request", "sinks", "start", "stop", "token")
+    __slots__ = ("dispatched", "keepers", "late", "pipeline", "request", "sinks", "start", "stop", "token")
 
     def __init__(self, token: Hashable, pipeline: CodecPipeline, sink: Sink) -> None:
         self.token = token
@@ -86,11 +91,18 @@ class Flight:
         self.stop: int | None = None
         self.request: Request | None = None
         self.dispatched = False
+        self.keepers: dict[ChunkCache, Hashable] | None = None
+        self.late: list[Sink] = []
 
     def join(self, sink: Sink) -> None:
         """Another reader wants the chunk too."""
-        self.sinks.append(sink)
+        (self.late if self.dispatched else self.sinks).append(sink)
         sink.flight = self
+
+    def take_sinks(self) -> list[Sink]:
+        """Return all who wait, who are then nobody's: of a flight that fails."""
+        taken, self.sinks, self.late = self.sinks + self.late, [], []
+        return taken
 
 
 class Request(Protocol):
@@ -108,6 +120,16 @@ class Request(Protocol):
         """Where the request's range begins in the object; None for a whole object."""
         ...
 
+    def may_carry(self, key: str, place: Hashable) -> bool:
+        """Return whether it is for the object at `place`, whose key, seen from some root, is `key`."""
+        ...
+
+    def landed(self, flight: Flight, chunk: NDArray[Any] | None) -> None:
+        """A worker is done with `flight`, which nobody joins any more; `chunk` is kept, if there is one."""
+
+    def unpack(self, work: Work) -> None:
+        """Hand `work` to a worker."""
+
     def unpacked(self) -> None:
         """One of the request's flights has been decoded."""
 
@@ -115,52 +137,104 @@ class Request(Protocol):
 class Unpack(Work):
     """Decode one flight's bytes and scatter them; `data` None: nothing is stored."""
 
-    __slots__ = ("data", "flight")
+    __slots__ = ("chunk", "data", "flight", "refused")
 
     def __init__(self, flight: Flight, data: Buffer | None) -> None:
         super().__init__(flight.pipeline.spec.nbytes)
         self.flight = flight
         self.data = data
+        self.chunk: NDArray[Any] | None = None
+        self.refused: dict[Sink, BaseException] | None = None
 
     def run(self) -> None:
-        flight = self.flight
-        if self.data is None:
-            fill = flight.pipeline.spec.fill_value
-            for sink in flight.sinks:
-                sink.projection.fill(sink.out, fill)
+        flight, data = self.flight, self.data
+        if data is None:
+            self._fill()
             return
         try:
             try:
-                decode_into(flight.pipeline, self.data, flight.sinks)
+                if flight.keepers is None:
+                    decode_into(flight.pipeline, data, flight.sinks)
+                else:
+                    self.chunk = decode_apart(flight.pipeline, data, flight.sinks)
             except CodecError as error:
                 sink = flight.sinks[0]
-                if not decode_unpadded(sink.waiter.unpadded(sink), error, self.data, flight.sinks):
+                if not decode_unpadded(sink.waiter.unpadded(sink), error, data, flight.sinks):
                     raise
         except CodecError as error:
             request = flight.request
             assert request is not None
             error.store, error.key = request.store_url, request.key
             if request.start is not None:
-                stop = flight.start + memoryview(self.data).nbytes if flight.stop is None else flight.stop
+                stop = flight.start + memoryview(data).nbytes if flight.stop is None else flight.stop
                 error.range = Range(request.start + flight.start, stop - flight.start)
             raise
-        finally:
-            self.data = None
+
+    def _fill(self) -> None:
+        """Give each reader what its own settings say of what is not stored."""
+        flight = self.flight
+        fill = flight.pipeline.spec.fill_value
+        assert flight.request is not None
+        for sink in flight.sinks:
+            error = sink.waiter.missing(sink, flight.request.key)
+            if error is None:
+                sink.projection.fill(sink.out, fill)
+            else:
+                self.refused = self.refused or {}
+                self.refused[sink] = error
 
     def finished(self) -> None:
-        flight = self.flight
-        error = self.error
-        for sink in flight.sinks:
-            if error is None:
+        flight, error, refused = self.flight, self.error, self.refused or {}
+        request = flight.request
+        assert request is not None
+        request.landed(flight, self.chunk)
+        sinks, flight.sinks = flight.sinks, []
+        late, flight.late = flight.late, []
+        if error is not None:
+            sinks, late = sinks + late, []
+        elif self.chunk is not None:
+            for sink in late:
+                sink.flight = None
+                request.unpack(Serve(sink, self.chunk))
+            late = []
+        for sink in sinks:
+            failure = error or refused.get(sink)
+            if failure is None:
                 sink.waiter.landed(sink)
             else:
-                sink.waiter.failed(sink, error)
+                sink.waiter.failed(sink, failure)
             # No cycle may keep the reader's array alive until the garbage collector comes by.
             sink.flight = None
-        flight.sinks.clear()
-        request, flight.request = flight.request, None
-        assert request is not None
+        self.chunk = self.refused = None
+        if late:
+            # They have come while the worker was at it: the bytes are here. Nobody else comes.
+            flight.sinks = late
+            request.unpack(Unpack(flight, self.data))
+            return
+        self.data = None
+        flight.request = None
         request.unpacked()
+
+
+class Serve(Work):
+    """Give one reader its elements of a chunk that is decoded already."""
+
+    __slots__ = ("chunk", "sink")
+
+    def __init__(self, sink: Sink, chunk: NDArray[Any]) -> None:
+        super().__init__(sink.projection.size * chunk.dtype.itemsize)
+        self.sink = sink
+        self.chunk = chunk
+
+    def run(self) -> None:
+        projection = self.sink.projection
+        projection.scatter(self.sink.out, projection.gather(self.chunk))
+
+    def finished(self) -> None:
+        if self.error is None:
+            self.sink.waiter.landed(self.sink)
+        else:
+            self.sink.waiter.failed(self.sink, self.error)
 
 
 class Fill(Work):
@@ -257,3 +331,17 @@ def decode_into(pipeline: CodecPipeline, data: Buffer, sinks: Sequence[Target]) 
     chunk = pipeline.decode(data, out=None if spec.is_variable else _scratch.array_of(pipeline))
     for sink in sinks:
         sink.projection.scatter(sink.out, sink.projection.gather(chunk))
+
+
+def decode_apart(pipeline: CodecPipeline, data: Buffer, sinks: Sequence[Target]) -> NDArray[Any]:
+    """Decode one chunk into memory of its own, as `decode_into` otherwise; return it, read-only."""
+    spec = pipeline.spec
+    block = np.empty(spec.shape, spec.dtype)
+    chunk = pipeline.decode(data, out=block)
+    if chunk is not block:
+        # What the codecs have returned may be a part of something larger.
+        block[...] = chunk
+    block.flags.writeable = False
+    for sink in sinks:
+        sink.projection.scatter(sink.out, sink.projection.gather(block))
+    return block

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from typing_extensions import Buffer
+
 from aiozarr.codecs import ShardIndex, ShardLayout
 from aiozarr.engine.fetch import Fetch
-from aiozarr.engine.flight import Waiter
+from aiozarr.engine.flight import Flight, Waiter
 from aiozarr.engine.index_cache import IndexEntry
 from aiozarr.engine.pool import Work
 from aiozarr.errors import CodecError
@@ -21,8 +23,11 @@ if TYPE_CHECKING:
 class IndexWaiter(Protocol):
     """Who waits for a shard's index. Called on the loop, once."""
 
-    def index_ready(self, entry: IndexEntry) -> None:
-        """The index is there, or it is known that there is no shard."""
+    def index_ready(self, entry: IndexEntry, whole: WholeShard | None = None) -> None:
+        """The index is there, or it is known that there is no shard; `whole`: inner chunks are there as well."""
+
+    def whole_refused(self) -> None:
+        """The shard was to be fetched whole and has turned out too large for that."""
 
     def index_failed(self, error: BaseException) -> None:
         """It could not be had."""
@@ -33,10 +38,22 @@ class IndexWaiter(Protocol):
         ...
 
 
-class IndexFetch(Fetch):
-    """Fetch and decode the index of one shard."""
+class WholeShard(Protocol):
+    """A shard that was fetched whole with its index."""
 
-    __slots__ = ("entry", "layout", "token", "waiters")
+    def add(self, flight: Flight, start: int, length: int) -> None:
+        """Give `flight` its bytes, from `start` of the shard on, once all who wait have said what they want."""
+
+
+class IndexFetch(Fetch):
+    """Fetch and decode the index of one shard.
+
+    Attributes:
+        token: its name among those that are kept.
+        flying: its name among those that are on their way.
+    """
+
+    __slots__ = ("entry", "flying", "layout", "token", "waiters")
 
     def __init__(
         self,
@@ -46,21 +63,23 @@ class IndexFetch(Fetch):
         layout: ShardLayout,
         token: Hashable,
         waiter: IndexWaiter,
+        flying: Hashable,
     ) -> None:
         super().__init__(job, store, key, layout.index_range, None, layout.index_nbytes)
         self.layout = layout
         self.token = token
         self.entry: IndexEntry | None = None
         self.waiters: list[IndexWaiter] = [waiter]
-        job.desk.index_fetches[token] = self
+        self.flying = flying
+        job.desk.index_fetches[flying] = self
 
     def unpack_now(self, works: Sequence[Work]) -> None:
         self.entry = self._decode()
 
     def done(self, error: BaseException | None) -> None:
         self.account(error)
-        if self.desk.index_fetches.get(self.token) is self:
-            del self.desk.index_fetches[self.token]
+        if self.desk.index_fetches.get(self.flying) is self:
+            del self.desk.index_fetches[self.flying]
         if error is None:
             error = self._decode_if_needed()
             self.origin.release(self.cost)
@@ -85,8 +104,8 @@ class IndexFetch(Fetch):
             return  # the answer is being handed out: what one waiter does with it may end another
         self.waiters.remove(waiter)
         if not self.waiters:
-            if self.desk.index_fetches.get(self.token) is self:
-                del self.desk.index_fetches[self.token]
+            if self.desk.index_fetches.get(self.flying) is self:
+                del self.desk.index_fetches[self.flying]
             self.cancel()
 
     def _decode_if_needed(self) -> CodecError | None:
@@ -106,9 +125,12 @@ class IndexFetch(Fetch):
         value = self.value
         if value is None:
             return IndexEntry(None, None)
+        return self._parse(value.data, value.size, value.version)
+
+    def _parse(self, data: Buffer, size: int | None, version: Version | None) -> IndexEntry:
         try:
-            index: ShardIndex = self.layout.parse_index(value.data, value.size, strict=self.settings.strict)
+            index: ShardIndex = self.layout.parse_index(data, size, strict=self.settings.strict)
         except CodecError as error:
-            error.store, error.key, error.range = self.store_url, self.key, self.range
+            error.store, error.key, error.range = self.store_url, self.key, self.layout.index_range
             raise
-        return IndexEntry(index, value.version)
+        return IndexEntry(index, version)

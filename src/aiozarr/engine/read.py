@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from aiozarr.engine.desk import Desk
 from aiozarr.engine.direct_read import DirectRead, Place
 from aiozarr.engine.fetch import ChunkFetch, Fetch
 from aiozarr.engine.flight import Fill, Flight, Request, Sink, Token
+from aiozarr.engine.gathering import MAX_WAITING
 from aiozarr.engine.job import Job
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.local_queue import BATCH_CALLS
@@ -22,10 +23,14 @@ from aiozarr.engine.observed import TimedFill
 from aiozarr.engine.plan import parts_of
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.shard_read import ShardRead, Split
+from aiozarr.engine.sharing import Sharing
+from aiozarr.engine.split_fetch import SplitFetch
+from aiozarr.engine.split_plan import NEVER, split_limit
 from aiozarr.errors import ChecksumError, MissingChunkError
 from aiozarr.grid import DimensionMap, Fields
 from aiozarr.grid.projection import Part, Parts
 from aiozarr.grid.touched import LONG
+from aiozarr.model import Range, Version
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.scheduler import Call
 from aiozarr.settings import Settings
@@ -92,7 +97,12 @@ class ReadJob(Job):
             bytes_total=sum([read.out.nbytes for read in reads]),
         )
         self.economy = self.queue.economy(settings)
-        self._begun = self._placed = self._shared = 0
+        # Parts of a file would all be read by the same disk.
+        self._split_above = NEVER if self.queue.blocking else settings.max_request_bytes
+        self.sharing = Sharing(desk, settings)
+        # Objects whose ranges wait for the end of this turn of the loop.
+        self.gathering = 0
+        self._begun = self._placed = 0
         self._plan: Iterator[tuple[Read, Part]] = (
             (read, part) for read, whole in zip(reads, projections, strict=True) for part in whole
         )
@@ -114,13 +124,13 @@ class ReadJob(Job):
         while not self.stopped:
             if self._ready:
                 return self._ready.popleft()
-            if not self.may_begin() or self.splitting >= self.desk.pool.threads:
+            if not self.may_begin() or self._is_busy():
                 return None
             step = self._next_step()
             if step is None:
                 self._planned = True
                 break
-            if self.queue.blocking and step[0].layout.shard is None:
+            if self.queue.blocking and step[0].layout.shard is None and not self.sharing.keeps:
                 return self._take_run(*step)
             self._begun += 1
             self._begin(*step)
@@ -153,6 +163,10 @@ class ReadJob(Job):
 
     def pending(self) -> int:
         return len(self._ready) + self.total - self._begun
+
+    def _is_busy(self) -> bool:
+        """Return whether so much is at work besides requests that what is begun next would only hold up others."""
+        return self.splitting >= self.desk.pool.threads or self.sharing.is_busy or self.gathering >= MAX_WAITING
 
     def may_begin(self) -> bool:
         """Return whether another stored object may be asked for."""
@@ -196,20 +210,35 @@ class ReadJob(Job):
     def _want(self, read: Read, key: str, out: NDArray[Any], projection: Part) -> None:
         token = (read.token, key)
         pipeline = read.layout.object_of(projection).pipeline
-        flight = self.wait_for(Sink(self, out, projection, read), token, pipeline)
+        sink = Sink(self, out, projection, read)
+        if self.sharing.serve(self, sink, token):
+            return
+        flight = self.sharing.wait_for(self, sink, token, pipeline)
         if flight is not None:
-            self.push(ChunkFetch(self, read.store, key, None, [flight], cost=pipeline.spec.nbytes))
+            self.push(self.fetch(read.store, key, None, [flight], pipeline.spec.nbytes))
 
-    def wait_for(self, sink: Sink, token: Hashable, pipeline: CodecPipeline) -> Flight | None:
-        """Join the flight of `token`; where there is none, begin it and return it: its bytes are still to fetch."""
+    def fetch(
+        self,
+        store: Store,
+        key: str,
+        byte_range: Range | None,
+        flights: list[Flight],
+        cost: int,
+        if_match: Version | None = None,
+    ) -> ChunkFetch:
+        """Return the request for the bytes of `flights`, of which there may be about `cost`; more than one if large."""
+        if cost > self._split_above and len(flights) == 1 and (limit := split_limit(store, self.settings)) < cost:
+            return SplitFetch(self, store, key, byte_range, flights[0], cost=cost, limit=limit, if_match=if_match)
+        return ChunkFetch(self, store, key, byte_range, flights, cost=cost, if_match=if_match)
+
+    def proceed(self) -> None:
+        """Something that it has waited for is over: there may be more to begin."""
+        if not self._ended:
+            self.queue.offer(self)
+
+    def expect(self, sink: Sink) -> None:
+        """The job does not end before `sink` has landed or failed."""
         self._sinks.add(sink)
-        flight = self.desk.flights.get(token)
-        if flight is not None:
-            flight.join(sink)
-            self._shared += 1
-            return None
-        flight = self.desk.flights[token] = Flight(token, pipeline, sink)
-        return flight
 
     def fill(self, sinks: list[Sink], fill_value: NDArray[Any], store: Store) -> None:
         """Give `sinks` the fill value, which `store` holds nothing for."""
@@ -315,7 +344,7 @@ class ReadJob(Job):
 
     def report(self) -> None:
         if self.recorder is not None:
-            self.recorder.operation(chunks=self._placed, shared=self._shared)
+            self.recorder.operation(chunks=self._placed, shared=self.sharing.shared)
 
     def _leave(self, sink: Sink) -> None:
         flight = sink.flight

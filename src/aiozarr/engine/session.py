@@ -152,7 +152,10 @@ class Session:
 
     async def erase_prefix(self, prefix: str) -> None:
         """Remove every key that starts with `prefix`."""
-        await self._call("erase", prefix, lambda _: self.store.erase_prefix(prefix))
+        try:
+            await self._call("erase", prefix, lambda _: self.store.erase_prefix(prefix))
+        finally:
+            self._desk.changed(self.store, None)
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes one level below it."""
@@ -217,6 +220,8 @@ class Session:
             raise
         finally:
             origin.leave(source)
+            if call.attempts and operation in ("set", "erase"):
+                self._desk.changed(self.store, key)
             if self._observer is not None and call.attempts:
                 moved = _size(call.result) or written
                 self._observer.tell(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from aiozarr.engine.flight import Flight, Sink, Token
+from aiozarr.engine.flight import Sink, Token
+from aiozarr.engine.gathering import Wanted
 from aiozarr.engine.index_cache import IndexEntry
 from aiozarr.engine.index_fetch import IndexFetch
 from aiozarr.engine.layout import ArrayLayout
@@ -15,8 +16,6 @@ from aiozarr.engine.plan import inner_parts
 from aiozarr.engine.pool import BATCH_BYTES, Work
 from aiozarr.errors import ChangedError, ChecksumError
 from aiozarr.grid.projection import Part
-from aiozarr.model import Range
-from aiozarr.schedule.coalesce import coalesce
 from aiozarr.schedule.scheduler import Call
 from aiozarr.stores.contract import Store
 
@@ -83,19 +82,21 @@ class ShardRead:
         if entry is not None and self._is_checked(entry):
             self.index_ready(entry)
             return
-        fetch = desk.index_fetches.get(self._token)
+        flying = self.job.sharing.on_terms(self._token)
+        fetch = desk.index_fetches.get(flying)
         if fetch is not None:
             fetch.waiters.append(self)
             self._index_fetch = fetch
             return
-        self._index_fetch = IndexFetch(self.job, self._store, self._key, self._shard, self._token, self)
+        self._index_fetch = IndexFetch(self.job, self._store, self._key, self._shard, self._token, self, flying)
         first = self._attempts == 1 and self._split is None
         self.job.push(self._index_fetch, None if first else self.job.now())
 
     def _is_checked(self, entry: IndexEntry) -> bool:
-        """Return whether using a kept index sends a request that insists on its version.
+        """Return whether using a kept index sends a request that insists on its version, or did so lately.
 
-        Where everything wanted is empty no such request would be sent, and a newer shard would go unnoticed.
+        A chunk of that version in the cache of chunks is no older than settings allow. Where everything wanted is empty
+        no request would be sent, and a newer shard would go unnoticed.
         """
         index = entry.index
         if index is None:
@@ -128,42 +129,30 @@ class ShardRead:
     def _ask(self, entry: IndexEntry) -> None:
         """Send for the inner chunks that `entry` locates; the others read as the fill value."""
         assert entry.index is not None
-        ranges: list[tuple[int, int]] = []
-        flights: list[Flight] = []
+        job, version = self.job, entry.version
+        wanted: list[Wanted] = []
         empty: list[Sink] = []
-        object_token = Token((self._token, entry.version))
+        object_token = Token((self._token, version))
+        # Without a version nothing would tell whether a chunk that was kept belongs to the shard of today.
+        keep = version is not None and not version.weak
         for position, part in self._inner_parts():
             located = entry.index.locate(position)
-            sink = Sink(self, self.out, part)
+            sink = Sink(self, self.out, part, job)
             self._open += 1
             if located is None:
                 empty.append(sink)
                 continue
-            flight = self.job.wait_for(sink, (object_token, position), self._shard.inner)
+            token = (object_token, position)
+            if keep and job.sharing.serve(job, sink, token):
+                continue
+            flight = job.sharing.wait_for(job, sink, token, self._shard.inner, keep=keep)
             if flight is not None:
                 assert located.length is not None
-                ranges.append((located.start, located.length))
-                flights.append(flight)
+                wanted.append(Wanted(flight, located.start, located.length))
         if empty:
-            self.job.fill(empty, self._stored.spec.fill_value, self._store)
-        ready = self.job.now()
-        for merged in coalesce(ranges, self.job.economy):
-            members = [flights[member] for member in merged.members]
-            for flight, member in zip(members, merged.members, strict=True):
-                flight.start = ranges[member][0] - merged.start
-                flight.stop = flight.start + ranges[member][1]
-            self.job.push(
-                ChunkFetch(
-                    self.job,
-                    self._store,
-                    self._key,
-                    Range(merged.start, merged.length),
-                    members,
-                    cost=merged.length,
-                    if_match=entry.version,
-                ),
-                ready,
-            )
+            job.fill(empty, self._stored.spec.fill_value, self._store)
+        if wanted:
+            job.desk.gathering.add(job, self._store, self._key, object_token, version, wanted)
 
     # --- as a waiter -----------------------------------------------------------------------------------------------
 
@@ -211,6 +200,7 @@ class ShardRead:
         else:
             # All of it again: what landed before the change must not stand beside what comes after it.
             self.job.desk.indexes.drop(self._token)
+            self.job.desk.chunk_caches.drop(self._store.place_of(self._key))
             self.begin()
             self.job.queue.offer(self.job)
 

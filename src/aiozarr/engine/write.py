@@ -102,6 +102,7 @@ class WriteJob(Job):
     def object_done(self, errand: ObjectWrite, error: BaseException | None) -> None:
         """One stored object has been dealt with."""
         self._open.discard(errand)
+        self.desk.changed(self._write.store, errand.key)
         if error is not None:
             self.stop(error)
             return
