@@ -58,9 +58,9 @@ class RawLayout:
         for dim in reversed(order):
             strides[dim] = size
             size *= specs[0].shape[dim]
-        codec, spec = chain.array_bytes, specs[0]
-        memory = codec.stores_memory(specs[-1])
-        return cls(spec.shape, tuple(strides), order, stored.itemsize, size, memory, codec, spec, stored)
+        encoder, spec = chain.array_bytes, specs[0]
+        memory = encoder.stores_memory(specs[-1])
+        return cls(spec.shape, tuple(strides), order, stored.itemsize, size, memory, encoder, spec, stored)
 
     def array_over(self, data: Buffer) -> AnyArray:
         """Return the chunk's elements, of the decoded shape, as a view of its bytes: of the type that is stored."""

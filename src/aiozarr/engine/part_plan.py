@@ -30,41 +30,43 @@ class PartPlan:
 
     Args:
         economy: what a request costs, and how far ranges are merged.
-        versioned: whether several ranges can be told to be of one state of their chunk. Else one range must do.
         blocking: whether ranges are system calls. Those of any length cost the same, and more than half of a chunk
             is not worth the trouble.
     """
 
-    def __init__(self, economy: Economy, *, versioned: bool, blocking: bool) -> None:
+    def __init__(self, economy: Economy, *, blocking: bool) -> None:
         self._economy = economy
-        self._versioned = versioned
         self._blocking = blocking
         self._kept: dict[object, Ranges | None] = {}
 
-    def ranges(self, part: Part, pipeline: CodecPipeline) -> Ranges | None:
-        """Return the ranges to fetch of a chunk of which `part` is wanted; None: it is fetched whole."""
+    def ranges(self, part: Part, pipeline: CodecPipeline, *, versioned: bool) -> Ranges | None:
+        """Return the ranges to fetch of a chunk of which `part` is wanted; None: it is fetched whole.
+
+        `versioned`: several ranges can be told to be of one state of the chunk. Else one range must do.
+        """
         raw = pipeline.raw
         if raw is None or raw.nbytes <= max(self._economy.gap, MIN_PRICE) or part.size >= pipeline.spec.size:
             return None
         slices = slices_of(part)
         if slices is None:
-            return self._choose(part, raw)
-        key = (raw, slices)
-        if key not in self._kept:
+            return self._choose(part, raw, versioned)
+        key = (raw, slices, versioned)
+        # Workers look here too: what one of them drops or makes twice costs only time.
+        found: Ranges | None = self._kept.get(key, ())
+        if found == ():
             if len(self._kept) >= MAX_KEPT:
                 self._kept.clear()
-            self._kept[key] = self._choose(part, raw)
-            # Another thread may have made room meanwhile.
-        return self._kept[key] if key in self._kept else self._choose(part, raw)
+            found = self._kept[key] = self._choose(part, raw, versioned)
+        return found
 
-    def _choose(self, part: Part, raw: RawLayout) -> Ranges | None:
+    def _choose(self, part: Part, raw: RawLayout, versioned: bool) -> Ranges | None:
         if isinstance(part, FieldPart) and not raw.is_memory:
             return None
         runs = byte_runs(part, Places(raw.shape, raw.strides, raw.order, raw.item_size), MAX_RUNS)
         if runs is None:
             return None
-        ranges = cheap_ranges(runs, raw.nbytes, self._economy, split=self._versioned and not self._blocking)
-        if ranges is None or (len(ranges) > 1 and not self._versioned):
+        ranges = cheap_ranges(runs, raw.nbytes, self._economy, split=versioned and not self._blocking)
+        if ranges is None or (len(ranges) > 1 and not versioned):
             return None
         if self._blocking and 2 * sum([length for _, length in ranges]) > raw.nbytes:
             return None

@@ -7,6 +7,7 @@ from math import prod
 
 from aiozarr.codecs import ShardLayout
 from aiozarr.grid.projection import Part
+from aiozarr.model import Value
 from aiozarr.schedule.coalesce import Economy
 
 SLACK = 256
@@ -50,3 +51,9 @@ def whole_request(
     if shard.inner.raw is not None and part.size * economy.max_over_read < prod(part.extents):
         return None
     return bound if touched() * economy.max_over_read >= inside else None
+
+
+def is_whole(value: Value, bound: int) -> bool:
+    """Return whether an answer to a request for the first `bound` bytes of an object is all of it."""
+    size = memoryview(value.data).nbytes
+    return size < bound if value.size is None else size == value.size
