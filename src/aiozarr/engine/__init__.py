@@ -3,11 +3,13 @@
 from aiozarr.engine.engine import Engine
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan import NO_READ, Plan, check_size, plan_bounds, surely_fits
+from aiozarr.engine.plan_rows import FirstRows
 from aiozarr.engine.pool import InlinePool, ThreadPool, WorkerPool
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.read import Read
 from aiozarr.engine.runtime import Callback, callback_here, current_engine, io_thread, run, run_blocking, shut_down
 from aiozarr.engine.session import Session
+from aiozarr.engine.split_plan import split_limit
 from aiozarr.engine.stream import BlockStream
 from aiozarr.engine.write import Write
 
@@ -17,6 +19,7 @@ __all__ = [
     "BlockStream",
     "Callback",
     "Engine",
+    "FirstRows",
     "InlinePool",
     "Plan",
     "Progress",
@@ -33,5 +36,6 @@ __all__ = [
     "run",
     "run_blocking",
     "shut_down",
+    "split_limit",
     "surely_fits",
 ]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
 
 from aiozarr.codecs import ShardIndex
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout
+from aiozarr.engine.plan_table import PlanRow, table
+from aiozarr.engine.split_plan import NEVER, count_parts, cut
 from aiozarr.errors import LimitError
 from aiozarr.grid import DimensionMap, Fields
 from aiozarr.grid.axes import Axis, RegularAxis
@@ -17,7 +21,7 @@ from aiozarr.settings import Settings
 
 @dataclass(frozen=True)
 class Plan:
-    """Requests and bytes of one read.
+    """Requests and bytes of one read; `print(plan)` shows them, and the first requests, as a table.
 
     Attributes:
         chunks: stored objects that the read touches.
@@ -27,6 +31,11 @@ class Plan:
         bytes: bytes that are fetched; an upper bound unless `exact`.
         bytes_wanted: those of them that are needed; the others are read over between merged ranges.
         exact: True once indexes and sizes have been looked up.
+        sharded: whether the stored objects are shards.
+        missing: how many of the stored objects are not there; None unless `exact`.
+        array: the array's URL.
+        shape: the shape of what is read.
+        first: gives `rows`.
     """
 
     chunks: int
@@ -36,35 +45,69 @@ class Plan:
     bytes: int
     bytes_wanted: int
     exact: bool
+    sharded: bool = False
+    missing: int | None = None
+    array: str = ""
+    shape: tuple[int, ...] | None = None
+    first: Callable[[], tuple[PlanRow, ...]] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def over_read(self) -> int:
+        """Bytes that are fetched and not needed; 0 unless `exact`."""
+        return self.bytes - self.bytes_wanted
+
+    @property
+    def rows(self) -> tuple[PlanRow, ...]:
+        """The first requests, ten at most; none where index arrays are long."""
+        return () if self.first is None else self.first()
 
     def __str__(self) -> str:
-        about = "" if self.exact else "at most "
-        return (
-            f"{self.requests} requests, {self.bytes} bytes ({about}{self.bytes_wanted} wanted), "
-            f"{self.chunks} stored objects, {self.inner_chunks} chunks" + ("" if self.exact else ", bounds")
-        )
+        return table(self, self.rows)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The rows travel, and not the array's layout that they are listed from.
+        return {**self.__dict__, "first": GivenRows(self.rows)}
 
 
-NO_READ = Plan(0, 0, 0, 0, 0, 0, exact=True)
+@dataclass(frozen=True)
+class GivenRows:
+    """Rows that are known already."""
+
+    rows: tuple[PlanRow, ...]
+
+    def __call__(self) -> tuple[PlanRow, ...]:
+        return self.rows
+
+
+NO_READ = Plan(0, 0, 0, 0, 0, 0, exact=True, missing=0)
 """The plan of a view without elements."""
 
 
-def plan_bounds(layout: ArrayLayout, maps: Sequence[DimensionMap], *, suffix_reads: bool = True) -> Plan:
+def plan_bounds(
+    layout: ArrayLayout, maps: Sequence[DimensionMap], *, suffix_reads: bool = True, split_limit: int = NEVER
+) -> Plan:
     """Return bounds on what reading `maps` asks of the store; pure, in time independent of the number of chunks.
 
     Args:
         layout: the array's.
         maps: what is read of each dimension.
         suffix_reads: whether the store answers suffix ranges; else the size of each shard may have to be asked for.
+        split_limit: the most bytes of one request; what has more comes in parts.
     """
     objects = count_chunks(layout.axes, maps)
     if layout.shard is None:
-        size = objects * layout.largest.pipeline.max_encoded_size
-        return Plan(objects, objects, objects, objects, size, size, exact=False)
+        pipeline = layout.largest.pipeline
+        size = objects * pipeline.max_encoded_size
+        requests = objects * count_parts(pipeline, pipeline.max_encoded_size, split_limit)
+        return Plan(objects, objects, requests, objects, size, size, exact=False)
     inner = count_chunks(_inner_axes(layout), maps)
     size = objects * layout.shard.index_nbytes + inner * layout.shard.inner.max_encoded_size
+    inner_requests = inner * len(cut(0, layout.shard.inner.max_encoded_size, split_limit))
     lookups = 0 if suffix_reads or layout.shard.index_location == "start" else objects
-    return Plan(objects, inner, objects + inner + lookups, objects, size, size, exact=False)
+    return Plan(objects, inner, objects + inner_requests + lookups, objects, size, size, exact=False, sharded=True)
 
 
 def surely_fits(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Settings) -> bool:

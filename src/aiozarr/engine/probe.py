@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiozarr.engine.desk import Desk
 from aiozarr.engine.index_cache import IndexEntry
-from aiozarr.engine.plan import Plan, keyed_projections, plan_bounds, wanted_ranges
+from aiozarr.engine.plan import GivenRows, Plan, keyed_projections, plan_bounds, wanted_ranges
+from aiozarr.engine.plan_table import ROWS, PlanRow
 from aiozarr.engine.read import Read
 from aiozarr.engine.session import Session
+from aiozarr.engine.split_plan import NEVER, count_parts, cut, split_limit
 from aiozarr.errors import CodecError
 from aiozarr.grid.projection import Part
 from aiozarr.grid.touched import LONG, takes_long
+from aiozarr.model import Range
 from aiozarr.schedule.coalesce import coalesce
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
@@ -26,6 +29,20 @@ class _Sum:
     requests: int = 0
     fetched: int = 0
     wanted: int = 0
+    missing: int = 0
+    rows: dict[int, list[PlanRow]] = field(default_factory=dict)
+
+    def add(self, number: int, row: PlanRow) -> None:
+        """Add what is asked of the stored object of this number; the first objects' is kept."""
+        self.requests += row.requests
+        self.fetched += row.bytes
+        self.wanted += row.bytes_wanted
+        if number < ROWS and len(rows := self.rows.setdefault(number, [])) < ROWS:
+            rows.append(row)
+
+    def first_rows(self) -> tuple[PlanRow, ...]:
+        """Return the first rows of the whole plan."""
+        return tuple([row for number in sorted(self.rows) for row in self.rows[number]][:ROWS])
 
 
 async def probe(desk: Desk, read: Read, *, settings: Settings, recorder: Report | None = None) -> Plan:
@@ -39,7 +56,7 @@ async def probe(desk: Desk, read: Read, *, settings: Settings, recorder: Report 
     else:
         bounds = plan_bounds(read.layout, read.maps)
     session = Session(desk, read.store, settings, recorder)
-    steps = keyed_projections(read.layout, read.parts, read.prefix)
+    steps = enumerate(keyed_projections(read.layout, read.parts, read.prefix))
     total = _Sum()
     workers = min(WORKERS, bounds.chunks)
     await together(_work(desk, session, read, steps, total) for _ in range(workers))
@@ -51,22 +68,33 @@ async def probe(desk: Desk, read: Read, *, settings: Settings, recorder: Report 
         total.fetched,
         total.wanted,
         exact=True,
+        sharded=read.layout.shard is not None,
+        missing=total.missing,
+        first=GivenRows(total.first_rows()),
     )
 
 
-async def _work(desk: Desk, session: Session, read: Read, steps: Iterator[tuple[str, Part]], total: _Sum) -> None:
-    for key, projection in steps:
+async def _work(
+    desk: Desk, session: Session, read: Read, steps: Iterator[tuple[int, tuple[str, Part]]], total: _Sum
+) -> None:
+    for number, (key, projection) in steps:
         if read.layout.shard is not None:
-            await _shard(desk, session, read, key, projection, total)
+            await _shard(desk, session, read, number, key, projection, total)
             continue
         entry = await session.stat(key)
         size = 0 if entry is None or entry.size is None else entry.size
-        total.requests += 1
-        total.fetched += size
-        total.wanted += size
+        requests = count_parts(read.layout.object_of(projection).pipeline, size, _limit_of(desk, session))
+        total.missing += entry is None
+        total.add(number, PlanRow(1, key, None, 1, size, size, requests, stored=entry is not None))
 
 
-async def _shard(desk: Desk, session: Session, read: Read, key: str, projection: Part, total: _Sum) -> None:
+def _limit_of(desk: Desk, session: Session) -> int:
+    return NEVER if desk.queue_of(session.store).blocking else split_limit(session.store, session.settings)
+
+
+async def _shard(
+    desk: Desk, session: Session, read: Read, number: int, key: str, projection: Part, total: _Sum
+) -> None:
     stored = read.layout.object_of(projection)
     shard = stored.shard
     assert shard is not None
@@ -76,7 +104,8 @@ async def _shard(desk: Desk, session: Session, read: Read, key: str, projection:
     desk.indexes.drop(token)
     desk.sizes.note(read.store, key, None if value is None else value.size, None if value is None else value.version)
     if value is None:
-        total.requests += 1
+        total.missing += 1
+        total.add(number, PlanRow(1, key, shard.index_range, 0, 0, 0, stored=False))
         return
     try:
         index = shard.parse_index(value.data, value.size, strict=session.settings.strict)
@@ -91,10 +120,11 @@ async def _shard(desk: Desk, session: Session, read: Read, key: str, projection:
         ranges = await desk.pool.call(lambda: wanted_ranges(stored, index, projection))
     if not ranges or desk.indexes.get(token) is None:
         # A kept index is used where a request for data checks that it still holds.
-        total.requests += 1
-        total.fetched += shard.index_nbytes
-        total.wanted += shard.index_nbytes
-    merged = coalesce(ranges, desk.queue_of(read.store).economy(session.settings))
-    total.requests += len(merged)
-    total.fetched += sum([each.length for each in merged])
-    total.wanted += sum([length for _, length in ranges])
+        size = shard.index_nbytes
+        total.add(number, PlanRow(1, key, shard.index_range, 0, size, size, stored=True))
+    limit = _limit_of(desk, session)
+    for each in coalesce(ranges, desk.queue_of(read.store).economy(session.settings)):
+        requests = 1 if each.length <= limit else len(cut(0, each.length, limit))
+        wanted = min(each.length, sum([ranges[member][1] for member in each.members]))
+        part = Range(each.start, each.length)
+        total.add(number, PlanRow(2, key, part, len(each.members), each.length, wanted, requests, stored=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -14,6 +15,7 @@ from aiozarr.engine import (
     BlockStream,
     Callback,
     Engine,
+    FirstRows,
     Plan,
     Progress,
     Read,
@@ -22,6 +24,7 @@ from aiozarr.engine import (
     check_size,
     plan_bounds,
     run,
+    split_limit,
     surely_fits,
 )
 from aiozarr.errors import SelectionError
@@ -223,7 +226,7 @@ class View:
         """Return what a read of this view costs.
 
         Without `probe`: bounds, without I/O. With `probe=True`: an awaitable of the exact requests and bytes,
-        for which shard indexes and sizes are fetched.
+        for which shard indexes and sizes are fetched. `print` shows either as a table.
         """
         return self._probe() if probe else self._bounds()
 
@@ -333,17 +336,20 @@ class View:
         return Read(self._layout, self._array._chunk_store, self._prefix, self._touched(), nothing, self._fields)
 
     def _bounds(self) -> Plan:
-        if not self.size:
-            return NO_READ
-        suffix_reads = self._array._chunk_store.supports.suffix_reads
-        return plan_bounds(self._layout, self._touched(), suffix_reads=suffix_reads)
+        plan, store = NO_READ, self._array._chunk_store
+        if self.size:
+            layout, touched, limit = self._layout, self._touched(), split_limit(store, self._settings)
+            plan = plan_bounds(layout, touched, suffix_reads=store.supports.suffix_reads, split_limit=limit)
+            plan = replace(plan, first=FirstRows(layout, touched, self._prefix, limit))
+        return replace(plan, array=self._array.url, shape=self.shape)
 
     async def _probe(self) -> Plan:
         if not self.size:
-            return NO_READ
+            return self._bounds()
         recorder = current_recorder()
         read = await self._dry_read()
-        return await self._run(lambda engine: engine.probe(read, settings=self._settings, recorder=recorder))
+        plan = await self._run(lambda engine: engine.probe(read, settings=self._settings, recorder=recorder))
+        return replace(plan, array=self._array.url, shape=self.shape)
 
     async def _blocks(
         self, prefetch: int | None, recorder: Report | None
