@@ -12,8 +12,8 @@ import secrets
 import warnings
 import weakref
 import zlib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from weakref import WeakValueDictionary
 
 from aiozarr.errors import AiozarrError, ForkedProcessError, PreconditionFailedError, StoreError
@@ -176,7 +176,8 @@ class _Writer:
         self._base = base
         self._dead = contents.repeated is not None
         self.temporary, file = self._create()
-        self._end = _copy(contents.file, 0, contents.directory, file, 0)
+        with _removed_on_failure(self.temporary):
+            self._end = _copy(contents.file, 0, contents.directory, file, 0)
         token = secrets.token_hex(8)
         self.contents = Contents(dict(contents.members), dict(contents.starts), file=file, token=token)
 
@@ -248,13 +249,26 @@ class _Writer:
         temporary, file = self._create()
         end = 0
         moved: dict[str, Member] = {}
-        for key, member in sorted(self.contents.members.items(), key=lambda item: item[1].offset):
-            stop = _copy(self._file, member.offset, member.end, file, end)
-            moved[key] = member.at(end)
-            end = stop
-        os.unlink(self.temporary)
+        with _removed_on_failure(temporary):
+            for key, member in sorted(self.contents.members.items(), key=lambda item: item[1].offset):
+                stop = _copy(self._file, member.offset, member.end, file, end)
+                moved[key] = member.at(end)
+                end = stop
+            os.unlink(self.temporary)
         self.temporary, self._end, self._dead = temporary, end, False
-        self.contents = Contents(moved, file=file, token=self.contents.token)
+        # Where another value lay, this one does now: versions that were given out name none of these.
+        self.contents = Contents(moved, file=file, token=secrets.token_hex(8))
+
+
+@contextmanager
+def _removed_on_failure(path: bytes) -> Iterator[None]:
+    """Leave no file that nobody would find again, as where the disk is full."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(path)
+        raise
 
 
 def _copy(source: File | None, start: int, stop: int, target: File, to: int) -> int:

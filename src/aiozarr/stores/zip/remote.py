@@ -147,7 +147,9 @@ class RemoteZipStore(ZipStore, behind_store=True):
             async with lock:
                 loaded = self._loaded
                 if loaded is None:
-                    loaded = self._loaded = await self._load()
+                    loaded = await self._load()
+                    if loaded.archive is not _NONE:  # one that is not there yet may come
+                        self._loaded = loaded
         return loaded
 
     def _version(self, names: _Remote, member: Member) -> Version:
@@ -228,10 +230,10 @@ class RemoteZipStore(ZipStore, behind_store=True):
         # The header's length is told by the header alone: what lies up to the next member comes along.
         until = min(member.end, member.likely_start + member.stored + 4096)
         data = memoryview(await self._range(names.archive, member.offset, until))
-        begin = self._data_start(names, data[: LOCAL_HEADER + len(member.raw)], member) - member.offset
-        packed = data[begin : begin + member.stored]
-        if len(packed) < member.stored:
-            rest = await self._range(names.archive, until, member.offset + begin + member.stored)
+        begin = self._data_start(names, data[: LOCAL_HEADER + len(member.raw)], member)
+        packed = data[begin - member.offset : begin - member.offset + member.stored]
+        if len(packed) < member.stored:  # a writer that aligns the data puts as much between as it likes
+            rest = await self._range(names.archive, max(begin, until), begin + member.stored)
             packed = memoryview(bytes(packed) + rest)
 
         def unpack() -> bytes | memoryview:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import pickle
 import stat
@@ -65,7 +66,7 @@ async def test_members_of_every_method_are_read_whole_and_in_part(tmp_path: Path
 async def test_headers_of_another_length_than_the_directory_says_are_read_right() -> None:
     """Info-ZIP writes longer extra fields into headers; other writers differ in other ways."""
     plain = archive_of({"a": DATA})
-    for pad in (4, 40):
+    for pad in (4, 40, 5000, 65_000):
         inner = MemoryStore()
         header = bytearray(plain[:31])
         header[28:30] = struct.pack("<H", pad)
@@ -255,6 +256,47 @@ async def test_changes_to_an_archive_that_another_process_has_changed_are_refuse
     assert isinstance(store, LocalZipStore)
     store._archive._discard()
     assert os.listdir(tmp_path) == ["x.zip"]
+
+
+async def test_a_version_of_before_a_close_that_failed_names_no_value_of_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(archive_of({"first": b"0"}))
+    store = ZipStore(path, "a")
+    old = await store.set("a", b"1")
+    await store.set("a", b"2")
+    path.write_bytes(archive_of({"of": b"another process"}))
+    with pytest.raises(PreconditionFailedError, match="somebody else"):
+        await store.aclose()  # which has moved the second value to where the first one lay
+    with pytest.raises(ChangedError):
+        await store.fetch("a", if_match=old)
+    assert isinstance(store, LocalZipStore)
+    store._archive._discard()
+
+
+@pytest.mark.parametrize("moment", ["opening", "closing"])
+async def test_where_the_disk_is_full_no_temporary_file_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(archive_of({"a": DATA}))
+    store = ZipStore(path, "a")
+    if moment == "closing":
+        await store.set("a", b"1")
+    before = sorted(os.listdir(tmp_path))
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        with pytest.raises(StoreError, match="ENOSPC"):
+            await (store.aclose() if moment == "closing" else store.set("b", b"2"))
+    assert sorted(os.listdir(tmp_path)) == before
+    if moment == "opening":
+        await store.set("b", b"2")
+    await store.aclose()
+    assert os.listdir(tmp_path) == ["x.zip"]
+    assert await read(store, "a") == (DATA if moment == "opening" else b"1")
 
 
 async def test_a_store_that_is_not_closed_is_closed_when_it_goes_and_says_so(tmp_path: Path) -> None:

@@ -34,6 +34,15 @@ async def test_the_directory_is_fetched_once_and_then_one_range_per_value() -> N
     assert sum(each.length or 0 for each in inner.fetched if isinstance(each, Range)) == 10
 
 
+async def test_an_archive_that_comes_later_is_found() -> None:
+    inner = MemoryStore()
+    store = ZipStore(inner, key="x.zip")
+    assert await store.fetch("a") is None
+    assert await store.list() == []
+    await inner.set("x.zip", archive_of({"a": b"1"}))
+    assert await read(store, "a") == b"1"
+
+
 async def test_a_part_of_a_stored_member_costs_that_part() -> None:
     inner = Counted()
     await inner.set("x.zip", archive_of({"shard": DATA, "other": DATA}))
