@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 JSON: TypeAlias = Any
 AnyArray: TypeAlias = NDArray[Any]
 Region: TypeAlias = tuple[slice, ...]
+Span: TypeAlias = tuple[int, int]
+"""Positions of bytes: the first, and the one behind the last."""
 ReadBytes: TypeAlias = Callable[[ByteRange | None], Buffer]
 """How `partial_decode` asks for a part of the encoded representation; None asks for all of it."""
 
@@ -190,6 +192,13 @@ class BytesBytesCodec(Codec):
         Raises:
             CodecError: `data` is no valid encoding, or decodes to more than `max_size` bytes.
         """
+
+    def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
+        """Return as many bytes as `decode` would, of which those of `spans` are decoded; None where that saves nothing.
+
+        `spans` ascend and do not overlap. `out` is as in `decode`; what the other bytes of the result are is left open.
+        """
+        return None
 
     def for_items(self, item_size: int) -> BytesBytesCodec:
         """Return the codec for bytes that are items of `item_size` bytes; it has the same configuration.

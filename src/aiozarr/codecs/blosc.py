@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from struct import Struct
 from typing import Self
 
 import numpy as np
@@ -15,7 +14,8 @@ from typing_extensions import Buffer
 from aiozarr.codecs import blosc_snappy
 from aiozarr.codecs._buffers import byte_view
 from aiozarr.codecs._configuration import check_members, integer, one_of
-from aiozarr.codecs.base import JSON, BytesBytesCodec
+from aiozarr.codecs.base import JSON, BytesBytesCodec, Span
+from aiozarr.codecs.blosc_blocks import COPIED, FORMAT, Header, cut_blocks, find_blocks
 from aiozarr.codecs.registry import register
 from aiozarr.errors import CodecError
 
@@ -23,9 +23,7 @@ _COMPRESSORS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 _SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 _FORMAT_NAMES = ("blosclz", "lz4", "snappy", "zlib", "zstd")
 _MAX_SIZE = 2**31 - 1
-_HEADER = Struct("<BBBBIII")
 _FORMAT_VERSION = 2
-_COPIED = 0x02
 _HAS_SNAPPY = "snappy" in _native.list_compressors()
 
 
@@ -79,31 +77,58 @@ class BloscCodec(BytesBytesCodec):
         return encoded
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
-        size = self._check_header(memoryview(data), max_size)
-        if size == 0:
+        view = memoryview(data).cast("B")
+        header = self._check_header(view, max_size)
+        if header.nbytes == 0:
             # The decoder takes a size of zero for an error.
             return b""
-        if _needs_snappy(memoryview(data)):
+        if header.flags & COPIED and out is None:
+            return view[FORMAT.size :]
+        if _needs_snappy(header):
             try:
-                return blosc_snappy.decompress(memoryview(data).cast("B"))
+                return blosc_snappy.decompress(view)
             except (ValueError, struct.error) as error:
                 raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
+        size = header.nbytes
         result = out if out is not None and len(out) == size else byte_view(np.empty(size, np.uint8))
         try:
-            _native.decompress(data, result)
+            _native.decompress(view, result)
         except (RuntimeError, ValueError) as error:
             raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
         return result
 
+    def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
+        view = memoryview(data).cast("B")
+        header = self._check_header(view, max_size)
+        if header.flags & COPIED:
+            return view[FORMAT.size :]
+        if header.nbytes != len(out) or _needs_snappy(header):
+            return None
+        runs = find_blocks(header, spans)
+        if runs is None:
+            return None
+        for run in runs:
+            chunk = cut_blocks(view, header, run)
+            if chunk is None:
+                return None
+            low, high = header.bounds(run)
+            try:
+                _native.decompress(chunk, out[low:high])
+            except (RuntimeError, ValueError):
+                # Whoever decodes all of it finds out whether it is damaged, and says so.
+                return None
+        return out
+
     def compute_encoded_size(self, size: int) -> None:
         return None
 
-    def _check_header(self, view: memoryview, max_size: int) -> int:
-        """Return the number of decoded bytes. What the C library takes on trust is checked here."""
+    def _check_header(self, view: memoryview, max_size: int) -> Header:
+        """Return the header. What the C library takes on trust is checked here."""
         length = view.nbytes
-        if length < _HEADER.size:
+        if length < FORMAT.size:
             raise CodecError(f"{length} bytes are too few for a blosc header", codec=self.name)
-        version, _, flags, typesize, nbytes, blocksize, cbytes = _HEADER.unpack_from(view)
+        header = Header(*FORMAT.unpack_from(view))
+        version, _, flags, typesize, nbytes, blocksize, cbytes = header
         if version != _FORMAT_VERSION:
             raise CodecError(f"the blosc format has version {version}, not {_FORMAT_VERSION}", codec=self.name)
         if nbytes > max_size:
@@ -114,16 +139,15 @@ class BloscCodec(BytesBytesCodec):
             raise CodecError(
                 f"a blosc header with typesize {typesize}, blocksize {blocksize} and {nbytes} bytes", codec=self.name
             )
-        if flags & _COPIED:
-            fits = cbytes == nbytes + _HEADER.size
+        if flags & COPIED:
+            fits = cbytes == nbytes + FORMAT.size
         else:
-            fits = nbytes == 0 or cbytes >= _HEADER.size + 4 * -(-nbytes // blocksize)
+            fits = nbytes == 0 or cbytes >= FORMAT.size + 4 * header.blocks
         if not fits or flags >> 5 >= len(_FORMAT_NAMES):
             raise CodecError(f"a blosc header with flags {flags:#04x} for {cbytes} bytes", codec=self.name)
-        return int(nbytes)
+        return header
 
 
-def _needs_snappy(view: memoryview) -> bool:
+def _needs_snappy(header: Header) -> bool:
     """Return whether the library was built without what a chunk of this header needs."""
-    flags = view.cast("B")[2]
-    return not _HAS_SNAPPY and flags >> 5 == blosc_snappy.FORMAT and not flags & _COPIED
+    return not _HAS_SNAPPY and header.flags >> 5 == blosc_snappy.FORMAT and not header.flags & COPIED

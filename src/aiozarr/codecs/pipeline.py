@@ -13,6 +13,7 @@ from aiozarr.codecs.chain import CodecChain, NamedCodec, parse_chain
 from aiozarr.codecs.equality import equals_everywhere
 from aiozarr.codecs.partial import read_decoded
 from aiozarr.codecs.raw_layout import RawLayout
+from aiozarr.codecs.region import RegionDecoder
 from aiozarr.errors import MetadataError, UnsupportedMetadataError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class CodecPipeline:
         plain_size: bytes before compression and checksums; None where they vary.
         max_encoded_size: a bound on the bytes that such an array encodes to.
         shard: where parts of the encoded bytes can be read by ranges; None where they cannot.
+        regions: decodes for readers who take out a box of elements at once; None where `decode` is all there is.
         raw: where elements lie in the encoded bytes, if nothing is compressed; None where they have no such places.
     """
 
@@ -41,6 +43,7 @@ class CodecPipeline:
     max_encoded_size: int
     shard: ShardLayout | None
     raw: RawLayout | None
+    regions: RegionDecoder | None
 
     def __init__(self, chain: CodecChain, spec: ArraySpec, *, member: str = "codecs") -> None:
         self.spec = spec
@@ -66,6 +69,7 @@ class CodecPipeline:
         whole = not chain.array_array and not chain.bytes_bytes
         self.shard = chain.array_bytes.shard_layout(spec) if whole else None
         self.raw = RawLayout.of(chain, specs)
+        self.regions = RegionDecoder.of(chain, specs, bounds[:-1])
 
     @classmethod
     def resolve(cls, codecs: Sequence[NamedCodec] | JSON, spec: ArraySpec, *, member: str = "codecs") -> CodecPipeline:

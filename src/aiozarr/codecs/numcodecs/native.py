@@ -6,13 +6,13 @@ does not know are tolerated: what these compressors wrote says itself how it dec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 from typing_extensions import Buffer
 
-from aiozarr.codecs.base import JSON, BytesBytesCodec
+from aiozarr.codecs.base import JSON, BytesBytesCodec, Span
 from aiozarr.codecs.blosc import BloscCodec
 from aiozarr.codecs.gzip import GzipCodec
 from aiozarr.codecs.numcodecs.parameters import any_level, flag, optional_choice, optional_integer
@@ -83,6 +83,9 @@ class NumcodecsBloscCodec(BytesBytesCodec):
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
         return _DECODER.decode(data, max_size=max_size, out=out)
+
+    def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
+        return _DECODER.decode_spans(data, spans, max_size=max_size, out=out)
 
     def compute_encoded_size(self, size: int) -> None:
         return None

@@ -1,0 +1,49 @@
+"""Boxes around what is selected of a chunk."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from indexing import Step, steps
+
+from aiozarr.grid import Fields, IndexTransform, select_orthogonal, select_pointwise
+from aiozarr.grid.axes import regular_axes
+from aiozarr.grid.box import box_of
+from aiozarr.grid.fields import FieldPart
+from aiozarr.grid.touched import project
+
+SELECT = {"basic": IndexTransform.select, "oindex": select_orthogonal, "vindex": select_pointwise}
+Case = tuple[tuple[int, ...], tuple[int, ...], list[Step]]
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> Case:
+    shape = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple))
+    chunks = tuple(draw(st.integers(1, side + 2)) for side in shape)
+    return shape, chunks, draw(steps(shape))
+
+
+@settings(deadline=None, max_examples=200)
+@given(chains())
+def test_a_box_is_the_smallest_that_holds_what_is_selected(case: Case) -> None:
+    shape, chunks, chain = case
+    transform = IndexTransform.identity(shape)
+    for how, selection in chain:
+        transform = SELECT[how](transform, selection)
+    if not transform.size:
+        return
+    numbers = np.arange(prod(chunks)).reshape(chunks)
+    for part in project(regular_axes(chunks, shape), transform.maps):
+        taken = np.unravel_index(part.gather(numbers).reshape(-1), chunks)
+        assert box_of(part) == tuple(slice(int(index.min()), int(index.max()) + 1) for index in taken)
+
+
+def test_of_fields_the_box_has_the_dimensions_of_the_chunk() -> None:
+    fields = Fields.of(np.dtype([("a", "i4", (2, 3))]), "a")
+    transform = IndexTransform.identity((7, 5, *fields.shape)).select((slice(1, 6, 2), 3, ..., 0))
+    parts = project(regular_axes((4, 4, *fields.shape), (7, 5, *fields.shape)), transform.maps)
+    boxes = [box_of(FieldPart(part, fields, 2)) for part in parts]
+    assert boxes == [(slice(1, 4), slice(3, 4)), (slice(1, 2), slice(3, 4))]
