@@ -39,6 +39,7 @@ class Desk:
         chunk_caches: chunks that were decoded, where settings say that they are kept.
         gathering: ranges that wait for the end of this turn of the loop, to be fetched by common requests.
         locks: stored objects that are being changed in part.
+        versionless: stores that should tell versions in their answers, and do not.
     """
 
     def __init__(self, pool: WorkerPool) -> None:
@@ -52,18 +53,23 @@ class Desk:
         self.chunk_caches = ChunkCaches()
         self.gathering = Gathering()
         self.locks = KeyLocks()
+        self.versionless: set[Hashable] = set()
         self._warned: set[Hashable] = set()
 
     def queue_of(self, store: Store) -> Origin:
         """Return the queue that requests to `store` wait in."""
         return self.local if isinstance(store, BlockingStore) else self.scheduler.origin(store.origin)
 
+    def tells_versions(self, store: Store) -> bool:
+        """Return whether several answers of `store` can be told to be of one state of an object."""
+        return store.supports.conditional_reads and store.identity not in self.versionless
+
     def changed(self, store: Store, key: str | None) -> None:
         """This process has changed the object `key`, or many of them (None): readers who come now see it.
 
         What is on its way may have been read before the change: those who wait get it, and nobody else.
         """
-        if not self.flights and not self.chunk_caches:
+        if not (self.flights or self.index_fetches or self.chunk_caches):
             return
         place = None if key is None else store.place_of(key)
         for token, flight in list(self.flights.items()):
@@ -71,6 +77,9 @@ class Desk:
             if key is None or request is None or request.may_carry(key, place):
                 del self.flights[token]
                 flight.keepers = flight.keepers and {}
+        for token, fetch in list(self.index_fetches.items()):
+            if key is None or fetch.may_carry(key, place):
+                del self.index_fetches[token]
         if key is None:
             self.chunk_caches.clear()
         else:

@@ -162,6 +162,12 @@ class Fetch(Errand):
             self.started - watch.ready,
         )
 
+    def may_carry(self, key: str, place: Hashable) -> bool:
+        """Return whether it may bring bytes of the object `key`, which is at `place`."""
+        # The keys of one object, seen from several roots, end alike; only then is its place worth the time.
+        alike = self.key.endswith(key) or key.endswith(self.key)
+        return alike and self.store.place_of(self.key) == place
+
     def abandoned(self) -> None:
         """One of the request's flights has nobody left who waits for it."""
 
@@ -281,11 +287,6 @@ class ChunkFetch(Fetch):
             for sink in flight.sinks:
                 return sink.waiter
         return None
-
-    def may_carry(self, key: str, place: Hashable) -> bool:
-        # The keys of one object, seen from several roots, end alike; only then is its place worth the time.
-        alike = self.key.endswith(key) or key.endswith(self.key)
-        return alike and self.store.place_of(self.key) == place
 
     def landed(self, flight: Flight, chunk: NDArray[Any] | None) -> None:
         self._close(flight)

@@ -23,7 +23,30 @@ from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
     from aiozarr.engine.job import Job
-    from aiozarr.engine.read import ReadJob
+    from aiozarr.engine.read import Read, ReadJob
+
+
+def ask_for_part(job: ReadJob, read: Read, key: str, sink: Sink) -> bool:
+    """Send for what `sink` wants of a chunk, where that is less than all of it; return whether it is."""
+    store, sharing = read.store, job.sharing
+    pipeline = read.layout.object_of(sink.projection).pipeline
+    if pipeline.raw is None or sharing.keeps or not store.supports.partial_reads:
+        return False
+    token = (read.token, key)
+    if sharing.flies(token):
+        return False
+    ranges = job.parts.ranges(sink.projection, pipeline, versioned=job.desk.tells_versions(store))
+    if ranges is None:
+        return False
+
+    def fetch_whole() -> None:
+        job.want(read, key, sink.out, sink.projection)
+        job.queue.offer(job)
+
+    part = PartRead(job, store, key, sink, pipeline, ranges, fetch_whole)
+    for flight, start, length in part.flights(token):
+        job.push(PartFetch(job, store, key, Range(start, length), flight))
+    return True
 
 
 class PartFetch(ChunkFetch):

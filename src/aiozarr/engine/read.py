@@ -20,6 +20,8 @@ from aiozarr.engine.job import Job
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.local_queue import BATCH_CALLS
 from aiozarr.engine.observed import TimedFill
+from aiozarr.engine.part_plan import PartPlan
+from aiozarr.engine.part_read import ask_for_part
 from aiozarr.engine.plan import parts_of
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.shard_read import ShardRead, Split
@@ -97,6 +99,7 @@ class ReadJob(Job):
             bytes_total=sum([read.out.nbytes for read in reads]),
         )
         self.economy = self.queue.economy(settings)
+        self.parts = PartPlan(self.economy, blocking=self.queue.blocking)
         # Parts of a file would all be read by the same disk.
         self._split_above = NEVER if self.queue.blocking else settings.max_request_bytes
         self.sharing = Sharing(desk, settings)
@@ -205,9 +208,11 @@ class ReadJob(Job):
                 self.splitting += 1
                 self.desk.pool.submit(Split(shard))
             return
-        self._want(read, key, out, placed)
+        if not ask_for_part(self, read, key, Sink(self, out, placed, read)):
+            self.want(read, key, out, placed)
 
-    def _want(self, read: Read, key: str, out: NDArray[Any], projection: Part) -> None:
+    def want(self, read: Read, key: str, out: NDArray[Any], projection: Part) -> None:
+        """Send for a whole chunk, unless it is at hand or on its way."""
         token = (read.token, key)
         pipeline = read.layout.object_of(projection).pipeline
         sink = Sink(self, out, projection, read)
@@ -261,7 +266,7 @@ class ReadJob(Job):
             # Bytes can be damaged on their way: they are fetched once more before they count as damaged in the store.
             assert request is not None
             self.ready_at = self.now()
-            self._want(sink.origin, request.key, sink.out, sink.projection)
+            self.want(sink.origin, request.key, sink.out, sink.projection)
             self.queue.offer(self)
             return
         self.stop(error)

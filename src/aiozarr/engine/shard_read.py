@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from aiozarr.engine.flight import Sink, Token
+from aiozarr.engine.flight import Flight, Sink, Token
 from aiozarr.engine.gathering import Wanted
 from aiozarr.engine.index_cache import IndexEntry
-from aiozarr.engine.index_fetch import IndexFetch
+from aiozarr.engine.index_fetch import IndexFetch, WholeShard
 from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.part_read import PartRead
 from aiozarr.engine.plan import inner_parts
 from aiozarr.engine.pool import BATCH_BYTES, Work
+from aiozarr.engine.whole_fetch import WholeFetch
+from aiozarr.engine.whole_shard import whole_request
 from aiozarr.errors import ChangedError, ChecksumError
 from aiozarr.grid.projection import Part
 from aiozarr.schedule.scheduler import Call
@@ -53,6 +56,7 @@ class ShardRead:
         self._trouble: BaseException | None = None
         self._index_fetch: IndexFetch | None = None
         self._given_up = False
+        self._too_large = False
         self._token: Hashable = (store.identity, key, layout.token)
 
     def split(self) -> None:
@@ -74,7 +78,7 @@ class ShardRead:
         return inner_parts(self._stored, self._projection) if self._split is None else self._split
 
     def begin(self) -> None:
-        """Ask for the index; what is known of it already is used."""
+        """Ask for the index, or for all of a shard that is small; what is known of it already is used."""
         desk = self.job.desk
         self._attempts += 1
         self._trouble = None
@@ -88,9 +92,21 @@ class ShardRead:
             fetch.waiters.append(self)
             self._index_fetch = fetch
             return
-        self._index_fetch = IndexFetch(self.job, self._store, self._key, self._shard, self._token, self, flying)
+        about = (self.job, self._store, self._key, self._shard, self._token, self, flying)
+        bound = self._whole_bound() if entry is None else None
+        self._index_fetch = IndexFetch(*about) if bound is None else WholeFetch(*about, bound)
         first = self._attempts == 1 and self._split is None
         self.job.push(self._index_fetch, None if first else self.job.now())
+
+    def _whole_bound(self) -> int | None:
+        """Return how many bytes to ask for where the shard is best fetched whole."""
+        if self._too_large:
+            return None
+        ranges = self._store.supports.partial_reads
+        return whole_request(self._shard, self._projection, self._count_inner, self.job.economy, ranges=ranges)
+
+    def _count_inner(self) -> int:
+        return len(self._projection.within(self._stored.inner_axes)) if self._split is None else len(self._split)
 
     def _is_checked(self, entry: IndexEntry) -> bool:
         """Return whether using a kept index sends a request that insists on its version, or did so lately.
@@ -103,12 +119,12 @@ class ShardRead:
             return False
         return any(index.locate(position) is not None for position, _ in self._inner_parts())
 
-    def index_ready(self, entry: IndexEntry) -> None:
+    def index_ready(self, entry: IndexEntry, whole: WholeShard | None = None) -> None:
         self._index_fetch = None
         if self._given_up:
             return
         if entry.index is not None:
-            self._ask(entry)
+            self._ask(entry, whole)
         elif (error := self.job.missing_error(self._store, self._key)) is not None:
             self._end(error)
             return
@@ -116,6 +132,14 @@ class ShardRead:
             self._open = 1
             self.job.fill([Sink(self, self.out, self._projection)], self._stored.spec.fill_value, self._store)
         self.job.queue.offer(self.job)
+
+    def whole_refused(self) -> None:
+        self._index_fetch = None
+        if not self._given_up:
+            self._too_large = True
+            self._attempts -= 1
+            self.begin()
+            self.job.queue.offer(self.job)
 
     def index_failed(self, error: BaseException) -> None:
         self._index_fetch = None
@@ -126,8 +150,8 @@ class ShardRead:
         else:
             self._end(error)
 
-    def _ask(self, entry: IndexEntry) -> None:
-        """Send for the inner chunks that `entry` locates; the others read as the fill value."""
+    def _ask(self, entry: IndexEntry, whole: WholeShard | None = None) -> None:
+        """Send for the inner chunks that `entry` locates, unless `whole` has them; others read as the fill value."""
         assert entry.index is not None
         job, version = self.job, entry.version
         wanted: list[Wanted] = []
@@ -145,14 +169,32 @@ class ShardRead:
             token = (object_token, position)
             if keep and job.sharing.serve(job, sink, token):
                 continue
+            assert located.length is not None
+            runs = None if whole is not None else self._runs(sink, token, located.length, versioned=version is not None)
+            if runs is not None:
+                wanted += [Wanted(flight, located.start + start, length) for flight, start, length in runs]
+                continue
             flight = job.sharing.wait_for(job, sink, token, self._shard.inner, keep=keep)
             if flight is not None:
-                assert located.length is not None
                 wanted.append(Wanted(flight, located.start, located.length))
         if empty:
             job.fill(empty, self._stored.spec.fill_value, self._store)
-        if wanted:
+        if whole is not None:
+            for each in wanted:
+                whole.add(*each)
+        elif wanted:
             job.desk.gathering.add(job, self._store, self._key, object_token, version, wanted)
+
+    def _runs(
+        self, sink: Sink, token: Hashable, length: int, *, versioned: bool
+    ) -> list[tuple[Flight, int, int]] | None:
+        """Return what is to be fetched of an inner chunk that is not compressed; None: all of it."""
+        job, inner = self.job, self._shard.inner
+        # One that is not as long as it should be is an error, which decoding it tells.
+        if inner.raw is None or length != inner.raw.nbytes or job.sharing.keeps or job.sharing.flies(token):
+            return None
+        ranges = job.parts.ranges(sink.projection, inner, versioned=versioned)
+        return None if ranges is None else PartRead(job, self._store, self._key, sink, inner, ranges).flights(token)
 
     # --- as a waiter -----------------------------------------------------------------------------------------------
 

@@ -72,6 +72,10 @@ class Sharing:
         """Return what readers share a request by: `token`, and settings where they are not the defaults."""
         return token if self._terms is None else (token, self._terms)
 
+    def flies(self, token: Hashable) -> bool:
+        """Return whether the chunk of `token` is on its way."""
+        return self.on_terms(token) in self._desk.flights
+
     def serve(self, job: ReadJob, sink: Sink, token: Hashable) -> bool:
         """Give `sink` the chunk of `token` if it is at hand; return whether it is."""
         if self._cache is None:
