@@ -58,7 +58,7 @@ from aiozarr.hierarchy import (
     open_group,
     read_many,
 )
-from aiozarr.schedule import Report, record
+from aiozarr.schedule import Report, RequestEvent, Totals, record
 from aiozarr.settings import Settings
 from aiozarr.transfer import CopyReport, copy
 
@@ -91,6 +91,7 @@ __all__ = [
     "PreconditionFailedError",
     "Progress",
     "Report",
+    "RequestEvent",
     "SelectionError",
     "Settings",
     "ShortReadError",
@@ -99,6 +100,7 @@ __all__ = [
     "StoreError",
     "StoreTimeoutError",
     "ThrottledError",
+    "Totals",
     "UnauthenticatedError",
     "UnknownSchemeError",
     "UnsafeWriteWarning",

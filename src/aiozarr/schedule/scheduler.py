@@ -6,7 +6,8 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from time import monotonic
 
 from aiozarr.errors import StoreError
 from aiozarr.schedule.budget import Budget
@@ -89,6 +90,7 @@ class Origin:
         self._paid: deque[Call] = deque()
         self._workers: set[asyncio.Task[None]] = set()
         self._starting = 0
+        self._clock: Callable[[], float] | None = None
 
     def economy(self, settings: Settings) -> Economy:
         """Return what merging may spend for a caller with these settings."""
@@ -148,8 +150,16 @@ class Origin:
         return 0
 
     def now(self) -> float:
-        """Return the time by the clock that calls are timed by: that of the loop."""
-        return asyncio.get_running_loop().time()
+        """Return the time by the clock that calls are timed by."""
+        return self._clock_here()()
+
+    def _clock_here(self) -> Callable[[], float]:
+        """Return the clock of the loop; where that is the machine's, read anew each time, as uvloop does not."""
+        clock = self._clock
+        if clock is None:
+            clock = asyncio.get_running_loop().time
+            self._clock = clock = monotonic if abs(clock() - monotonic()) < 1.0 else clock
+        return clock
 
     async def close(self) -> None:
         """Stop all workers and wait for them."""
@@ -249,7 +259,7 @@ class Origin:
 
     async def _send(self, call: Call) -> None:
         """Send `call` until it succeeds or its policy gives up; the error then says how often and how long."""
-        clock = asyncio.get_running_loop().time
+        clock = self._clock_here()
         begun = call.started = clock()
         while True:
             sent_at = clock()
