@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
 ENTRY_BYTES = 1024
@@ -52,6 +53,11 @@ class ChunkCache:
             return None
         self._entries.move_to_end(token)
         return entry.chunk
+
+    def has(self, token: Hashable, since: float) -> bool:
+        """Return whether `get` would return a chunk. Any thread."""
+        entry = self._entries.get(token)
+        return entry is not None and entry.since >= since
 
     def put(self, token: Hashable, store: Store, key: str, chunk: NDArray[Any], since: float) -> None:
         """Keep `chunk` of the object `key`; its memory is its own and nobody writes to it any more."""
@@ -113,6 +119,11 @@ class ChunkCaches:
         else:
             self._caches.move_to_end(max_bytes)
         return cache
+
+    def has(self, settings: Settings, token: Hashable, now: float) -> bool:
+        """Return whether a reader with these settings would be served now; the chunk does not count as used."""
+        cache = self._caches.get(settings.chunk_cache_bytes)
+        return cache is not None and cache.has(token, now - settings.chunk_cache_seconds)
 
     def __len__(self) -> int:
         return sum([len(cache) for cache in self._caches.values()])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from aiozarr.engine.desk import Desk
+from aiozarr.engine.flight import Token
 from aiozarr.engine.index_cache import IndexEntry
 from aiozarr.engine.plan import GivenRows, Plan, keyed_projections, plan_bounds, wanted_ranges
 from aiozarr.engine.plan_table import ROWS, PlanRow
@@ -81,6 +83,8 @@ async def _work(
         if read.layout.shard is not None:
             await _shard(desk, session, read, number, key, projection, total)
             continue
+        if desk.chunk_caches.has(session.settings, (read.token, key), _now()):
+            continue
         entry = await session.stat(key)
         size = 0 if entry is None or entry.size is None else entry.size
         requests = count_parts(read.layout.object_of(projection).pipeline, size, _limit_of(desk, session))
@@ -90,6 +94,18 @@ async def _work(
 
 def _limit_of(desk: Desk, session: Session) -> int:
     return NEVER if desk.queue_of(session.store).blocking else split_limit(session.store, session.settings)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _kept(desk: Desk, settings: Settings, object_token: Token) -> Callable[[int], bool] | None:
+    """Return whether the inner chunk at a position is in the cache; None where there is no cache."""
+    if not settings.chunk_cache_bytes:
+        return None
+    now = _now()
+    return lambda position: desk.chunk_caches.has(settings, (object_token, position), now)
 
 
 async def _shard(
@@ -114,17 +130,20 @@ async def _shard(
         raise
     if value.version is not None and not value.version.weak and read.store.supports.conditional_reads:
         desk.indexes.put(token, IndexEntry(index, value.version), session.settings.index_cache_bytes)
+    kept = _kept(desk, session.settings, Token((token, value.version)))
     if projection.listed < LONG:
         ranges = wanted_ranges(stored, index, projection)
+        missing = wanted_ranges(stored, index, projection, kept=kept) if kept else ranges
     else:
         ranges = await desk.pool.call(lambda: wanted_ranges(stored, index, projection))
+        missing = await desk.pool.call(lambda: wanted_ranges(stored, index, projection, kept=kept)) if kept else ranges
     if not ranges or desk.indexes.get(token) is None:
         # A kept index is used where a request for data checks that it still holds.
         size = shard.index_nbytes
         total.add(number, PlanRow(1, key, shard.index_range, 0, size, size, stored=True))
     limit = _limit_of(desk, session)
-    for each in coalesce(ranges, desk.queue_of(read.store).economy(session.settings)):
+    for each in coalesce(missing, desk.queue_of(read.store).economy(session.settings)):
         requests = 1 if each.length <= limit else len(cut(0, each.length, limit))
-        wanted = min(each.length, sum([ranges[member][1] for member in each.members]))
+        wanted = min(each.length, sum([missing[member][1] for member in each.members]))
         part = Range(each.start, each.length)
         total.add(number, PlanRow(2, key, part, len(each.members), each.length, wanted, requests, stored=True))
