@@ -80,19 +80,21 @@ async def _bounded(calls: Calls, traits: Traits, path: str, wanted: Range) -> Va
         return Value(data[wanted.start : stop], None, len(data))
     if len(data) == wanted.length:
         return Value(data, None, None)
-    if traits.framed and data:
+    if traits.framed and data and (traits.open_ends or not wanted.start):
         return Value(data, None, wanted.start + len(data))
     return await _checked(calls, traits, path, wanted, data)
 
 
 async def _checked(calls: Calls, traits: Traits, path: str, wanted: Range, data: Any) -> Value | None:
-    """Return `data`, which ended where the file does, if it does."""
+    """Return `data`, which ended where the file does, if it does; a server that ignores ranges has sent all of it."""
     size = await size_of(calls, traits, path)
     if size is None:
         return None
     if size == UNKNOWN:
-        return Value(data, None, None)
+        return Value(data, None, None) if traits.open_ends or not data else await _of_whole(calls, traits, path, wanted)
     start, stop = resolve_range(size, wanted)
+    if len(data) == size:
+        data = data[start:]
     if len(data) < stop - start:
         raise ShortReadError(f"{stop - start - len(data)} bytes are missing at the end of the answer")
     return Value(data[: stop - start], None, size)
@@ -103,14 +105,18 @@ async def _by_size(calls: Calls, traits: Traits, path: str, byte_range: ByteRang
     if size is None:
         return None
     if size == UNKNOWN:
-        data = await _cat(calls, path, **dict(traits.whole))
-        start, stop = resolve_range(len(data), byte_range)
-        return Value(data[start:stop], None, len(data))
+        return await _of_whole(calls, traits, path, byte_range)
     start, stop = resolve_range(size, byte_range)
     if start == stop:
         return Value(b"", None, size)
     value = await _bounded(calls, traits, path, Range(start, stop - start))
     return None if value is None else Value(value.data, None, size)
+
+
+async def _of_whole(calls: Calls, traits: Traits, path: str, byte_range: ByteRange) -> Value:
+    data = await _cat(calls, path, **dict(traits.whole))
+    start, stop = resolve_range(len(data), byte_range)
+    return Value(data[start:stop], None, len(data))
 
 
 async def _beyond(calls: Calls, traits: Traits, path: str, byte_range: ByteRange) -> Value | None:

@@ -241,7 +241,7 @@ class FtpServer:
 
 
 def over_ftp(server: FtpServer) -> FsspecStore:
-    class Files(FTPFileSystem):  # type: ignore[misc]  # fsspec has no types
+    class Files(FTPFileSystem):
         cachable = False
 
         def _connect(self) -> None:
