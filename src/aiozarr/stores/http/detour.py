@@ -17,9 +17,10 @@ from aiozarr.errors import AiozarrError, ShortReadError, StoreError, StoreTimeou
 from aiozarr.stores.http.redirect import REDIRECTS, Trail, location_of
 from aiozarr.stores.http.url import Proxies, WebAddress, usable_proxy
 from aiozarr.stores.lane.connection import Answer
+from aiozarr.stores.lane.dial import connect_error, default_ssl_context
 from aiozarr.stores.lane.head import HASHES
 from aiozarr.stores.lane.judge import NOTE, NOTE_BYTES, Accept, Detour, Verdict, Want, judge, over_limit
-from aiozarr.stores.lane.pool import PROGRESS_BYTES, Origin, connect_error, default_ssl_context
+from aiozarr.stores.lane.pool import PROGRESS_BYTES, Origin
 from aiozarr.stores.lane.request import USER_AGENT, range_header
 
 _OF_THE_ENVIRONMENT = Proxies()
@@ -227,13 +228,13 @@ class _GuardedResolver(AbstractResolver):
         if here.host == first.host:
             return
         names = not proxied
-        if any(ipaddress.ip_address(address).is_global for address in await _addresses(first.host, names)):
+        if any(_ip(address).is_global for address in await _addresses(first.host, names)):
             self._guarded.add(here.host)
         for address in await _addresses(here.host, names):
             self._check(here.host, address)
 
     def _check(self, host: str, address: str) -> None:
-        ip = ipaddress.ip_address(address)
+        ip = _ip(address)
         if ip.is_link_local or (host in self._guarded and not ip.is_global):
             raise StoreError("a redirect to an address that is not public was not followed")
 
@@ -248,6 +249,12 @@ class _GuardedResolver(AbstractResolver):
 
     async def close(self) -> None:
         await self._resolver.close()
+
+
+def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Return the address that is reached: `::ffff:` in front of one of IPv4 leads there, and hides what it is."""
+    ip = ipaddress.ip_address(address)
+    return (ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None) or ip
 
 
 async def _addresses(host: str, names: bool) -> list[str]:

@@ -98,6 +98,7 @@ async def test_credentials_stay_with_the_origin_that_they_are_for(server: FaultS
         "data:text/plain,x",
         "http://169.254.169.254/latest/meta-data/",
         "http://[fe80::1]/",
+        "http://[::ffff:169.254.169.254]/latest/meta-data/",
         "http:///x",
         "http://example.org:port/",
         "a b",
