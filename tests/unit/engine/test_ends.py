@@ -18,7 +18,9 @@ from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import Call
 from aiozarr.testing.virtual_time import run_virtual
 
-NO_CACHE = replace(SETTINGS, index_cache_bytes=0)
+# Too little for a whole shard of (4, 4), enough for all of its inner chunks: index and data are two requests.
+PHASES = replace(SETTINGS, max_request_bytes=100)
+NO_CACHE = replace(PHASES, index_cache_bytes=0)
 
 
 async def without_suffixes(shape: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[Sample, FakeStore, Engine]:
@@ -48,8 +50,8 @@ def test_the_first_read_of_a_shard_asks_for_its_size_and_the_next_ones_do_not() 
         assert operations(store) == ["fetch", "fetch"]
         # And now it is kept, too.
         store.reset()
-        await reader.read([array.read(...)], settings=SETTINGS)
-        await reader.read([array.read(...)], settings=SETTINGS)
+        await reader.read([array.read(...)], settings=PHASES)
+        await reader.read([array.read(...)], settings=PHASES)
         assert operations(store) == ["fetch", "fetch", "fetch"]
 
     run_virtual(scenario())
@@ -64,7 +66,7 @@ def test_a_shard_that_was_written_here_is_read_without_asking_for_its_size() -> 
         await both.write([array.write(-1, 0, 0)], settings=SETTINGS)
         store.reset()
         read = array.read(...)
-        await both.read([read], settings=SETTINGS)
+        await both.read([read], settings=PHASES)
         assert read.out[0, 0] == -1
         assert operations(store) == ["fetch", "fetch"]
 
@@ -135,7 +137,7 @@ def test_a_shard_that_is_replaced_between_size_and_index_is_looked_at_again() ->
 
         store.faults = replace_it
         read = array.read(...)
-        await reader.read([read], settings=SETTINGS)
+        await reader.read([read], settings=PHASES)
         assert np.array_equal(read.out, array.values)
         assert operations(store) == ["stat", "fetch", "stat", "fetch", "fetch"]
 
@@ -148,12 +150,12 @@ def test_a_shard_that_is_always_replaced_is_an_error() -> None:
         data = bytes(store.memory.fetch_now("a/c/0/0").data)  # type: ignore[union-attr]  # it is stored
         store.faults = lambda call: store.memory.set_now("a/c/0/0", data) and None
         with pytest.raises(ChangedError):
-            await reader.read([array.read(...)], settings=SETTINGS)
+            await reader.read([array.read(...)], settings=PHASES)
 
     run_virtual(scenario())
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, NO_CACHE])
+@pytest.mark.parametrize("settings", [PHASES, NO_CACHE])
 def test_a_plan_bounds_what_is_asked_for_and_a_probe_says_it_exactly(settings: Settings) -> None:
     async def scenario() -> None:
         array, store, reader = await without_suffixes((8, 4), (4, 4))
@@ -193,7 +195,7 @@ def test_a_store_that_answers_no_ranges_is_not_asked_for_sizes() -> None:
         array, store, reader = await without_suffixes((4, 4), (4, 4))
         store.supports = replace(store.supports, partial_reads=False)
         read = array.read(...)
-        await reader.read([read], settings=SETTINGS)
+        await reader.read([read], settings=PHASES)
         assert np.array_equal(read.out, array.values)
         assert "stat" not in operations(store)
 

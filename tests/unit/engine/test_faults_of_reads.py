@@ -172,7 +172,7 @@ def test_a_shard_that_keeps_changing_is_an_error() -> None:
         data = bytes(store.memory.fetch_now("a/c/0/0").data)  # type: ignore[union-attr]  # it is stored
         store.faults = lambda call: store.memory.set_now("a/c/0/0", data) and None
         with pytest.raises(ChangedError) as raised:
-            await reader.read([array.read(...)], settings=SETTINGS)
+            await reader.read([array.read(slice(None), slice(0, 16, 4))], settings=SETTINGS)
         assert raised.value.key == "a/c/0/0"
         assert quiet(store)
 

@@ -80,10 +80,10 @@ def test_scattered_inner_chunks_are_fetched_apart_or_together_as_the_gap_says() 
 def test_index_and_data_rounds_of_several_shards_overlap() -> None:
     async def scenario() -> None:
         array, store, reader = await sample((64, 4), (8, 4), inner=(1, 4))
-        read = array.read(...)
+        read = array.read(slice(0, 64, 2))
         await reader.read([read], settings=SETTINGS)
-        assert np.array_equal(read.out, array.values)
-        assert store.count == 16
+        assert np.array_equal(read.out, array.values[::2])
+        assert store.count == 8 + 32
         assert store.rounds == 2
 
     run_virtual(scenario())
@@ -110,7 +110,9 @@ def test_two_concurrent_readers_of_one_shard_share_index_and_inner_chunks() -> N
     async def scenario() -> None:
         array, store, reader = await sample((8, 8), (8, 8), inner=(4, 4))
         reads = [array.read(...), array.read(slice(0, 8, 3)), array.read(0, 0)]
-        await asyncio.gather(*(reader.read([read], settings=SETTINGS) for read in reads))
+        # A limit below the size of the shard: its index comes first.
+        settings = replace(SETTINGS, max_request_bytes=256)
+        await asyncio.gather(*(reader.read([read], settings=settings) for read in reads))
         assert np.array_equal(reads[0].out, array.values)
         assert np.array_equal(reads[1].out, array.values[::3])
         assert reads[2].out == array.values[0, 0]
