@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
+from aiozarr.stores.files import open_file_limit
 
 START = 64
 CEILING = 512
 FLOOR = 1
-
-
-def open_file_limit() -> int:
-    """Return how many connections the process's limit on open files leaves room for."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft != resource.RLIM_INFINITY:
-            # Half of what remains after a reserve for the rest of the process.
-            return max(8, (soft - 64) // 2)
-    return CEILING
 
 
 class Budget:

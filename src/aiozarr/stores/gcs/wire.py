@@ -14,9 +14,10 @@ from yarl import URL
 from aiozarr.errors import StoreTimeoutError
 from aiozarr.stores.http.detour import quotable, translate
 from aiozarr.stores.http.url import WebAddress, proxy_for, usable_proxy
+from aiozarr.stores.lane.dial import default_ssl_context
 from aiozarr.stores.lane.head import Headers
 from aiozarr.stores.lane.judge import NOTE_BYTES
-from aiozarr.stores.lane.pool import Origin, default_ssl_context
+from aiozarr.stores.lane.pool import Origin
 from aiozarr.stores.lane.request import USER_AGENT
 
 SLICE_BYTES = 1 << 18

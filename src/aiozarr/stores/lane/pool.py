@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import functools
-import ipaddress
-import socket
 import ssl
 from collections import deque
 from dataclasses import dataclass
 
-from aiozarr.errors import StoreError, StoreTimeoutError, ThrottledError
+from aiozarr.errors import StoreError, StoreTimeoutError
+from aiozarr.stores.files import open_file_limit
+from aiozarr.stores.lane.addresses import Addresses
 from aiozarr.stores.lane.connection import Answer, Connection, StaleConnectionError
+from aiozarr.stores.lane.dial import connect_error, default_ssl_context, dial, lacks_files
 from aiozarr.stores.lane.judge import Want
 
 TICKS = 4
@@ -33,7 +32,8 @@ class Origin:
         host: a name or an address, without the brackets of IPv6.
         port: the TCP port.
         ssl_context: checks of the certificate; None: the system's certificates, names checked.
-        max_connections: connections open at once; further requests wait, first come first served.
+        max_connections: connections open at once, as far as open files allow; further requests wait, first come first
+            served.
         idle_timeout: seconds without progress after which an answer is given up.
         connect_timeout: seconds for name, connection and TLS together.
     """
@@ -42,7 +42,7 @@ class Origin:
     host: str
     port: int
     ssl_context: ssl.SSLContext | None = None
-    max_connections: int = 512
+    max_connections: int = 1024
     idle_timeout: float = 20.0
     connect_timeout: float = 20.0
 
@@ -57,6 +57,8 @@ class Pool:
         self.head_buffer = bytearray(RECEIVE_BYTES)
         self.head_view = memoryview(self.head_buffer)
         self._origin = origin
+        self._addresses = Addresses(loop, origin.host, origin.port)
+        self._most = self._allowed = min(origin.max_connections, open_file_limit())
         self._open: set[Connection] = set()
         self._idle: list[Connection] = []  # the last one is the warmest
         self._connecting = 0
@@ -95,21 +97,28 @@ class Pool:
     # --- who gets which connection -------------------------------------------------------------------------------
 
     async def _acquire(self, *, fresh: bool = False) -> Connection:
-        while not fresh and self._idle:
-            return self._idle.pop()
-        if fresh and self._idle and self.connections >= self._origin.max_connections:
+        if fresh and self._idle and self.connections >= self._most:
             self._idle[0].abort()
-        if self.connections >= self._origin.max_connections:
-            handed = await self._wait()
-            if handed is not None:
-                return handed
-        else:
-            self._connecting += 1
-        try:
-            return await self._connect()
-        finally:
-            self._connecting -= 1
-            if self.connections < self._origin.max_connections:
+        while True:
+            if self._idle and not fresh:
+                return self._idle.pop()
+            if self.connections >= self._most:
+                handed = await self._wait()
+                if handed is not None:
+                    return handed
+            else:
+                self._connecting += 1
+            try:
+                return await self._connect()
+            except StoreError:
+                raise
+            except OSError as error:
+                # With fewer connections than there might be, requests wait in line for those that there are.
+                if not lacks_files(error) or self.connections == 1:
+                    raise connect_error(error) from error
+                self._most = self.connections - 1
+            finally:
+                self._connecting -= 1
                 self._pass_slot()
 
     async def _wait(self) -> Connection | None:
@@ -131,7 +140,8 @@ class Pool:
             self._pass_slot()
 
     def _pass_slot(self) -> None:
-        waiter = self._next_waiter()
+        """Let the next in line open a connection, if there is room for one more."""
+        waiter = self._next_waiter() if self._waiters and self.connections < self._most else None
         if waiter is not None:
             self._connecting += 1
             waiter.set_result(None)
@@ -167,51 +177,30 @@ class Pool:
 
     async def _connect(self) -> Connection:
         origin = self._origin
+        limit = asyncio.timeout(origin.connect_timeout)
         try:
-            async with asyncio.timeout(origin.connect_timeout):
-                connection = await self._connect_to_any(await self._addresses())
+            async with limit:
+                connection = await dial(self._addresses, self._open_to, Connection.abort)
         except TimeoutError as error:
+            if not limit.expired():  # an address did not answer
+                raise
             raise StoreTimeoutError(f"no connection within {origin.connect_timeout:g} s") from error
-        except OSError as error:
-            raise connect_error(error) from error
         self._open.add(connection)
         if self._sweeper is None:
             self._sweeper = self.loop.call_later(origin.idle_timeout / TICKS, self._sweep)
         return connection
 
-    async def _addresses(self) -> list[str]:
-        """Return what to connect to: the addresses of the host's name, or the address that the host is given by."""
-        host = self._origin.host
-        try:
-            ipaddress.ip_address(host)
-        except ValueError:
-            # Not left to `create_connection`: uvloop's, when it is cancelled, leaves the resolution behind, and nobody
-            # takes its error.
-            found = await self.loop.getaddrinfo(host, self._origin.port, type=socket.SOCK_STREAM)
-            return list(dict.fromkeys(str(info[4][0]) for info in found))
-        return [host]
-
-    async def _connect_to_any(self, addresses: list[str]) -> Connection:
+    async def _open_to(self, address: str) -> Connection:
         origin = self._origin
         context = (origin.ssl_context or default_ssl_context()) if origin.secure else None
-        failed: OSError | None = None
-        for address in addresses:
-            try:
-                _, connection = await self.loop.create_connection(
-                    lambda: Connection(self),
-                    address,
-                    origin.port,
-                    ssl=context,
-                    server_hostname=origin.host if context is not None else None,
-                )
-            except ssl.SSLError:
-                raise
-            except OSError as error:
-                failed = failed or error
-            else:
-                return connection
-        assert failed is not None
-        raise failed
+        _, connection = await self.loop.create_connection(
+            lambda: Connection(self),
+            address,
+            origin.port,
+            ssl=context,
+            server_hostname=origin.host if context is not None else None,
+        )
+        return connection
 
     # --- giving up -----------------------------------------------------------------------------------------------
 
@@ -228,9 +217,17 @@ class Pool:
                     connection.abort(StoreTimeoutError(f"no progress within {seconds:g} s"))
             elif self.tick - connection.idle_since > TICKS:
                 connection.abort()
+        self._regain()
         self._sweeper = None
         if self._open and not self.closed:
             self._sweeper = self.loop.call_later(self._origin.idle_timeout / TICKS, self._sweep)
+
+    def _regain(self) -> None:
+        """Allow more connections again, a few at a time, where files were lacking."""
+        if self._most < self._allowed:
+            self._most = min(self._allowed, self._most + self._most // 4 + 1)
+            while self._waiters and self.connections < self._most:
+                self._pass_slot()
 
     async def aclose(self) -> None:
         """Close all connections; requests under way fail."""
@@ -242,24 +239,3 @@ class Pool:
             connection.abort(StoreError("the store was closed"))
         # The loop closes the sockets in its next round.
         await asyncio.sleep(0)
-
-
-def connect_error(error: OSError) -> StoreError:
-    """Translate what went wrong while a connection was opened."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return StoreError(f"the server's certificate is not valid: {error.verify_message}")
-    if isinstance(error, ssl.SSLError):
-        return StoreError(f"no TLS connection: {error.reason}")
-    if isinstance(error, socket.gaierror):
-        return StoreError(f"the server's name does not resolve: {error.strerror}")
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return ThrottledError("no connection: too many open files")
-    return StoreError(f"no connection: {error.strerror or error}", retryable=True)
-
-
-@functools.cache
-def default_ssl_context() -> ssl.SSLContext:
-    """Return the process's own context: loading the system's certificates takes tens of milliseconds."""
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
