@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
@@ -77,7 +78,7 @@ class Flight:
         start, stop: where the chunk's bytes lie in the answer of its request; `stop` None: to the end.
         request: the request that fetches it.
         keepers: the caches that the decoded chunk goes to, and its name there.
-        late: sinks that have come while a worker is at it.
+        late: sinks that have come since. A worker that begins takes them along; a deque is safe between threads.
     """
 
     __slots__ = ("dispatched", "keepers", "late", "pipeline", "request", "sinks", "start", "stop", "token")
@@ -92,16 +93,26 @@ class Flight:
         self.request: Request | None = None
         self.dispatched = False
         self.keepers: dict[ChunkCache, Hashable] | None = None
-        self.late: list[Sink] = []
+        self.late: deque[Sink] = deque()
 
     def join(self, sink: Sink) -> None:
         """Another reader wants the chunk too."""
-        (self.late if self.dispatched else self.sinks).append(sink)
+        if self.dispatched:
+            self.late.append(sink)
+        else:
+            self.sinks.append(sink)
         sink.flight = self
 
+    def take_late(self) -> list[Sink]:
+        """Return the late ones, who are then the caller's."""
+        taken: list[Sink] = []
+        while self.late:
+            taken.append(self.late.popleft())
+        return taken
+
     def take_sinks(self) -> list[Sink]:
-        """Return all who wait, who are then nobody's: of a flight that fails."""
-        taken, self.sinks, self.late = self.sinks + self.late, [], []
+        """Return all who wait, who are then the caller's."""
+        taken, self.sinks = self.sinks + self.take_late(), []
         return taken
 
 
@@ -148,6 +159,7 @@ class Unpack(Work):
 
     def run(self) -> None:
         flight, data = self.flight, self.data
+        flight.sinks += flight.take_late()
         if data is None:
             self._fill()
             return
@@ -189,7 +201,7 @@ class Unpack(Work):
         assert request is not None
         request.landed(flight, self.chunk)
         sinks, flight.sinks = flight.sinks, []
-        late, flight.late = flight.late, []
+        late = flight.take_late()
         if error is not None:
             sinks, late = sinks + late, []
         elif self.chunk is not None:

@@ -158,7 +158,7 @@ def inner_parts(stored: ObjectLayout, projection: Part) -> Iterator[tuple[int, P
 def wanted_ranges(
     stored: ObjectLayout, index: ShardIndex, projection: Part, *, kept: Callable[[int], bool] | None = None
 ) -> list[tuple[int, int]]:
-    """Return (start, length) of every stored inner chunk that the projection of a shard touches, without those `kept`."""
+    """Return (start, length) of every stored inner chunk that a shard's projection touches, without those `kept`."""
     positions = [position for position, _ in inner_parts(stored, projection)]
     located = [index.locate(position) for position in positions if kept is None or not kept(position)]
     return [(each.start, each.length or 0) for each in located if each is not None]
