@@ -10,11 +10,11 @@ from typing import Self
 from typing_extensions import Buffer
 
 from aiozarr.codecs._configuration import check_members, integer
+from aiozarr.codecs._inflate import GZIP, inflate_errors, inflater
 from aiozarr.codecs.base import JSON, BytesBytesCodec
 from aiozarr.codecs.registry import register
 from aiozarr.errors import CodecError
 
-_GZIP = 16 + zlib.MAX_WBITS
 _MAX_MEMBERS = 1 << 16
 _PIECE = 16 << 10
 
@@ -41,12 +41,12 @@ class GzipCodec(BytesBytesCodec):
 
     def encode(self, data: Buffer) -> Buffer:
         # The header that zlib writes holds no time: equal values encode to equal bytes.
-        return zlib.compress(data, self.level, wbits=_GZIP)
+        return zlib.compress(data, self.level, wbits=GZIP)
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
         try:
             parts = self._members(memoryview(data).cast("B"), max_size)
-        except zlib.error as error:
+        except inflate_errors() as error:
             raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -60,7 +60,7 @@ class GzipCodec(BytesBytesCodec):
         # not use, which for thousands of members would be quadratic.
         step = len(view)
         for _ in range(_MAX_MEMBERS):
-            decoder = zlib.decompressobj(_GZIP)
+            decoder = inflater(GZIP)
             while not decoder.eof:
                 piece = view[position : position + step]
                 if not piece:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import tracemalloc
 import zlib
+from itertools import pairwise
+from types import ModuleType
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from inflating import inflating
 
-from aiozarr.codecs import GzipCodec
+from aiozarr.codecs import GzipCodec, _inflate
 from aiozarr.errors import CodecError
+
+__all__ = ["inflating"]
 
 CODEC = GzipCodec(5)
 CONTENT = bytes(range(256)) * 5
@@ -73,3 +81,55 @@ def test_a_hundred_thousand_empty_members_are_refused() -> None:
 def test_equal_values_encode_to_equal_bytes() -> None:
     assert bytes(CODEC.encode(CONTENT)) == bytes(CODEC.encode(memoryview(CONTENT)))
     assert bytes(CODEC.encode(CONTENT))[4:8] == bytes(4)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    content=st.binary(max_size=900).map(lambda part: part * 40),
+    level=st.integers(0, 9),
+    splits=st.lists(st.integers(0, 36_000), max_size=2),
+)
+def test_what_zlib_wrote_is_read_at_every_level(content: bytes, level: int, splits: list[int]) -> None:
+    cuts = [0, *sorted(min(split, len(content)) for split in splits), len(content)]
+    members = [gzip.compress(content[a:b], level, mtime=level) for a, b in pairwise(cuts)]
+    assert bytes(CODEC.decode(b"".join(members), max_size=len(content))) == content
+
+
+@settings(deadline=None, max_examples=300)
+@given(position=st.integers(0, 2000), value=st.integers(0, 255))
+def test_a_changed_byte_gives_no_more_than_the_bound_or_a_codec_error(position: int, value: int) -> None:
+    data = bytearray(CODEC.encode(CONTENT * 3))
+    data[position % len(data)] = value
+    with contextlib.suppress(CodecError):
+        # Of the header some fields, such as the time, say nothing about the content.
+        assert bytes(CODEC.decode(data, max_size=len(CONTENT) * 3)) == CONTENT * 3
+
+
+def test_names_comments_and_extra_fields_of_a_header_are_passed_over() -> None:
+    plain = gzip.compress(CONTENT)
+    header = b"\x1f\x8b\x08\x1c" + bytes(6) + b"\x03\x00abc" + b"name\0" + b"comment\0"
+    assert bytes(CODEC.decode(header + plain[10:], max_size=len(CONTENT))) == CONTENT
+
+
+def test_what_is_written_is_the_same_with_either_library(inflating: str) -> None:
+    """A level means what it means to zlib: users' bytes do not depend on what else is installed."""
+    assert bytes(CODEC.encode(CONTENT)) == zlib.compress(CONTENT, 5, wbits=31)
+
+
+def test_isal_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("isal")
+    monkeypatch.setattr(_inflate, "_library", None)
+    assert bytes(CODEC.decode(gzip.compress(CONTENT), max_size=len(CONTENT))) == CONTENT
+    library: ModuleType | None = _inflate._library
+    assert library is not None
+    assert library.__name__ == "isal.isal_zlib"
+
+
+def test_without_isal_there_is_zlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> ModuleType:
+        raise ImportError(name)
+
+    monkeypatch.setattr(_inflate, "_library", None)
+    monkeypatch.setattr(_inflate, "import_module", refuse)
+    assert bytes(CODEC.decode(gzip.compress(CONTENT), max_size=len(CONTENT))) == CONTENT
+    assert _inflate._library is zlib

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -11,6 +10,7 @@ from numcodecs.fletcher32 import Fletcher32  # pyright: ignore[reportMissingImpo
 from numcodecs.jenkins import jenkins_lookup3  # pyright: ignore[reportMissingImports]  # compiled, without stubs
 from typing_extensions import Buffer
 
+from aiozarr.codecs import _inflate
 from aiozarr.codecs._buffers import byte_array
 from aiozarr.codecs._checksum import CHECKSUM_BYTES, ChecksumCodec, crc32c
 from aiozarr.codecs._configuration import check_members, invalid, is_integer, short
@@ -49,7 +49,7 @@ class NumcodecsCrc32Codec(_PlacedChecksumCodec):
     name = "numcodecs.crc32"
 
     def _checksum(self, content: Buffer) -> int:
-        return zlib.crc32(content)
+        return _inflate.crc32(content)
 
 
 @register
@@ -59,7 +59,7 @@ class NumcodecsAdler32Codec(_PlacedChecksumCodec):
     name = "numcodecs.adler32"
 
     def _checksum(self, content: Buffer) -> int:
-        return zlib.adler32(content)
+        return _inflate.adler32(content)
 
 
 @register

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 from typing_extensions import Buffer
 
 from aiozarr.codecs._configuration import integer, invalid, is_integer, short
+from aiozarr.codecs._inflate import ZLIB, inflate_errors, inflater
 from aiozarr.codecs.base import JSON, BytesBytesCodec
 from aiozarr.codecs.numcodecs.parameters import optional_integer
 from aiozarr.codecs.registry import register
@@ -24,6 +25,7 @@ MAX_DICTIONARY = 128 << 20
 _MAX_STREAMS = 1 << 12
 _PIECE = 16 << 10
 _LZMA_MEMORY = MAX_DICTIONARY + (16 << 20)
+_ERRORS: tuple[type[Exception], ...] = (lzma.LZMAError, OSError, ValueError, EOFError, MemoryError)
 _LZMA_FILTERS = {
     lzma.FILTER_LZMA1: "lzma",
     lzma.FILTER_LZMA2: "lzma",
@@ -69,7 +71,7 @@ class _StreamCodec(BytesBytesCodec):
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
         try:
             parts = self._streams(memoryview(data).cast("B"), max_size)
-        except (zlib.error, lzma.LZMAError, OSError, ValueError, EOFError, MemoryError) as error:
+        except inflate_errors() + _ERRORS as error:
             raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -104,10 +106,10 @@ class _StreamCodec(BytesBytesCodec):
 
 
 class _Zlib:
-    """zlib's decompressor, which else forgets what it was given and did not take."""
+    """An inflater, which else forgets what it was given and did not take."""
 
     def __init__(self) -> None:
-        self._decoder = zlib.decompressobj()
+        self._decoder = inflater(ZLIB)
 
     @property
     def eof(self) -> bool:

@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from inflating import inflating
 
 from aiozarr.codecs import BytesBytesCodec, CodecPipeline, get_codec
 from aiozarr.codecs.base import ArraySpec
 from aiozarr.codecs.v2.choice import BYTES_CODEC_IDS
 from aiozarr.errors import ChecksumError, CodecError, InvalidMetadataError, UnsupportedMetadataError
+
+__all__ = ["inflating"]
 
 CONFIGS: list[dict[str, Any]] = [
     {"id": "blosc"},
