@@ -14,6 +14,7 @@ SHORTEST = 3
 """Characters. What is shorter is in any text."""
 
 _SECRET = re.compile(r"secret|pass|pwd|token|key|auth|sig|sas|cred|cookie|header|connection_string|cert", re.IGNORECASE)
+_PASSWORD = re.compile(r"(://[^:@/]*):[^/]*@")
 # Whoever's: a server may have sent the client there. Headers are in the repr of aiohttp's errors.
 _TELLING = re.compile(r"://[^/\s'\"]*@|://[^\s'\"]*\?[^\s'\"]*=|authorization", re.IGNORECASE)
 
@@ -28,6 +29,13 @@ def secrets_of(recipe: Given | Described, *more: str) -> frozenset[str]:
 def reveals(error: BaseException, secrets: frozenset[str]) -> bool:
     """Return whether `error`, or what led to it, says a secret: one of `secrets`, or any in a URL or a header."""
     return any(_TELLING.search(text) or any(each in text for each in secrets) for text in _texts(error))
+
+
+def without_secrets(url: str) -> str:
+    """Return a URL as it may be shown where nobody says what in it is secret: without a password, or such a query."""
+    shown, mark, query = _PASSWORD.sub(r"\1@", url).partition("?")
+    secret = any(_SECRET.search(name) for name, _ in parse_qsl(query, keep_blank_values=True))
+    return shown if secret else shown + mark + query
 
 
 def _texts(error: BaseException) -> Iterator[str]:

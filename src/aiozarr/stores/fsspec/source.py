@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from aiozarr.errors import UnknownSchemeError
 from aiozarr.stores.fsspec.links import Link, needs_target
 from aiozarr.stores.fsspec.native import native_options, with_timeouts
+from aiozarr.stores.fsspec.secrets import without_secrets
 from aiozarr.stores.fsspec.served import Described, Given, served
 from aiozarr.stores.fsspec.traits import below, protocol_of
 from aiozarr.stores.http.url import WebAddress
@@ -22,7 +22,6 @@ ALIASES = {"s3fs": "s3", "gcsfs": "gs"}
 _TAKEN_OFF = frozenset({"dir", "asyncwrapper", "async_wrapper"})
 _OF_LOOPS = frozenset({"asynchronous", "loop"})
 _TIMES = ("idle_timeout", "connect_timeout")
-_PASSWORD = re.compile(r"(://[^:@/]*):[^/]*@")
 _SECRETS = frozenset({"password", "token", "secret", "key_file"})
 
 
@@ -207,6 +206,8 @@ def _with_protocol(kind: Any, path: str) -> str:
     if path.startswith(("http://", "https://")):
         return WebAddress.parse(path).shown
     shown = path if "://" in path else f"{protocol_of(kind)}://{path}"
+    if not Link(protocol_of(kind), kind).closed:
+        shown = without_secrets(shown)
     return shown if shown.endswith("://") else shown.rstrip("/")
 
 
@@ -224,9 +225,12 @@ def _shown_url(links: list[str]) -> str:
         elif mark and protocol in ("http", "https"):
             link = WebAddress.parse(link).shown
         elif mark:
-            told = get_filesystem_class(protocol)._get_kwargs_from_urls(link)
+            kind = get_filesystem_class(protocol)
+            told = kind._get_kwargs_from_urls(link)
             if _SECRETS & {name for name, value in told.items() if value}:
-                link = _PASSWORD.sub(r"\1@", link).partition("?")[0]
+                link = without_secrets(link.partition("?")[0])
+            elif not told and not Link(protocol, kind).closed:
+                link = without_secrets(link)
         shown.append(link if link.endswith("://") else link.rstrip("/"))
     end = "" if inside is None else f"!/{inside}".removesuffix("/")
     return "::".join(shown) + end

@@ -148,6 +148,23 @@ async def test_a_file_system_is_made_by_the_first_operation_and_failing_then_is_
         assert "hidden" not in str(caught.value)
 
 
+class Unknown(fsspec.AbstractFileSystem):
+    """Takes URLs as they are, and says nothing about what their parts mean."""
+
+    protocol = "unknown-to-us"
+
+
+@pytest.mark.parametrize("chain", ["", "simplecache::"])
+def test_of_a_file_system_that_nobody_knows_no_secret_is_shown(chain: str) -> None:
+    fsspec.register_implementation("unknown-to-us", Unknown, clobber=True)
+    above = f"{chain}unknown-to-us://"
+    assert FsspecStore(f"{above}user:hidden@h/x").url == f"{above}user@h/x"
+    assert FsspecStore(f"{above}h/x?signature=hidden").url == f"{above}h/x"
+    assert FsspecStore(f"{above}h/x?part=1").url == f"{above}h/x?part=1"
+    if not chain:
+        assert FsspecStore(Unknown(), path="user:hidden@h/x").url == f"{above}user@h/x"
+
+
 def test_a_file_system_that_was_made_for_another_loop_has_a_twin_on_fsspecs_own() -> None:
     fs = AsyncFiles(space="twin", asynchronous=True)
     store = FsspecStore(fs, path="x")
