@@ -88,9 +88,9 @@ def _send_group(group: _Group) -> Sequence[ReadJob]:
         for flight, start, length in members:
             flight.start = start - merged.start
             flight.stop = flight.start + length
-            job: ReadJob = flight.sinks[0].origin
-            if job is not owner:
-                job.sharing.shared += 1
+            for number, sink in enumerate(flight.sinks):
+                # Who has joined a chunk has counted it as another's; so it is, but for the request's owner.
+                sink.origin.sharing.shared += (number == 0) - (sink.origin is owner)
         ranges = Range(merged.start, merged.length)
         flights = [each.flight for each in members]
         fetch = owner.fetch(group.store, group.key, ranges, flights, merged.length, group.version)

@@ -19,10 +19,10 @@ from aiozarr.engine.gathering import MAX_WAITING
 from aiozarr.engine.job import Job
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.local_queue import BATCH_CALLS
-from aiozarr.engine.observed import TimedFill
 from aiozarr.engine.part_plan import PartPlan
 from aiozarr.engine.part_read import ask_for_part
 from aiozarr.engine.plan import parts_of
+from aiozarr.engine.pool import Work
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.shard_read import ShardRead, Split
 from aiozarr.engine.sharing import Sharing
@@ -248,9 +248,11 @@ class ReadJob(Job):
     def fill(self, sinks: list[Sink], fill_value: NDArray[Any], store: Store) -> None:
         """Give `sinks` the fill value, which `store` holds nothing for."""
         self._sinks.update(sinks)
-        observer = self.observer
-        fill = Fill(sinks, fill_value) if observer is None else TimedFill(sinks, fill_value, observer, store.url)
-        self.desk.pool.submit(fill)
+        self.submit(Fill(sinks, fill_value), store)
+
+    def submit(self, work: Work, store: Store) -> None:
+        """Have a worker do `work` on elements of an array in `store`."""
+        self.desk.pool.submit(work if self.observer is None else self.observer.timed(work, store.url))
 
     # --- what comes back -------------------------------------------------------------------------------------------
 
@@ -349,7 +351,7 @@ class ReadJob(Job):
 
     def report(self) -> None:
         if self.recorder is not None:
-            self.recorder.operation(chunks=self._placed, shared=self.sharing.shared)
+            self.recorder.operation(chunks=self._placed, shared=self.sharing.shared, cached=self.sharing.cached)
 
     def _leave(self, sink: Sink) -> None:
         flight = sink.flight

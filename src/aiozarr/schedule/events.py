@@ -120,11 +120,13 @@ class Report(Totals):
     Attributes:
         chunks: chunks, or inner chunks of shards, that were read; stored objects that were written.
         shared: chunks that another reader's request delivered (single flight).
+        cached: chunks that were decoded already (`Settings.chunk_cache_bytes`).
         seconds: wall time of the operations, added up.
     """
 
     chunks: int = 0
     shared: int = 0
+    cached: int = 0
     seconds: float = 0.0
     outer: Report | None = field(default=None, repr=False, compare=False)
     _origins: dict[str, Totals] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -151,12 +153,13 @@ class Report(Totals):
                 totals._add(more)
             report = report.outer
 
-    def operation(self, *, chunks: int = 0, shared: int = 0, seconds: float = 0.0) -> None:
+    def operation(self, *, chunks: int = 0, shared: int = 0, cached: int = 0, seconds: float = 0.0) -> None:
         """Add one operation, here and in the enclosing records."""
         report: Report | None = self
         while report is not None:
             report.chunks += chunks
             report.shared += shared
+            report.cached += cached
             report.seconds += seconds
             report = report.outer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +29,7 @@ CHECKED = [*RAW, {"name": "crc32c"}]
 
 
 @pytest.fixture
-def decodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CodecPipeline]]:
+def decodes(monkeypatch: pytest.MonkeyPatch) -> list[CodecPipeline]:
     """Every decoding of a chunk."""
     seen: list[CodecPipeline] = []
     decode = CodecPipeline.decode
@@ -39,7 +39,7 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CodecPipeline]]:
         return decode(self, *args, **options)
 
     monkeypatch.setattr(CodecPipeline, "decode", counted)
-    yield seen
+    return seen
 
 
 class HeldPool(InlinePool):
@@ -99,8 +99,12 @@ def test_a_thousand_overlapping_windows_fetch_and_decode_each_chunk_once(
                 for each, report in zip(windows(64, 1000), reports, strict=True)
             )
         )
-        chunks = 16 if inner is None else 256
-        assert len(decodes) == chunks
+        size = 16 if inner is None else 4
+        touched = np.zeros((64, 64), bool)
+        for each in windows(64, 1000):
+            touched[each] = True
+        chunks = int(touched.reshape(64 // size, size, 64 // size, size).any((1, 3)).sum())
+        assert len([each for each in decodes if each.spec.dtype == array.layout.spec.dtype]) == chunks
         requests = sum(report.requests for report in reports)
         # A shard is one request for its index, and few for its inner chunks, which lie side by side.
         assert requests == 16 if inner is None else 16 * 2 <= requests <= 16 * 3
@@ -108,7 +112,9 @@ def test_a_thousand_overlapping_windows_fetch_and_decode_each_chunk_once(
             assert array.store.count == requests
             if inner is None:
                 assert sorted(array.store.log()) == sorted((f"a/c/{i}/{j}", None) for i in range(4) for j in range(4))
-        assert sum(report.shared for report in reports) + chunks == sum(report.chunks for report in reports)
+        # Each chunk has at most one reader whose own request has brought it.
+        others = sum(report.shared + report.cached for report in reports)
+        assert 0 <= sum(report.chunks for report in reports) - others <= chunks
         assert not reader.desk.flights
 
     run_virtual(scenario())
@@ -159,46 +165,49 @@ def test_what_merging_may_cost_is_for_each_caller_to_say() -> None:
     run_virtual(scenario())
 
 
-@pytest.mark.parametrize("when", [0.0, 0.5], ids=["before-it-is-sent", "on-its-way"])
+async def later(steps: int) -> None:
+    """Return after some turns of the loop; in the first few of them requests are cut and sent."""
+    for _ in range(steps):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("steps", [*range(8), 100])
 @pytest.mark.parametrize("leaver", range(3))
-def test_a_request_of_several_callers_survives_any_one_of_them(when: float, leaver: int) -> None:
+def test_a_request_of_several_callers_survives_any_one_of_them(steps: int, leaver: int) -> None:
     async def scenario() -> None:
         array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4), latency=1.0)
         await window(reader, array, 255)
         store.reset()
         tasks = [asyncio.ensure_future(window(reader, array, row)) for row in range(3)]
-        while not reader.desk.flights:
-            await asyncio.sleep(0)
-        await asyncio.sleep(when)
+        await later(steps)
         tasks[leaver].cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert [isinstance(each, asyncio.CancelledError) for each in results] == [
             number == leaver for number in range(3)
         ]
-        assert store.count == 1
+        # What is left when the one between them goes early are no neighbours.
+        assert store.count <= (2 if leaver == 1 and steps < 2 else 1)
         budget = reader.desk.queue_of(store).budget
         assert (budget.in_flight, budget.bytes_in_flight, len(reader.desk.flights)) == (0, 0, 0)
 
     run_virtual(scenario())
 
 
-@pytest.mark.parametrize("when", [0.0, 0.5], ids=["before-it-is-sent", "on-its-way"])
-def test_a_request_of_several_callers_ends_with_the_last_of_them(when: float) -> None:
+@pytest.mark.parametrize("steps", [*range(8), 100])
+def test_a_request_of_several_callers_ends_with_the_last_of_them(steps: int) -> None:
     async def scenario() -> None:
         array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4), latency=1.0)
         await window(reader, array, 255)
         store.reset()
         tasks = [asyncio.ensure_future(window(reader, array, row)) for row in range(3)]
-        while not reader.desk.flights:
-            await asyncio.sleep(0)
-        await asyncio.sleep(when)
+        await later(steps)
         begun = asyncio.get_running_loop().time()
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
         assert asyncio.get_running_loop().time() == begun
         assert (store.in_flight, len(reader.desk.flights)) == (0, 0)
-        assert store.count == (0 if when == 0 else 1)
+        assert store.count == 0 if steps < 2 else store.count <= 1
         await window(reader, array, 0)
 
     run_virtual(scenario())
