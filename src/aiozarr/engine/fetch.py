@@ -296,7 +296,8 @@ class ChunkFetch(Fetch):
                 cache.put(name, self.store, self.key, chunk, now)
 
     def unpack(self, work: Work) -> None:
-        self.desk.pool.submit(work)
+        watch = self.watch
+        self.desk.pool.submit(work if watch is None else watch.observer.timed(work, self.store_url))
 
     def unpacked(self) -> None:
         self.open -= 1

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from numpy.typing import NDArray
-
-from aiozarr.engine.flight import Fill, Flight, Sink, Unpack
+from aiozarr.engine.flight import Flight, Unpack
+from aiozarr.engine.pool import Work
 from aiozarr.schedule.events import Report, RequestEvent, Totals
 from aiozarr.settings import Settings
 
@@ -41,8 +40,12 @@ class Observer:
         if self._on_event is not None:
             self._desk.emit(self._on_event, event)
 
-    def filled(self, store: str, seconds: float) -> None:
-        """Workers have spent `seconds` on putting the fill value where nothing is stored."""
+    def timed(self, work: Work, store: str) -> Work:
+        """Return `work`, for an array in this store, as work whose time is reported."""
+        return Timed(work, self, store)
+
+    def worked(self, store: str, seconds: float) -> None:
+        """A worker has spent `seconds` on what no request has brought, or another reader's."""
         if self._recorder is not None:
             self._recorder.add(store, Totals(decode_seconds=seconds))
 
@@ -139,13 +142,14 @@ class TimedUnpack(Unpack):
         super().finished()
 
 
-class TimedFill(Fill):
-    """As `Fill`, with the time it takes."""
+class Timed(Work):
+    """Work that belongs to no request, such as giving the fill value to what is not stored, with the time it takes."""
 
-    __slots__ = ("observer", "seconds", "store")
+    __slots__ = ("observer", "seconds", "store", "work")
 
-    def __init__(self, sinks: list[Sink], fill_value: NDArray[Any], observer: Observer, store: str) -> None:
-        super().__init__(sinks, fill_value)
+    def __init__(self, work: Work, observer: Observer, store: str) -> None:
+        super().__init__(work.weight)
+        self.work = work
         self.observer = observer
         self.store = store
         self.seconds = 0.0
@@ -153,10 +157,12 @@ class TimedFill(Fill):
     def run(self) -> None:
         begun = monotonic()
         try:
-            super().run()
+            self.work.run()
         finally:
             self.seconds = monotonic() - begun
 
     def finished(self) -> None:
-        self.observer.filled(self.store, self.seconds)
-        super().finished()
+        self.observer.worked(self.store, self.seconds)
+        self.work.error = self.error
+        self.work.finished()
+        self.work.error = None

@@ -12,31 +12,44 @@ from numpy.typing import NDArray
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.fetch import ChunkFetch
 from aiozarr.engine.flight import Flight, Sink
-from aiozarr.engine.part_plan import Ranges
+from aiozarr.engine.part_plan import PartPlan, Ranges
 from aiozarr.engine.pool import Work
 from aiozarr.errors import ChangedError, CodecError
 from aiozarr.grid.axes import DimPart
-from aiozarr.grid.projection import ChunkProjection
-from aiozarr.model import Range, Version
+from aiozarr.grid.projection import ChunkProjection, Part
+from aiozarr.model import Entry, Range, Version
 from aiozarr.schedule.scheduler import Call
+from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
+    from aiozarr.engine.desk import Desk
     from aiozarr.engine.job import Job
     from aiozarr.engine.read import Read, ReadJob
 
 
+def ranges_of_chunk(
+    desk: Desk, parts: PartPlan, store: Store, settings: Settings, pipeline: CodecPipeline, part: Part
+) -> Ranges | None:
+    """Return the ranges to fetch of a chunk that is a stored object; None where all of it is fetched."""
+    # Of chunks that are kept, all is wanted sooner or later.
+    if pipeline.raw is None or settings.chunk_cache_bytes or not store.supports.partial_reads:
+        return None
+    return parts.ranges(part, pipeline, versioned=desk.tells_versions(store))
+
+
+def fit_together(pipeline: CodecPipeline, entry: Entry, ranges: Ranges) -> bool:
+    """Return whether ranges of the object `entry` are enough, or all of it is to be fetched."""
+    assert pipeline.raw is not None
+    return entry.size in (None, pipeline.raw.nbytes) and (entry.version is not None or len(ranges) == 1)
+
+
 def ask_for_part(job: ReadJob, read: Read, key: str, sink: Sink) -> bool:
     """Send for what `sink` wants of a chunk, where that is less than all of it; return whether it is."""
-    store, sharing = read.store, job.sharing
+    store, token = read.store, (read.token, key)
     pipeline = read.layout.object_of(sink.projection).pipeline
-    if pipeline.raw is None or sharing.keeps or not store.supports.partial_reads:
-        return False
-    token = (read.token, key)
-    if sharing.flies(token):
-        return False
-    ranges = job.parts.ranges(sink.projection, pipeline, versioned=job.desk.tells_versions(store))
-    if ranges is None:
+    ranges = ranges_of_chunk(job.desk, job.parts, store, job.settings, pipeline, sink.projection)
+    if ranges is None or job.sharing.flies(token):
         return False
 
     def fetch_whole() -> None:
@@ -171,7 +184,7 @@ class PartRead:
             self._job.fill([self._sink], self._pipeline.spec.fill_value, self._store)
         else:
             self._job.expect(self._sink)
-            self._job.desk.pool.submit(Assemble(self._sink, self))
+            self._job.submit(Assemble(self._sink, self), self._store)
 
     def _fit(self) -> bool:
         """Return whether the runs are of one state of a chunk that is as long as it should be."""
