@@ -272,8 +272,10 @@ class FsspecStore(Store):
             yield
         except Exception as error:
             found = self._located(error, key, range)
+            # One of ours that was raised below has its own cause; `error` may have come of it.
+            cause = error if found.__traceback__ is None else found.__cause__
             # File systems say in their own words whom they have asked, passwords and signatures among them.
-            raise found from (None if found is error or reveals(error, self._secrets) else error)
+            raise found from (None if reveals(error, self._secrets) else cause)
 
     def _located(self, error: Exception, key: str, range: ByteRange | None) -> StoreError:
         found = translate(error)

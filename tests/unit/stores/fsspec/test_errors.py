@@ -205,6 +205,28 @@ class Answering(AbstractFileSystem):
         return [{"name": f"{path}/k", "size": self.size, "type": "file"}]
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_an_error_of_ours_that_comes_from_below_keeps_its_own_cause(wrapped: bool) -> None:
+    reason = ValueError("why")
+
+    class Failing(AbstractFileSystem):
+        protocol = "failing"
+        cachable = False
+
+        def cat_file(self, path: str, **_: Any) -> bytes:
+            try:
+                raise ThrottledError("less, please", retryable=True) from reason
+            except StoreError as error:
+                if wrapped:
+                    raise OSError("of the file system") from error
+                raise
+
+    with pytest.raises(ThrottledError) as caught:
+        await FsspecStore(Failing(), path="r").fetch("k")
+    assert caught.value.__cause__ is reason
+    assert caught.value.key == "k"
+
+
 class FtpServer:
     """What ftplib makes of a server with these files; `hidden` ones are in no listing, `refusal` answers all reads."""
 
