@@ -58,7 +58,7 @@ async def _finds_chunks(place: Place, old: ArrayLayout, new: ArrayLayout) -> boo
 
 
 async def _finds_values(place: Place, old: ArrayLayout, new: ArrayLayout) -> bool:
-    settings = replace(place.settings, missing="fill", on_event=None)
+    settings = replace(place.settings, missing="fill", on_event=None, chunk_cache_bytes=0)
     for maps in _strips(old, new):
         first = _beginning(new, maps)
         out = np.empty([each.count for each in first], new.spec.dtype)

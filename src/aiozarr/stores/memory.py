@@ -70,6 +70,10 @@ class MemoryStore(BlockingStore):
     def identity(self) -> Hashable:
         return (MemoryStore, self._space.name, self._base)
 
+    def place_of(self, key: str) -> Hashable:
+        """The name, and the full key."""
+        return (MemoryStore, self._space.name, self._base + key)
+
     def rooted_above(self) -> tuple[Store, str] | None:
         base, name = split_root(self._base)
         return (rooted_at(self, _base=base), name) if name else None

@@ -48,6 +48,7 @@ class Carrier:
         self._verify = verify
         self._part = settings.max_request_bytes
         self._watched = settings.on_event is not None
+        self._desk = engine.desk
         self._pool = engine.desk.pool
         self._recorder = recorder
         self._from = Fetcher(engine.session(source, settings, recorder), self._pool, self._part)
@@ -107,6 +108,8 @@ class Carrier:
                     raise
                 return False
             finally:
+                if sent > 1:
+                    self._desk.changed(destination, entry.key)
                 moved = size if sent > 1 else 0
                 self._recorder.add(source.url, Totals(requests=min(1, sent), bytes_wanted=moved, bytes_fetched=moved))
                 self._recorder.add(destination.url, Totals(requests=max(0, sent - 1), bytes_written=moved))

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from arrays import RAW, SETTINGS, Sample, engine, layout_of, sample
 
+import aiozarr
 from aiozarr.engine import Engine
 from aiozarr.engine.chunk_cache import ENTRY_BYTES, MAX_CACHES, ChunkCache, ChunkCaches
 from aiozarr.errors import CodecError, MissingChunkError
 from aiozarr.model import Supports
 from aiozarr.schedule import Report
 from aiozarr.settings import Settings
-from aiozarr.stores import MemoryStore, PrefixStore
+from aiozarr.stores import LocalStore, MemoryStore, PrefixStore
 from aiozarr.stores.contract import Store
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.virtual_time import run_virtual
@@ -366,3 +368,31 @@ def test_a_probed_plan_knows_what_is_kept(inner: tuple[int, int] | None) -> None
             assert (plan.requests, plan.bytes) == (store.count, store.nbytes)
 
     run_virtual(scenario())
+
+
+@pytest.mark.parametrize("kind", ["local", "memory"])
+async def test_a_part_of_a_blocking_store_is_the_same_place(kind: str, tmp_path: Path) -> None:
+    if kind == "local":
+        (tmp_path / "a").mkdir()
+        whole, part = LocalStore(tmp_path), LocalStore(tmp_path / "a")
+    else:
+        whole, part = MemoryStore.named("places"), MemoryStore.named("places", "a/")
+    settings = Settings(chunk_cache_bytes=1 << 20)
+    written = await aiozarr.create_array(whole, "a", shape=(4,), dtype="int8", chunks=(2,), fill_value=1)
+    read = await aiozarr.open_array(part, settings=settings)
+    assert (await read[...]).tolist() == [1, 1, 1, 1]
+    await written[...].write(2)
+    with aiozarr.record() as report:
+        for _ in range(2):
+            assert (await read[...]).tolist() == [2, 2, 2, 2]
+    assert (report.chunks, report.cached) == (4, 2)
+    await written[2:].write(3)
+    assert (await read[...]).tolist() == [2, 2, 3, 3]
+    source = await aiozarr.create_array(MemoryStore(), "a", shape=(4,), dtype="int8", chunks=(2,), overwrite=True)
+    await source[...].write(4)
+    await aiozarr.copy(source.store, whole)
+    assert (await read[...]).tolist() == [4, 4, 4, 4]
+    await written.resize((2,))
+    await written.resize((4,))
+    again = await aiozarr.open_array(part, settings=settings)
+    assert (await again[...]).tolist() == [4, 4, 0, 0]

@@ -93,6 +93,10 @@ class LocalStore(BlockingStore):
     def identity(self) -> Hashable:
         return self._identity
 
+    def place_of(self, key: str) -> Hashable:
+        """The path; of links, those above the root are followed."""
+        return (LocalStore, os.path.join(self._identity[1], key.encode()))
+
     def rooted_above(self) -> tuple[Store, str] | None:
         """Return the store of the directory that this one's root is in, as the path says: links are not followed."""
         directory, name = os.path.split(self._root)
