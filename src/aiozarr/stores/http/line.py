@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
+
+from typing_extensions import Buffer
 
 from aiozarr.stores.http.url import Proxies, WebAddress
 from aiozarr.stores.lane import Answer, Origin, Pool, RequestTemplate, Want, leave, obtain
@@ -84,6 +87,18 @@ class Line:
             )
         request = template.render(method, target, want.range, want.etag, want.generation)
         return await self.pool().send(request, want)
+
+    async def put(
+        self, target: str, body: Buffer, headers: Mapping[str, str], want: Want, template: RequestTemplate
+    ) -> Answer:
+        """Put a small body, not through a proxy.
+
+        Where a kept connection turns out to be closed, the request is sent once more: it must have no condition.
+
+        Raises:
+            StoreError: no answer came, and the body may have been stored.
+        """
+        return await self.pool().send(template.render_put(target, body, headers), want)
 
     async def ask_on(
         self, method: str, target: str, want: Want, template: RequestTemplate, location: str | None = None

@@ -17,6 +17,8 @@ KEEP_SECONDS = 900
 
 KEPT_URLS = 1 << 14
 
+_REPEATED = frozenset({"GET", "HEAD"})  # the same key is seldom written or removed twice
+
 
 class Signer:
     """Signs URLs of one bucket or container.
@@ -51,7 +53,7 @@ class Signer:
         target: str = url[self._skip :]
         if len(self._kept) >= KEPT_URLS:
             self._kept.clear()
-        if method != "DELETE":  # which is done once
+        if method in _REPEATED:
             self._kept[method, key] = (time.monotonic() + KEEP_SECONDS, target)
         return target
 

@@ -88,13 +88,18 @@ class S3Link:
 
     async def ask(self, method: str, key: str, want: Want) -> Answer:
         """Send a GET or HEAD for `key`, signed unless the store is anonymous."""
+        return await self.line.ask(method, await self._target(method, key), want, self._template)
+
+    async def put(self, key: str, data: memoryview, headers: Mapping[str, str], want: Want) -> Answer:
+        """Put a small value, without a condition, signed unless the store is anonymous."""
+        return await self.line.put(await self._target("PUT", key), data, headers, want, self._template)
+
+    async def _target(self, method: str, key: str) -> str:
         if not self._signs:
-            target = f"{self._path}/{quote_key(key)}"
-        else:
-            check_process(self._url)
-            kept = None if self._signer is None else self._signer.kept(method, key)
-            target = kept or await self._sign(method, key)
-        return await self.line.ask(method, target, want, self._template)
+            return f"{self._path}/{quote_key(key)}"
+        check_process(self._url)
+        kept = None if self._signer is None else self._signer.kept(method, key)
+        return kept or await self._sign(method, key)
 
     async def list(self, query: Mapping[str, str]) -> Answer:
         """Ask the bucket for a page of its listing, with credentials that are not obstore's own finding."""

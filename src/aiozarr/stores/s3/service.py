@@ -37,6 +37,7 @@ from aiozarr.stores.s3.link import S3Link, ask_region
 from aiozarr.stores.s3.listing import listing_query, parse_page
 from aiozarr.stores.s3.profiles import has_files, read_configured
 from aiozarr.stores.s3.region import is_elsewhere, region_in
+from aiozarr.stores.s3.small_put import SmallPuts, other_way, stored_version
 
 T = TypeVar("T")
 
@@ -75,6 +76,7 @@ class S3Service(ObstoreService):
         self._link = S3Link(place, options, self._source, self._provider)
         self._left: list[S3Link] = []
         self.idle_timeout = self._link.line.origin.idle_timeout
+        self._small = SmallPuts(options, os.environ, secure=place.web.secure)
         self._server = place.web.origin
         self._fingerprint = self._credentials_fingerprint()
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
@@ -134,8 +136,32 @@ class S3Service(ObstoreService):
             raise UnsupportedOperationError(
                 f"a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not {data.nbytes}"
             )
+        small = precondition is None and self._small.take(data.nbytes) and not self._link.line.proxied
+        if small:
+            answer = await self._put_small(key, data)
+            version = stored_version(answer)
+            if version is not None:
+                return version
+            if not other_way(answer):
+                raise self._explained(_error(answer))
         put = super().put
-        return await self._once_more(lambda: put(key, data, precondition))
+        version = await self._once_more(lambda: put(key, data, precondition))
+        if small:
+            self._small.refused()
+        return version
+
+    async def _put_small(self, key: str, data: memoryview) -> Answer:
+        link, since, headers = await self._ready(), time.monotonic(), self._small.headers(data)
+        try:
+            answer = await link.put(key, data, headers, BRIEF)
+        except UnauthenticatedError as error:
+            raise self._explained(error)  # noqa: B904  # the same error, with more words
+        if answer.status < 300 or answer.status in (404, 412):
+            return answer
+        text = _text(answer)
+        if await self._mended(link, since, answer.status, region_in(answer.headers, text), text):
+            answer = await self._link.put(key, data, headers, BRIEF)
+        return answer
 
     async def delete(self, key: str) -> None:
         # The client library has bulk deletes only, which not every server knows.

@@ -1,0 +1,127 @@
+"""Small values go up by the lane; whatever it cannot do, the client library does."""
+
+import asyncio
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import md5
+from typing import Any
+
+import pytest
+from certificates import authority
+
+from aiozarr.errors import PermissionDeniedError, StoreError, ThrottledError
+from aiozarr.model import IfAbsent
+from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.s3.small_put import MAX_REFUSALS, SMALL_BYTES
+from aiozarr.testing.http_replies import Reply, Request, dropping, no_answer
+from aiozarr.testing.http_server import FaultServer
+
+SMALL = b"x" * SMALL_BYTES
+
+
+def at(server: FaultServer, **options: Any) -> ObjectStore:
+    return ObjectStore(
+        "s3://bkt/root", **{"endpoint_url": server.url, "key": "k", "secret": "s", "region": "us-east-1", **options}
+    )
+
+
+def by_lane(request: Request) -> bool:
+    """Return whether the lane sent this: it signs in the query, the client library in a header."""
+    return "X-Amz-Signature=" in request.target and "authorization" not in request.headers
+
+
+async def test_a_small_value_is_one_request_of_the_lane_with_a_digest_of_its_bytes(server: FaultServer) -> None:
+    async with at(server) as store:
+        version = await store.set("ä key", SMALL)
+        assert version == (await store.stat("ä key")).version  # type: ignore[union-attr]  # it is stored
+        assert await store.get("ä key") == SMALL
+    put = server.requests[0]
+    assert (put.method, by_lane(put), put.body) == ("PUT", True, SMALL)
+    assert put.headers["content-md5"] == b64encode(md5(SMALL, usedforsecurity=False).digest()).decode()
+    assert [request.method for request in server.requests].count("PUT") == 1
+
+
+async def test_over_tls_nothing_is_hashed() -> None:
+    with FaultServer({"bkt/root/a": b""}, tls=authority().server()) as server:
+        async with at(server, verify=False) as store:
+            await store.set("x", b"1")
+        assert by_lane(server.requests[0])
+        assert "content-md5" not in server.requests[0].headers
+
+
+@pytest.mark.parametrize("how", ["large", "condition", "encryption", "payer", "environment"])
+async def test_what_says_more_than_its_bytes_is_put_by_the_client_library(
+    server: FaultServer, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {}
+    if how == "encryption":
+        options = {"server_side_encryption": "AES256"}
+    elif how == "payer":
+        options = {"requester_pays": True}
+    elif how == "environment":
+        monkeypatch.setenv("AWS_SERVER_SIDE_ENCRYPTION", "AES256")
+    async with at(server, **options) as store:
+        data = SMALL + b"x" if how == "large" else b"1"
+        await store.set("x", data, precondition=IfAbsent() if how == "condition" else None)
+    assert [by_lane(request) for request in server.requests] == [False]
+    assert server.get("bkt/root/x") == data
+
+
+@pytest.mark.parametrize("reply", [Reply(403), Reply(400), Reply(501)])
+async def test_a_server_that_does_not_take_it_this_way_is_asked_the_other_way_and_soon_at_once(
+    server: FaultServer, reply: Reply
+) -> None:
+    refused = replace(reply, applied=False)
+    server.script = lambda request, usual: refused if by_lane(request) and request.method == "PUT" else usual
+    async with at(server) as store:
+        for number in range(MAX_REFUSALS + 2):
+            await store.set(f"k{number}", b"%d" % number)
+    ways = [by_lane(request) for request in server.requests]
+    assert ways == [True, False] * MAX_REFUSALS + [False, False]
+    assert server.get("bkt/root/k4") == b"4"
+
+
+async def test_a_refusal_of_both_is_the_error_of_the_client_library(server: FaultServer) -> None:
+    server.script = lambda request, usual: Reply(403, applied=False)
+    async with at(server) as store:
+        for _ in range(MAX_REFUSALS + 1):
+            with pytest.raises(PermissionDeniedError):
+                await store.set("x", b"1")
+    assert sum(by_lane(request) for request in server.requests) == MAX_REFUSALS + 1
+
+
+async def test_a_server_that_is_busy_is_not_asked_again_at_once(server: FaultServer) -> None:
+    server.script = lambda request, usual: Reply(503, (("Retry-After", "7"),), b"<Code>SlowDown</Code>", applied=False)
+    async with at(server) as store:
+        with pytest.raises(ThrottledError) as caught:
+            await store.set("x", b"1")
+    assert caught.value.retry_after == 7
+    assert len(server.requests) == 1
+
+
+async def test_an_answer_without_a_version_is_no_write(server: FaultServer) -> None:
+    server.script = lambda request, usual: Reply(200, (), b"<html>log in</html>", applied=False)
+    async with at(server) as store:
+        with pytest.raises(StoreError):
+            await store.set("x", b"1")
+    assert server.get("bkt/root/x") is None
+
+
+async def test_a_kept_connection_that_was_closed_costs_no_error(server: FaultServer) -> None:
+    server.script = lambda request, usual: dropping(usual) if request.number == 1 else usual
+    async with at(server) as store:
+        await store.set("x", b"1")
+        await store.set("x", b"2")
+    assert server.get("bkt/root/x") == b"2"
+
+
+async def test_a_cancelled_write_leaves_the_connection_to_nobody(server: FaultServer) -> None:
+    server.script = lambda request, usual: no_answer(usual) if request.method == "PUT" else usual
+    async with at(server) as store:
+        task = asyncio.create_task(store.set("x", b"1"))
+        while not server.requests and not task.done():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await store.get("a/b") is not None
