@@ -30,15 +30,13 @@ async def cross(there: asyncio.AbstractEventLoop, make: Callable[[], Coroutine[A
         raise StoreError("the loop of the file system has ended") from error
     try:
         await crossing.answer
-    except GeneratorExit:
-        there.call_soon_threadsafe(crossing.cancel)
-        raise
-    except BaseException:
-        there.call_soon_threadsafe(crossing.cancel)
-        while not crossing.ended:
-            crossing.answer = here.create_future()
-            with contextlib.suppress(asyncio.CancelledError):
-                await crossing.answer
+    except BaseException as stop:
+        with contextlib.suppress(RuntimeError):  # the loop there has ended meanwhile, and with it the work
+            there.call_soon_threadsafe(crossing.cancel)
+            while not crossing.ended and not isinstance(stop, GeneratorExit):
+                crossing.answer = here.create_future()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await crossing.answer
         raise
     task = crossing.task
     if task is None or task.cancelled():

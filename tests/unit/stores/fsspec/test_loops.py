@@ -193,6 +193,25 @@ async def test_a_memory_file_system_that_shares_nothing_is_itself_only() -> None
     assert FsspecStore(one) != FsspecStore(other)
 
 
+async def test_a_call_is_cancelled_also_where_the_other_loop_has_ended_meanwhile() -> None:
+    class Ended:
+        posted = 0
+
+        def call_soon_threadsafe(self, call: Any) -> None:
+            self.posted += 1
+            if self.posted > 1:
+                raise RuntimeError("Event loop is closed")
+
+    there: Any = Ended()
+    call: asyncio.Task[None] = asyncio.create_task(cross(there, lambda: asyncio.sleep(0)))
+    while not there.posted:
+        await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert there.posted == 2
+
+
 def test_where_the_loop_that_was_given_has_ended_a_twin_serves() -> None:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
