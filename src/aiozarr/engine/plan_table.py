@@ -58,7 +58,7 @@ def _title(plan: Plan) -> str:
     shape = "" if plan.shape is None else f" a selection of shape {plan.shape}"
     of = f" of {plan.array}" if plan.array else ""
     what = f"{shape}{of}".strip() or "a read"
-    return f"{what}: {'exact' if plan.exact else 'bounds from the metadata; plan(probe=True) looks at what is stored'}"
+    return f"{what}: {'exact' if plan.exact else 'bounds, without a look at what is stored'}"
 
 
 def _objects(plan: Plan) -> str:
