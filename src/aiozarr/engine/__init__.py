@@ -2,6 +2,7 @@
 
 from aiozarr.engine.engine import Engine
 from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.part_bounds import Thrift
 from aiozarr.engine.plan import NO_READ, Plan, check_size, plan_bounds, surely_fits
 from aiozarr.engine.plan_rows import FirstRows
 from aiozarr.engine.pool import InlinePool, ThreadPool, WorkerPool
@@ -26,6 +27,7 @@ __all__ = [
     "Read",
     "Session",
     "ThreadPool",
+    "Thrift",
     "WorkerPool",
     "Write",
     "callback_here",

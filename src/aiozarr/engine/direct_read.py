@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from aiozarr.engine.errand import Errand, means_missing
 from aiozarr.engine.flight import decode_into, decode_unpadded
+from aiozarr.engine.part_read import place_part, ranges_of_chunk, read_part
 from aiozarr.errors import ChecksumError, CodecError, StoreError
 from aiozarr.grid.projection import Part
+from aiozarr.model import Range, Value
 from aiozarr.schedule.events import RequestEvent
 from aiozarr.stores.blocking import BlockingStore
 
@@ -57,40 +61,62 @@ class DirectRead(Errand):
         while self._at < len(self.places) and not self.cancelled:
             place = self.places[self._at]
             self.key = prefix + encode(place.projection.coords)
-            data = self._fetch(store) if self.watch is None else self._fetch_timed(store)
+            part = self._fetch_part(store, place)
+            data = self._fetch_data(store) if part is None else part.data if part.size else None
             if data is None and (refused := self._job.missing_error(store, self.key)) is not None:
                 raise refused
             if self.watch is None:
-                self._place(store, data, place)
+                self._place(store, data, place, part)
             else:
-                self._place_timed(store, data, place)
+                self._place_timed(store, data, place, part)
             self._at += 1
 
-    def _place(self, store: BlockingStore, data: Buffer | None, place: Place) -> None:
+    def _fetch_part(self, store: BlockingStore, place: Place) -> NDArray[np.uint8] | None:
+        """Return the bytes of a chunk as far as they are wanted, none if it is not stored; None: all of it is read."""
+        pipeline = self._read.layout.object_of(place.projection).pipeline
+        ranges = ranges_of_chunk(self.desk, self._job.parts, store, self.settings, pipeline, place.projection)
+        return None if ranges is None else read_part(pipeline, ranges, partial(self._ask, store))
+
+    def _fetch_data(self, store: BlockingStore) -> Buffer | None:
+        value = self._ask(store)
+        return None if value is None else value.data
+
+    def _ask(self, store: BlockingStore, part: Range | None = None) -> Value | None:
+        return self._fetch(store, part) if self.watch is None else self._fetch_timed(store, part)
+
+    def _place(self, store: BlockingStore, data: Buffer | None, place: Place, part: NDArray[np.uint8] | None) -> None:
         if data is None:
             place.projection.fill(place.out, self._read.layout.spec.fill_value)
+        elif part is not None:
+            self._place_part(part, place)
         else:
             self._decode(store, data, place)
 
-    def _fetch(self, store: BlockingStore) -> Buffer | None:
+    def _place_part(self, part: NDArray[np.uint8], place: Place) -> None:
         try:
-            value = store.fetch_now(self.key)
+            place_part(self._read.layout.object_of(place.projection).pipeline, part, place)
+        except CodecError as error:
+            error.store, error.key = self.store_url, self.key
+            raise
+
+    def _fetch(self, store: BlockingStore, part: Range | None) -> Value | None:
+        try:
+            value = store.fetch_now(self.key, part)
         except StoreError as error:
             if not means_missing(error, self.settings):
                 raise
             value = None
-        if value is None:
-            return None
-        self.fetched += memoryview(value.data).nbytes
-        return value.data
+        if value is not None:
+            self.fetched += memoryview(value.data).nbytes
+        return value
 
-    def _fetch_timed(self, store: BlockingStore) -> Buffer | None:
+    def _fetch_timed(self, store: BlockingStore, part: Range | None) -> Value | None:
         """As `_fetch`, noted for whoever observes."""
         assert self.watch is not None
         failure: BaseException | None = None
         before, begun = self.fetched, monotonic()
         try:
-            return self._fetch(store)
+            return self._fetch(store, part)
         except StoreError as error:
             failure = error
             raise
@@ -101,7 +127,7 @@ class DirectRead(Errand):
                     "fetch",
                     self.store_url,
                     self.key,
-                    None,
+                    part,
                     size,
                     size,
                     seconds,
@@ -112,11 +138,13 @@ class DirectRead(Errand):
                 )
             )
 
-    def _place_timed(self, store: BlockingStore, data: Buffer | None, place: Place) -> None:
+    def _place_timed(
+        self, store: BlockingStore, data: Buffer | None, place: Place, part: NDArray[np.uint8] | None
+    ) -> None:
         """As `_place`, noted with the request that brought the chunk."""
         at, begun = len(self._events) - 1, monotonic()
         try:
-            self._place(store, data, place)
+            self._place(store, data, place, part)
         finally:
             ended = monotonic()
             # What was damaged has been fetched once more meanwhile.
@@ -133,7 +161,7 @@ class DirectRead(Errand):
                 decode_into(pipeline, data, (place,))
             except ChecksumError:
                 # As everywhere: what was damaged once is read once more.
-                again = self._fetch(store) if self.watch is None else self._fetch_timed(store)
+                again = self._fetch_data(store)
                 if again is None:
                     raise
                 decode_into(pipeline, again, (place,))

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 from aiozarr.codecs import ShardLayout
 from aiozarr.codecs.raw_layout import RawLayout
 from aiozarr.engine.local_queue import GAP
 from aiozarr.engine.part_plan import MAX_RUNS, MIN_PRICE
 from aiozarr.engine.whole_shard import whole_bound
 from aiozarr.grid import DimensionMap
-from aiozarr.grid.axes import Axis
+from aiozarr.grid.axes import Axis, RegularAxis
 from aiozarr.grid.transform import Constant, Indexed, Strided
 from aiozarr.schedule.learn import MAX_GAP, MIN_GAP
 from aiozarr.settings import Settings
@@ -47,6 +49,10 @@ class Thrift:
         return cls(least, most, settings.max_over_read, settings.max_request_bytes, ranges)
 
 
+ANY = Thrift(MIN_GAP, MAX_GAP, 1.5, 16 << 20, ranges=True)
+"""Of a store and settings that are not known."""
+
+
 def most_ranges(raw: RawLayout, axes: Sequence[Axis], maps: Sequence[DimensionMap], thrift: Thrift) -> int:
     """Return how many ranges of one uncompressed chunk are fetched at most, where `maps` are wanted of the array."""
     price = max(thrift.least_gap, MIN_PRICE)
@@ -59,10 +65,10 @@ def most_ranges(raw: RawLayout, axes: Sequence[Axis], maps: Sequence[DimensionMa
         if not (joined and together):
             runs *= min(length, _count(selected))
             joined = False
-        elif _count(selected) < axis.extent or axis.extent % length:
+        elif not axis.is_uniform or _count(selected) < axis.extent or axis.extent % length:
             joined = length == 1
-    pieces = -(-raw.nbytes // thrift.max_request_bytes)
-    return max(1, min(runs + pieces, MAX_RUNS + pieces, raw.nbytes // price + pieces))
+    more = (raw.nbytes - 1) // thrift.max_request_bytes  # long ones are cut up
+    return min(runs, MAX_RUNS, raw.nbytes // price) + more
 
 
 def may_be_whole(shard: ShardLayout, axes: Sequence[Axis], maps: Sequence[DimensionMap], thrift: Thrift) -> int | None:
@@ -81,9 +87,20 @@ def may_be_whole(shard: ShardLayout, axes: Sequence[Axis], maps: Sequence[Dimens
         return bound
     touched, fewest = 1, 1
     for axis, selected, inner, count in zip(axes, maps, shard.inner_shape, shard.grid_shape, strict=False):
-        touched *= min(count, _count(selected))
-        fewest *= -(-axis.chunk_extent(axis.chunks - 1) // inner) if axis.chunks else 1
+        chunks = _count(selected) if isinstance(selected, Indexed) else RegularAxis(inner, axis.extent).count(selected)
+        touched *= min(count, chunks)
+        last = int(axis.chunks_of(np.array([_last(selected)]))[0])
+        fewest *= -(-axis.chunk_extent(last) // inner)
     return bound if touched * thrift.max_over_read >= fewest else None
+
+
+def _last(selected: DimensionMap) -> int:
+    """Return the largest index that `selected` takes."""
+    if isinstance(selected, Constant):
+        return selected.index
+    if isinstance(selected, Indexed):
+        return int(selected.indices.max(initial=0))
+    return max(selected.start, selected.start + selected.step * (selected.count - 1))
 
 
 def _count(selected: DimensionMap) -> int:

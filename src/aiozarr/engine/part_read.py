@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.fetch import ChunkFetch
-from aiozarr.engine.flight import Flight, Sink
+from aiozarr.engine.flight import Flight, Sink, Target
 from aiozarr.engine.part_plan import PartPlan, Ranges
 from aiozarr.engine.pool import Work
 from aiozarr.errors import ChangedError, CodecError
 from aiozarr.grid.axes import DimPart
 from aiozarr.grid.projection import ChunkProjection, Part
-from aiozarr.model import Entry, Range, Version
+from aiozarr.model import Entry, Range, Value, Version
 from aiozarr.schedule.scheduler import Call
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
@@ -200,13 +200,11 @@ class PartRead:
 
     def assemble(self) -> None:
         """Put the elements where they go; in a worker."""
-        raw, projection = self._raw, self._sink.projection
         try:
-            elements = raw.load(projection.gather(raw.array_over(self._bytes.data)))
+            place_part(self._pipeline, self._bytes, self._sink)
         except CodecError as error:
             error.store, error.key = self._store.url, self._key
             raise
-        projection.scatter(self._sink.out, elements)
 
 
 class Assemble(Work):
@@ -227,6 +225,45 @@ class Assemble(Work):
             self.sink.waiter.landed(self.sink)
         else:
             self.sink.waiter.failed(self.sink, self.error)
+
+
+def place_part(pipeline: CodecPipeline, memory: NDArray[np.uint8], target: Target) -> None:
+    """Put elements where `target` wants them; `memory` is a chunk's, and holds those of its bytes that this takes.
+
+    Raises:
+        CodecError: they are no elements.
+    """
+    raw = pipeline.raw
+    assert raw is not None
+    target.projection.scatter(target.out, raw.load(target.projection.gather(raw.array_over(memory.data))))
+
+
+def read_part(
+    pipeline: CodecPipeline, ranges: Ranges, fetch: Callable[[Range], Value | None]
+) -> NDArray[np.uint8] | None:
+    """Return a chunk's memory with `ranges` filled by `fetch`, or empty if nothing is stored; in a worker.
+
+    None: they are not of one state of a chunk of the right length, so it has to be read whole.
+    """
+    assert pipeline.raw is not None
+    memory: NDArray[np.uint8] = np.zeros(pipeline.raw.nbytes, np.uint8)
+    values = []
+    for start, length in ranges:
+        value = fetch(Range(start, length))
+        values.append(value)
+        if value is None:
+            continue
+        data = memoryview(value.data)
+        if data.nbytes != length or value.size not in (None, len(memory)):
+            return None
+        memory.data[start : start + length] = data.cast("B")
+    versions = {None if value is None else value.version for value in values}
+    if None not in versions:
+        return memory if len(versions) == 1 else None
+    missing = values.count(None)
+    if missing:
+        return memory[:0] if missing == len(values) else None
+    return memory if len(values) == 1 else None
 
 
 @lru_cache(maxsize=64)

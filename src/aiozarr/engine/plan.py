@@ -9,6 +9,8 @@ from typing import Any
 
 from aiozarr.codecs import ShardIndex
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout
+from aiozarr.engine.part_bounds import ANY, Thrift, may_be_whole, most_ranges
+from aiozarr.engine.part_plan import Ranges
 from aiozarr.engine.plan_table import PlanRow, table
 from aiozarr.engine.split_plan import NEVER, count_parts, cut
 from aiozarr.errors import LimitError
@@ -87,7 +89,12 @@ NO_READ = Plan(0, 0, 0, 0, 0, 0, exact=True, missing=0)
 
 
 def plan_bounds(
-    layout: ArrayLayout, maps: Sequence[DimensionMap], *, suffix_reads: bool = True, split_limit: int = NEVER
+    layout: ArrayLayout,
+    maps: Sequence[DimensionMap],
+    *,
+    suffix_reads: bool = True,
+    split_limit: int = NEVER,
+    thrift: Thrift = ANY,
 ) -> Plan:
     """Return bounds on what reading `maps` asks of the store; pure, in time independent of the number of chunks.
 
@@ -96,18 +103,37 @@ def plan_bounds(
         maps: what is read of each dimension.
         suffix_reads: whether the store answers suffix ranges; else the size of each shard may have to be asked for.
         split_limit: the most bytes of one request; what has more comes in parts.
+        thrift: what is known of how requests are merged.
     """
     objects = count_chunks(layout.axes, maps)
     if layout.shard is None:
-        pipeline = layout.largest.pipeline
-        size = objects * pipeline.max_encoded_size
-        requests = objects * count_parts(pipeline, pipeline.max_encoded_size, split_limit)
+        size = objects * layout.largest.pipeline.max_encoded_size
+        requests = objects * most_requests(layout, maps, split_limit, thrift)
         return Plan(objects, objects, requests, objects, size, size, exact=False)
+    shard = layout.shard
     inner = count_chunks(_inner_axes(layout), maps)
-    size = objects * layout.shard.index_nbytes + inner * layout.shard.inner.max_encoded_size
-    inner_requests = inner * len(cut(0, layout.shard.inner.max_encoded_size, split_limit))
+    index, data = objects * shard.index_nbytes, inner * shard.inner.max_encoded_size
+    size = index + data
+    if thrift.most_gap:  # gaps are read over, but no more than there is
+        stored = objects * shard.count * shard.inner.max_encoded_size
+        size = index + max(data, min(int(data * thrift.max_over_read), stored))
+    if (whole := may_be_whole(shard, layout.axes, maps, thrift)) is not None:
+        size = max(size, objects * whole)
+    inner_requests = inner * most_requests(layout, maps, split_limit, thrift)
     lookups = 0 if suffix_reads or layout.shard.index_location == "start" else objects
-    return Plan(objects, inner, objects + inner_requests + lookups, objects, size, size, exact=False, sharded=True)
+    requests = objects + inner_requests + lookups
+    return Plan(objects, inner, requests, objects, size, index + data, exact=False, sharded=True)
+
+
+def most_requests(layout: ArrayLayout, maps: Sequence[DimensionMap], split_limit: int, thrift: Thrift) -> int:
+    """Return how many requests bring one chunk, or inner chunk, of those that `maps` touch, at most."""
+    if layout.shard is None:
+        pipeline = layout.largest.pipeline
+        whole = count_parts(pipeline, pipeline.max_encoded_size, split_limit)
+    else:
+        pipeline = layout.shard.inner
+        whole = len(cut(0, pipeline.max_encoded_size, split_limit))
+    return whole if pipeline.raw is None else max(whole, most_ranges(pipeline.raw, _inner_axes(layout), maps, thrift))
 
 
 def surely_fits(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Settings) -> bool:
@@ -156,9 +182,27 @@ def inner_parts(stored: ObjectLayout, projection: Part) -> Iterator[tuple[int, P
 
 
 def wanted_ranges(
-    stored: ObjectLayout, index: ShardIndex, projection: Part, *, kept: Callable[[int], bool] | None = None
+    stored: ObjectLayout,
+    index: ShardIndex,
+    projection: Part,
+    *,
+    kept: Callable[[int], bool] | None = None,
+    runs: Callable[[Part], Ranges | None] | None = None,
 ) -> list[tuple[int, int]]:
-    """Return (start, length) of every stored inner chunk that a shard's projection touches, without those `kept`."""
-    positions = [position for position, _ in inner_parts(stored, projection)]
-    located = [index.locate(position) for position in positions if kept is None or not kept(position)]
-    return [(each.start, each.length or 0) for each in located if each is not None]
+    """Return (start, length) of every stored inner chunk that a shard's projection touches, without those `kept`.
+
+    `runs` gives the ranges to fetch of an inner chunk that is not compressed; None: all of it.
+    """
+    assert stored.shard is not None
+    raw = stored.shard.inner.raw
+    ranges: list[tuple[int, int]] = []
+    for position, part in inner_parts(stored, projection):
+        located = None if kept is not None and kept(position) else index.locate(position)
+        if located is None:
+            continue
+        inside = runs(part) if runs is not None and raw is not None and located.length == raw.nbytes else None
+        if inside is None:
+            ranges.append((located.start, located.length or 0))
+        else:
+            ranges += [(located.start + start, length) for start, length in inside]
+    return ranges

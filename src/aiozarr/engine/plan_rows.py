@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from itertools import islice, product
 
 from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.part_bounds import ANY, Thrift
+from aiozarr.engine.plan import most_requests
 from aiozarr.engine.plan_table import ROWS, PlanRow
-from aiozarr.engine.split_plan import NEVER, count_parts, cut
+from aiozarr.engine.split_plan import NEVER
 from aiozarr.grid import DimensionMap
 from aiozarr.grid.projection import ChunkProjection, Part
 from aiozarr.grid.touched import project, takes_long
@@ -23,24 +25,25 @@ class FirstRows:
     maps: Sequence[DimensionMap]
     prefix: str
     split_limit: int = NEVER
+    thrift: Thrift = ANY
 
     def __call__(self) -> tuple[PlanRow, ...]:
         return tuple(islice(self._rows(), ROWS))
 
     def _rows(self) -> Iterator[PlanRow]:
         layout = self.layout
+        requests = most_requests(layout, self.maps, self.split_limit, self.thrift)
         for part in self._parts():
             key = self.prefix + layout.key_encoding.encode(part.coords)
             stored = layout.object_of(part)
             if stored.shard is None:
                 size = stored.pipeline.max_encoded_size
-                yield PlanRow(1, key, None, 1, size, size, count_parts(stored.pipeline, size, self.split_limit))
+                yield PlanRow(1, key, None, 1, size, size, requests)
                 continue
             index, inner = stored.shard.index_nbytes, len(part.within(stored.inner_axes))
             size = stored.shard.inner.max_encoded_size
-            requests = inner * len(cut(0, size, self.split_limit))
             yield PlanRow(1, key, stored.shard.index_range, 0, index, index)
-            yield PlanRow(2, key, None, inner, inner * size, inner * size, requests)
+            yield PlanRow(2, key, None, inner, inner * size, inner * size, inner * requests)
 
     def _parts(self) -> Iterator[Part]:
         """The first chunks; none where sorting the points of long index arrays would hold up the caller."""

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from aiozarr.engine.desk import Desk
 from aiozarr.engine.flight import Token
 from aiozarr.engine.index_cache import IndexEntry
+from aiozarr.engine.part_plan import PartPlan
+from aiozarr.engine.part_read import fit_together, ranges_of_chunk
 from aiozarr.engine.plan import GivenRows, Plan, keyed_projections, plan_bounds, wanted_ranges
 from aiozarr.engine.plan_table import ROWS, PlanRow
 from aiozarr.engine.read import Read
 from aiozarr.engine.session import Session
 from aiozarr.engine.split_plan import NEVER, count_parts, cut, split_limit
+from aiozarr.engine.whole_shard import whole_of
 from aiozarr.errors import CodecError
 from aiozarr.grid.projection import Part
 from aiozarr.grid.touched import LONG, takes_long
@@ -60,8 +64,10 @@ async def probe(desk: Desk, read: Read, *, settings: Settings, recorder: Report 
     session = Session(desk, read.store, settings, recorder)
     steps = enumerate(keyed_projections(read.layout, read.parts, read.prefix))
     total = _Sum()
+    queue = desk.queue_of(read.store)
+    parts = PartPlan(queue.economy(settings), blocking=queue.blocking)
     workers = min(WORKERS, bounds.chunks)
-    await together(_work(desk, session, read, steps, total) for _ in range(workers))
+    await together(_work(desk, session, read, steps, total, parts) for _ in range(workers))
     return Plan(
         bounds.chunks,
         bounds.inner_chunks,
@@ -77,18 +83,30 @@ async def probe(desk: Desk, read: Read, *, settings: Settings, recorder: Report 
 
 
 async def _work(
-    desk: Desk, session: Session, read: Read, steps: Iterator[tuple[int, tuple[str, Part]]], total: _Sum
+    desk: Desk,
+    session: Session,
+    read: Read,
+    steps: Iterator[tuple[int, tuple[str, Part]]],
+    total: _Sum,
+    parts: PartPlan,
 ) -> None:
     for number, (key, projection) in steps:
         if read.layout.shard is not None:
-            await _shard(desk, session, read, number, key, projection, total)
+            await _shard(desk, session, read, number, key, projection, total, parts)
             continue
         if desk.chunk_caches.has(session.settings, (read.token, key), _now()):
             continue
         entry = await session.stat(key)
         size = 0 if entry is None or entry.size is None else entry.size
-        requests = count_parts(read.layout.object_of(projection).pipeline, size, _limit_of(desk, session))
+        pipeline = read.layout.object_of(projection).pipeline
         total.missing += entry is None
+        ranges = ranges_of_chunk(desk, parts, read.store, session.settings, pipeline, projection)
+        for start, length in ranges or ():
+            came = min(length, max(0, size - start))
+            total.add(number, PlanRow(1, key, Range(start, length), 1, came, came, stored=entry is not None))
+        if ranges is not None and (entry is None or fit_together(pipeline, entry, ranges)):
+            continue
+        requests = count_parts(pipeline, size, _limit_of(desk, session))
         total.add(number, PlanRow(1, key, None, 1, size, size, requests, stored=entry is not None))
 
 
@@ -109,7 +127,7 @@ def _kept(desk: Desk, settings: Settings, object_token: Token) -> Callable[[int]
 
 
 async def _shard(
-    desk: Desk, session: Session, read: Read, number: int, key: str, projection: Part, total: _Sum
+    desk: Desk, session: Session, read: Read, number: int, key: str, projection: Part, total: _Sum, parts: PartPlan
 ) -> None:
     stored = read.layout.object_of(projection)
     shard = stored.shard
@@ -131,18 +149,28 @@ async def _shard(
     if value.version is not None and not value.version.weak and read.store.supports.conditional_reads:
         desk.indexes.put(token, IndexEntry(index, value.version), session.settings.index_cache_bytes)
     kept = _kept(desk, session.settings, Token((token, value.version)))
-    if projection.listed < LONG:
-        ranges = wanted_ranges(stored, index, projection)
+    runs = None if kept else partial(parts.ranges, pipeline=shard.inner, versioned=value.version is not None)
+
+    def look() -> tuple[list[tuple[int, int]], list[tuple[int, int]], int | None]:
+        ranges = wanted_ranges(stored, index, projection, runs=runs)
         missing = wanted_ranges(stored, index, projection, kept=kept) if kept else ranges
-    else:
-        ranges = await desk.pool.call(lambda: wanted_ranges(stored, index, projection))
-        missing = await desk.pool.call(lambda: wanted_ranges(stored, index, projection, kept=kept)) if kept else ranges
-    if not ranges or desk.indexes.get(token) is None:
+        return ranges, missing, None if known else whole_of(stored, projection, economy, read.store)
+
+    known, economy = desk.indexes.get(token) is not None, desk.queue_of(read.store).economy(session.settings)
+    ranges, missing, bound = look() if projection.listed < LONG else await desk.pool.call(look)
+    size = shard.index_nbytes
+    if bound is not None:
+        whole, fetched = value.size is None or value.size <= bound, min(bound, value.size or bound)
+        inner = wanted_ranges(stored, index, projection, kept=kept) if whole else []
+        wanted = min(fetched, size + sum([length for _, length in inner])) if whole else 0
+        total.add(number, PlanRow(1, key, Range(0, bound), len(inner), fetched, wanted, stored=True))
+        if whole:
+            return
+    if not ranges or not known:
         # A kept index is used where a request for data checks that it still holds.
-        size = shard.index_nbytes
         total.add(number, PlanRow(1, key, shard.index_range, 0, size, size, stored=True))
     limit = _limit_of(desk, session)
-    for each in coalesce(missing, desk.queue_of(read.store).economy(session.settings)):
+    for each in coalesce(missing, economy):
         requests = 1 if each.length <= limit else len(cut(0, each.length, limit))
         wanted = min(each.length, sum([missing[member][1] for member in each.members]))
         part = Range(each.start, each.length)

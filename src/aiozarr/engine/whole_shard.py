@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 
 from aiozarr.codecs import ShardLayout
+from aiozarr.engine.layout import ObjectLayout
 from aiozarr.grid.projection import Part
 from aiozarr.model import Value
 from aiozarr.schedule.coalesce import Economy
+from aiozarr.stores.contract import Store
 
 SLACK = 256
 """Bytes that a compressor adds to an inner chunk that it cannot compress, besides a thirty-second."""
@@ -51,6 +54,17 @@ def whole_request(
     if shard.inner.raw is not None and part.size * economy.max_over_read < prod(part.extents):
         return None
     return bound if touched() * economy.max_over_read >= inside else None
+
+
+def whole_of(stored: ObjectLayout, part: Part, economy: Economy, store: Store) -> int | None:
+    """As `whole_request`, for the stored object that `part` is of."""
+    assert stored.shard is not None
+    count = partial(_count, stored, part)
+    return whole_request(stored.shard, part, count, economy, ranges=store.supports.partial_reads)
+
+
+def _count(stored: ObjectLayout, part: Part) -> int:
+    return len(part.within(stored.inner_axes))
 
 
 def is_whole(value: Value, bound: int) -> bool:

@@ -19,6 +19,7 @@ from aiozarr.engine import (
     Plan,
     Progress,
     Read,
+    Thrift,
     Write,
     callback_here,
     check_size,
@@ -339,8 +340,9 @@ class View:
         plan, store = NO_READ, self._array._chunk_store
         if self.size:
             layout, touched, limit = self._layout, self._touched(), split_limit(store, self._settings)
-            plan = plan_bounds(layout, touched, suffix_reads=store.supports.suffix_reads, split_limit=limit)
-            plan = replace(plan, first=FirstRows(layout, touched, self._prefix, limit))
+            thrift, suffix_reads = Thrift.of(store, self._settings), store.supports.suffix_reads
+            plan = plan_bounds(layout, touched, suffix_reads=suffix_reads, split_limit=limit, thrift=thrift)
+            plan = replace(plan, first=FirstRows(layout, touched, self._prefix, limit, thrift))
         return replace(plan, array=self._array.url, shape=self.shape)
 
     async def _probe(self) -> Plan:
