@@ -136,13 +136,31 @@ class RegularAxis(NamedTuple):
             yield DimPart(chunk, inner, None, inner, 1, 1, offset, min(length, self.extent - chunk * length))
             return
         start, step, count = selected.start, selected.step, selected.count
-        done = 0
-        while done < count:
-            chunk, first = divmod(start + step * done, length)
-            extent = min(length, self.extent - chunk * length)
-            part = DimPart.of_run(chunk, first, step, count - done, offset + done, length=length, extent=extent)
-            yield part
-            done += part.taken
+        while count:
+            chunk, first = divmod(start, length)
+            if step == 1 and not first and count >= length:
+                whole = count // length
+                yield from self._whole(chunk, whole, offset)
+                taken = whole * length
+            else:
+                extent = min(length, self.extent - chunk * length)
+                part = DimPart.of_run(chunk, first, step, count, offset, length=length, extent=extent)
+                yield part
+                taken = part.taken
+            start += step * taken
+            offset += taken
+            count -= taken
+
+    def _whole(self, chunk: int, count: int, offset: int) -> Iterator[DimPart]:
+        """Yield `count` chunks, all of each, from `chunk` on."""
+        # Nearly all parts of nearly all selections come from here: nothing is computed anew, and DimPart's own
+        # constructor would take as long as all the rest.
+        length, make = self.length, tuple.__new__
+        inside = slice(0, length, 1)
+        for each in range(chunk, chunk + count):
+            stop = offset + length
+            yield make(DimPart, (each, inside, slice(offset, stop), 0, 1, length, offset, length))
+            offset = stop
 
     def locate(self, indices: Indices) -> tuple[Indices, Indices]:
         """Return, for indices inside the array, the chunk of each and its place in that chunk."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from math import prod
 from typing import Any, Protocol, TypeAlias
 
@@ -212,6 +211,7 @@ class Projection:
         self._axes = tuple(axes)
         self._maps = tuple(maps)
         self._offsets = tuple(offsets) if offsets is not None else (0,) * len(self._maps)
+        self._listed: list[list[DimPart]] | None = None
         self.counts = tuple([axis.count(m) for axis, m in zip(self._axes, self._maps, strict=True)])
 
     def __len__(self) -> int:
@@ -220,13 +220,21 @@ class Projection:
     def __iter__(self) -> Iterator[ChunkProjection]:
         if 0 in self.counts:
             return iter(())
-        if self.counts and self.counts[0] > LAZY_FROM:
-            return self._lazily()
-        return map(ChunkProjection, product(*self._dims))
+        # `product` holds lists of what it is given: dimensions up to the last long one are walked anew each time.
+        walked = max([dimension for dimension, count in enumerate(self.counts, 1) if count > LAZY_FROM], default=0)
+        if not walked:
+            return map(ChunkProjection, product(*self._dims))
+        rest = [list(self._along(dimension)) for dimension in range(walked, len(self.counts))]
+        heads = self._heads(walked)
+        if not rest:
+            return map(ChunkProjection, heads)
+        return map(ChunkProjection, chain.from_iterable(_joined(head, rest) for head in heads))
 
     def chunks_by_dimension(self) -> list[list[int]]:
         """Return the indices of the touched chunks along each dimension; the projection is their product, in order."""
-        return [[part.chunk for part in dimension] for dimension in self._dims]
+        if max(self.counts, default=0) <= LAZY_FROM:
+            return [[part.chunk for part in dimension] for dimension in self._dims]
+        return [[part.chunk for part in self._along(dimension)] for dimension in range(len(self.counts))]
 
     def numbered(self, grid_shape: Sequence[int]) -> Iterator[tuple[int, ChunkProjection]]:
         """Yield each part with its chunk's linear index, in C order, in a grid of `grid_shape`."""
@@ -236,18 +244,26 @@ class Projection:
         ]
         return zip(map(sum, product(*offsets)), self, strict=True)
 
-    @cached_property
+    @property
     def _dims(self) -> list[list[DimPart]]:
-        return [
-            list(axis.split(m, offset)) for axis, m, offset in zip(self._axes, self._maps, self._offsets, strict=True)
-        ]
+        # Not functools.cached_property: before Python 3.12 it takes a lock, which a fork leaves locked in the child.
+        if self._listed is None:
+            self._listed = [list(self._along(dimension)) for dimension in range(len(self.counts))]
+        return self._listed
 
-    def _lazily(self) -> Iterator[ChunkProjection]:
-        # Only the first dimension is long enough to matter: `product` would hold a list of it.
-        rest = Projection(self._axes[1:], self._maps[1:], self._offsets[1:])
-        for first in self._axes[0].split(self._maps[0], self._offsets[0]):
-            for inner in rest:
-                yield ChunkProjection((first, *inner.parts))
+    def _along(self, dimension: int) -> Iterator[DimPart]:
+        return self._axes[dimension].split(self._maps[dimension], self._offsets[dimension])
+
+    def _heads(self, ndim: int) -> Iterator[tuple[DimPart, ...]]:
+        """Yield what is selected of the first `ndim` dimensions, in C order, in memory that does not grow with it."""
+        if ndim == 1:
+            return zip(self._along(0), strict=True)
+        outer = self._heads(ndim - 1)
+        return ((*head, part) for head in outer for part in self._along(ndim - 1))
+
+
+def _joined(head: tuple[DimPart, ...], rest: Sequence[Sequence[DimPart]]) -> Iterator[tuple[DimPart, ...]]:
+    return product(*[(part,) for part in head], *rest)
 
 
 def strides_of(grid_shape: Sequence[int]) -> list[int]:

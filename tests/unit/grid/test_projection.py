@@ -1,12 +1,15 @@
 """Which chunks a selection touches, against numpy."""
 
-from itertools import product
+import tracemalloc
+from itertools import islice, product
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aiozarr.grid import Constant, IndexTransform, Strided
+from aiozarr.grid import projection as projection_module
 from aiozarr.grid.axes import RegularAxis, regular_axes
 from aiozarr.grid.projection import Projection
 
@@ -87,3 +90,32 @@ def test_steps_wider_than_chunks_skip_chunks() -> None:
     (first, second) = Projection((RegularAxis(3, 20),), (Strided(19, -13, 2),))
     assert [first.coords, second.coords] == [(6,), (2,)]
     assert list(product(first.out_selection, second.out_selection)) == [(slice(0, 1), slice(1, 2))]
+
+
+@pytest.mark.parametrize("dims", [(200_000,), (3, 200_000), (200_000, 3), (5000, 3, 5000), (1, 200_000, 1)])
+def test_no_long_dimension_is_listed_whichever_it_is(dims: tuple[int, ...]) -> None:
+    axes = [RegularAxis(4, 4 * count) for count in dims]
+    projection = Projection(axes, [Strided(0, 1, 4 * count) for count in dims])
+    tracemalloc.start()
+    try:
+        first = [part.coords for part in islice(projection, 4)]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert first == list(islice(product(*map(range, dims)), 4))
+    assert peak < 1 << 20
+
+
+@pytest.mark.parametrize("counts", [(5, 4), (4, 5), (5, 2, 5), (2, 5, 2), (5,)])
+def test_dimensions_that_are_walked_anew_give_what_listed_ones_give(
+    counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    axes = [RegularAxis(4, 4 * count - 1) for count in counts]
+    maps = [Strided(1, 1, axis.extent - 1) for axis in axes]
+    listed = [part.parts for part in Projection(axes, maps)]
+    numbers = [number for number, _ in Projection(axes, maps).numbered(counts)]
+    monkeypatch.setattr(projection_module, "LAZY_FROM", 4)
+    assert [part.parts for part in Projection(axes, maps)] == listed
+    assert [(number, part.parts) for number, part in Projection(axes, maps).numbered(counts)] == list(
+        zip(numbers, listed, strict=True)
+    )
