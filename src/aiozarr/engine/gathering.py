@@ -16,8 +16,8 @@ from aiozarr.stores.contract import Store
 if TYPE_CHECKING:
     from aiozarr.engine.read import ReadJob
 
-MAX_WAITING = 16
-"""Objects whose ranges one read has handed in and that are not sent for yet; it begins no more before."""
+MAX_WAITING = 128
+"""Ranges that one read has handed in and that are not sent for yet; it begins no more before."""
 
 
 class Wanted(NamedTuple):
@@ -62,7 +62,7 @@ class Gathering:
         if not self._jobs:
             asyncio.get_running_loop().call_soon(self._send)
         self._jobs[job] = None
-        job.gathering += 1
+        job.gathering += len(of)
 
     def _send(self) -> None:
         groups, self._groups = self._groups, {}

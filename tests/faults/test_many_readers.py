@@ -1,0 +1,189 @@
+"""Many readers of one array on a web server, by the public names: what they share, and what stays each one's own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from aftermath import nothing_left, wait_for
+from remote_arrays import QUICK, RemoteArray, serve_array
+
+import aiozarr
+from aiozarr.codecs import CodecPipeline
+from aiozarr.engine import Engine, run
+from aiozarr.testing import http_replies as spoil
+from aiozarr.testing.http_server import FaultServer
+
+PATIENT = replace(QUICK, idle_timeout=60, retry_seconds=60)
+CACHED = replace(PATIENT, chunk_cache_bytes=1 << 20)
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    with FaultServer() as running:
+        yield running
+
+
+class Gate:
+    """A script that holds back all answers until it is opened."""
+
+    def __init__(self) -> None:
+        self._open = threading.Event()
+
+    def __call__(self, request: spoil.Request, reply: spoil.Reply) -> spoil.Reply:
+        assert self._open.wait(60)
+        return reply
+
+    def open(self) -> None:
+        self._open.set()
+
+
+async def waiting() -> int:
+    """How many chunks are waited for, counted once for each reader."""
+
+    async def count(engine: Engine) -> int:
+        return sum(len(flight.sinks) + len(flight.late) for flight in engine.desk.flights.values())
+
+    return await run(count)
+
+
+async def until_waiting(count: int) -> None:
+    for _ in range(3000):
+        if await waiting() >= count:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{await waiting()} wait where {count} should")
+
+
+async def reopened(remote: RemoteArray, settings: aiozarr.Settings) -> Any:
+    """The same array for a reader with other settings."""
+    return await aiozarr.open_array(remote.server.url, zarr_format=3, settings=settings)
+
+
+@pytest.mark.parametrize("settings", [PATIENT, CACHED], ids=["kept-nowhere", "cached"])
+async def test_a_thousand_awaits_of_overlapping_windows_fetch_and_decode_each_chunk_once(
+    server: FaultServer, settings: aiozarr.Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = await serve_array(server, shape=(64, 64), chunks=(16, 16), settings=settings)
+    decoded: list[None] = []
+    decode = CodecPipeline.decode
+
+    def counted(self: CodecPipeline, *args: Any, **options: Any) -> Any:
+        decoded.append(None)
+        return decode(self, *args, **options)
+
+    monkeypatch.setattr(CodecPipeline, "decode", counted)
+    corners = [(number * 7 % 56, number * 13 % 56) for number in range(1000)]
+    regions = [(slice(top, top + 8), slice(left, left + 8)) for top, left in corners]
+    touched = sum(len({top // 16, (top + 7) // 16}) * len({left // 16, (left + 7) // 16}) for top, left in corners)
+    server.script = gate = Gate()
+    async with nothing_left(server):
+        reading = [asyncio.ensure_future(remote.array[region].read()) for region in regions]
+        try:
+            await until_waiting(touched)
+        finally:
+            gate.open()
+        for region, block in zip(regions, await asyncio.gather(*reading), strict=True):
+            assert np.array_equal(block, remote.values[region])
+    assert set(Counter(remote.keys).values()) == {1}
+    assert len(remote.keys) == len(decoded) == 16
+    for region in regions[:100]:
+        await remote.array[region]
+    assert (len(remote.keys) == 16) == (settings is CACHED)
+
+
+async def test_neighbours_in_a_shard_that_many_ask_for_at_once_are_few_requests(server: FaultServer) -> None:
+    remote = await serve_array(server, shape=(256, 16), chunks=(256, 16), inner=(1, 16), settings=PATIENT)
+    server.script = gate = Gate()
+    reading = [asyncio.ensure_future(remote.array[row].read()) for row in range(64)]
+
+    async def expecting(engine: Engine) -> int:
+        return sum(len(fetch.waiters) for fetch in engine.desk.index_fetches.values())
+
+    while await run(expecting) < 64:
+        await asyncio.sleep(0.01)
+    gate.open()
+    assert np.array_equal(np.stack(await asyncio.gather(*reading)), remote.values[:64])
+    assert len(remote.keys) == 2  # the index, and all that was wanted when it had come
+    blocks = await aiozarr.read_many([remote.array[row] for row in range(100, 164)])
+    assert np.array_equal(np.stack(blocks), remote.values[100:164])
+    assert len(remote.keys) == 3
+
+
+@pytest.mark.parametrize("inner", [None, (1,)], ids=["plain", "sharded"])
+@pytest.mark.parametrize("first", [True, False], ids=["who-sent-it", "who-joined"])
+async def test_a_reader_whose_time_is_up_leaves_the_request_to_the_others(
+    server: FaultServer, inner: tuple[int] | None, first: bool
+) -> None:
+    remote = await serve_array(server, shape=(2,), chunks=(2,), inner=inner, settings=CACHED)
+    hasty = await reopened(remote, replace(CACHED, timeout=0.2))
+    remote.begun = len(server.requests)
+    server.script = gate = Gate()
+    async with nothing_left(server):
+        order = [hasty, remote.array] if first else [remote.array, hasty]
+        tasks = [asyncio.ensure_future(array[...].read()) for array in order]
+        own = asyncio.ensure_future(asyncio.wait_for(remote.array[...].read(), 0.2))
+        await asyncio.wait([tasks[0 if first else 1], own])
+        gate.open()
+        results = await asyncio.gather(*tasks, own, return_exceptions=True)
+    kinds = [type(result) for result in results]
+    assert kinds[2] is TimeoutError
+    assert sorted(kinds[:2], key=lambda kind: kind.__name__) == [aiozarr.StoreTimeoutError, np.ndarray]
+    assert (results[1] if first else results[0]).tolist() == [1, 2]
+    assert set(Counter(zip(remote.keys, remote.ranges, strict=True)).values()) == {1}
+
+
+async def test_what_is_kept_is_served_within_any_time_and_counted(server: FaultServer) -> None:
+    remote = await serve_array(server, settings=replace(CACHED, timeout=30.0))
+    await remote.array[...]
+    server.script = spoil.always(spoil.no_answer)
+    with aiozarr.record() as report:
+        assert np.array_equal(await remote.array[1:7], remote.values[1:7])
+    assert (report.requests, report.chunks, report.cached, report.shared) == (0, 4, 4, 0)
+
+
+async def test_an_error_of_the_server_is_everybodys_and_an_error_of_one_reader_is_his_own(server: FaultServer) -> None:
+    remote = await serve_array(server, shape=(2,), chunks=(2,), settings=PATIENT)
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("no")
+
+    server.script = gate = Gate()
+    tasks = [
+        asyncio.ensure_future(remote.array[...].read(progress=refuse)),
+        asyncio.ensure_future(remote.array[...].read()),
+        asyncio.ensure_future(remote.array[...].read(out=np.zeros(2, "int32"))),
+    ]
+    await until_waiting(3)
+    gate.open()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(results[0], RuntimeError)
+    assert all(np.array_equal(result, remote.values) for result in results[1:])
+    assert len(remote.keys) == 1
+    server.script = spoil.always(spoil.status(403))
+    results = await asyncio.gather(*(remote.array[...].read() for _ in range(3)), return_exceptions=True)
+    assert [type(result) for result in results] == [aiozarr.PermissionDeniedError] * 3
+
+
+@pytest.mark.parametrize("inner", [None, (1,)], ids=["plain", "sharded"])
+async def test_readers_who_come_and_go_leave_nothing(server: FaultServer, inner: tuple[int] | None) -> None:
+    remote = await serve_array(server, shape=(32,), chunks=(4,), inner=inner, settings=replace(CACHED, timeout=60))
+    server.latency = 0.005
+    async with nothing_left(server):
+        for turn in range(4):
+            tasks = [asyncio.ensure_future(remote.array[turn + at : 20 + at].read()) for at in range(12)]
+            for at, task in enumerate(tasks):
+                for _ in range(turn * at):
+                    await asyncio.sleep(0)
+                if at % 2:
+                    task.cancel()
+            for at, result in enumerate(await asyncio.gather(*tasks, return_exceptions=True)):
+                if not isinstance(result, asyncio.CancelledError):
+                    assert np.array_equal(result, remote.values[turn + at : 20 + at])
+    assert await wait_for(lambda: server.in_flight == 0)
