@@ -37,6 +37,7 @@ class RegionDecoder:
 
     Attributes:
         decodes_parts: whether it matters to tell a box.
+        reorders: whether results have dimensions or bytes in another order than in memory.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class RegionDecoder:
             order = [order[dim] for dim in codec.order]
         self._order = tuple(order)
         self._back = None if order == sorted(order) else tuple(np.argsort(order).tolist())
+        self.reorders = self._back is not None or stored != inner.dtype
 
     @classmethod
     def of(cls, chain: CodecChain, specs: Sequence[ArraySpec], bounds: Sequence[int]) -> RegionDecoder | None:

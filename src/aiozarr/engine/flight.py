@@ -15,7 +15,9 @@ from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.chunk_cache import ChunkCache
 from aiozarr.engine.pool import Work
 from aiozarr.errors import ChecksumError, CodecError
+from aiozarr.grid.box import box_of
 from aiozarr.grid.projection import Part
+from aiozarr.grid.reorder import assign
 from aiozarr.model import Range
 from aiozarr.schedule.scheduler import Call
 
@@ -324,23 +326,33 @@ def decode_unpadded(pipeline: CodecPipeline | None, error: CodecError, data: Buf
 
 def decode_into(pipeline: CodecPipeline, data: Buffer, sinks: Sequence[Target]) -> None:
     """Decode one chunk and put its elements where the sinks want them, from the decoder itself where it can."""
-    spec = pipeline.spec
+    spec, regions = pipeline.spec, pipeline.regions
+    window, box = None, None
     if len(sinks) == 1:
         sink = sinks[0]
-        region = sink.projection.window(sink.out)
+        window = sink.projection.window(sink.out)
         if (
-            region is not None
-            and region.shape == spec.shape
-            and region.flags.c_contiguous
-            and region.dtype == spec.dtype
+            window is not None
+            and window.shape == spec.shape
+            and window.flags.c_contiguous
+            and window.dtype == spec.dtype
             and sink.projection.straight
+            and not (regions is not None and regions.reorders)
         ):
-            chunk = pipeline.decode(data, out=region)
-            if chunk is not region:
-                region[...] = chunk
+            chunk = pipeline.decode(data, out=window)
+            if chunk is not window:
+                window[...] = chunk
             return
-    # Strings and other objects would be kept alive by the block, and are made anew anyway.
-    chunk = pipeline.decode(data, out=None if spec.is_variable else _scratch.array_of(pipeline))
+        if regions is not None and regions.decodes_parts:
+            box = box_of(sink.projection)
+    if regions is not None:
+        chunk = regions.decode(data, _scratch.array_of(pipeline), box)
+    else:
+        # Strings and other objects would be kept alive by the block, and are made anew anyway.
+        chunk = pipeline.decode(data, out=None if spec.is_variable else _scratch.array_of(pipeline))
+    if window is not None:
+        assign(window, sinks[0].projection.gather(chunk))
+        return
     for sink in sinks:
         sink.projection.scatter(sink.out, sink.projection.gather(chunk))
 
