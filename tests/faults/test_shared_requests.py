@@ -15,8 +15,7 @@ from aftermath import nothing_left, wait_for
 from remote_arrays import QUICK, RemoteArray, serve_array
 
 import aiozarr
-from aiozarr.codecs import CodecPipeline
-from aiozarr.engine import Engine, run
+from aiozarr.engine import Engine, flight, run
 from aiozarr.testing import http_replies as spoil
 from aiozarr.testing.http_server import FaultServer
 
@@ -48,7 +47,7 @@ async def waiting() -> int:
     """How many chunks are waited for, counted once for each reader."""
 
     async def count(engine: Engine) -> int:
-        return sum(len(flight.sinks) + len(flight.late) for flight in engine.desk.flights.values())
+        return sum(len(each.sinks) + len(each.late) for each in engine.desk.flights.values())
 
     return await run(count)
 
@@ -72,13 +71,14 @@ async def test_a_thousand_awaits_of_overlapping_windows_fetch_and_decode_each_ch
 ) -> None:
     remote = await serve_array(server, shape=(64, 64), chunks=(16, 16), settings=settings)
     decoded: list[None] = []
-    decode = CodecPipeline.decode
+    for name in ("decode_into", "decode_apart"):
+        decode = getattr(flight, name)
 
-    def counted(self: CodecPipeline, *args: Any, **options: Any) -> Any:
-        decoded.append(None)
-        return decode(self, *args, **options)
+        def counted(*args: Any, decode: Any = decode) -> Any:
+            decoded.append(None)
+            return decode(*args)
 
-    monkeypatch.setattr(CodecPipeline, "decode", counted)
+        monkeypatch.setattr(flight, name, counted)
     corners = [(number * 7 % 56, number * 13 % 56) for number in range(1000)]
     regions = [(slice(top, top + 8), slice(left, left + 8)) for top, left in corners]
     touched = sum(len({top // 16, (top + 7) // 16}) * len({left // 16, (left + 7) // 16}) for top, left in corners)
