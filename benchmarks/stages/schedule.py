@@ -1,0 +1,112 @@
+"""The second stage: what queue, budget and bookkeeping add to a request, with stores that answer at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import aiozarr
+from aiozarr.model import ByteRange, Supports, Value, Version
+from aiozarr.schedule import Call, Origin, RetryPolicy, Source
+from aiozarr.stores import Store
+from benchmarks.stages.figures import Figure, least_cpu
+
+POLICY = RetryPolicy()
+CHUNK = 64
+
+
+class Instant(Call):
+    """A call that is answered at once."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: Calls) -> None:
+        super().__init__(POLICY, 1)
+        self.source = source
+
+    async def send(self) -> None:
+        pass
+
+    def done(self, error: BaseException | None) -> None:
+        source = self.source
+        source.origin.release(1)
+        source.left -= 1
+        if not source.left:
+            source.end.set()
+
+
+class Calls(Source):
+    """So many of them, for one caller."""
+
+    max_requests = None
+    max_bytes = 1 << 40
+
+    def __init__(self, origin: Origin, count: int) -> None:
+        self.origin, self.left, self.waiting = origin, count, count
+        self.end = asyncio.Event()
+
+    def next(self) -> Call | None:
+        if not self.waiting:
+            return None
+        self.waiting -= 1
+        return Instant(self)
+
+    def pending(self) -> int:
+        return self.waiting
+
+
+class Distant(Store):
+    """A store of the loop, as those of a network are, which has one array, all of whose chunks are alike."""
+
+    def __init__(self, chunks: int) -> None:
+        self.supports = Supports(conditional_reads=True)
+        self._chunk = Value(bytes(CHUNK), Version("1"), CHUNK)
+        document = json.dumps(
+            {
+                "zarr_format": 3,
+                "node_type": "array",
+                "shape": [CHUNK * chunks],
+                "data_type": "uint8",
+                "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [CHUNK]}},
+                "chunk_key_encoding": {"name": "default"},
+                "fill_value": 0,
+                "codecs": [{"name": "bytes"}],
+            }
+        ).encode()
+        self._document = Value(document, Version("1"), len(document))
+
+    @property
+    def url(self) -> str:
+        return "bench://distant"
+
+    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
+        if "/" in key:
+            return self._chunk
+        return self._document if key == "zarr.json" else None
+
+
+async def through_the_queue(count: int) -> None:
+    """Send calls through a queue of their own."""
+    origin = Origin()
+    calls = Calls(origin, count)
+    origin.enter(calls)
+    origin.offer(calls)
+    await calls.end.wait()
+    origin.leave(calls)
+
+
+async def through_the_engine(count: int) -> None:
+    """Read as many chunks as calls, of 64 bytes each."""
+    await (await aiozarr.open_array(Distant(count)))[...]
+
+
+def figures(count: int, runs: int) -> list[Figure]:
+    """Return µs of CPU time per request."""
+    found = []
+    for what, function in (
+        ("a call through the queue", through_the_queue),
+        ("a chunk of 64 B through the whole engine", through_the_engine),
+    ):
+        seconds = least_cpu(lambda function=function: asyncio.run(function(count)), runs)  # type: ignore[misc]
+        found.append(Figure("schedule", what, seconds / count * 1e6, "µs CPU"))
+    return found
