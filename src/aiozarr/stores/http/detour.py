@@ -14,6 +14,7 @@ from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
 from aiozarr.errors import AiozarrError, ShortReadError, StoreError, StoreTimeoutError, UnauthenticatedError
+from aiozarr.stores.http.encoding import Decoder, check_end, decode, decoder_for
 from aiozarr.stores.http.redirect import REDIRECTS, Trail, location_of
 from aiozarr.stores.http.url import Proxies, WebAddress, usable_proxy
 from aiozarr.stores.lane.connection import Answer
@@ -24,7 +25,6 @@ from aiozarr.stores.lane.pool import PROGRESS_BYTES, Origin
 from aiozarr.stores.lane.request import USER_AGENT, range_header
 
 _OF_THE_ENVIRONMENT = Proxies()
-_DECODED = frozenset({b"gzip", b"deflate", b"br", b"zstd"})  # by the session, some where a package is installed
 
 
 class Detours:
@@ -34,6 +34,7 @@ class Detours:
         """Open a session; `raw` says that an encoded body is the value, and is not to be decoded."""
         self.closed = False
         self._origin = origin
+        self._raw = raw
         self._resolver = _GuardedResolver()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -47,7 +48,7 @@ class Detours:
                 total=None, sock_connect=origin.connect_timeout, sock_read=origin.idle_timeout
             ),
             skip_auto_headers=("Accept-Encoding",),
-            auto_decompress=not raw,
+            auto_decompress=False,  # which takes a body of gzip for whole that is not
             trace_configs=[_clock(origin.idle_timeout)],
         )
 
@@ -122,11 +123,12 @@ class Detours:
             verdict = judge(want, response.status, headers)
             if isinstance(verdict, AiozarrError):
                 raise verdict
-            if isinstance(verdict, Detour):  # the session decodes; what the head says is about the encoded body
+            decoder = None if self._raw else decoder_for(headers.get(b"content-encoding", b"").decode("latin-1"))
+            if isinstance(verdict, Detour):  # what the head says is about the encoded body
                 verdict = Accept(limit=want.max_bytes, size=None, exact=None)
-                if not want.head and headers.get(b"content-encoding", b"").strip().lower() not in _DECODED:
+                if not want.head and decoder is None:
                     raise StoreError("the server's answer is encoded in a way that is not known (Content-Encoding)")
-            body = b"" if want.head else await _receive(response, verdict, limit, self._origin.idle_timeout)
+            body = b"" if want.head else await _receive(response, verdict, decoder, limit, self._origin.idle_timeout)
             return Answer(response.status, headers, verdict, body)
 
     async def aclose(self) -> None:
@@ -160,14 +162,18 @@ def _clock(seconds: float) -> aiohttp.TraceConfig:
 
 
 async def _receive(
-    response: aiohttp.ClientResponse, verdict: Verdict, patience: asyncio.Timeout, seconds: float
+    response: aiohttp.ClientResponse,
+    verdict: Verdict,
+    decoder: Decoder | None,
+    patience: asyncio.Timeout,
+    seconds: float,
 ) -> bytearray:
     limit = verdict.limit if isinstance(verdict, Accept) else NOTE_BYTES
     body = bytearray()
     progress, loop = 0, asyncio.get_running_loop()
     patience.reschedule(loop.time() + seconds)
     async for part in response.content.iter_any():
-        body += part
+        body += part if decoder is None else decode(decoder, part, limit + 1 - len(body))
         if len(body) >= progress + PROGRESS_BYTES:
             progress = len(body)
             patience.reschedule(loop.time() + seconds)
@@ -176,6 +182,8 @@ async def _receive(
                 raise over_limit(len(body), limit)
             del body[limit:]
             break
+    if isinstance(verdict, Accept) and decoder is not None:
+        check_end(decoder)
     if isinstance(verdict, Accept) and verdict.exact not in (None, len(body)):
         raise ShortReadError(f"the answer has {len(body)} bytes in place of {verdict.exact}")
     return body

@@ -1,9 +1,12 @@
 """Redirects, proxies and encoded bodies."""
 
 import asyncio
+import gzip
 import re
 import socket
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -311,6 +314,39 @@ async def test_a_head_that_never_ends_behind_a_redirect_is_given_up(server: Faul
             async with asyncio.timeout(10):
                 with pytest.raises(StoreTimeoutError):
                     await store.get("a/b")
+
+
+ENCODED = {
+    "gzip": gzip.compress(DATA),
+    "x-gzip": gzip.compress(DATA),
+    "gzip of two members": gzip.compress(DATA[:500]) + gzip.compress(DATA[500:]),
+    "deflate": zlib.compress(DATA),
+    "deflate without a head": zlib.compress(DATA, wbits=-15),
+}
+
+
+@pytest.mark.parametrize("kind", ENCODED)
+@pytest.mark.parametrize("cut", [0, 1, 8, 20])
+async def test_an_encoded_body_is_decoded_whole_or_an_error(server: FaultServer, kind: str, cut: int) -> None:
+    """What was cut before it was sent has the length that the server announces."""
+    body = ENCODED[kind]
+    server.script = spoil.always(
+        lambda reply: replace(reply, body=body[: len(body) - cut]).with_headers(Content_Encoding=kind.partition(" ")[0])
+    )
+    async with HTTPStore(server.url) as store:
+        if not cut:
+            assert await store.get("a/b") == DATA
+            return
+        with pytest.raises(ShortReadError, match="encoded body"):
+            await store.get("a/b")
+
+
+@pytest.mark.parametrize("body", [b"no gzip", gzip.compress(DATA) + b"xx", gzip.compress(DATA)[:-8] + bytes(8)])
+async def test_an_encoded_body_that_is_none_is_an_error(server: FaultServer, body: bytes) -> None:
+    server.script = spoil.always(lambda reply: replace(reply, body=body).with_headers(Content_Encoding="gzip"))
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(StoreError, match="decode"):
+            await store.get("a/b")
 
 
 @pytest.mark.parametrize("encoding", ["banana", "gzip, gzip", ""])
