@@ -25,6 +25,11 @@ MAX_RUNS = 1 << 12
 MAX_KEPT = 1 << 10
 
 
+def price_of(economy: Economy) -> int:
+    """Return how many bytes cost as much as a request."""
+    return max(economy.gap, MIN_PRICE)
+
+
 class PartPlan:
     """The choice for all chunks of one read; equal parts of equal chunks are looked at once.
 
@@ -45,7 +50,7 @@ class PartPlan:
         `versioned`: several ranges can be told to be of one state of the chunk. Else one range must do.
         """
         raw = pipeline.raw
-        if raw is None or raw.nbytes <= max(self._economy.gap, MIN_PRICE) or part.size >= pipeline.spec.size:
+        if raw is None or raw.nbytes <= price_of(self._economy) or part.size >= pipeline.spec.size:
             return None
         slices = slices_of(part)
         if slices is None:
@@ -78,7 +83,7 @@ def cheap_ranges(runs: Runs, nbytes: int, economy: Economy, *, split: bool) -> R
 
     `split`: ranges above the size limit of a merged request are cut up, to travel side by side.
     """
-    price = max(economy.gap, MIN_PRICE)
+    price = price_of(economy)
     breaks = int(np.count_nonzero(runs.starts[1:] - runs.stops[:-1] > economy.gap))
     if int((runs.stops - runs.starts).sum()) + (breaks + 1) * price >= nbytes:
         return None

@@ -59,6 +59,8 @@ def ask_for_part(job: ReadJob, read: Read, key: str, sink: Sink) -> bool:
     part = PartRead(job, store, key, sink, pipeline, ranges, fetch_whole)
     for flight, start, length in part.flights(token):
         job.push(PartFetch(job, store, key, Range(start, length), flight))
+    if len(ranges) > 1:  # there are as many at work as there are stored objects
+        job.queue.offer(job)
     return True
 
 

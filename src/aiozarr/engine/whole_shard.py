@@ -8,6 +8,7 @@ from math import prod
 
 from aiozarr.codecs import ShardLayout
 from aiozarr.engine.layout import ObjectLayout
+from aiozarr.engine.part_plan import price_of
 from aiozarr.grid.projection import Part
 from aiozarr.model import Value
 from aiozarr.schedule.coalesce import Economy
@@ -51,8 +52,9 @@ def whole_request(
     if bound <= economy.gap or not ranges:
         return bound
     inside = prod([-(-extent // length) for extent, length in zip(part.extents, shard.inner_shape, strict=True)])
-    if shard.inner.raw is not None and part.size * economy.max_over_read < prod(part.extents):
-        return None
+    raw = shard.inner.raw
+    if raw is not None and raw.nbytes > price_of(economy) and part.size * economy.max_over_read < prod(part.extents):
+        return None  # a little of each can be had
     return bound if touched() * economy.max_over_read >= inside else None
 
 
