@@ -147,20 +147,26 @@ if __name__ == "__main__":
 
 
 @forking
-def test_f65_an_s3_store_used_before_the_fork_says_so_in_the_child() -> None:
+def test_f65_an_s3_store_written_to_before_the_fork_says_so_in_the_child_when_it_writes() -> None:
     code = (
         CHILD
         + """
+from aiozarr.model import IfAbsent
+
 store = aiozarr.stores.ObjectStore("s3://bucket", endpoint_url=place, key="k", secret="s")
 
 async def fetch():
     return await store.fetch("a")
 
-assert asyncio.run(fetch()) is not None
+async def write(key):
+    await store.set(key, b"y", precondition=IfAbsent())
+
+asyncio.run(write("b"))
 
 def child():
+    assert asyncio.run(fetch()) is not None
     try:
-        asyncio.run(fetch())
+        asyncio.run(write("c"))
     except aiozarr.ForkedProcessError as error:
         print(error.store)
 

@@ -1,4 +1,4 @@
-"""The credentials that this process can have itself, with which it signs what obstore cannot: listings."""
+"""The credentials that this process can have itself, with which it signs without obstore."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ def knows_credentials(source: Source) -> bool:
     return source != "chain"
 
 
+def fixed_credentials(options: S3Options, source: Source, environ: Mapping[str, str]) -> Credentials | None:
+    """Return what signs where that is known without asking anybody, and does not end; else None."""
+    if source == "given":
+        return Credentials(options.key or "", options.secret or "", options.token)
+    if source == "environment":
+        token = next((environ[name] for name in _TOKENS if environ.get(name)), None)
+        return Credentials(environ.get("AWS_ACCESS_KEY_ID", ""), environ.get("AWS_SECRET_ACCESS_KEY", ""), token)
+    return None
+
+
 async def find_credentials(
     options: S3Options, source: Source, provider: Provider | None, environ: Mapping[str, str]
 ) -> Credentials | None:
@@ -30,11 +40,9 @@ async def find_credentials(
     Raises:
         UnauthenticatedError: the profile gives none.
     """
-    if source == "given":
-        return Credentials(options.key or "", options.secret or "", options.token)
-    if source == "environment":
-        token = next((environ[name] for name in _TOKENS if environ.get(name)), None)
-        return Credentials(environ.get("AWS_ACCESS_KEY_ID", ""), environ.get("AWS_SECRET_ACCESS_KEY", ""), token)
+    fixed = fixed_credentials(options, source, environ)
+    if fixed is not None:
+        return fixed
     if source == "profile" and provider is not None:
         try:
             found = await in_thread(provider)  # it may read files, run a program or ask a service

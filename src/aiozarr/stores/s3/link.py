@@ -18,8 +18,8 @@ from aiozarr.stores.obstore.sign import Signer
 from aiozarr.stores.options.s3 import S3Options
 from aiozarr.stores.s3.address import S3Place, Source
 from aiozarr.stores.s3.client import Provider, make_client
-from aiozarr.stores.s3.credentials import find_credentials
-from aiozarr.stores.s3.presign import canonical_query, presign
+from aiozarr.stores.s3.credentials import find_credentials, fixed_credentials
+from aiozarr.stores.s3.presign import Presigner, canonical_query, presign
 from aiozarr.stores.s3.profiles import ProfileCredentials
 from aiozarr.stores.s3.region import region_in
 from aiozarr.stores.s3.trust import context_of
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 _FIXED = frozenset({"given", "environment"})
+_SAYS_MORE = ("AWS_REQUEST_PAYER", "AWS_REQUESTER_PAYS", "AWS_S3_EXPRESS")
 _RENEWED = frozenset({"profile", "chain"})
 
 
 class S3Link:
     """Everything that changes when the bucket turns out to be in another region.
 
-    The client is made on first use, so that a store which is only described touches no library, and survives a fork.
+    The client is made on first use, so that a store which is only described, or read with credentials that are known,
+    touches no library, and survives a fork.
     """
 
     def __init__(self, place: S3Place, options: S3Options, source: Source, provider: Provider | None) -> None:
@@ -53,6 +55,10 @@ class S3Link:
         self._lister: S3Store | None = None
         self._signer: Signer | None = None
         self._renewed = 0.0
+        # What the environment tells obstore of requests besides, obstore signs.
+        fixed = None if any(map(os.environ.get, _SAYS_MORE)) else fixed_credentials(options, source, os.environ)
+        payer = {"x-amz-request-payer": "requester"} if options.requester_pays else {}
+        self._presigner = None if fixed is None else Presigner(fixed, place.region, web.authority, payer)
 
     def client(self) -> S3Store:
         """Return obstore's client.
@@ -88,18 +94,23 @@ class S3Link:
 
     async def ask(self, method: str, key: str, want: Want) -> Answer:
         """Send a GET or HEAD for `key`, signed unless the store is anonymous."""
-        return await self.line.ask(method, await self._target(method, key), want, self._template)
+        # Nearly always arithmetic: no coroutine for that.
+        target = self._known_target(method, key) or await self._sign(method, key)
+        return await self.line.ask(method, target, want, self._template)
 
     async def put(self, key: str, data: memoryview, headers: Mapping[str, str], want: Want) -> Answer:
         """Put a small value, without a condition, signed unless the store is anonymous."""
-        return await self.line.put(await self._target("PUT", key), data, headers, want, self._template)
+        target = self._known_target("PUT", key) or await self._sign("PUT", key)
+        return await self.line.put(target, data, headers, want, self._template)
 
-    async def _target(self, method: str, key: str) -> str:
+    def _known_target(self, method: str, key: str) -> str | None:
+        """Return path and query for `key`, signed unless the store is anonymous; None where obstore has to sign."""
+        if self._presigner is not None:
+            return self._presigner.target(method, f"{self._path}/{quote_key(key)}")
         if not self._signs:
             return f"{self._path}/{quote_key(key)}"
         check_process(self._url)
-        kept = None if self._signer is None else self._signer.kept(method, key)
-        return kept or await self._sign(method, key)
+        return None if self._signer is None else self._signer.kept(method, key)
 
     async def list(self, query: Mapping[str, str]) -> Answer:
         """Ask the bucket for a page of its listing, with credentials that are not obstore's own finding."""

@@ -1,7 +1,7 @@
 """Signed queries are those that botocore makes, whatever is listed, wherever, and with which credentials."""
 
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -10,18 +10,19 @@ import botocore.credentials
 import pytest
 from botocore.awsrequest import AWSRequest
 
+from aiozarr.stores.lane import quote_key
 from aiozarr.stores.options.s3 import S3Options
 from aiozarr.stores.s3.address import find_place
 from aiozarr.stores.s3.listing import listing_query
-from aiozarr.stores.s3.presign import Credentials, canonical_query, presign
+from aiozarr.stores.s3.presign import SAME_MOMENT_SECONDS, Credentials, Presigner, canonical_query, presign
 
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 ARN = "arn:aws:s3:us-west-2:123456789012:accesspoint/my-point"
 
 
-def of_botocore(url: str, query: dict[str, str], region: str, token: str | None) -> str:
+def of_botocore(url: str, query: dict[str, str], region: str, token: str | None, method: str = "GET") -> str:
     """Return the query that botocore signs now."""
-    request = AWSRequest("GET", url, params=query)
+    request = AWSRequest(method, url, params=query)
     credentials = botocore.credentials.Credentials(KEY, SECRET, token)
     botocore.auth.S3SigV4QueryAuth(credentials, "s3", region, expires=3600).add_auth(request)
     return urlsplit(str(request.url)).query
@@ -73,3 +74,40 @@ def test_secrets_are_not_shown() -> None:
     assert repr(Credentials("k-hidden", "s-hidden", "t-hidden")) == "Credentials()"
     query = presign(Credentials("k", "s-hidden"), "us-east-1", "h", "/", {}, time.time())
     assert "hidden" not in query
+
+
+@pytest.mark.parametrize("token", [None, "IQoJb3JpZ2luX2VjE//+=&x"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
+@pytest.mark.parametrize("key", ["a", "c/0/1", "some where/ü%20+&=?#~*'()!", "\U0001f600/\u2028"])
+@pytest.mark.parametrize("options", [{}, {"endpoint_url": "http://[::1]:9000/below"}])
+def test_a_target_is_signed_as_botocore_signs_it(
+    options: dict[str, Any], key: str, method: str, token: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = find_place("bkt", S3Options(**options), {})
+    web, payer = place.web, {"x-amz-request-payer": "requester"}
+    path = f"{web.path}/{quote_key(key)}"
+    expected = of_botocore(f"{web.origin}{path}", payer, place.region, token, method)
+    monkeypatch.setattr(time, "time", lambda: moment_of(expected))
+    signer = Presigner(Credentials(KEY, SECRET, token), place.region, web.authority, payer)
+    signer.target("GET", "/another")
+    target = signer.target(method, path)
+    assert target.startswith(f"{path}?")
+    assert sorted(target.removeprefix(f"{path}?").split("&")) == sorted(expected.split("&"))
+
+
+def test_a_target_is_signed_anew_after_a_minute_and_on_another_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = datetime(2026, 2, 28, 23, 59, 30, tzinfo=UTC).timestamp()
+    monkeypatch.setattr(time, "time", lambda: now)
+    signer = Presigner(Credentials(KEY, SECRET), "us-east-1", "h")
+
+    def expected() -> str:
+        return "/k?" + presign(Credentials(KEY, SECRET), "us-east-1", "h", "/k", {}, time.time())
+
+    first = signer.target("GET", "/k")
+    assert first == expected()
+    now += SAME_MOMENT_SECONDS - 1
+    assert signer.target("GET", "/k") == first
+    now += 1
+    assert signer.target("GET", "/k") == expected() != first
+    now -= 3600  # the clock was set back
+    assert signer.target("GET", "/k") == expected()
