@@ -47,7 +47,7 @@ async def waiting() -> int:
     """How many chunks are waited for, counted once for each reader."""
 
     async def count(engine: Engine) -> int:
-        return sum(len(each.sinks) + len(each.late) for each in engine.desk.flights.values())
+        return sum(len(each.sinks) + len(each.late or ()) for each in engine.desk.flights.values())
 
     return await run(count)
 

@@ -80,7 +80,8 @@ class Flight:
         start, stop: where the chunk's bytes lie in the answer of its request; `stop` None: to the end.
         request: the request that fetches it.
         keepers: the caches that the decoded chunk goes to, and its name there.
-        late: sinks that have come since. A worker that begins takes them along; a deque is safe between threads.
+        late: sinks that have come since, if any. A worker that begins takes them along; a deque is safe between
+            threads.
     """
 
     __slots__ = ("dispatched", "keepers", "late", "pipeline", "request", "sinks", "start", "stop", "token")
@@ -95,21 +96,24 @@ class Flight:
         self.request: Request | None = None
         self.dispatched = False
         self.keepers: dict[ChunkCache, Hashable] | None = None
-        self.late: deque[Sink] = deque()
+        self.late: deque[Sink] | None = None
 
     def join(self, sink: Sink) -> None:
         """Another reader wants the chunk too."""
-        if self.dispatched:
-            self.late.append(sink)
-        else:
-            self.sinks.append(sink)
         sink.flight = self
+        if not self.dispatched:
+            self.sinks.append(sink)
+        elif self.late is None:
+            self.late = deque((sink,))
+        else:
+            self.late.append(sink)
 
     def take_late(self) -> list[Sink]:
         """Return the late ones, who are then the caller's."""
         taken: list[Sink] = []
-        while self.late:
-            taken.append(self.late.popleft())
+        late = self.late
+        while late:
+            taken.append(late.popleft())
         return taken
 
     def take_sinks(self) -> list[Sink]:
@@ -161,7 +165,8 @@ class Unpack(Work):
 
     def run(self) -> None:
         flight, data = self.flight, self.data
-        flight.sinks += flight.take_late()
+        if flight.late:
+            flight.sinks += flight.take_late()
         if data is None:
             self._fill()
             return
@@ -198,12 +203,12 @@ class Unpack(Work):
                 self.refused[sink] = error
 
     def finished(self) -> None:
-        flight, error, refused = self.flight, self.error, self.refused or {}
+        flight, error, refused = self.flight, self.error, self.refused
         request = flight.request
         assert request is not None
         request.landed(flight, self.chunk)
         sinks, flight.sinks = flight.sinks, []
-        late = flight.take_late()
+        late = flight.take_late() if flight.late else []
         if error is not None:
             sinks, late = sinks + late, []
         elif self.chunk is not None:
@@ -212,7 +217,7 @@ class Unpack(Work):
                 request.unpack(Serve(sink, self.chunk))
             late = []
         for sink in sinks:
-            failure = error or refused.get(sink)
+            failure = error if refused is None else refused.get(sink)
             if failure is None:
                 sink.waiter.landed(sink)
             else:

@@ -264,7 +264,7 @@ async def test_who_comes_while_a_worker_decodes_gets_the_chunk_without_another_r
     second = asyncio.ensure_future(window(reader, array, 1, settings=settings))
     third = asyncio.ensure_future(window(reader, array, ..., settings=settings))
     (flying,) = reader.desk.flights.values()
-    while len(flying.late) < 2:
+    while len(flying.late or ()) < 2:
         await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(first, second, third)
