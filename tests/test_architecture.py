@@ -34,11 +34,12 @@ RANK = {
     "settings": 2,
     "model": 1,
     "plugins": 1,
+    "memory": 1,
     "errors": 0,
 }
 # No I/O and no event loop: these see the shared records alone.
 PURE = {"codecs", "grid", "metadata"}
-SHARED = {"settings", "model", "plugins", "errors"}
+SHARED = {"settings", "model", "plugins", "memory", "errors"}
 LOOPS = {"asyncio", "anyio", "trio", "uvloop", "aiohttp", "socket", "obstore", "httptools"}
 # The conformance suite is shipped to authors of stores: it must stand on what they stand on.
 # The strategies beside it draw data types and codecs.

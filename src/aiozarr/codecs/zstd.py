@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import zstandard
 from numcodecs import zstd as _native  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
 from typing_extensions import Buffer
 
@@ -20,6 +22,17 @@ from aiozarr.errors import CodecError
 
 _HEAD_BYTES = 18
 _STREAM_SLACK = 1 << 20
+
+_SMALL = 128 << 10
+"""Up to this size, making a decompressor costs more than decoding into memory of its own: one per thread is kept."""
+
+
+class _Kept(threading.local):
+    def __init__(self) -> None:
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_kept = _Kept()
 
 
 @register
@@ -62,6 +75,8 @@ class ZstdCodec(BytesBytesCodec):
         try:
             if out is not None and head.startswith(zstd_frame.usual_heads(len(out))):
                 # The first frame fills `out`: content of further frames would be too much, which the decoder refuses.
+                if len(out) <= _SMALL:
+                    return _decode_small(data, out)
                 _native.decompress(data, out)
                 return out
             return _decode_unusual(data, head, max_size, out)
@@ -70,6 +85,15 @@ class ZstdCodec(BytesBytesCodec):
 
     def compute_encoded_size(self, size: int) -> None:
         return None
+
+
+def _decode_small(data: Buffer, out: memoryview) -> Buffer:
+    try:
+        return _kept.decompressor.decompress(data, allow_extra_data=False)
+    except zstandard.ZstdError:
+        # Damaged, or followed by frames without content: the other decoder knows.
+        _native.decompress(data, out)
+        return out
 
 
 def _decode_unusual(data: Buffer, head: bytes, max_size: int, out: memoryview | None) -> Buffer:

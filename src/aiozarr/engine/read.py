@@ -23,6 +23,7 @@ from aiozarr.engine.part_plan import PartPlan
 from aiozarr.engine.part_read import ask_for_part
 from aiozarr.engine.plan import parts_of
 from aiozarr.engine.pool import Work
+from aiozarr.engine.present import Presenting
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.shard_read import ShardRead, Split
 from aiozarr.engine.sharing import Sharing
@@ -48,6 +49,7 @@ class Read:
         maps: the elements, one map per dimension of the array, and of `fields` behind them.
         out: an array of the core shape: `core_shape_of` the maps.
         fields: the part of each element that is wanted; None: all of it.
+        fresh: the contiguous array behind `out` where it is new, so that nobody has touched its memory yet.
     """
 
     layout: ArrayLayout
@@ -56,6 +58,7 @@ class Read:
     maps: tuple[DimensionMap, ...]
     out: NDArray[Any]
     fields: Fields | None = None
+    fresh: NDArray[Any] | None = None
 
     @property
     def token(self) -> Token:
@@ -103,7 +106,7 @@ class ReadJob(Job):
         # Parts of a file would all be read by the same disk.
         self._split_above = NEVER if self.queue.blocking else settings.max_request_bytes
         self.sharing = Sharing(desk, settings)
-        # Objects whose ranges wait for the end of this turn of the loop.
+        # Ranges that wait for the end of this turn of the loop.
         self.gathering = 0
         self._begun = self._placed = 0
         self._plan: Iterator[tuple[Read, Part]] = (
@@ -120,6 +123,11 @@ class ReadJob(Job):
         self._shards: set[ShardRead] = set()
         self._dying: set[Fetch] = set()
         self._repeated: dict[str, Request] = {}
+        self._presenting = Presenting(desk.pool, [r.fresh for r in reads if r.fresh is not None])
+
+    async def run(self) -> None:
+        self._presenting.begin(self.check_end)
+        await super().run()
 
     # --- as a source -----------------------------------------------------------------------------------------------
 
@@ -344,7 +352,11 @@ class ReadJob(Job):
                 heir.adopt(fetch)
 
     def idle(self) -> bool:
-        return not (self._sinks or self._shards or self._direct or self._dying)
+        if self._sinks or self._shards or self._direct or self._dying:
+            return False
+        if self.stopped or self.complete():
+            self._presenting.stop()
+        return not self._presenting.under_way
 
     def complete(self) -> bool:
         return self._planned and not self._ready

@@ -6,12 +6,12 @@ import asyncio
 from collections import deque
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.engine.desk import Desk
 from aiozarr.engine.read import Read, ReadJob
 from aiozarr.grid.projection import CoreRegion, Part
+from aiozarr.memory import empty
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 
@@ -38,7 +38,7 @@ class _StreamJob(ReadJob):
 
     def target(self, read: Read, projection: Part) -> tuple[NDArray[Any], Part]:
         shape, region, moved = projection.detached()
-        block = np.empty(shape, read.out.dtype)
+        block = empty(shape, read.out.dtype)
         self._regions[id(block)] = region
         self._out_count += 1
         self._out_bytes += block.nbytes

@@ -9,14 +9,15 @@ import numpy as np
 
 from aiozarr.grid.projection import AnyArray, CoreRegion
 from aiozarr.grid.transform import GroupAxis, Indexed, IndexTransform
+from aiozarr.memory import empty
 
 
 def new_array(transform: IndexTransform, dtype: np.dtype[Any]) -> AnyArray:
     """Return an uninitialised array of the view's shape for which there is a core array."""
     order = _grouped_order(transform)
     if order == sorted(order):
-        return np.empty(transform.shape, dtype)
-    grouped = np.empty([transform.shape[axis] for axis in order], dtype)
+        return empty(transform.shape, dtype)
+    grouped = empty([transform.shape[axis] for axis in order], dtype)
     return grouped.transpose(np.argsort(order))
 
 

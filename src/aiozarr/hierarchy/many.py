@@ -26,7 +26,7 @@ async def read_many(views: Sequence[View | Array]) -> list[AnyArray]:
         await view._check_size()
     targets = [view._output(None) for view in asked]
     pairs = [(view, target) for view, target in zip(asked, targets, strict=True) if view.size]
-    reading = [(target, *view._reading(target)) for view, target in pairs]
+    reading = [(target, *view._reading(target, new=True)) for view, target in pairs]
     if reading:
         reads = [read for _, read, _ in reading]
         settings, recorder = asked[0]._settings, current_recorder()

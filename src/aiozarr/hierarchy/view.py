@@ -170,7 +170,7 @@ class View:
         await self._check_size()
         target = self._output(out)
         if self.size:
-            read, landing = self._reading(target)
+            read, landing = self._reading(target, new=out is None)
             recorder, callback = current_recorder(), callback_here(progress)
             await self._run(
                 lambda engine: engine.read([read], settings=self._settings, progress=callback, recorder=recorder),
@@ -310,16 +310,20 @@ class View:
             raise ValueError("out is read-only")
         return out
 
-    def _reading(self, target: AnyArray) -> tuple[Read, AnyArray]:
-        """Return the read of the view into `target`, or into another array that is to be copied to it, and which."""
+    def _reading(self, target: AnyArray, *, new: bool) -> tuple[Read, AnyArray]:
+        """Return the read of the view into `target`, or into another array that is to be copied to it, and which.
+
+        `new` says that `target` was made by `_output` just now.
+        """
         transform = self._transform
         core = None if transform.repeats else core_array(transform, target)
         if core is None:
             transform = transform.unrepeated()
-            target = new_array(transform, self.dtype)
+            target, new = new_array(transform, self.dtype), True
             core = core_array(transform, target)
         assert core is not None
-        read = Read(self._layout, self._array._chunk_store, self._prefix, transform.maps, core, self._fields)
+        fresh = (target if target.base is None else target.base) if new else None
+        read = Read(self._layout, self._array._chunk_store, self._prefix, transform.maps, core, self._fields, fresh)
         return read, target
 
     def _result(self, target: AnyArray) -> AnyArray:
