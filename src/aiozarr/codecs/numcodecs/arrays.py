@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class _FilterCodec(ArrayArrayCodec):
 
     filter_id: ClassVar[str]
     configuration: Mapping[str, JSON] = field(default_factory=dict)
+    # The filter for each type of arrays that was seen: to build it takes as long as to decode a small chunk.
+    _built: dict[np.dtype[Any], ArrayFilter] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
@@ -75,6 +77,12 @@ class _FilterCodec(ArrayArrayCodec):
             raise CodecError(f"cannot encode: {error}", codec=self.name) from error
 
     def _filter(self, spec: ArraySpec) -> ArrayFilter:
+        built = self._built.get(spec.dtype)
+        if built is None:
+            built = self._built[spec.dtype] = self._build(spec)
+        return built
+
+    def _build(self, spec: ArraySpec) -> ArrayFilter:
         native = {
             key: np.dtype(value).newbyteorder("=").str if key in _TYPE_MEMBERS and isinstance(value, str) else value
             for key, value in self.configuration.items()

@@ -107,7 +107,10 @@ class FixedScaleOffset(ArrayFilter):
         return np.around(scaled).astype(self.encoded_type, copy=False)
 
     def decode(self, flat: AnyArray) -> AnyArray:
-        decoded: AnyArray = (flat / self.scale) + self.offset
+        decoded: AnyArray = flat / self.scale
+        # In place, unless the offset asks for a wider type.
+        same = np.result_type(decoded, self.offset) == decoded.dtype
+        decoded = np.add(decoded, self.offset, out=decoded if same else None)
         return decoded.astype(self.decoded_type, copy=False)
 
 
