@@ -6,12 +6,14 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from arrays import RAW, SETTINGS, Sample, engine, layout_of, sample
 
+import aiozarr
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine import Engine, InlinePool, flight
 from aiozarr.engine.pool import Work
@@ -19,7 +21,7 @@ from aiozarr.errors import MissingChunkError, PermissionDeniedError, ThrottledEr
 from aiozarr.model import Range
 from aiozarr.schedule import Event, Report
 from aiozarr.settings import Settings
-from aiozarr.stores import MemoryStore
+from aiozarr.stores import LocalStore, MemoryStore, WrapperStore
 from aiozarr.stores.contract import Store
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.virtual_time import run_virtual
@@ -390,3 +392,54 @@ def test_a_read_of_many_shards_whose_indexes_are_at_hand_is_begun_a_few_at_a_tim
         assert store.count == 600
 
     run_virtual(scenario())
+
+
+@pytest.mark.parametrize("shards", [None, (8, 8)], ids=["plain", "sharded"])
+@pytest.mark.parametrize("kind", ["memory", "network", "local"])
+@pytest.mark.parametrize("nbytes", [0, 1 << 20], ids=["kept-nowhere", "cached"])
+async def test_what_a_write_of_this_process_has_stored_no_later_read_misses(
+    shards: tuple[int, int] | None, kind: str, nbytes: int, tmp_path: Path
+) -> None:
+    stores = {"memory": MemoryStore(), "network": WrapperStore(MemoryStore()), "local": LocalStore(tmp_path)}
+    array = await aiozarr.create_array(
+        stores[kind],
+        "a",
+        shape=(16, 16),
+        dtype="int32",
+        chunks=(4, 4),
+        shards=shards,
+        settings=Settings(chunk_cache_bytes=nbytes),
+    )
+    least, most = np.zeros((2, 16, 16), np.int32)
+    writing = True
+
+    async def write(top: int, left: int) -> None:
+        for value in range(1, 11):
+            part = (slice(top, top + 8 - value % 3), slice(left + value % 2, left + 8))
+            most[part] = value
+            await array[part].write(value)
+            least[part] = value
+
+    async def read(number: int) -> int:
+        count = 0
+        while writing:
+            count += 1
+            corner = (number * 3 + count * 5) % 11, (number * 7 + count * 3) % 11
+            part = tuple([slice(first, first + 1 + count % 6) for first in corner])
+            before = least[part].copy()
+            reading = asyncio.ensure_future(array[part].read())
+            if count % 5 == 0:
+                await asyncio.sleep(0)
+                reading.cancel()
+            (values,) = await asyncio.gather(reading, return_exceptions=True)
+            if isinstance(values, np.ndarray):
+                assert (before <= values).all()
+                assert (values <= most[part]).all()
+            else:
+                assert isinstance(values, asyncio.CancelledError)
+        return count
+
+    readers = [asyncio.ensure_future(read(number)) for number in range(8)]
+    await asyncio.gather(*(write(top, left) for top in (0, 8) for left in (0, 8)))
+    writing = False
+    assert min(await asyncio.gather(*readers)) > 0
