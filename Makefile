@@ -17,7 +17,7 @@ PYTEST := -m pytest -n $(JOBS) --dist loadfile -q
 READY := .ready-1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check check-format lint types contract docs docs-serve tests tests-newest test-servers test-peers test-long bench dist format clean
+.PHONY: help demo test check check-format lint types contract docs docs-serve tests tests-newest test-servers test-peers test-long bench bench-stages dist format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS="$$(printf '\t')" read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
@@ -101,8 +101,14 @@ docs: $(VENV)/$(READY) ## build the documentation into site/
 docs-serve: $(VENV)/$(READY) ## the documentation on http://127.0.0.1:8000, rebuilt as it is written
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
-bench: $(VENV)/$(READY) ## measure reads against a local server; BENCH is handed to the script
-	@$(BIN)/python benchmarks/read.py $(BENCH)
+bench: $(VENV)/$(READY) ## beside other readers, over a local server with latency; BENCH="--quick" takes two minutes, BENCH="--help" says more
+	@scripts/make_bench_peers.sh $(PEERS)/bench $(PYTHON_NEWEST)
+	@$(BIN)/python -m benchmarks.compare --peers-python $(PEERS)/bench/bin/python $(BENCH)
+
+bench-stages: $(VENV)/$(READY) ## what each stage of a read costs, its share of whole reads, how costs grow, and memory; QUICK=1: shorter
+	@$(BIN)/python -m benchmarks.stages $(if $(QUICK),--quick)
+	@$(BIN)/python -m benchmarks.growth $(if $(QUICK),--quick) $(if $(FIGURES),--folder $(FIGURES))
+	@$(BIN)/python -m benchmarks.memory $(if $(QUICK),--size 64MiB)
 
 dist: $(VENV)/$(READY) ## sdist and wheel into dist/
 	@$(BIN)/python -m build --quiet

@@ -7,6 +7,7 @@ import asyncio
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from benchmarks.meter import Cost, timed
 from benchmarks.server import served
 from benchmarks.stages.figures import least_cpu
 from benchmarks.stages.plan import GRIDS, layout_of, measure
-from benchmarks.stages.schedule import through_the_engine
+from benchmarks.stages.schedule import read_instantly
 from benchmarks.svg import Points, picture
 from benchmarks.table import console_of, markdown, rows_table
 
@@ -32,7 +33,7 @@ class Curve:
     name: str
     title: str
     headings: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     axes: tuple[str, str]
     drawn: dict[str, Points]
 
@@ -47,7 +48,7 @@ def chunks(counts: Sequence[int], runs: int) -> Curve:
             if form == "a cube":
                 planned.append((float(found), seconds * 1000))
         if count <= 100_000:
-            seconds = least_cpu(lambda count=count: asyncio.run(through_the_engine(count)), runs)  # type: ignore[misc]
+            seconds = least_cpu(partial(read_instantly, count), runs)
             rows.append((f"{count:,}, read", f"{seconds * 1000:,.1f}", "", f"{seconds / count * 1e6:.1f}"))
             read.append((float(count), seconds * 1000))
     headings = ("chunks", "CPU ms", "peak MB", "µs a chunk")
@@ -132,11 +133,12 @@ def main() -> None:
     args = parser.parse_args()
     size = 2 if args.tiny else 1 if args.quick else 0
     python = args.python_server
-    some = slice(None, (None, -2, 2)[size])
-    seconds = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.2)
+    some = (slice(None), slice(-2), slice(2))[size]
+    counts: Sequence[int] = (8, 27) if args.tiny else (100, 1_000, 10_000, 100_000, 1_000_000)
+    seconds: Sequence[float] = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.2)
     layout = (Layout(64 * MIB, 64 * KIB, codec="raw"), Layout(16 * MIB, 64 * KIB, codec="raw"), Layout(64, 16))[size]
     makers: dict[str, Callable[[], Curve]] = {
-        "chunks": lambda: chunks((8, 27) if size == 2 else (100, 1_000, 10_000, 100_000, 1_000_000)[some], 3 - size),
+        "chunks": lambda: chunks(counts[some], 3 - size),
         "sizes": lambda: sizes([KIB * 4**power for power in range(10)][some], 0.02, python=python),
         "latencies": lambda: latencies(seconds[some], layout, python=python),
         "concurrencies": lambda: concurrencies(

@@ -62,7 +62,7 @@ def main() -> None:
 def child(target: str, in_flight: int) -> int:
     """Measure in a process of its own: memory that another read has left counts nowhere."""
     command = [sys.executable, "-m", "benchmarks.memory", "--child", target, str(in_flight)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
     return int(json.loads(done.stdout))
 
 

@@ -16,10 +16,10 @@ from benchmarks.stages.figures import Figure, least_cpu
 LENGTH = 16
 """Elements of a chunk along each dimension; planning does not look at them."""
 
-GRIDS = {
+GRIDS: dict[str, Callable[[int], tuple[int, ...]]] = {
     "a cube": lambda side: (side, side, side),
     "a plane": lambda side: (1, round(side**1.5), round(side**1.5)),
-    "a line": lambda side: (round(side**3),),
+    "a line": lambda side: (side**3,),
 }
 
 

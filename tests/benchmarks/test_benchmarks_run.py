@@ -1,0 +1,67 @@
+"""Every benchmark runs, with next to nothing to do: what they measure is nobody's business here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+LIVENESS = 120.0
+"""Seconds after which a benchmark counts as hung."""
+
+pytestmark = pytest.mark.skipif(not (REPOSITORY / "benchmarks").is_dir(), reason="there are no benchmarks here")
+
+
+def run(module: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{module}", *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=LIVENESS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_each_stage_has_its_figures_and_whole_reads_have_their_shares() -> None:
+    said = run("stages", "--tiny", "--python-server")
+    for stage in ("plan:", "schedule:", "transport:", "decode:", "scatter:", "workers: codecs", "I/O thread:"):
+        assert stage in said
+
+
+def test_curves_are_tables_and_pictures(tmp_path: Path) -> None:
+    run("growth", "--tiny", "--python-server", "--folder", str(tmp_path))
+    for curve in ("chunks", "sizes", "latencies", "concurrencies"):
+        assert (tmp_path / f"{curve}.md").read_text("utf-8").startswith("| ")
+        assert "<polyline" in (tmp_path / f"{curve}.svg").read_text("utf-8")
+
+
+def test_memory_is_measured_in_processes_of_its_own() -> None:
+    assert "shards of 64 MiB, HTTP" in run("memory", "--size", "256KiB", "--latency", "0", "--python-server")
+
+
+@pytest.mark.skipif(find_spec("zarr") is None or find_spec("tensorstore") is None, reason="the peers are not installed")
+def test_all_scenarios_are_compared_and_all_peers_read_the_same(tmp_path: Path) -> None:
+    written = tmp_path / "found.json"
+    arguments = ["--size=256KiB", "--latency=0", "--rounds=1", "--repeats=1", "--python-server"]
+    peers = "tensorstore,tensorstore@512,zarr-python@128"
+    run("compare", *arguments, f"--peers={peers}", f"--folder={tmp_path / 'data'}", f"--json={written}")
+    found = json.loads(written.read_text("utf-8"))["scenarios"]
+    assert len(found) == 17
+    for scenario in found.values():
+        assert set(scenario["peers"]) == {"aiozarr", *peers.split(",")}
+        # A text in place of outcomes is what a peer complained of.
+        assert [peer for peer in scenario["peers"].values() if isinstance(peer, str)] == []
+        assert len({outcome["digest"] for peer in scenario["peers"].values() for outcome in peer}) == 1
+
+
+def test_a_scenario_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(AssertionError, match=r"no scenario none; there are medium, small"):
+        run("compare", "--scenarios", "none")
