@@ -90,13 +90,13 @@ class PackbitsCodec(ArrayBytesCodec):
 
     def decode(self, data: Buffer, spec: ArraySpec, *, out: AnyArray | None = None) -> AnyArray:
         packed = self._content(byte_array(data), spec)
-        result = np.empty(spec.shape, spec.dtype)
         unsigned, bits = _component(spec.dtype)
         first, count = self._kept(bits)
-        flat = result.reshape(-1).view(unsigned)
         if bits == 1:
-            flat[:] = np.unpackbits(packed, count=flat.size, bitorder="little")
-            return result
+            # The type is that of booleans, which are bytes of 0 and 1.
+            return np.unpackbits(packed, count=spec.size, bitorder="little").view(spec.dtype).reshape(spec.shape)
+        result = np.empty(spec.shape, spec.dtype)
+        flat = result.reshape(-1).view(unsigned)
         width = max(8, bits)
         for start in range(0, flat.size, _BLOCK):
             size = min(_BLOCK, flat.size - start)
