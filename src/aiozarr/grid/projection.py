@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.grid.axes import Axis, DimPart, Index, Map, RegularAxis
+from aiozarr.grid.reorder import assign
 
 AnyArray: TypeAlias = NDArray[Any]
 CoreRegion: TypeAlias = tuple[slice | NDArray[np.int64], ...]
@@ -162,8 +163,7 @@ class ChunkProjection:
 
     def scatter(self, out: AnyArray, part: AnyArray) -> None:
         """Put what `gather` has returned to its places in `out`."""
-        selection: tuple[Any, ...] = (*self.out_selection, ...)
-        out[selection] = part
+        assign(self.window(out), part)
 
     def fill(self, out: AnyArray, value: AnyArray) -> None:
         """Put `value` to all these places in `out`."""

@@ -58,3 +58,36 @@ def test_everything_else_is_one_assignment() -> None:
         target = out[tuple(slice(length) for length in part.shape)] if part.ndim else out
         assert count(target, part) == 1
     assert count(out.T, np.zeros((64, 64, 64), "i4").T) == 1
+
+
+@pytest.mark.parametrize(
+    "dtype", ["i1", "<f4", ">f4", "c16", "M8[ns]", "S3", "U2", "V5", [("a", "i2"), ("b", "f8")], "?"]
+)
+@pytest.mark.parametrize("shape", [(5, 4, 7), (3, 1), (0, 4), (4, 0), (2, 600), (6, 2)])
+def test_rows_of_every_type_and_length_arrive_and_nothing_beside_them(shape: tuple[int, ...], dtype: Any) -> None:
+    element = np.dtype(dtype)
+    rng = np.random.default_rng(0)
+    size = int(np.prod(shape))
+    bits = rng.integers(0, 2, size * element.itemsize).astype(np.uint8)
+    part = np.frombuffer(bits.tobytes(), element).reshape(shape) if size else np.empty(shape, element)
+    room = np.zeros([length + 2 for length in shape], element)
+    before = room.tobytes()
+    out = room[tuple(slice(1, -1) for _ in shape)]
+    assign(out, part)
+    assert out.tobytes() == part.tobytes()
+    out[...] = np.zeros((), element)
+    assert room.tobytes() == before
+
+
+def test_objects_and_texts_keep_their_references() -> None:
+    for part in (np.array([["a", None], [(1,), 2.5]], object), np.array([["a" * 40, "b"], ["", "c"]], "U40")):
+        room = np.empty((3, 3), part.dtype)
+        assign(room[1:, 1:], part)
+        assert room[1:, 1:].tolist() == part.tolist()
+
+
+def test_the_mask_of_a_masked_output_is_written_to_as_numpy_does() -> None:
+    room = np.ma.masked_all((4, 4), "i4")
+    assign(room[1:3, 1:3], np.arange(4, dtype="i4").reshape(2, 2))
+    assert room[1:3, 1:3].tolist() == [[0, 1], [2, 3]]
+    assert room.mask.sum() == 12
