@@ -99,7 +99,8 @@ async def test_a_thousand_awaits_of_overlapping_windows_fetch_and_decode_each_ch
 
 
 async def test_neighbours_in_a_shard_that_many_ask_for_at_once_are_few_requests(server: FaultServer) -> None:
-    remote = await serve_array(server, shape=(256, 16), chunks=(256, 16), inner=(1, 16), settings=PATIENT)
+    settings = replace(PATIENT, max_request_bytes=1 << 20)
+    remote = await serve_array(server, shape=(256, 16), chunks=(256, 16), inner=(1, 16), settings=settings)
     server.script = gate = Gate()
     reading = [asyncio.ensure_future(remote.array[row].read()) for row in range(64)]
 

@@ -1,4 +1,4 @@
-"""Parts of uncompressed chunks: what is asked for, that it is right, and what happens where it does not fit together."""
+"""Parts of uncompressed chunks: what is asked for, that it is right, and what happens where it does not fit."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_a_shard_that_is_replaced_between_runs_of_an_inner_chunk_is_read_anew() 
         array, store, reader = await sample((64, 4096), (64, 4096), inner=(16, 4096))
         newer = Sample(array.layout, FakeStore())
         await engine().write([newer.write(-array.values)], settings=SETTINGS)
-        shard = newer.store.memory.fetch_now("a/c/0/0").data
+        shard = newer.store.memory.fetch_now("a/c/0/0").data  # type: ignore[attr-defined]  # a fake
 
         def change(call: Call) -> None:
             if call.number == 3:
