@@ -57,11 +57,12 @@ class DirectRead(Errand):
     def send_now(self, store: BlockingStore) -> None:
         read = self._read
         prefix, encode = read.prefix, read.layout.key_encoding.encode
+        raw = read.layout.largest.pipeline.raw is not None
         # A repetition goes on with the chunk that failed.
         while self._at < len(self.places) and not self.cancelled:
             place = self.places[self._at]
             self.key = prefix + encode(place.projection.coords)
-            part = self._fetch_part(store, place)
+            part = self._fetch_part(store, place) if raw else None
             data = self._fetch_data(store) if part is None else part.data if part.size else None
             if data is None and (refused := self._job.missing_error(store, self.key)) is not None:
                 raise refused

@@ -216,7 +216,8 @@ class ReadJob(Job):
                 self.splitting += 1
                 self.desk.pool.submit(Split(shard))
             return
-        if not ask_for_part(self, read, key, Sink(self, out, placed, read)):
+        raw = read.layout.largest.pipeline.raw is not None
+        if not (raw and ask_for_part(self, read, key, Sink(self, out, placed, read))):
             self.want(read, key, out, placed)
 
     def want(self, read: Read, key: str, out: NDArray[Any], projection: Part) -> None:
