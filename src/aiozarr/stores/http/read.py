@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from aiozarr.errors import AiozarrError, ChangedError, StoreError
+from aiozarr.errors import AiozarrError, ChangedError, InvalidKeyError, StoreError
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, check_key, resolve_range
 from aiozarr.stores.http.errors import error_for
 from aiozarr.stores.lane.judge import Accept, EncodedRangeError, Want, etag_of
@@ -56,7 +56,7 @@ class WebStore(ReceivingStore):
             LimitError: the answer is longer than 5 GiB; it was not received.
             StoreError: the bytes could not be had.
         """
-        check_key(key, store=self.url)
+        self._check_key(key)
         if isinstance(range, Suffix) and self.supports.partial_reads and not self.supports.suffix_reads:
             return await self._fetch_end(key, range, if_match)
         if range is None and if_match is None:
@@ -72,6 +72,14 @@ class WebStore(ReceivingStore):
             return await self._no_value(key, range, if_match, want, answer)
         except StoreError as error:
             raise self._located(error, key, range)  # noqa: B904  # the same error, now with its place
+
+    def _check_key(self, key: str) -> None:
+        """Check `key`; the store's URL, which takes a microsecond to put together, is asked for only if it is none."""
+        try:
+            check_key(key)
+        except InvalidKeyError as error:
+            error.store = self.url
+            raise
 
     async def fetch_into(
         self, key: str, range: Range, receive: Receive, *, if_match: Version | None = None, or_all: bool = False
