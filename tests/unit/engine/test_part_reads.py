@@ -256,6 +256,22 @@ def test_a_shard_that_is_replaced_between_runs_of_an_inner_chunk_is_read_anew() 
     run_virtual(scenario())
 
 
+@pytest.mark.parametrize("inner", [None, (16, 4096)], ids=["chunks", "shards"])
+def test_blocks_of_a_stream_are_parts_too(inner: tuple[int, int] | None) -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((64, 4096), (32, 4096), inner=inner)
+        read = array.read(slice(0, 64, 8), slice(None, None, -1))
+        stream = reader.stream(read, settings=SETTINGS)
+        while (block := await stream.next()) is not None:
+            read.out[block[0]] = block[1]
+        await stream.aclose()
+        assert np.array_equal(read.out, array.values[::8, ::-1])
+        assert store.nbytes <= 8 * ROW + 2 * 100
+        assert quiet(store, reader)
+
+    run_virtual(scenario())
+
+
 @pytest.mark.parametrize("kind", ["memory", "local"])
 def test_files_are_read_in_part_where_that_is_less_than_half(kind: str, tmp_path: Any) -> None:
     async def scenario() -> None:
