@@ -9,6 +9,7 @@ import asyncio
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,13 @@ LATENCY = 0.02
 PIECE, PAUSE = 64 << 10, 0.004
 """Bodies come in pieces of so many bytes, with so many seconds after each: about 16 MB per second and connection."""
 
-SETTINGS = aiozarr.Settings(max_requests=12, gap=0)
+GZIP: list[str | dict[str, Any]] = ["bytes", {"name": "gzip", "configuration": {"level": 1}}]
+"""A codec that takes its time, so that decoding is seen."""
+
+READS = 5
+"""The machine may be busy with other things: of so many reads the quickest is drawn."""
+
+SETTINGS = aiozarr.Settings(max_requests=8, gap=0)
 """Fewer requests at a time than there are to send, so that some have to wait."""
 
 
@@ -37,9 +44,11 @@ def slow_bodies(_: Request, reply: Reply) -> Reply:
 
 
 async def put_array(server: FaultServer) -> None:
-    """Store an array of 8 shards of 32 inner chunks; one of the shards would be all fill value, and is not stored."""
+    """Store an array of 8 shards of 8 inner chunks; one of the shards would be all fill value, and is not stored."""
     store = MemoryStore()
-    array = await aiozarr.create_array(store, shape=(1024, 4096), dtype="f4", chunks=(128, 128), shards=(512, 1024))
+    array = await aiozarr.create_array(
+        store, shape=(1024, 4096), dtype="f4", chunks=(256, 256), shards=(512, 1024), codecs=GZIP
+    )
     random = np.random.default_rng(5)
     values = np.cumsum(random.normal(size=array.shape).astype("f4").round(1), axis=1, dtype="f4")
     values[512:, 2048:3072] = 0
@@ -51,16 +60,19 @@ async def put_array(server: FaultServer) -> None:
 
 
 async def one_read() -> list[RequestEvent]:
-    """Read four columns of the array, a column of inner chunks in each shard, and return the requests."""
-    events: list[RequestEvent] = []
+    """Read four columns of the array, a column of inner chunks in each shard; return the quickest read's requests."""
+    reads: list[list[RequestEvent]] = []
     with FaultServer() as server:
         await put_array(server)
         server.latency, server.script = LATENCY, slow_bodies
-        settings = replace(SETTINGS, on_event=events.append)
-        array = await aiozarr.open_array(server.url, zarr_format=3, settings=settings)
-        events.clear()
-        await array[:, ::1024]
-    return events
+        for _ in range(READS):
+            events: list[RequestEvent] = []
+            settings = replace(SETTINGS, on_event=events.append, index_cache_bytes=0)
+            array = await aiozarr.open_array(server.url, zarr_format=3, settings=settings)
+            events.clear()
+            await array[:, ::1024]
+            reads.append(events)
+    return min(reads, key=lambda events: max([each.decode_ended for each in events]) - events[0].started)
 
 
 def main() -> None:

@@ -96,6 +96,6 @@ def test_the_script_draws_a_real_read(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "argv", ["make_timeline.py", str(picture)])
     runpy.run_path(str(SCRIPT), run_name="__main__")
     svg = picture.read_text("utf-8")
-    # 8 indexes, one of them of a shard that is not stored, and 4 inner chunks of each of the others.
-    assert len(bars(svg, "fetching")) == 8 + 7 * 4
-    assert len(bars(svg, "decoding")) == 7 * 4
+    # 8 indexes, one of them of a shard that is not stored, and 2 inner chunks of each of the others.
+    assert len(bars(svg, "fetching")) == 8 + 7 * 2
+    assert len(bars(svg, "decoding")) == 7 * 2
