@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline, ShardIndex
 from aiozarr.engine.layout import ObjectLayout
-from aiozarr.grid.projection import Part
+from aiozarr.engine.scratch import detached, scratch
+from aiozarr.grid.projection import ChunkProjection, Part
 from aiozarr.model import Suffix
 
 AnyArray = NDArray[Any]
@@ -54,15 +54,25 @@ def encode_chunk(
     spec = pipeline.spec
     part = projection.take(values)
     if part.shape == spec.shape and part.dtype == spec.dtype and projection.straight:
-        # Every element, in its place and type: nothing is copied before the first codec.
-        return None if not keep and pipeline.is_fill(part) else pipeline.encode(part)
-    if stored is not None and not projection.whole:
-        block = np.array(pipeline.decode(stored))
-    else:
-        block = np.empty(spec.shape, spec.dtype)
-        block[...] = spec.fill_value
-    projection.put(block, part)
-    return None if not keep and pipeline.is_fill(block) else pipeline.encode(block)
+        # Every element, in its place and type.
+        if not keep and pipeline.is_fill(part):
+            return None
+        if part.flags.c_contiguous or part.flags.f_contiguous:
+            return pipeline.encode(part)
+        with scratch(spec) as block:
+            block[...] = part
+            return detached(pipeline.encode(block), block)
+    with scratch(spec) as block:
+        # Index arrays may name an element twice, and fields are parts of elements: sizes say nothing there.
+        if not (isinstance(projection, ChunkProjection) and projection.size == spec.size):
+            if stored is not None and not projection.whole:
+                decoded = pipeline.decode(stored, block)
+                if decoded is not block:
+                    block[...] = decoded
+            else:
+                block[...] = spec.fill_value
+        projection.put(block, part)
+        return None if not keep and pipeline.is_fill(block) else detached(pipeline.encode(block), block)
 
 
 def open_shard(layout: ObjectLayout, data: Buffer) -> StoredShard:

@@ -13,8 +13,9 @@ from arrays import RAW, SETTINGS, Sample, engine, layout_of, sample
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.engine import Engine, Progress
+from aiozarr.engine import Engine, Progress, Write
 from aiozarr.errors import CodecError, PreconditionFailedError, StoreError, ThrottledError, UnsafeWriteWarning
+from aiozarr.grid import IndexTransform, select_pointwise
 from aiozarr.schedule import Report
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.virtual_time import run_virtual
@@ -268,5 +269,21 @@ def test_a_cancelled_write_whose_next_request_waits_for_room_ends() -> None:
         assert task.cancelled()
         assert store.in_flight == 0
         assert writer.desk.queue_of(store).budget.bytes_in_flight == 0
+
+    run_virtual(scenario())
+
+
+def test_what_an_index_array_leaves_out_is_kept_though_it_names_elements_twice() -> None:
+    async def scenario() -> None:
+        array, store, writer = await sample((4, 4), (4, 4), fill_value=5)
+        await writer.write([array.write(array.values)], settings=SETTINGS)
+        store.memory.erase_now("a/c/0/0")
+        places = np.zeros(16, np.int64)
+        transform = select_pointwise(IndexTransform.identity((4, 4)), (places, places))
+        write = Write(array.layout, store, "a/", transform.maps, np.arange(16))
+        await writer.write([write], settings=SETTINGS)
+        expected = np.full((4, 4), 5)
+        expected[0, 0] = 15
+        assert np.array_equal(await contents(writer, array), expected)
 
     run_virtual(scenario())
