@@ -17,6 +17,7 @@ from aiozarr.engine.flight import Flight
 from aiozarr.engine.observed import RequestWatch
 from aiozarr.engine.split_plan import cut, first_part
 from aiozarr.errors import ChangedError, ShortReadError, StoreError
+from aiozarr.memory import empty
 from aiozarr.model import Range, Value, Version
 from aiozarr.schedule.events import RequestEvent
 from aiozarr.schedule.scheduler import Call
@@ -141,7 +142,7 @@ class SplitFetch(ChunkFetch):
         assert first.length is not None
         budget.bytes_in_flight += total - self.cost
         self.cost = total
-        self._memory = np.empty(total, np.uint8).data
+        self._memory = empty(total, np.uint8).data
         behind = first.start + first.length if behind is None else behind
         self._others = [_Part(self, part) for part in cut(behind, self._start + total, self._limit)]
         self._under_way += len(self._others)

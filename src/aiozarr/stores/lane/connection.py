@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 
 from aiozarr.errors import AiozarrError, ShortReadError, StoreError
+from aiozarr.memory import empty
 from aiozarr.stores.lane.head import HEAD_LIMIT, Head
 from aiozarr.stores.lane.judge import NOTE_BYTES, Accept, Verdict, Want, judge, over_limit
 
@@ -236,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
             if given is not None and len(given) == length:
                 return given
         # numpy does not write zeros into memory that the socket is about to fill.
-        return np.empty(length, np.uint8).data
+        return empty(length, np.uint8).data
 
     def _decode(self, data: memoryview) -> None:
         assert self._head is not None
