@@ -43,7 +43,7 @@ class HTTPOptions:
     root_certificate: str | None = field(default=None, repr=False)
     allow_invalid_certificates: bool | None = None
     allow_http: bool | None = None
-    max_connections: int = 512
+    max_connections: int = 1024
     idle_timeout: float = 20.0
     connect_timeout: float = 20.0
 
