@@ -369,7 +369,7 @@ def decode_apart(pipeline: CodecPipeline, data: Buffer, sinks: Sequence[Target])
     chunk = pipeline.decode(data, out=block)
     if chunk is not block:
         # What the codecs have returned may be a part of something larger.
-        block[...] = chunk
+        assign(block, chunk)
     block.flags.writeable = False
     for sink in sinks:
         sink.projection.scatter(sink.out, sink.projection.gather(block))

@@ -138,7 +138,8 @@ def test_without_a_compressor_nothing_is_copied_in_either_direction() -> None:
 def test_a_compressor_next_to_the_array_fills_the_memory_it_is_given(name: str, dtype: str) -> None:
     blosc = {"cname": "lz4", "clevel": 1, "shuffle": "noshuffle", "blocksize": 0}
     compressor = {"name": name, "configuration": blosc if name == "blosc" else {"level": 1}}
-    for shape in ((), (5, 7)):
+    # Small zstd frames are decoded faster into memory of their own.
+    for shape in ((), (5, 7)) if name == "blosc" else ((400, 400),):
         pipeline = CodecPipeline.resolve([BYTES, compressor, CRC], spec_of(shape, dtype))
         values = random_array(3, shape, dtype)
         out = np.zeros(shape, dtype)

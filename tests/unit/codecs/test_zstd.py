@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numcodecs import zstd as native
 
-from aiozarr.codecs import ArraySpec, CodecPipeline, ZstdCodec
+from aiozarr.codecs import ArraySpec, CodecPipeline, ZstdCodec, zstd
 from aiozarr.codecs.zstd_frame import FrameError, scan, usual_heads
 from aiozarr.errors import CodecError
 
@@ -189,3 +189,18 @@ def _gzip(data: bytes) -> bytes:
     import gzip
 
     return gzip.compress(data, 9)
+
+
+@pytest.mark.parametrize("size", [1, 1000, zstd._SMALL, zstd._SMALL + 1])
+def test_content_of_any_size_is_the_same_with_and_without_memory_for_it(size: int) -> None:
+    content = bytes(np.random.default_rng(1).integers(0, 9, size, np.uint8))
+    codec = ZstdCodec(1)
+    frame = bytes(codec.encode(content))
+    skippable = b"\x50\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"abc"
+    for data in (frame, frame + skippable):
+        out = memoryview(bytearray(size))
+        assert bytes(codec.decode(data, max_size=size, out=out)) == content
+        assert bytes(codec.decode(data, max_size=size)) == content
+    for damaged in (frame + b"x", frame[:-1], frame + frame):
+        with pytest.raises(CodecError):
+            codec.decode(damaged, max_size=size, out=memoryview(bytearray(size)))
