@@ -121,7 +121,7 @@ class PartRead:
         self._absent: list[str] = []
         self._error: BaseException | None = None
         self._answers: set[tuple[Version | None, int | None]] = set()
-        self._bytes: NDArray[np.uint8] = np.zeros(self._raw.nbytes, np.uint8)
+        self._bytes: NDArray[np.uint8] = np.empty(self._raw.nbytes, np.uint8)
 
     def flights(self, token: Hashable) -> list[tuple[Flight, int, int]]:
         """Return the runs that are not on their way yet, with start and length; `token` is that of the chunk."""
@@ -248,7 +248,7 @@ def read_part(
     None: they are not of one state of a chunk of the right length, so it has to be read whole.
     """
     assert pipeline.raw is not None
-    memory: NDArray[np.uint8] = np.zeros(pipeline.raw.nbytes, np.uint8)
+    memory: NDArray[np.uint8] = np.empty(pipeline.raw.nbytes, np.uint8)
     values = []
     for start, length in ranges:
         value = fetch(Range(start, length))
