@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING
 
 from aiozarr.engine.chunk_cache import ChunkCaches
+from aiozarr.engine.convoys import Convoys
 from aiozarr.engine.flight import Flight
 from aiozarr.engine.gathering import Gathering
 from aiozarr.engine.index_cache import IndexCache
@@ -21,6 +23,9 @@ from aiozarr.schedule.scheduler import Origin, Scheduler
 from aiozarr.settings import DEFAULT_SETTINGS
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine.object_write import ObjectWrite
 
 _log = logging.getLogger("aiozarr")
 
@@ -39,6 +44,7 @@ class Desk:
         chunk_caches: chunks that were decoded, where settings say that they are kept.
         gathering: ranges that wait for the end of this turn of the loop, to be fetched by common requests.
         locks: stored objects that are being changed in part.
+        convoys: who waits to change them.
         versionless: stores that should tell versions in their answers, and do not.
     """
 
@@ -53,6 +59,7 @@ class Desk:
         self.chunk_caches = ChunkCaches()
         self.gathering = Gathering()
         self.locks = KeyLocks()
+        self.convoys: Convoys[ObjectWrite] = Convoys(self.locks)
         self.versionless: set[Hashable] = set()
         self._warned: set[Hashable] = set()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,20 @@ class StoredShard:
             return None
         assert located.length is not None
         return self.data[located.start : located.start + located.length]
+
+
+@dataclass(frozen=True, eq=False)
+class ChangedShard:
+    """A shard as it is stored (None: it is not), and inner chunks that have been encoded anew since."""
+
+    stored: StoredShard | None
+    changed: dict[int, Buffer | None]
+
+    def chunk(self, position: int) -> Buffer | None:
+        """Return the encoded inner chunk at a linear index; None where it is empty."""
+        if position in self.changed:
+            return self.changed[position]
+        return None if self.stored is None else self.stored.chunk(position)
 
 
 def encode_chunk(
@@ -89,7 +103,7 @@ def encode_inner(
     layout: ObjectLayout,
     values: AnyArray,
     parts: Sequence[tuple[int, Part]],
-    stored: StoredShard | None,
+    stored: ChangedShard,
     *,
     keep: bool = False,
 ) -> list[tuple[int, Buffer | None]]:
@@ -100,14 +114,13 @@ def encode_inner(
     assert layout.shard is not None
     pipeline = layout.shard.inner
     return [
-        (position, encode_chunk(pipeline, values, part, None if stored is None else stored.chunk(position), keep=keep))
-        for position, part in parts
+        (position, encode_chunk(pipeline, values, part, stored.chunk(position), keep=keep)) for position, part in parts
     ]
 
 
 def assemble_shard(
     layout: ObjectLayout,
-    changed: Iterable[tuple[int, Buffer | None]],
+    changed: Mapping[int, Buffer | None],
     stored: StoredShard | None,
     *,
     keep: bool = False,
@@ -120,7 +133,7 @@ def assemble_shard(
             kept = stored.chunk(position)
             if kept is not None:
                 chunks[position] = kept
-    for position, data in changed:
+    for position, data in changed.items():
         if data is None:
             chunks.pop(position, None)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from functools import partial
 from random import random
@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from aiozarr.engine.encode import StoredShard, assemble_shard, encode_chunk, encode_inner, open_shard
+from aiozarr.engine.encode import ChangedShard, StoredShard, assemble_shard, encode_chunk, encode_inner, open_shard
 from aiozarr.engine.errand import Errand
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.observed import RequestWatch
 from aiozarr.engine.plan import inner_parts
-from aiozarr.engine.pool import BATCH_BYTES
-from aiozarr.errors import ChecksumError, CodecError, PreconditionFailedError
+from aiozarr.errors import ChecksumError, CodecError, PreconditionFailedError, StoreError
 from aiozarr.grid.projection import Part
 from aiozarr.grid.touched import LONG
 from aiozarr.model import IfAbsent, IfMatch, Precondition, Value
@@ -70,26 +69,44 @@ class ObjectWrite(Errand):
         if await self._is_whole():
             # Without conditional writes a partial write in progress would undo this one: they take turns.
             async with nullcontext() if self.store.supports.conditional_writes else self._turn():
-                data = await self._encode(None)
+                data = await self._encode(None, [self])
                 await (self._erase() if data is None else self._put(data, None))
             return
         swap = await self._can_swap()
         # The writers of one object in this process queue up; races are with other processes.
-        async with self._turn():
-            for race in range(MAX_RACES):
-                value = await self._fetch()
-                data = await self._encode(value)
-                if data is None:
-                    return
-                condition = self._condition(value, swap)
-                try:
-                    await self._put(data, condition)
-                except PreconditionFailedError:
-                    if race == MAX_RACES - 1:
-                        raise
-                    await asyncio.sleep(random() * 0.01 * min(race, 10))
-                else:
-                    return
+        async with self.desk.convoys.join(self.store.place_of(self.key), self) as group:
+            if not group:
+                return
+            try:
+                await self._change(group, swap)
+            except StoreError:
+                raise
+            except Exception:
+                if len(group) == 1:
+                    raise
+                # The values of one are at fault, or what is stored: each finds out for itself.
+                group[:] = [self]
+                await self._change(group, swap)
+
+    def fits(self, other: ObjectWrite) -> bool:
+        """Return whether the changes of `other`, to the same place, can be put together with these."""
+        return other.layout is self.layout
+
+    async def _change(self, group: Sequence[ObjectWrite], swap: bool) -> None:
+        for race in range(MAX_RACES):
+            value = await self._fetch()
+            data = await self._encode(value, group)
+            if data is None:
+                return
+            condition = self._condition(value, swap)
+            try:
+                await self._put(data, condition)
+            except PreconditionFailedError:
+                if race == MAX_RACES - 1:
+                    raise
+                await asyncio.sleep(random() * 0.01 * min(race, 10))
+            else:
+                return
 
     async def _is_whole(self) -> bool:
         if self.projection.listed < LONG:
@@ -114,32 +131,36 @@ class ObjectWrite(Errand):
         self.desk.warn_unsafe(self.store)
         return None
 
-    async def _encode(self, value: Value | None) -> Buffer | None:
+    async def _encode(self, value: Value | None, group: Sequence[ObjectWrite]) -> Buffer | None:
+        """Return the encoding of what is stored after the changes of `group`, one after the other."""
         data = None if value is None else value.data
         if self.stored.shard is not None:
-            return await self._encode_shard(data)
-        return await self._call(lambda: self._encode_now(data), self.stored.spec.nbytes)
+            return await self._encode_shard(data, group)
+        for each in group:
+            data = await self.desk.pool.call(partial(each._encode_now, data), self.stored.spec.nbytes)
+        return data
 
-    async def _encode_shard(self, data: Buffer | None) -> Buffer | None:
+    async def _encode_shard(self, data: Buffer | None, group: Sequence[ObjectWrite]) -> Buffer | None:
         """Encode the inner chunks of a shard in parts, by as many threads as there are."""
-        stored = self.stored
+        pool, stored = self.desk.pool, self.stored
+        shard = None if data is None else await pool.call(lambda: self._open_now(data))
+        changed: dict[int, Buffer | None] = {}
+        for each in group:
+            changed.update(await each._encode_parts(ChangedShard(shard, changed)))
+        keep = self.keep or data is not None
+        return await pool.call(lambda: assemble_shard(stored, changed, shard, keep=keep))
+
+    async def _encode_parts(self, shard: ChangedShard) -> list[tuple[int, Buffer | None]]:
+        pool, stored = self.desk.pool, self.stored
         assert stored.shard is not None
-        shard = None if data is None else await self._call(lambda: self._open_now(data))
         if self.projection.listed < LONG:
             parts = list(inner_parts(stored, self.projection))
         else:
-            parts = await self._call(lambda: list(inner_parts(stored, self.projection)))
+            parts = await pool.call(lambda: list(inner_parts(stored, self.projection)))
         size = max(1, PART_BYTES // max(1, stored.shard.inner.spec.nbytes))
         groups = [parts[at : at + size] for at in range(0, len(parts), size)]
-        encoded = await together(self._call(partial(self._inner_now, group, shard)) for group in groups)
-        changed = [each for group in encoded for each in group]
-        keep = self.keep or data is not None
-        return await self._call(lambda: assemble_shard(stored, changed, shard, keep=keep))
-
-    def _call(self, function: Callable[[], T], weight: int = BATCH_BYTES) -> Coroutine[Any, Any, T]:
-        """Have a worker run `function`, which makes the bytes to be sent."""
-        watch = self.watch
-        return self.desk.pool.call(function if watch is None else lambda: watch.timed(function), weight)
+        encoded = await together(pool.call(partial(self._inner_now, group, shard)) for group in groups)
+        return [each for group in encoded for each in group]
 
     async def _fetch(self) -> Value | None:
         store = self.store
@@ -239,7 +260,7 @@ class ObjectWrite(Errand):
         with self._naming():
             return open_shard(self.stored, data)
 
-    def _inner_now(self, parts: list[tuple[int, Part]], shard: StoredShard | None) -> list[tuple[int, Buffer | None]]:
+    def _inner_now(self, parts: list[tuple[int, Part]], shard: ChangedShard) -> list[tuple[int, Buffer | None]]:
         with self._naming():
             return encode_inner(self.stored, self.values, parts, shard, keep=self.keep)
 

@@ -287,3 +287,83 @@ def test_what_an_index_array_leaves_out_is_kept_though_it_names_elements_twice()
         assert np.array_equal(await contents(writer, array), expected)
 
     run_virtual(scenario())
+
+
+@pytest.mark.parametrize("inner", [None, (2, 2)])
+@pytest.mark.parametrize("swap", [True, False])
+def test_tasks_that_fill_one_object_piece_by_piece_put_it_twice(inner: tuple[int, int] | None, swap: bool) -> None:
+    async def scenario() -> None:
+        array, store, writer = await sample((8, 8), (8, 8), inner=inner, latency=1.0)
+        store.supports = replace(store.supports, conditional_writes=swap)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnsafeWriteWarning)
+            await asyncio.gather(
+                *(
+                    writer.write(
+                        [array.write(100 * row + column, slice(row, row + 2), slice(column, column + 2))],
+                        settings=SETTINGS,
+                    )
+                    for row in range(0, 8, 2)
+                    for column in range(0, 8, 2)
+                )
+            )
+        assert [call.operation for call in store.calls] == ["fetch", "set", "fetch", "set"]
+        expected = np.repeat(np.repeat(100 * np.arange(0, 8, 2)[:, None] + np.arange(0, 8, 2), 2, 0), 2, 1)
+        assert np.array_equal(await contents(writer, array), expected)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("inner", [None, (2, 2)])
+def test_writes_that_are_put_together_are_made_in_the_order_of_their_coming(inner: tuple[int, int] | None) -> None:
+    async def scenario() -> None:
+        array, store, writer = await sample((4, 4), (4, 4), inner=inner, latency=1.0)
+        tasks = [
+            asyncio.ensure_future(writer.write([array.write(number, 1, 1)], settings=SETTINGS))
+            for number in range(100, 105)
+        ]
+        await asyncio.gather(*tasks)
+        assert store.count == 4
+        assert (await contents(writer, array))[1, 1] == 104
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("inner", [None, (2, 2)])
+@pytest.mark.parametrize("who", [0, 1, 2])
+@pytest.mark.parametrize("moment", [0.5, 1.5, 2.5, 3.5])
+def test_of_writes_that_are_put_together_one_is_cancelled_and_the_others_are_made(
+    inner: tuple[int, int] | None, who: int, moment: float
+) -> None:
+    async def scenario() -> None:
+        array, _, writer = await sample((4, 4), (4, 4), inner=inner, latency=1.0)
+        tasks = [asyncio.ensure_future(writer.write([array.write(100, row)], settings=SETTINGS)) for row in range(4)]
+        await asyncio.sleep(moment)
+        tasks[who].cancel()
+        await asyncio.wait(tasks)
+        assert [task.cancelled() for task in tasks].count(True) <= 1
+        now = await contents(writer, array)
+        for row, task in enumerate(tasks):
+            if not task.cancelled():
+                assert set(now[row].tolist()) == {100}
+            assert set(now[row].tolist()) in ({100}, set(array.values[row].tolist()))
+        assert not writer.desk.locks._locks
+        assert not writer.desk.convoys._waiting
+        assert len(asyncio.all_tasks()) == 1
+
+    run_virtual(scenario())
+
+
+def test_an_error_of_a_request_that_is_for_many_reaches_those_alone_whose_own_request_fails() -> None:
+    async def scenario() -> None:
+        array, store, writer = await sample((4, 4), (4, 4), latency=1.0)
+        store.faults = lambda call: StoreError("no", key=call.key) if call.number == 3 else None
+        results = await asyncio.gather(
+            *(writer.write([array.write(100, row)], settings=SETTINGS) for row in range(4)), return_exceptions=True
+        )
+        assert [type(result) for result in results] == [type(None), StoreError, type(None), type(None)]
+        expected = array.values.copy()
+        expected[[0, 2, 3]] = 100
+        assert np.array_equal(await contents(writer, array), expected)
+
+    run_virtual(scenario())
