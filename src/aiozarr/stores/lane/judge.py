@@ -138,7 +138,7 @@ def _judge_part(want: Want, status: int, headers: Headers, length: int | None) -
     wanted, told = want.range, headers.get(b"content-range", b"")
     if wanted is None:
         return StoreError("the server sent a part where the whole object was asked for", status=status)
-    if type(wanted) is Range and wanted.length is not None and wanted.length == length:
+    if length is not None and type(wanted) is Range and wanted.length == length:
         # Exactly as asked for, of an object of a definite size, as most answers are: nothing needs to be taken apart.
         start, stop = wanted.start, wanted.start + length
         says = b"bytes %d-%d/" % (start, stop - 1)
@@ -155,7 +155,7 @@ def _judge_part(want: Want, status: int, headers: Headers, length: int | None) -
     got = last - first + 1
     if got < 1 or (size is not None and last >= size) or length not in (None, got):
         return StoreError(f"the answer contradicts itself: {_say(headers)}, {length} bytes", status=status)
-    fault = _range_fault(want.range, first, last, size)
+    fault = _range_fault(wanted, first, last, size)
     if fault is not None:
         kind = ShortReadError if fault == _SHORT else StoreError
         return kind(f"the server sent {fault}: {_say(headers)}", status=status)
