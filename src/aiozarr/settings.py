@@ -28,9 +28,11 @@ class Settings:
         idle_timeout: seconds without progress after which a request counts as failed.
         retries: how often a failed request is repeated; no request is repeated after `retry_seconds`.
         retry_seconds: seconds from the first try after which a request is given up.
-        gap: bytes between two wanted ranges of one object that are fetched rather than skipped; "auto" learns it.
+        gap: what a request costs, in bytes: as many between two wanted ranges of one object are fetched rather than
+            skipped, and it decides whether parts of chunks, or whole shards, are fetched; "auto" learns it.
         max_over_read: bytes fetched / bytes wanted that merging may reach.
-        max_request_bytes: size limit of a merged request.
+        max_request_bytes: size limit of a merged request; larger objects come in parts of at most this size (1 MiB at
+            least).
         index_cache_bytes: bytes of decoded shard indexes kept, for the process; 0: none.
         chunk_cache_bytes: bytes of decoded chunks kept for later reads; 0: none. Readers with equal values share one
             cache in the process, whatever they read.
