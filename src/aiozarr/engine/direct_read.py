@@ -66,10 +66,12 @@ class DirectRead(Errand):
             data = self._fetch_data(store) if part is None else part.data if part.size else None
             if data is None and (refused := self._job.missing_error(store, self.key)) is not None:
                 raise refused
-            if self.watch is None:
-                self._place(store, data, place, part)
-            else:
+            if self.watch is not None:
                 self._place_timed(store, data, place, part)
+            elif data is not None and part is None:
+                self._decode(store, data, place)
+            else:
+                self._place(store, data, place, part)
             self._at += 1
 
     def _fetch_part(self, store: BlockingStore, place: Place) -> NDArray[np.uint8] | None:
@@ -79,8 +81,15 @@ class DirectRead(Errand):
         return None if ranges is None else read_part(pipeline, ranges, partial(self._ask, store))
 
     def _fetch_data(self, store: BlockingStore) -> Buffer | None:
-        value = self._ask(store)
-        return None if value is None else value.data
+        if self.watch is not None:
+            value = self._fetch_timed(store, None)
+            return None if value is None else value.data
+        try:
+            return store.read_now(self.key)
+        except StoreError as error:
+            if not means_missing(error, self.settings):
+                raise
+            return None
 
     def _ask(self, store: BlockingStore, part: Range | None = None) -> Value | None:
         return self._fetch(store, part) if self.watch is None else self._fetch_timed(store, part)

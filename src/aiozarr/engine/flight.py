@@ -332,31 +332,27 @@ def decode_unpadded(pipeline: CodecPipeline | None, error: CodecError, data: Buf
 def decode_into(pipeline: CodecPipeline, data: Buffer, sinks: Sequence[Target]) -> None:
     """Decode one chunk and put its elements where the sinks want them, from the decoder itself where it can."""
     spec, regions = pipeline.spec, pipeline.regions
-    window, box = None, None
+    window, box, whole = None, None, False
     if len(sinks) == 1:
         sink = sinks[0]
-        window = sink.projection.window(sink.out)
-        if (
-            window is not None
-            and window.shape == spec.shape
-            and window.flags.c_contiguous
-            and window.dtype == spec.dtype
-            and sink.projection.straight
-            and not (regions is not None and regions.reorders)
-        ):
-            chunk = pipeline.decode(data, out=window)
-            if chunk is not window:
-                window[...] = chunk
-            return
+        projection = sink.projection
+        window = projection.window(sink.out)
+        if window is not None:
+            whole = window.shape == spec.shape and window.dtype == spec.dtype and projection.straight
+            if whole and window.flags.c_contiguous and (regions is None or not regions.reorders):
+                chunk = pipeline.decode(data, out=window)
+                if chunk is not window:
+                    window[...] = chunk
+                return
         if regions is not None and regions.decodes_parts:
-            box = box_of(sink.projection)
+            box = box_of(projection)
     if regions is not None:
         chunk = regions.decode(data, _scratch.array_of(pipeline), box)
     else:
         # Strings and other objects would be kept alive by the block, and are made anew anyway.
         chunk = pipeline.decode(data, out=None if spec.is_variable else _scratch.array_of(pipeline))
     if window is not None:
-        assign(window, sinks[0].projection.gather(chunk))
+        assign(window, chunk if whole else sinks[0].projection.gather(chunk))
         return
     for sink in sinks:
         sink.projection.scatter(sink.out, sink.projection.gather(chunk))

@@ -13,7 +13,10 @@ from aiozarr.schedule.scheduler import Origin, Source
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 
-BATCH_CALLS = 64
+BATCH_CALLS = 256
+RUN_BYTES = 4 * BATCH_BYTES
+"""What a worker reads and decodes of a long operation in one hop: each hop makes it wait for the loop's thread once."""
+
 BATCHES_PER_THREAD = 3
 GAP = 32 << 10
 """A system call costs about what reading this many cached bytes costs."""
@@ -94,7 +97,7 @@ class LocalQueue(Origin):
 
     def share(self, nbytes: int) -> int:
         """Return how many bytes a batch of an operation on `nbytes` has, so that no thread is left without work."""
-        return min(BATCH_BYTES, max(MIN_BATCH_BYTES, nbytes // (2 * self._pool.threads)))
+        return min(RUN_BYTES, max(MIN_BATCH_BYTES, nbytes // (2 * self._pool.threads)))
 
     def batch_done(self) -> None:
         """The threads have one batch less before them."""

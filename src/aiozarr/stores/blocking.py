@@ -28,6 +28,11 @@ class BlockingStore(Store):
     def fetch_now(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
         """As `fetch`, in the calling thread."""
 
+    def read_now(self, key: str) -> Buffer | None:
+        """As `fetch_now` of a whole value, for whoever does not want to know its version and size."""
+        value = self.fetch_now(key)
+        return None if value is None else value.data
+
     @abstractmethod
     def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
         """As `set`, in the calling thread; a blocking store always knows the version it wrote."""
