@@ -143,10 +143,7 @@ class ChunkProjection:
     @property
     def straight(self) -> bool:
         """True where, if as many elements are selected as a chunk has, each is in its place."""
-        for part in self.parts:
-            if part.step < 0:
-                return False
-        return True
+        return not any([part.step < 0 for part in self.parts])
 
     @property
     def size(self) -> int:

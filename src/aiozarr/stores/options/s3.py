@@ -163,7 +163,10 @@ S3_TABLE = Table(
             for name in _CHAIN
         ),
         Option(
-            "max_connections", "count", fsspec=("config_kwargs.max_pool_connections",), about="connections at once; 1024"
+            "max_connections",
+            "count",
+            fsspec=("config_kwargs.max_pool_connections",),
+            about="connections at once; 1024",
         ),
         Option(
             "idle_timeout",
