@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 import zstandard
@@ -15,7 +15,7 @@ from typing_extensions import Buffer
 from aiozarr.codecs import zstd_frame
 from aiozarr.codecs._buffers import byte_view
 from aiozarr.codecs._configuration import check_members, integer, invalid, short
-from aiozarr.codecs.base import JSON, BytesBytesCodec
+from aiozarr.codecs.base import JSON, BytesBytesCodec, Span
 from aiozarr.codecs.registry import register
 from aiozarr.codecs.zstd_frame import FrameError
 from aiozarr.errors import CodecError
@@ -25,6 +25,8 @@ _STREAM_SLACK = 1 << 20
 
 _SMALL = 128 << 10
 """Up to this size, making a decompressor costs more than decoding into memory of its own: one per thread is kept."""
+
+_LARGE = 4 << 20
 
 
 class _Kept(threading.local):
@@ -83,13 +85,32 @@ class ZstdCodec(BytesBytesCodec):
         except (RuntimeError, ValueError) as error:
             raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
 
+    def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
+        # A frame is decoded from its start on: what lies behind the last span is left out. A checksum covers all of it.
+        stop, head = spans[-1][1], bytes(memoryview(data)[:_HEAD_BYTES])
+        if stop > len(out) * 3 // 4:
+            return None
+        try:
+            # Blocks are 128 KiB long, but for encoders that split them. Whether the last one is there is looked up:
+            # nobody would notice the rest of a chunk that was cut.
+            if zstd_frame.has_checksum(head) or zstd_frame.content_size(head) != len(out):
+                return None
+            if zstd_frame.scan(data, max_blocks=64 + len(out) // _SMALL * 8).size != len(out):
+                return None
+            # A decompressor keeps memory for all that a frame may refer back to.
+            decompressor = _kept.decompressor if len(out) <= _LARGE else zstandard.ZstdDecompressor()
+            with decompressor.stream_reader(cast("bytes", data)) as reader:
+                return out if reader.readinto(out[:stop]) == stop else None
+        except (FrameError, zstandard.ZstdError):
+            return None  # decoding all tells why
+
     def compute_encoded_size(self, size: int) -> None:
         return None
 
 
 def _decode_small(data: Buffer, out: memoryview) -> Buffer:
     try:
-        return _kept.decompressor.decompress(data, allow_extra_data=False)
+        return _kept.decompressor.decompress(cast("bytes", data), allow_extra_data=False)
     except zstandard.ZstdError:
         # Damaged, or followed by frames without content: the other decoder knows.
         _native.decompress(data, out)

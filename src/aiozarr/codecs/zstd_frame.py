@@ -48,7 +48,7 @@ def content_size(head: bytes) -> int | None:
         raise FrameError("the zstd frame is cut short") from None
 
 
-def scan(data: Buffer) -> Content:
+def scan(data: Buffer, *, max_blocks: int = _MAX_BLOCKS) -> Content:
     """Walk over all frames and their blocks and sum up what they decode to.
 
     Raises:
@@ -65,7 +65,7 @@ def scan(data: Buffer) -> Content:
             if view[position : position + 4] != MAGIC:
                 raise FrameError(f"no zstd frame at byte {position}")
             told, window, checksum, start = _parse_header(view, position)
-            position, most, count = _walk_blocks(view, start, min(window, _MAX_BLOCK), _MAX_BLOCKS - blocks)
+            position, most, count = _walk_blocks(view, start, min(window, _MAX_BLOCK), max_blocks - blocks)
             position += 4 * checksum
             blocks += count
             size = None if told is None or size is None else size + told
@@ -83,6 +83,11 @@ def usual_heads(size: int) -> tuple[bytes, ...]:
     width, code = next((width, code) for width, code, most in _SINGLE_SEGMENT if size <= most)
     told = (size - 256 if width == 2 else size).to_bytes(width, "little")
     return tuple(MAGIC + bytes([code << 6 | 0x20 | checksum << 2]) + told for checksum in (0, 1))
+
+
+def has_checksum(head: bytes) -> bool:
+    """Return whether the frame that starts here ends with a checksum of its content."""
+    return len(head) > 4 and bool(head[4] & 4)
 
 
 def is_skippable(head: bytes | memoryview) -> bool:

@@ -15,7 +15,7 @@ from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.chunk_cache import ChunkCache
 from aiozarr.engine.pool import Work
 from aiozarr.errors import ChecksumError, CodecError
-from aiozarr.grid.box import box_of
+from aiozarr.grid.box import box_around
 from aiozarr.grid.projection import Part
 from aiozarr.grid.reorder import assign
 from aiozarr.model import Range
@@ -329,6 +329,10 @@ def decode_unpadded(pipeline: CodecPipeline | None, error: CodecError, data: Buf
     return True
 
 
+MAX_BOXES = 16
+"""Readers of one chunk beyond whom it is not looked for what they want of it: it will be most of it."""
+
+
 def decode_into(pipeline: CodecPipeline, data: Buffer, sinks: Sequence[Target]) -> None:
     """Decode one chunk and put its elements where the sinks want them, from the decoder itself where it can."""
     spec, regions = pipeline.spec, pipeline.regions
@@ -344,9 +348,9 @@ def decode_into(pipeline: CodecPipeline, data: Buffer, sinks: Sequence[Target]) 
                 if chunk is not window:
                     window[...] = chunk
                 return
-        if regions is not None and regions.decodes_parts:
-            box = box_of(projection)
     if regions is not None:
+        if regions.decodes_parts and not whole and len(sinks) <= MAX_BOXES:
+            box = box_around([sink.projection for sink in sinks])
         chunk = regions.decode(data, _scratch.array_of(pipeline), box)
     else:
         # Strings and other objects would be kept alive by the block, and are made anew anyway.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from aiozarr.grid.axes import DimPart
@@ -23,6 +24,21 @@ def box_of(part: Part) -> Box | None:
     if isinstance(part, PointProjection):
         return tuple([_among(part.parts[owner], dim) for dim, owner in enumerate(part.owners)])
     return None
+
+
+def box_around(parts: Sequence[Part]) -> Box | None:
+    """Return the smallest box that holds those of all `parts`, of which there is at least one; None: nobody knows."""
+    around = box_of(parts[0])
+    for part in parts[1:]:
+        box = box_of(part)
+        if box is None or around is None:
+            return None
+        around = tuple([_both(one, other) for one, other in zip(around, box, strict=True)])
+    return around
+
+
+def _both(one: slice, other: slice) -> slice:
+    return slice(min(one.start, other.start), max(one.stop, other.stop))
 
 
 def _among(part: AnyPart, dim: int) -> slice:

@@ -204,3 +204,30 @@ def test_content_of_any_size_is_the_same_with_and_without_memory_for_it(size: in
     for damaged in (frame + b"x", frame[:-1], frame + frame):
         with pytest.raises(CodecError):
             codec.decode(damaged, max_size=size, out=memoryview(bytearray(size)))
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 1), (5000, 5003), (0, 700_000), (699_999, 750_000)])
+def test_a_frame_is_decoded_up_to_the_last_span_only(start: int, stop: int) -> None:
+    content = np.random.default_rng(2).integers(0, 9, 1_000_000, np.uint8).tobytes()
+    frame = bytes(ZstdCodec(1).encode(content))
+    out = memoryview(bytearray(b"\xff" * len(content)))
+    assert ZstdCodec(1).decode_spans(frame, [(start, stop)], max_size=len(content), out=out) is out
+    assert bytes(out[start:stop]) == content[start:stop]
+    assert bytes(out[stop:]) == b"\xff" * (len(content) - stop)
+
+
+def test_frames_that_no_span_may_be_cut_out_of_are_left_to_decoding_all() -> None:
+    content = np.random.default_rng(2).integers(0, 9, 1_000_000, np.uint8).tobytes()
+    frame = bytes(ZstdCodec(1).encode(content))
+    spans = [(10, 20)]
+    cases = {
+        "nearly all is wanted": (frame, [(0, 1), (750_001, 750_002)]),
+        "a checksum covers all": (bytes(ZstdCodec(1, checksum=True).encode(content)), spans),
+        "of another size": (bytes(ZstdCodec(1).encode(content[:-1])), spans),
+        "begins with another frame": (skippable(b"x") + frame, spans),
+        "cut short": (frame[:100], spans),
+        "no frame": (b"", spans),
+    }
+    for reason, (data, wanted) in cases.items():
+        out = memoryview(bytearray(len(content)))
+        assert ZstdCodec(1).decode_spans(data, wanted, max_size=len(content), out=out) is None, reason

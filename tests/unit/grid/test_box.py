@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from indexing import Step, steps
 
 from aiozarr.grid import Fields, IndexTransform, select_orthogonal, select_pointwise
-from aiozarr.grid.axes import regular_axes
-from aiozarr.grid.box import box_of
+from aiozarr.grid.axes import RegularAxis, regular_axes
+from aiozarr.grid.box import box_around, box_of
 from aiozarr.grid.fields import FieldPart
+from aiozarr.grid.projection import Projection
 from aiozarr.grid.touched import project
+from aiozarr.grid.transform import Constant, Strided
 
 SELECT = {"basic": IndexTransform.select, "oindex": select_orthogonal, "vindex": select_pointwise}
 Case = tuple[tuple[int, ...], tuple[int, ...], list[Step]]
@@ -47,3 +49,11 @@ def test_of_fields_the_box_has_the_dimensions_of_the_chunk() -> None:
     parts = project(regular_axes((4, 4, *fields.shape), (7, 5, *fields.shape)), transform.maps)
     boxes = [box_of(FieldPart(part, fields, 2)) for part in parts]
     assert boxes == [(slice(1, 4), slice(3, 4)), (slice(1, 2), slice(3, 4))]
+
+
+def test_a_box_around_several_parts_holds_the_boxes_of_all() -> None:
+    axes = [RegularAxis(10, 20), RegularAxis(8, 8)]
+    maps = [(Strided(1, 2, 3), Constant(5)), (Constant(7), Strided(2, 1, 2)), (Strided(9, -1, 3), Constant(0))]
+    parts = [next(iter(Projection(axes, each))) for each in maps]
+    assert box_around(parts[:1]) == box_of(parts[0]) == (slice(1, 6), slice(5, 6))
+    assert box_around(parts) == (slice(1, 10), slice(0, 6))
