@@ -47,7 +47,8 @@ def test_an_array_smaller_than_a_huge_page_has_no_pieces() -> None:
 
 @linux
 def test_memory_that_was_made_present_is_filled_without_page_faults() -> None:
-    untouched, present = empty((2 * PIECE,), "u1"), empty((2 * PIECE,), "u1")
+    # Larger than what an allocator would keep and hand out again.
+    untouched, present = empty((3 * PIECE,), "u1"), empty((3 * PIECE,), "u1")
     presence = Presence(present)
     populate = presence.next()
     if populate is None:
