@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aiozarr.engine.layout import ArrayLayout
-from aiozarr.engine.plan import inner_parts, keyed_projections, parts_of, plan_bounds
+from aiozarr.engine.plan.plan import inner_parts, keyed_projections, parts_of, plan_bounds
 from aiozarr.grid import DimensionMap, IndexTransform
 from aiozarr.metadata import ArrayMetadata, parse_node
 from aiozarr.settings import DEFAULT_SETTINGS

@@ -15,7 +15,8 @@ from aftermath import nothing_left, wait_for
 from remote_arrays import QUICK, RemoteArray, serve_array
 
 import aiozarr
-from aiozarr.engine import Engine, flight, run
+from aiozarr.engine import Engine, run
+from aiozarr.engine.request import unpack
 from aiozarr.testing import http_replies as spoil
 from aiozarr.testing.http_server import FaultServer
 
@@ -72,13 +73,13 @@ async def test_a_thousand_awaits_of_overlapping_windows_fetch_and_decode_each_ch
     remote = await serve_array(server, shape=(64, 64), chunks=(16, 16), settings=settings)
     decoded: list[None] = []
     for name in ("decode_into", "decode_apart"):
-        decode = getattr(flight, name)
+        decode = getattr(unpack, name)
 
         def counted(*args: Any, decode: Any = decode) -> Any:
             decoded.append(None)
             return decode(*args)
 
-        monkeypatch.setattr(flight, name, counted)
+        monkeypatch.setattr(unpack, name, counted)
     corners = [(number * 7 % 56, number * 13 % 56) for number in range(1000)]
     regions = [(slice(top, top + 8), slice(left, left + 8)) for top, left in corners]
     touched = sum(len({top // 16, (top + 7) // 16}) * len({left // 16, (left + 7) // 16}) for top, left in corners)

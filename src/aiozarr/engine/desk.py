@@ -7,16 +7,16 @@ import warnings
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from aiozarr.engine.chunk_cache import ChunkCaches
+from aiozarr.engine.cache.chunks import ChunkCaches
+from aiozarr.engine.cache.indexes import IndexCache
+from aiozarr.engine.cache.sizes import SizeCache
 from aiozarr.engine.convoys import Convoys
-from aiozarr.engine.flight import Flight
-from aiozarr.engine.gathering import Gathering
-from aiozarr.engine.index_cache import IndexCache
-from aiozarr.engine.index_fetch import IndexFetch
 from aiozarr.engine.key_locks import KeyLocks
-from aiozarr.engine.local_queue import LocalQueue
-from aiozarr.engine.pool import WorkerPool
-from aiozarr.engine.size_cache import SizeCache
+from aiozarr.engine.request.flight import Flight
+from aiozarr.engine.request.gathering import Gathering
+from aiozarr.engine.request.index_fetch import IndexFetch
+from aiozarr.engine.request.local_queue import LocalQueue
+from aiozarr.engine.work.pool import WorkerPool
 from aiozarr.errors import UnsafeWriteWarning
 from aiozarr.schedule.events import Event
 from aiozarr.schedule.scheduler import Origin, Scheduler
@@ -25,7 +25,7 @@ from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
-    from aiozarr.engine.object_write import ObjectWrite
+    from aiozarr.engine.write.object_write import ObjectWrite
 
 _log = logging.getLogger("aiozarr")
 

@@ -10,14 +10,16 @@ from typing import TypeVar
 
 from aiozarr.engine.desk import Desk
 from aiozarr.engine.job import Job
-from aiozarr.engine.plan import Plan
-from aiozarr.engine.pool import ThreadPool, WorkerPool
-from aiozarr.engine.probe import probe
+from aiozarr.engine.plan.plan import Plan
 from aiozarr.engine.progress import Progress
-from aiozarr.engine.read import Read, ReadJob
+from aiozarr.engine.read.job import ReadJob
+from aiozarr.engine.read.probe import probe
+from aiozarr.engine.read.read import Read
+from aiozarr.engine.read.stream import BlockStream
 from aiozarr.engine.session import Session
-from aiozarr.engine.stream import BlockStream
-from aiozarr.engine.write import Write, WriteJob
+from aiozarr.engine.work.pool import ThreadPool, WorkerPool
+from aiozarr.engine.write.job import WriteJob
+from aiozarr.engine.write.write import Write
 from aiozarr.grid.touched import takes_long
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.scheduler import Origin

@@ -7,8 +7,8 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 from aiozarr.engine.desk import Desk
-from aiozarr.engine.observed import Observer
 from aiozarr.engine.progress import Progress
+from aiozarr.engine.request.observed import Observer
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.schedule.scheduler import Call, Origin, Source

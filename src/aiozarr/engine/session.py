@@ -12,8 +12,8 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 from typing_extensions import Buffer
 
 from aiozarr.engine.desk import Desk
-from aiozarr.engine.errand import means_missing
-from aiozarr.engine.observed import Observer
+from aiozarr.engine.request.errand import means_missing
+from aiozarr.engine.request.observed import Observer
 from aiozarr.errors import LimitError, PreconditionFailedError, StoreError
 from aiozarr.model import ByteRange, Entry, Precondition, Range, Value, Version
 from aiozarr.schedule.events import Report, RequestEvent

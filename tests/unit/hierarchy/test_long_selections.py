@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.engine.shard_read import ShardRead
+from aiozarr.engine.read.shard_read import ShardRead
 from aiozarr.grid import groups, touched
 from aiozarr.grid.touched import LONG
 from aiozarr.stores import MemoryStore, Store

@@ -1,0 +1,1 @@
+"""What is kept from one read to the next: decoded chunks, shard indexes, sizes."""

@@ -1,0 +1,112 @@
+"""Bounds on what is fetched where parts of chunks, or whole shards, are: from the metadata alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from aiozarr.codecs import ShardLayout
+from aiozarr.codecs.raw_layout import RawLayout
+from aiozarr.engine.plan.part_plan import MAX_RUNS, MIN_PRICE
+from aiozarr.engine.plan.whole_shard import whole_bound
+from aiozarr.grid import DimensionMap
+from aiozarr.grid.axes import Axis, RegularAxis
+from aiozarr.grid.transform import Constant, Indexed, Strided
+from aiozarr.schedule.learn import MAX_GAP, MIN_GAP
+from aiozarr.settings import Settings
+from aiozarr.stores.blocking import BlockingStore
+from aiozarr.stores.contract import Store
+
+LOCAL_GAP = 32 << 10
+"""A system call costs about what reading this many cached bytes costs."""
+
+
+@dataclass(frozen=True)
+class Thrift:
+    """What may be known beforehand of the economy that a read will find.
+
+    Attributes:
+        least_gap, most_gap: bytes that a request costs, at least and at most.
+        max_over_read: bytes fetched / bytes wanted that merging may reach.
+        max_request_bytes: size limit of a merged request.
+        ranges: whether the store answers ranges.
+    """
+
+    least_gap: int
+    most_gap: int
+    max_over_read: float
+    max_request_bytes: int
+    ranges: bool
+
+    @classmethod
+    def of(cls, store: Store, settings: Settings) -> Thrift:
+        """Return what is known of reads of `store`."""
+        least, most = (LOCAL_GAP, LOCAL_GAP) if isinstance(store, BlockingStore) else (MIN_GAP, MAX_GAP)
+        if settings.gap != "auto":
+            least = most = settings.gap
+        ranges = store.supports.partial_reads
+        return cls(least, most, settings.max_over_read, settings.max_request_bytes, ranges)
+
+
+ANY = Thrift(MIN_GAP, MAX_GAP, 1.5, 16 << 20, ranges=True)
+"""Of a store and settings that are not known."""
+
+
+def most_ranges(raw: RawLayout, axes: Sequence[Axis], maps: Sequence[DimensionMap], thrift: Thrift) -> int:
+    """Return how many ranges of one uncompressed chunk are fetched at most, where `maps` are wanted of the array."""
+    price = max(thrift.least_gap, MIN_PRICE)
+    if raw.nbytes <= price or not thrift.ranges:
+        return 1
+    runs, joined = 1, True
+    for dim in reversed(raw.order):
+        axis, selected, length = axes[dim], maps[dim], raw.shape[dim]
+        together = isinstance(selected, Constant) or (isinstance(selected, Strided) and abs(selected.step) == 1)
+        if not (joined and together):
+            runs *= min(length, _count(selected))
+            joined = False
+        elif not axis.is_uniform or _count(selected) < axis.extent or axis.extent % length:
+            joined = length == 1
+    more = (raw.nbytes - 1) // thrift.max_request_bytes  # long ones are cut up
+    return min(runs, MAX_RUNS, raw.nbytes // price) + more
+
+
+def may_be_whole(shard: ShardLayout, axes: Sequence[Axis], maps: Sequence[DimensionMap], thrift: Thrift) -> int | None:
+    """Return how many bytes are asked for at most where shards are fetched whole; None where none of them is.
+
+    `axes` are those of the shards, and `shard` is the largest.
+    """
+    bound, most = whole_bound(shard), max(thrift.most_gap, thrift.max_request_bytes)
+    if bound is None:
+        return None
+    if not all([axis.is_uniform for axis in axes]):
+        return min(bound, most)
+    if bound > most:
+        return None
+    if bound <= thrift.most_gap or not thrift.ranges:
+        return bound
+    touched, fewest = 1, 1
+    for axis, selected, inner, count in zip(axes, maps, shard.inner_shape, shard.grid_shape, strict=False):
+        chunks = _count(selected) if isinstance(selected, Indexed) else RegularAxis(inner, axis.extent).count(selected)
+        touched *= min(count, chunks)
+        last = int(axis.chunks_of(np.array([_last(selected)]))[0])
+        fewest *= -(-axis.chunk_extent(last) // inner)
+    return bound if touched * thrift.max_over_read >= fewest else None
+
+
+def _last(selected: DimensionMap) -> int:
+    """Return the largest index that `selected` takes."""
+    if isinstance(selected, Constant):
+        return selected.index
+    if isinstance(selected, Indexed):
+        return int(selected.indices.max(initial=0))
+    return max(selected.start, selected.start + selected.step * (selected.count - 1))
+
+
+def _count(selected: DimensionMap) -> int:
+    """Return how many indices `selected` takes at most."""
+    if isinstance(selected, Constant):
+        return 1
+    return prod(selected.indices.shape) if isinstance(selected, Indexed) else selected.count

@@ -1,0 +1,193 @@
+"""Chunks of one array in a blocking store: found, read, decoded and scattered by a worker, many in one hop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from aiozarr.engine.read.part_read import place_part, ranges_of_chunk, read_part
+from aiozarr.engine.read.read import Read
+from aiozarr.engine.request.errand import Errand, means_missing
+from aiozarr.engine.work.decode import decode_into, decode_unpadded
+from aiozarr.errors import ChecksumError, CodecError, StoreError
+from aiozarr.grid.projection import Part
+from aiozarr.model import Range, Value
+from aiozarr.schedule.events import RequestEvent
+from aiozarr.stores.blocking import BlockingStore
+
+if TYPE_CHECKING:
+    from aiozarr.engine.read.job import ReadJob
+
+
+class Place(NamedTuple):
+    """What is wanted of one chunk, and the array it goes to."""
+
+    out: NDArray[Any]
+    projection: Part
+
+
+class DirectRead(Errand):
+    """A run of chunks. On the loop it is one object, whatever their number; nobody joins it.
+
+    Attributes:
+        places: the chunks that are wanted.
+        fetched: bytes that were read.
+    """
+
+    __slots__ = ("_at", "_events", "_job", "_read", "fetched", "places")
+
+    def __init__(self, job: ReadJob, read: Read, places: list[Place], nbytes: int) -> None:
+        super().__init__(job, read.store, "", nbytes)
+        self.places = places
+        self.fetched = 0
+        self.fills_batch = len(places) > 1
+        self._job = job
+        self._read = read
+        self._at = 0
+        self._events: list[RequestEvent] = []  # what observers, if there are any, are told of on the loop
+
+    async def send(self) -> None:
+        raise AssertionError("the queue of a blocking store sends nothing on the loop")
+
+    def send_now(self, store: BlockingStore) -> None:
+        read = self._read
+        prefix, encode = read.prefix, read.layout.key_encoding.encode
+        raw = read.layout.largest.pipeline.raw is not None
+        # A repetition goes on with the chunk that failed.
+        while self._at < len(self.places) and not self.cancelled:
+            place = self.places[self._at]
+            self.key = prefix + encode(place.projection.coords)
+            part = self._fetch_part(store, place) if raw else None
+            data = self._fetch_data(store) if part is None else part.data if part.size else None
+            if data is None and (refused := self._job.missing_error(store, self.key)) is not None:
+                raise refused
+            if self.watch is not None:
+                self._place_timed(store, data, place, part)
+            elif data is not None and part is None:
+                self._decode(store, data, place)
+            else:
+                self._place(store, data, place, part)
+            self._at += 1
+
+    def _fetch_part(self, store: BlockingStore, place: Place) -> NDArray[np.uint8] | None:
+        """Return the bytes of a chunk as far as they are wanted, none if it is not stored; None: all of it is read."""
+        pipeline = self._read.layout.object_of(place.projection).pipeline
+        ranges = ranges_of_chunk(self.desk, self._job.parts, store, self.settings, pipeline, place.projection)
+        return None if ranges is None else read_part(pipeline, ranges, partial(self._ask, store))
+
+    def _fetch_data(self, store: BlockingStore) -> Buffer | None:
+        if self.watch is not None:
+            value = self._fetch_timed(store, None)
+            return None if value is None else value.data
+        try:
+            return store.read_now(self.key)
+        except StoreError as error:
+            if not means_missing(error, self.settings):
+                raise
+            return None
+
+    def _ask(self, store: BlockingStore, part: Range | None = None) -> Value | None:
+        return self._fetch(store, part) if self.watch is None else self._fetch_timed(store, part)
+
+    def _place(self, store: BlockingStore, data: Buffer | None, place: Place, part: NDArray[np.uint8] | None) -> None:
+        if data is None:
+            place.projection.fill(place.out, self._read.layout.spec.fill_value)
+        elif part is not None:
+            self._place_part(part, place)
+        else:
+            self._decode(store, data, place)
+
+    def _place_part(self, part: NDArray[np.uint8], place: Place) -> None:
+        try:
+            place_part(self._read.layout.object_of(place.projection).pipeline, part, place)
+        except CodecError as error:
+            error.store, error.key = self.store_url, self.key
+            raise
+
+    def _fetch(self, store: BlockingStore, part: Range | None) -> Value | None:
+        try:
+            value = store.fetch_now(self.key, part)
+        except StoreError as error:
+            if not means_missing(error, self.settings):
+                raise
+            value = None
+        if value is not None:
+            self.fetched += memoryview(value.data).nbytes
+        return value
+
+    def _fetch_timed(self, store: BlockingStore, part: Range | None) -> Value | None:
+        """As `_fetch`, noted for whoever observes."""
+        assert self.watch is not None
+        failure: BaseException | None = None
+        before, begun = self.fetched, monotonic()
+        try:
+            return self._fetch(store, part)
+        except StoreError as error:
+            failure = error
+            raise
+        finally:
+            size, seconds = self.fetched - before, monotonic() - begun
+            self._events.append(
+                RequestEvent(
+                    "fetch",
+                    self.store_url,
+                    self.key,
+                    part,
+                    size,
+                    size,
+                    seconds,
+                    1,
+                    failure,
+                    begun,
+                    begun - self.watch.ready,
+                )
+            )
+
+    def _place_timed(
+        self, store: BlockingStore, data: Buffer | None, place: Place, part: NDArray[np.uint8] | None
+    ) -> None:
+        """As `_place`, noted with the request that brought the chunk."""
+        at, begun = len(self._events) - 1, monotonic()
+        try:
+            self._place(store, data, place, part)
+        finally:
+            ended = monotonic()
+            # What was damaged has been fetched once more meanwhile.
+            spent = ended - begun - sum([again.seconds for again in self._events[at + 1 :]])
+            self._events[at] = replace(
+                self._events[at], chunks=1, decode_started=begun, decode_ended=ended, decode_seconds=spent
+            )
+
+    def _decode(self, store: BlockingStore, data: Buffer, place: Place) -> None:
+        layout = self._read.layout
+        pipeline = layout.object_of(place.projection).pipeline
+        try:
+            try:
+                decode_into(pipeline, data, (place,))
+            except ChecksumError:
+                # As everywhere: what was damaged once is read once more.
+                again = self._fetch_data(store)
+                if again is None:
+                    raise
+                decode_into(pipeline, again, (place,))
+            except CodecError as error:
+                if not decode_unpadded(layout.unpadded(place.projection), error, data, (place,)):
+                    raise
+        except CodecError as error:
+            error.store, error.key = self.store_url, self.key
+            raise
+
+    def done(self, error: BaseException | None) -> None:
+        if self.watch is not None:
+            for number, event in enumerate(self._events):
+                # A repetition goes on with the chunk whose request has failed.
+                self.watch.observer.tell(event, retries=int(number > 0 and self._events[number - 1].error is not None))
+            self._events.clear()
+        self._job.direct_done(self, error)
+        self.gone()

@@ -1,0 +1,99 @@
+"""Ranges of one object that several callers want in one turn of the loop, fetched by common requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiozarr.engine.request.flight import Flight
+from aiozarr.engine.request.sharing import merging_terms
+from aiozarr.model import Range, Version
+from aiozarr.schedule.coalesce import Economy, coalesce
+from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine.read.job import ReadJob
+
+MAX_WAITING = 128
+"""Ranges that one read has handed in and that are not sent for yet; it begins no more before."""
+
+
+class Wanted(NamedTuple):
+    """A chunk that somebody waits for, and where its bytes lie in the object."""
+
+    flight: Flight
+    start: int
+    length: int
+
+
+@dataclass
+class _Group:
+    """What is wanted of one version of one object, on equal terms."""
+
+    store: Store
+    key: str
+    version: Version | None
+    economy: Economy
+    wanted: list[Wanted] = field(default_factory=list)
+
+
+class Gathering:
+    """Collects the ranges of all callers until the turn is over, then cuts the requests. Lives on the I/O loop.
+
+    A request is sent in the turn, by the limits and to the account of one of those who want something of it. Whoever
+    leaves afterwards leaves it to the others; it ends with the last of them.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[Hashable, _Group] = {}
+        self._jobs: dict[ReadJob, None] = {}
+
+    def add(
+        self, job: ReadJob, store: Store, key: str, object_token: Hashable, version: Version | None, of: list[Wanted]
+    ) -> None:
+        """Fetch the ranges `of` the object; `object_token` names it and its version."""
+        terms = (object_token, merging_terms(job.settings))
+        group = self._groups.get(terms)
+        if group is None:
+            group = self._groups[terms] = _Group(store, key, version, job.economy)
+        group.wanted += of
+        if not self._jobs:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._jobs[job] = None
+        job.gathering += len(of)
+
+    def _send(self) -> None:
+        groups, self._groups = self._groups, {}
+        jobs, self._jobs = self._jobs, {}
+        owners: dict[ReadJob, None] = {}
+        for job in jobs:
+            if job.gathering >= MAX_WAITING:
+                owners[job] = None
+            job.gathering = 0
+        for group in groups.values():
+            owners.update(dict.fromkeys(_send_group(group)))
+        for job in owners:
+            job.proceed()
+
+
+def _send_group(group: _Group) -> Sequence[ReadJob]:
+    """Cut the requests for what is still wanted; return whose they are."""
+    owners: list[ReadJob] = []
+    wanted = [each for each in group.wanted if each.flight.sinks]
+    for merged in coalesce([(each.start, each.length) for each in wanted], group.economy):
+        members = [wanted[member] for member in merged.members]
+        owner: ReadJob = members[0].flight.sinks[0].origin
+        for flight, start, length in members:
+            flight.start = start - merged.start
+            flight.stop = flight.start + length
+            for number, sink in enumerate(flight.sinks):
+                # Who has joined a chunk has counted it as another's; so it is, but for the request's owner.
+                sink.origin.sharing.shared += (number == 0) - (sink.origin is owner)
+        ranges = Range(merged.start, merged.length)
+        flights = [each.flight for each in members]
+        fetch = owner.fetch(group.store, group.key, ranges, flights, merged.length, group.version)
+        owner.push(fetch, owner.now())
+        owners.append(owner)
+    return owners

@@ -1,0 +1,1 @@
+"""A write, from elements to objects that are stored."""

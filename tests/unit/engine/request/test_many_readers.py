@@ -1,0 +1,446 @@
+"""Many readers of the same chunks at once: each is fetched and decoded once, and what one does hurts no other."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import RAW, SETTINGS, Sample, engine, layout_of, sample
+
+import aiozarr
+from aiozarr.codecs import CodecPipeline
+from aiozarr.engine import Engine, InlinePool
+from aiozarr.engine.request import unpack
+from aiozarr.engine.work.pool import Work
+from aiozarr.errors import MissingChunkError, PermissionDeniedError, ThrottledError
+from aiozarr.model import Range
+from aiozarr.schedule import Event, Report
+from aiozarr.settings import Settings
+from aiozarr.stores import LocalStore, MemoryStore, WrapperStore
+from aiozarr.stores.contract import Store
+from aiozarr.testing.fakes import FakeStore
+from aiozarr.testing.virtual_time import run_virtual
+
+CACHED = replace(SETTINGS, chunk_cache_bytes=1 << 24)
+CHECKED = [*RAW, {"name": "crc32c"}]
+
+
+@pytest.fixture
+def decodes(monkeypatch: pytest.MonkeyPatch) -> list[CodecPipeline]:
+    """Every decoding of a chunk."""
+    seen: list[CodecPipeline] = []
+    for name in ("decode_into", "decode_apart"):
+        decode = getattr(unpack, name)
+
+        def counted(pipeline: CodecPipeline, *args: Any, decode: Any = decode) -> Any:
+            seen.append(pipeline)
+            return decode(pipeline, *args)
+
+        monkeypatch.setattr(unpack, name, counted)
+    return seen
+
+
+class HeldPool(InlinePool):
+    """Workers that begin when they are told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Work] = []
+
+    def submit(self, work: Work) -> None:
+        self.held.append(work)
+
+    def submit_batch(self, batch: Sequence[Work]) -> None:
+        self.held += batch
+
+    def go_on(self) -> None:
+        held, self.held = self.held, []
+        super().submit_batch(held)
+
+
+async def window(reader: Engine, array: Sample, *selection: Any, settings: Settings = SETTINGS, **more: Any) -> Any:
+    read = array.read(*selection)
+    await reader.read([read], settings=settings, **more)
+    assert np.array_equal(read.out, array.values[selection])
+    return read.out
+
+
+def windows(side: int, count: int) -> list[tuple[slice, slice]]:
+    """`count` windows of an array of `side` x `side`, most of which overlap others."""
+    found = []
+    for number in range(count):
+        top, left = number * 7 % (side - 8), number * 13 % (side - 8)
+        found.append((slice(top, top + 8), slice(left, left + 8)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("make", "settings"),
+    [(FakeStore, SETTINGS), (FakeStore, CACHED), (MemoryStore, CACHED)],
+    ids=["network", "network-cached", "memory-cached"],
+)
+@pytest.mark.parametrize("inner", [None, (4, 4)], ids=["plain", "sharded"])
+def test_a_thousand_overlapping_windows_fetch_and_decode_each_chunk_once(
+    make: type[Store], settings: Settings, inner: tuple[int, int] | None, decodes: list[CodecPipeline]
+) -> None:
+    async def scenario() -> None:
+        array = Sample(layout_of((64, 64), (16, 16), inner=inner, codecs=CHECKED), make())
+        reader = engine()
+        await reader.write([array.write(array.values)], settings=SETTINGS)
+        decodes.clear()
+        reports = [Report() for _ in range(1000)]
+        if isinstance(array.store, FakeStore):
+            array.store.reset()
+        await asyncio.gather(
+            *(
+                window(reader, array, *each, settings=settings, recorder=report)
+                for each, report in zip(windows(64, 1000), reports, strict=True)
+            )
+        )
+        size = 16 if inner is None else 4
+        touched = np.zeros((64, 64), bool)
+        for each in windows(64, 1000):
+            touched[each] = True
+        chunks = int(touched.reshape(64 // size, size, 64 // size, size).any((1, 3)).sum())
+        assert len(decodes) == chunks
+        requests = sum(report.requests for report in reports)
+        # A shard is one request for its index, and few for its inner chunks, which lie side by side.
+        assert requests == 16 if inner is None else 16 * 2 <= requests <= 16 * 3
+        if isinstance(array.store, FakeStore):
+            assert array.store.count == requests
+            if inner is None:
+                assert sorted(array.store.log()) == sorted((f"a/c/{i}/{j}", None) for i in range(4) for j in range(4))
+        # Each chunk has at most one reader whose own request has brought it.
+        others = sum(report.shared + report.cached for report in reports)
+        assert 0 <= sum(report.chunks for report in reports) - others <= chunks
+        assert not reader.desk.flights
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("make", [FakeStore, MemoryStore])
+def test_64_callers_of_64_neighbours_in_a_shard_are_one_request_for_its_index_and_one_for_them(
+    make: type[Store],
+) -> None:
+    async def scenario() -> None:
+        array = Sample(layout_of((256, 4), (256, 4), inner=(1, 4)), make())
+        reader = engine()
+        await reader.write([array.write(array.values)], settings=SETTINGS)
+        for expected in (2, 1):  # the second time the index is at hand
+            report = Report()
+            await asyncio.gather(*(window(reader, array, row, recorder=report) for row in range(64)))
+            assert report.requests == expected
+            assert report.shared == 63
+        if isinstance(array.store, FakeStore):
+            assert array.store.log()[-1] == ("a/c/0/0", Range(0, 64 * 16))
+
+    run_virtual(scenario())
+
+
+def test_the_reads_of_one_call_share_requests_likewise() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4))
+        reads = [array.read(row) for row in range(64)]
+        await reader.read(reads, settings=SETTINGS)
+        assert all(np.array_equal(read.out, array.values[row]) for row, read in enumerate(reads))
+        assert store.count == 2
+
+    run_virtual(scenario())
+
+
+def test_what_merging_may_cost_is_for_each_caller_to_say() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4))
+        await window(reader, array, 255)
+        store.reset()
+        small = replace(SETTINGS, max_request_bytes=32)
+        await asyncio.gather(
+            *(window(reader, array, row) for row in range(8)),
+            *(window(reader, array, row, settings=small) for row in range(100, 108)),
+        )
+        assert sorted(part.length for _, part in store.log() if isinstance(part, Range)) == [32, 32, 32, 32, 128]
+
+    run_virtual(scenario())
+
+
+async def later(steps: int) -> None:
+    """Return after some turns of the loop; in the first few of them requests are cut and sent."""
+    for _ in range(steps):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("steps", [*range(8), 100])
+@pytest.mark.parametrize("leaver", range(3))
+def test_a_request_of_several_callers_survives_any_one_of_them(steps: int, leaver: int) -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4), latency=1.0)
+        await window(reader, array, 255)
+        store.reset()
+        tasks = [asyncio.ensure_future(window(reader, array, row)) for row in range(3)]
+        await later(steps)
+        tasks[leaver].cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [isinstance(each, asyncio.CancelledError) for each in results] == [
+            number == leaver for number in range(3)
+        ]
+        # What is left when the one between them goes early are no neighbours.
+        assert store.count <= (2 if leaver == 1 and steps < 2 else 1)
+        budget = reader.desk.queue_of(store).budget
+        assert (budget.in_flight, budget.bytes_in_flight, len(reader.desk.flights)) == (0, 0, 0)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("steps", [*range(8), 100])
+def test_a_request_of_several_callers_ends_with_the_last_of_them(steps: int) -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4), latency=1.0)
+        await window(reader, array, 255)
+        store.reset()
+        tasks = [asyncio.ensure_future(window(reader, array, row)) for row in range(3)]
+        await later(steps)
+        begun = asyncio.get_running_loop().time()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert asyncio.get_running_loop().time() == begun
+        assert (store.in_flight, len(reader.desk.flights)) == (0, 0)
+        assert store.count == 0 if steps < 2 else store.count <= 1
+        await window(reader, array, 0)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, CACHED], ids=["kept-nowhere", "cached"])
+def test_who_comes_while_a_chunk_waits_for_a_worker_gets_it_without_another_request_or_decoding(
+    settings: Settings, decodes: list[CodecPipeline]
+) -> None:
+    async def scenario() -> None:
+        array, store, _ = await sample((4, 4), (4, 4), codecs=CHECKED)
+        pool = HeldPool()
+        reader = Engine(asyncio.get_running_loop(), pool)
+        decodes.clear()
+        first = asyncio.ensure_future(window(reader, array, 0, settings=settings))
+        while not pool.held:
+            await asyncio.sleep(0.001)
+        others = [asyncio.ensure_future(window(reader, array, row, settings=settings)) for row in (1, 2)]
+        await asyncio.sleep(0.001)
+        gone = asyncio.ensure_future(window(reader, array, 3, settings=settings))
+        await asyncio.sleep(0.001)
+        gone.cancel()
+        await asyncio.sleep(0.001)
+        pool.go_on()
+        await asyncio.gather(first, *others)
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        assert (store.count, len(decodes)) == (1, 1)
+        assert not reader.desk.flights
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, CACHED], ids=["kept-nowhere", "cached"])
+@pytest.mark.parametrize("selection", [(...,), (0,)], ids=["whole", "row"])
+async def test_who_comes_while_a_worker_decodes_gets_the_chunk_without_another_request(
+    settings: Settings, selection: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array, store, _ = await sample((4, 4), (4, 4), codecs=CHECKED, latency=0)
+    reader = Engine(asyncio.get_running_loop())
+    begun, go_on = threading.Event(), threading.Event()
+    for name in ("decode_into", "decode_apart"):
+        decode = getattr(unpack, name)
+
+        def slow(*args: Any, decode: Any = decode) -> Any:
+            begun.set()
+            assert go_on.wait(30)
+            return decode(*args)
+
+        monkeypatch.setattr(unpack, name, slow)
+    first = asyncio.ensure_future(window(reader, array, *selection, settings=settings))
+    await asyncio.to_thread(begun.wait, 30)
+    second = asyncio.ensure_future(window(reader, array, 1, settings=settings))
+    third = asyncio.ensure_future(window(reader, array, ..., settings=settings))
+    (flying,) = reader.desk.flights.values()
+    while len(flying.late or ()) < 2:
+        await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(first, second, third)
+    assert store.count == 1
+    assert not reader.desk.flights
+    await reader.close()
+
+
+@pytest.mark.parametrize("make", [FakeStore, MemoryStore])
+def test_whether_a_chunk_may_be_missing_each_reader_of_one_request_says_itself(make: type[Store]) -> None:
+    async def scenario() -> None:
+        array = Sample(layout_of((4,), (4,), fill_value=5), make())
+        reader = engine()
+        events: list[Event] = []
+        settings = [CACHED, replace(CACHED, missing="raise"), replace(CACHED, on_event=events.append), CACHED]
+        reads = [array.read(...) for _ in settings]
+        results = await asyncio.gather(
+            *(reader.read([read], settings=each) for read, each in zip(reads, settings, strict=True)),
+            return_exceptions=True,
+        )
+        assert [type(result) for result in results] == [type(None), MissingChunkError, type(None), type(None)]
+        assert [read.out.tolist() for read in reads] == [[5] * 4, [-1] * 4, [5] * 4, [5] * 4]
+        if isinstance(array.store, FakeStore):
+            assert array.store.count == 1
+        assert events == []  # who joins a request is not told of it
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("inner", [None, (2, 4)], ids=["plain", "sharded"])
+def test_how_often_a_request_is_repeated_is_for_each_reader_to_say(inner: tuple[int, int] | None) -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((8, 4), (8, 4), inner=inner)
+        store.faults = lambda call: ThrottledError("slow down") if call.number <= 2 else None
+        impatient = replace(SETTINGS, retries=0)
+        results = await asyncio.gather(
+            window(reader, array, 0, settings=impatient), window(reader, array, 1), return_exceptions=True
+        )
+        assert isinstance(results[0], ThrottledError)
+        assert results[0].attempts == 1
+        assert np.array_equal(results[1], array.values[1])
+
+    run_virtual(scenario())
+
+
+def test_which_status_means_missing_is_for_each_reader_to_say() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((4,), (4,), fill_value=3)
+        store.faults = lambda call: PermissionDeniedError("no", status=403)
+        lenient = replace(SETTINGS, missing_status=(404, 403))
+        reads = [array.read(...), array.read(...)]
+        results = await asyncio.gather(
+            reader.read([reads[0]], settings=lenient),
+            reader.read([reads[1]], settings=SETTINGS),
+            return_exceptions=True,
+        )
+        assert reads[0].out.tolist() == [3] * 4
+        assert isinstance(results[1], PermissionDeniedError)
+
+    run_virtual(scenario())
+
+
+def test_an_observer_that_raises_hurts_nobody() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((4, 4), (4, 4))
+
+        def refuse(_: Event) -> None:
+            raise RuntimeError("no")
+
+        await asyncio.gather(
+            window(reader, array, 0, settings=replace(SETTINGS, on_event=refuse)), window(reader, array, 1)
+        )
+        assert store.count == 1
+
+    run_virtual(scenario())
+
+
+def test_a_reader_whose_time_is_up_does_not_cancel_the_request_of_the_others() -> None:
+    async def scenario() -> None:
+        for first in (0.5, 2.0):
+            array, store, reader = await sample((4, 4), (4, 4), latency=1.0)
+
+            async def limited(seconds: float, array: Sample = array, reader: Engine = reader) -> Any:
+                async with asyncio.timeout(seconds):
+                    return await window(reader, array, 0)
+
+            results = await asyncio.gather(limited(first), limited(2.5 - first), return_exceptions=True)
+            assert sorted(type(each).__name__ for each in results) == ["TimeoutError", "ndarray"]
+            assert store.count == 1
+
+    run_virtual(scenario())
+
+
+def test_callers_of_kept_and_of_new_chunks_are_served_in_turn() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((3000, 1), (1, 1), latency=0)
+        await window(reader, array, slice(0, 2000), settings=CACHED)
+        store.latency = 1.0
+        store.reset()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        await asyncio.gather(
+            window(reader, array, slice(0, 2000), settings=CACHED), window(reader, array, 2999, settings=CACHED)
+        )
+        assert loop.time() - begun == 1.0
+        assert store.count == 1
+
+    run_virtual(scenario())
+
+
+def test_a_read_of_many_shards_whose_indexes_are_at_hand_is_begun_a_few_at_a_time() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((2400, 4), (4, 4), inner=(1, 4), latency=0)
+        await window(reader, array, slice(0, 2400, 4))
+        store.reset()
+        store.latency = 1.0
+        settings = replace(SETTINGS, max_requests=4)
+        task = asyncio.ensure_future(window(reader, array, slice(0, 2400, 4), settings=settings))
+        await asyncio.sleep(0.5)
+        assert store.count == 4
+        assert len(reader.desk.flights) <= 2 * 128
+        await task
+        assert store.count == 600
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("shards", [None, (8, 8)], ids=["plain", "sharded"])
+@pytest.mark.parametrize("kind", ["memory", "network", "local"])
+@pytest.mark.parametrize("nbytes", [0, 1 << 20], ids=["kept-nowhere", "cached"])
+async def test_what_a_write_of_this_process_has_stored_no_later_read_misses(
+    shards: tuple[int, int] | None, kind: str, nbytes: int, tmp_path: Path
+) -> None:
+    stores = {"memory": MemoryStore(), "network": WrapperStore(MemoryStore()), "local": LocalStore(tmp_path)}
+    array = await aiozarr.create_array(
+        stores[kind],
+        "a",
+        shape=(16, 16),
+        dtype="int32",
+        chunks=(4, 4),
+        shards=shards,
+        settings=Settings(chunk_cache_bytes=nbytes),
+    )
+    least, most = np.zeros((2, 16, 16), np.int32)
+    writing = True
+
+    async def write(top: int, left: int) -> None:
+        for value in range(1, 11):
+            part = (slice(top, top + 8 - value % 3), slice(left + value % 2, left + 8))
+            most[part] = value
+            await array[part].write(value)
+            least[part] = value
+
+    async def read(number: int) -> int:
+        count = 0
+        while writing:
+            count += 1
+            corner = (number * 3 + count * 5) % 11, (number * 7 + count * 3) % 11
+            part = tuple([slice(first, first + 1 + count % 6) for first in corner])
+            before = least[part].copy()
+            reading = asyncio.ensure_future(array[part].read())
+            if count % 5 == 0:
+                await asyncio.sleep(0)
+                reading.cancel()
+            (values,) = await asyncio.gather(reading, return_exceptions=True)
+            if isinstance(values, np.ndarray):
+                assert (before <= values).all()
+                assert (values <= most[part]).all()
+            else:
+                assert isinstance(values, asyncio.CancelledError)
+        return count
+
+    readers = [asyncio.ensure_future(read(number)) for number in range(8)]
+    await asyncio.gather(*(write(top, left) for top in (0, 8) for left in (0, 8)))
+    writing = False
+    assert min(await asyncio.gather(*readers)) > 0
