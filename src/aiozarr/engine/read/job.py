@@ -20,11 +20,11 @@ from aiozarr.engine.read.direct_read import DirectRead, Place
 from aiozarr.engine.read.part_read import ask_for_part
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.read.shard_read import ShardRead, Split
+from aiozarr.engine.read.sharing import Sharing
 from aiozarr.engine.request.fetch import ChunkFetch, Fetch
 from aiozarr.engine.request.flight import Flight, Request, Sink
 from aiozarr.engine.request.gathering import MAX_WAITING
 from aiozarr.engine.request.local_queue import BATCH_CALLS
-from aiozarr.engine.request.sharing import Sharing
 from aiozarr.engine.request.split_fetch import SplitFetch
 from aiozarr.engine.request.unpack import Fill
 from aiozarr.engine.work.pool import Work

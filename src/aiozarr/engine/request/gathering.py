@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiozarr.engine.request.flight import Flight
-from aiozarr.engine.request.sharing import merging_terms
+from aiozarr.engine.request.terms import merging_terms
 from aiozarr.model import Range, Version
 from aiozarr.schedule.coalesce import Economy, coalesce
 from aiozarr.stores.contract import Store

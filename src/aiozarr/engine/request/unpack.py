@@ -1,4 +1,4 @@
-"""What workers do with what a request has brought: decode a chunk, scatter it to all who wait, and say who has his."""
+"""What a worker does with what a request has brought: decode a chunk, scatter it, and tell those who wait for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On what terms readers share chunks: what their settings must have in common, and what is kept for later ones."""
+"""What one read shares with others: chunks that are on their way, and those that are kept from earlier reads."""
 
 from __future__ import annotations
 
@@ -9,32 +9,17 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
+from aiozarr.engine.desk import Desk
 from aiozarr.engine.request.flight import Flight, Sink
+from aiozarr.engine.request.terms import DEFAULT_TERMS, ending_terms
 from aiozarr.engine.request.unpack import Serve
-from aiozarr.settings import DEFAULT_SETTINGS, Settings
+from aiozarr.settings import Settings
 
 if TYPE_CHECKING:
-    from aiozarr.engine.desk import Desk
     from aiozarr.engine.read.job import ReadJob
 
 MAX_SERVING = 256
 """Chunks from the cache that one read has before the workers; it begins no more before half of them are in place."""
-
-
-def _answers(settings: Settings) -> Hashable:
-    """Return what of `settings` decides about how a request ends, for all who wait for it.
-
-    Whether a chunk may be missing is not among it: each reader is asked that.
-    """
-    return (settings.retries, settings.retry_seconds, settings.missing_status, settings.max_chunk_bytes)
-
-
-_DEFAULT = _answers(DEFAULT_SETTINGS)
-
-
-def merging_terms(settings: Settings) -> Hashable:
-    """Return what readers must have in common whose ranges are merged into one request."""
-    return (_answers(settings), settings.gap, settings.max_over_read, settings.max_request_bytes)
 
 
 def may_be_kept(pipeline: CodecPipeline) -> bool:
@@ -43,7 +28,7 @@ def may_be_kept(pipeline: CodecPipeline) -> bool:
 
 
 class Sharing:
-    """What one read shares with others: it takes chunks from the cache, and joins those that are on their way.
+    """One read takes chunks from the cache, and joins those that are on their way.
 
     Attributes:
         shared: chunks that come by another reader's request.
@@ -51,11 +36,11 @@ class Sharing:
     """
 
     def __init__(self, desk: Desk, settings: Settings) -> None:
-        answers = _answers(settings)
+        terms = ending_terms(settings)
         self._desk = desk
         self._seconds = settings.chunk_cache_seconds
         self._cache = desk.chunk_caches.of(settings.chunk_cache_bytes)
-        self._terms = None if answers == _DEFAULT else answers
+        self._terms = None if terms == DEFAULT_TERMS else terms
         self._serving = 0
         self.shared = self.cached = 0
 
