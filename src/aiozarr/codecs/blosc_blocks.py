@@ -78,7 +78,10 @@ def cut_blocks(view: memoryview, header: Header, run: Span) -> bytes | None:
     """Return a chunk of a run of blocks alone; None where their offsets are not inside the chunk that `view` is."""
     count = run[1] - run[0]
     places = _places(view, header, run)
-    if not all([FORMAT.size <= start and stop <= header.cbytes for start, stop in places]):
+    if not all([FORMAT.size <= start <= stop <= header.cbytes for start, stop in places]):
+        return None
+    # Blocks of a damaged chunk may begin at one place, and each of them be as long as all of it.
+    if sum([stop - start for start, stop in places]) > header.cbytes:
         return None
     base = FORMAT.size + 4 * count
     if len(places) < count:

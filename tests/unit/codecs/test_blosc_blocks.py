@@ -1,0 +1,44 @@
+"""Blocks that are cut out of a blosc chunk, where the offsets of the blocks are not what they should be."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from aiozarr.codecs import BloscCodec
+from aiozarr.codecs.blosc_blocks import FORMAT
+
+CODEC = BloscCodec(cname="lz4", clevel=1, shuffle="noshuffle", typesize=1, blocksize=4096)
+BLOCKS = 1024
+SIZE = BLOCKS * 4096
+CHUNK = bytes(CODEC.encode(np.random.default_rng(0).integers(0, 256, SIZE // 8, np.uint8).repeat(8).tobytes()))
+
+
+def with_offsets(*offsets: int) -> bytes:
+    """The chunk with other offsets of its first blocks."""
+    table = struct.pack(f"<{len(offsets)}I", *offsets)
+    return CHUNK[: FORMAT.size] + table + CHUNK[FORMAT.size + len(table) :]
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        pytest.param([2**32 - 1], id="behind the end"),
+        pytest.param([FORMAT.size + 4 * BLOCKS] * 64, id="all at one place"),
+        pytest.param([FORMAT.size, 2, 1], id="in the header"),
+    ],
+)
+def test_blocks_that_lie_where_none_can_are_left_to_whoever_decodes_all_without_memory_for_them(
+    offsets: list[int],
+) -> None:
+    out = memoryview(bytearray(SIZE))
+    damaged = with_offsets(*offsets)
+    tracemalloc.start()
+    try:
+        assert CODEC.decode_spans(damaged, [(0, 64 * 4096)], max_size=SIZE, out=out) is None
+        assert tracemalloc.get_traced_memory()[1] < len(CHUNK)
+    finally:
+        tracemalloc.stop()
