@@ -8,8 +8,9 @@ Path("timeline.svg").write_text(timeline_svg(events))
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
+from html import escape as escape_markup
 from itertools import count, takewhile
 
 from aiozarr.model import Range, Suffix
@@ -22,6 +23,8 @@ HEAD = 52
 FOOT = 34
 MOST_ROWS = 400
 """Of more requests than these the first are drawn."""
+
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 COLOURS = {"waiting": "#d4d4d8", "fetching": "#3b82f6", "decoding": "#f59e0b", "failed": "#dc2626"}
 
@@ -52,6 +55,11 @@ def timeline_svg(events: Iterable[RequestEvent], *, title: str = "") -> str:
     for number, event in enumerate(rows):
         parts += _row(event, HEAD + number * step, step, begin, scale)
     return "\n".join([*parts, "</g>", "</svg>"]) + "\n"
+
+
+def escape(text: str) -> str:
+    """Return `text` as XML; keys may hold characters that it has no way to write."""
+    return escape_markup(_NO_XML.sub("\ufffd", text))
 
 
 def _end(event: RequestEvent) -> float:

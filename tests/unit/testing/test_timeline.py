@@ -99,3 +99,12 @@ def test_the_script_draws_a_real_read(tmp_path: Path, monkeypatch: pytest.Monkey
     # 8 indexes, one of them of a shard that is not stored, and 2 inner chunks of each of the others.
     assert len(bars(svg, "fetching")) == 8 + 7 * 2
     assert len(bars(svg, "decoding")) == 7 * 2
+
+
+def test_characters_that_xml_cannot_write_do_not_break_the_picture() -> None:
+    key = 'a\x01\x0b\ufffe<&>"]]>\U0001f600'
+    svg = timeline_svg([event(key, started=1.0)], title="\x02 of \ud800")
+    svg.encode()
+    (title,) = titles(svg)
+    assert 'a\ufffd\ufffd\ufffd<&>"]]>\U0001f600' in title
+    assert "\ufffd of \ufffd" in svg
