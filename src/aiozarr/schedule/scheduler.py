@@ -175,7 +175,8 @@ class Origin:
             return
         pending = len(self._paid) + (1 if self._held is not None else 0)
         for source in self._rotation:
-            pending += source.pending()
+            # One that has handed out everything learns only by being asked that it is at its end.
+            pending += max(1, source.pending())
             if pending >= room:
                 break
         self._start(pending - self._starting)
