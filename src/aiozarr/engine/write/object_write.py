@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from functools import partial
 from random import random
@@ -19,6 +19,7 @@ from aiozarr.engine.plan.plan import inner_parts
 from aiozarr.engine.request.errand import Errand
 from aiozarr.engine.request.observed import RequestWatch
 from aiozarr.engine.work.encode import ChangedShard, StoredShard, assemble_shard, encode_chunk, encode_inner, open_shard
+from aiozarr.engine.work.pool import BATCH_BYTES
 from aiozarr.errors import ChecksumError, CodecError, PreconditionFailedError, StoreError
 from aiozarr.grid.projection import Part
 from aiozarr.grid.touched import LONG
@@ -137,30 +138,36 @@ class ObjectWrite(Errand):
         if self.stored.shard is not None:
             return await self._encode_shard(data, group)
         for each in group:
-            data = await self.desk.pool.call(partial(each._encode_now, data), self.stored.spec.nbytes)
+            data = await self._call(partial(each._encode_now, data), self.stored.spec.nbytes)
         return data
+
+    def _call(self, function: Callable[[], T], weight: int = BATCH_BYTES) -> Coroutine[Any, Any, T]:
+        """Have a worker run `function`, which makes the bytes to be sent."""
+        watch = self.watch
+        return self.desk.pool.call(function if watch is None else lambda: watch.timed(function), weight)
 
     async def _encode_shard(self, data: Buffer | None, group: Sequence[ObjectWrite]) -> Buffer | None:
         """Encode the inner chunks of a shard in parts, by as many threads as there are."""
-        pool, stored = self.desk.pool, self.stored
-        shard = None if data is None else await pool.call(lambda: self._open_now(data))
+        stored = self.stored
+        shard = None if data is None else await self._call(lambda: self._open_now(data))
         changed: dict[int, Buffer | None] = {}
         for each in group:
-            changed.update(await each._encode_parts(ChangedShard(shard, changed)))
+            changed.update(await self._encode_parts(each, ChangedShard(shard, changed)))
         keep = self.keep or data is not None
-        return await pool.call(lambda: assemble_shard(stored, changed, shard, keep=keep))
+        return await self._call(lambda: assemble_shard(stored, changed, shard, keep=keep))
 
-    async def _encode_parts(self, shard: ChangedShard) -> list[tuple[int, Buffer | None]]:
-        pool, stored = self.desk.pool, self.stored
+    async def _encode_parts(self, each: ObjectWrite, shard: ChangedShard) -> list[tuple[int, Buffer | None]]:
+        """Encode what `each` changes; the time counts for the request that all of them are sent with, this one."""
+        stored = self.stored
         assert stored.shard is not None
-        if self.projection.listed < LONG:
-            parts = list(inner_parts(stored, self.projection))
+        if each.projection.listed < LONG:
+            parts = list(inner_parts(stored, each.projection))
         else:
-            parts = await pool.call(lambda: list(inner_parts(stored, self.projection)))
+            parts = await self._call(lambda: list(inner_parts(stored, each.projection)))
         size = max(1, PART_BYTES // max(1, stored.shard.inner.spec.nbytes))
         groups = [parts[at : at + size] for at in range(0, len(parts), size)]
-        encoded = await together(pool.call(partial(self._inner_now, group, shard)) for group in groups)
-        return [each for group in encoded for each in group]
+        encoded = await together(self._call(partial(each._inner_now, group, shard)) for group in groups)
+        return [part for group in encoded for part in group]
 
     async def _fetch(self) -> Value | None:
         store = self.store
