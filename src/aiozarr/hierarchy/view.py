@@ -28,7 +28,7 @@ from aiozarr.engine import (
     split_limit,
     surely_fits,
 )
-from aiozarr.errors import SelectionError
+from aiozarr.errors import SelectionError, StoreTimeoutError
 from aiozarr.grid import (
     BasicSelection,
     FieldNames,
@@ -382,7 +382,13 @@ class View:
         return await self._run(lambda engine: engine.work(lambda: view_region(self._transform, region, block)))
 
     async def _run(self, function: Callable[[Engine], Awaitable[T]], callback: Callback[Progress] | None = None) -> T:
-        return await run(function, timeout=self._settings.timeout, callback=callback)
+        try:
+            return await run(function, timeout=self._settings.timeout, callback=callback)
+        except StoreTimeoutError as error:
+            # The clock of an operation knows neither the store nor the array.
+            if error.store is None:
+                error.store, error.key = self._array.store.url, self._array.path or None
+            raise
 
 
 def _restore(array: Array, transform: IndexTransform, scalar: bool, fields: Fields | None = None) -> View:

@@ -315,6 +315,8 @@ async def test_an_operation_that_takes_too_long_is_a_timeout_error(remote: Any) 
     with pytest.raises(aiozarr.StoreTimeoutError, match="timeout") as caught:
         await array[...]
     assert isinstance(caught.value, TimeoutError)
+    assert (caught.value.store, caught.value.key) == (array.store.url, None)
+    assert array.store.url in str(caught.value)
 
 
 async def test_a_cancelled_read_is_over_when_the_cancellation_is_raised(remote: Any) -> None:
