@@ -138,7 +138,8 @@ def _started(arguments: list[str]) -> Outcome | str:
     except subprocess.TimeoutExpired:
         return f"more than {TASK_SECONDS} s"
     if done.returncode:
-        return (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        # A library that brings down its process says nothing; the status is minus the number of the signal then.
+        return (done.stderr.strip().splitlines() or [f"it said nothing, exit status {done.returncode}"])[-1]
     return Outcome(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 

@@ -5,8 +5,8 @@ The picture is of a real run, so it is another one each time: `python scripts/ma
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,9 @@ async def one_read() -> list[RequestEvent]:
 
 def main() -> None:
     """Make the picture."""
-    picture = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
+    parser = argparse.ArgumentParser(description="Draw the timeline of a real read as SVG.")
+    parser.add_argument("file", nargs="?", type=Path, default=PICTURE, help="where to (default: %(default)s)")
+    picture: Path = parser.parse_args().file
     picture.parent.mkdir(parents=True, exist_ok=True)
     events = asyncio.run(one_read())
     picture.write_text(timeline_svg(events), "utf-8")
