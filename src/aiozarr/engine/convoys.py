@@ -24,13 +24,21 @@ class Traveller(Protocol):
 T = TypeVar("T", bound=Traveller)
 
 
+MAX_RIDES = 5
+"""Turns of others that a change may be in vain in: where nothing can be stored, each of many would make all of them."""
+
+
 class _Seat(Generic[T]):
-    """Who waits: `taken` is there while another one's turn covers the change, `arrived` once it has."""
+    """Who waits: `taken` is there while another one's turn covers the change, `arrived` once it has.
+
+    `rides` counts the turns that covered it.
+    """
 
     def __init__(self, who: T) -> None:
         self.who = who
         self.taken: asyncio.Future[None] | None = None
         self.arrived = False
+        self.rides = 0
 
     def release(self) -> None:
         """The turn that covers the change is over."""
@@ -65,9 +73,10 @@ class Convoys(Generic[T]):
                 if seat.arrived:
                     yield []
                     return
-                group = [each for each in waiting if each is seat or who.fits(each.who)]
+                group = [each for each in waiting if each is seat or (each.rides < MAX_RIDES and who.fits(each.who))]
                 for each in group:
                     waiting.remove(each)
+                    each.rides += 1
                     each.taken = asyncio.get_running_loop().create_future()
                 made = [each.who for each in group]
                 try:

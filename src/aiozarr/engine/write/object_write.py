@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from functools import partial
 from random import random
 from time import sleep
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from aiozarr.engine.request.errand import Errand
 from aiozarr.engine.request.observed import RequestWatch
 from aiozarr.engine.work.encode import ChangedShard, StoredShard, assemble_shard, encode_chunk, encode_inner, open_shard
 from aiozarr.engine.work.pool import BATCH_BYTES
-from aiozarr.errors import ChecksumError, CodecError, PreconditionFailedError, StoreError
+from aiozarr.errors import ChecksumError, CodecError, PreconditionFailedError
 from aiozarr.grid.projection import Part
 from aiozarr.grid.touched import LONG
 from aiozarr.model import IfAbsent, IfMatch, Precondition, Value
@@ -43,7 +43,7 @@ PART_BYTES = 2 << 20
 class ObjectWrite(Errand):
     """One chunk or shard, and the values that go into it."""
 
-    __slots__ = ("fetched", "job", "keep", "layout", "projection", "put", "sent", "stored", "values")
+    __slots__ = ("does", "fetched", "job", "keep", "layout", "projection", "put", "sent", "stored", "values")
 
     def __init__(
         self,
@@ -63,6 +63,8 @@ class ObjectWrite(Errand):
         self.values = values
         self.projection = projection
         self.sent = self.fetched = self.put = 0
+        # What it has come to, for who observes.
+        self.does: Literal["set", "erase", "fetch"] = "set"
 
     # --- on the loop -----------------------------------------------------------------------------------------------
 
@@ -78,26 +80,18 @@ class ObjectWrite(Errand):
         async with self.desk.convoys.join(self.store.place_of(self.key), self) as group:
             if not group:
                 return
-            try:
-                await self._change(group, swap)
-            except StoreError:
-                raise
-            except Exception:
-                if len(group) == 1:
-                    raise
-                # The values of one are at fault, or what is stored: each finds out for itself.
-                group[:] = [self]
-                await self._change(group, swap)
+            await self._change(group, swap)
 
     def fits(self, other: ObjectWrite) -> bool:
         """Return whether the changes of `other`, to the same place, can be put together with these."""
         return other.layout is self.layout
 
-    async def _change(self, group: Sequence[ObjectWrite], swap: bool) -> None:
+    async def _change(self, group: list[ObjectWrite], swap: bool) -> None:
         for race in range(MAX_RACES):
             value = await self._fetch()
             data = await self._encode(value, group)
             if data is None:
+                self.does = "fetch"
                 return
             condition = self._condition(value, swap)
             try:
@@ -132,27 +126,42 @@ class ObjectWrite(Errand):
         self.desk.warn_unsafe(self.store)
         return None
 
-    async def _encode(self, value: Value | None, group: Sequence[ObjectWrite]) -> Buffer | None:
-        """Return the encoding of what is stored after the changes of `group`, one after the other."""
+    async def _encode(self, value: Value | None, group: list[ObjectWrite]) -> Buffer | None:
+        """Return the encoding of what is stored after the changes of `group`, one after the other.
+
+        Whose values cannot be encoded is taken out of the group, and finds out in a turn of its own.
+        """
         data = None if value is None else value.data
         if self.stored.shard is not None:
             return await self._encode_shard(data, group)
-        for each in group:
-            data = await self._call(partial(each._encode_now, data), self.stored.spec.nbytes)
+        for each in list(group):
+            with self._without(each, group):
+                data = await self._call(partial(each._encode_now, data), self.stored.spec.nbytes)
         return data
+
+    @contextmanager
+    def _without(self, each: ObjectWrite, group: list[ObjectWrite]) -> Iterator[None]:
+        """Go on without `each` where it fails, unless it is this one."""
+        try:
+            yield
+        except Exception:
+            if each is self:
+                raise
+            group.remove(each)
 
     def _call(self, function: Callable[[], T], weight: int = BATCH_BYTES) -> Coroutine[Any, Any, T]:
         """Have a worker run `function`, which makes the bytes to be sent."""
         watch = self.watch
         return self.desk.pool.call(function if watch is None else lambda: watch.timed(function), weight)
 
-    async def _encode_shard(self, data: Buffer | None, group: Sequence[ObjectWrite]) -> Buffer | None:
+    async def _encode_shard(self, data: Buffer | None, group: list[ObjectWrite]) -> Buffer | None:
         """Encode the inner chunks of a shard in parts, by as many threads as there are."""
         stored = self.stored
         shard = None if data is None else await self._call(lambda: self._open_now(data))
         changed: dict[int, Buffer | None] = {}
-        for each in group:
-            changed.update(await self._encode_parts(each, ChangedShard(shard, changed)))
+        for each in list(group):
+            with self._without(each, group):
+                changed.update(await self._encode_parts(each, ChangedShard(shard, changed)))
         keep = self.keep or data is not None
         return await self._call(lambda: assemble_shard(stored, changed, shard, keep=keep))
 
@@ -192,6 +201,7 @@ class ObjectWrite(Errand):
 
     async def _erase(self) -> None:
         store = self.store
+        self.does = "erase"
         self.sent += 1
         if isinstance(store, BlockingStore):
             await self.desk.pool.call(lambda: store.erase_now(self.key))
@@ -205,19 +215,21 @@ class ObjectWrite(Errand):
             data = self._encode_here(None)
             self.sent += 1
             if data is None:
+                self.does = "erase"
                 store.erase_now(self.key)
             else:
                 store.set_now(self.key, data)
                 self.put += memoryview(data).nbytes
             return
         for race in range(MAX_RACES):
-            value = store.fetch_now(self.key)
-            data = self._encode_here(None if value is None else value.data)
             self.sent += 1
+            value = store.fetch_now(self.key)
+            self.fetched += 0 if value is None else memoryview(value.data).nbytes
+            data = self._encode_here(None if value is None else value.data)
             if data is None:
+                self.does = "fetch"
                 return
             self.sent += 1
-            self.fetched += 0 if value is None else memoryview(value.data).nbytes
             condition = IfAbsent() if value is None else None if value.version is None else IfMatch(value.version)
             try:
                 store.set_now(self.key, data, precondition=condition)
@@ -301,7 +313,7 @@ class ObjectWrite(Errand):
         attempts = min(self.sent, self.attempts)
         seconds = self.seconds or self.origin.now() - self.started
         watch.event = RequestEvent(
-            "set",
+            self.does,
             url,
             key,
             None,

@@ -243,3 +243,61 @@ def test_the_test_above_would_notice(observers: dict[str, Any], monkeypatch: pyt
     scenario: Coroutine[Any, Any, None] = write_and_read(MemoryStore(), None, **observers)
     with pytest.raises(AssertionError, match="something was noted"):
         run_virtual(scenario)
+
+
+@pytest.mark.parametrize("inner", [None, (2, 4)])
+@pytest.mark.parametrize("kind", [FakeStore, MemoryStore])
+def test_what_a_write_has_come_to_is_what_observers_are_told(kind: type[Any], inner: tuple[int, int] | None) -> None:
+    async def scenario() -> None:
+        array = Sample(layout_of((4, 4), (4, 4), inner=inner), kind())
+        events: list[Event] = []
+        report = Report()
+        settings = replace(SETTINGS, on_event=events.append)
+        worker = engine()
+        await worker.write([array.write(0, 1)], settings=settings, recorder=report)  # nothing is there, nor comes there
+        await worker.write([array.write(1, ...)], settings=settings, recorder=report)
+        await worker.write([array.write(0, ...)], settings=settings, recorder=report)
+        assert [event.operation for event in events] == ["fetch", "set", "erase"]
+        same_sums(report, events)
+
+    run_virtual(scenario())
+
+
+class Refusing(MemoryStore):
+    """Refuses every read."""
+
+    def fetch_now(self, key: str, *args: Any, **keywords: Any) -> Any:
+        raise StoreError("no", key=key)
+
+
+@pytest.mark.parametrize("inner", [None, (2, 4)])
+def test_a_refused_look_at_what_is_there_counts_also_in_a_store_that_blocks(inner: tuple[int, int] | None) -> None:
+    async def scenario() -> None:
+        array = Sample(layout_of((4, 4), (4, 4), inner=inner), Refusing())
+        events: list[Event] = []
+        report = Report()
+        settings = replace(SETTINGS, on_event=events.append)
+        with pytest.raises(StoreError):
+            await engine().write([array.write(1, 1)], settings=settings, recorder=report)
+        same_sums(report, events)
+        assert report.requests == 1
+        assert type(events[0].error) is StoreError
+
+    run_virtual(scenario())
+
+
+def test_of_writes_that_are_put_together_each_request_is_told_once() -> None:
+    async def scenario() -> None:
+        array, store, writer = await sample((8, 8), (8, 8), latency=1.0)
+        events: list[Event] = []
+        report = Report()
+        settings = replace(SETTINGS, on_event=events.append)
+        await asyncio.gather(
+            *(writer.write([array.write(0, row)], settings=settings, recorder=report) for row in range(8))
+        )
+        same_sums(report, events)
+        assert report.requests == store.count == 4
+        assert report.chunks == 8
+        assert all(event.encode_seconds > 0 for event in events if event.operation == "set")
+
+    run_virtual(scenario())
