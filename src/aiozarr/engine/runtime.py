@@ -191,6 +191,8 @@ class _Crossing(Generic[T]):
             self._answer(None)
 
     def _ended(self, task: asyncio.Task[T]) -> None:
+        # Whoever raises its error still holds this.
+        self._task, self._cancelled = None, True
         if not (self._thread.exiting and task.cancelled()):
             self._answer(task)
 
@@ -241,13 +243,14 @@ async def run(
         thread.mailbox.post(crossing.cancel)
         raise
     except BaseException:
-        if ended:
-            raise
-        thread.mailbox.post(crossing.cancel)
+        if not ended:
+            thread.mailbox.post(crossing.cancel)
         while not ended:
             future = loop.create_future()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await future
+        # The traceback of an error holds this frame: no way back may lead from here to the error.
+        future = loop.create_future()
         raise
 
 
@@ -311,10 +314,14 @@ def run_blocking(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
             while not outcome:
                 _next_letter(letters)
         raise
-    task = outcome[0]
+    task = outcome.pop()
     if task is None or task.cancelled():
         raise asyncio.CancelledError
-    return task.result()
+    try:
+        return task.result()
+    finally:
+        # The traceback of an error holds this frame: no way back may lead from here to the error.
+        del task
 
 
 def _serve_letters(letters: SimpleQueue[Callable[[], None] | None]) -> None:

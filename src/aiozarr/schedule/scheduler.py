@@ -257,6 +257,8 @@ class Origin:
             if error is not None:
                 budget.bytes_in_flight -= call.cost
             call.done(error)
+            # Its traceback holds this frame: no way back may lead from here to the error.
+            error = None
 
     async def _send(self, call: Call) -> None:
         """Send `call` until it succeeds or its policy gives up; the error then says how often and how long."""
