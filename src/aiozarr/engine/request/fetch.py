@@ -54,7 +54,9 @@ class Fetch(Errand):
             else:
                 self.value = await store.fetch(self.key, self.range, if_match=self._condition())
         except StoreError as error:
-            self._excuse(error)
+            if not means_missing(error, self.settings):
+                raise
+            self.value = None
         self._check()
 
     async def _fetch_end(self, suffix: Suffix) -> Value | None:
@@ -95,7 +97,9 @@ class Fetch(Errand):
         try:
             self.value = store.fetch_now(self.key, self.range, if_match=self._condition())
         except StoreError as error:
-            self._excuse(error)
+            if not means_missing(error, self.settings):
+                raise
+            self.value = None
         self._check()
 
     def _condition(self) -> Version | None:
@@ -103,11 +107,6 @@ class Fetch(Errand):
 
     def _can_condition(self, version: Version | None) -> bool:
         return version is not None and not version.weak and self.store.supports.conditional_reads
-
-    def _excuse(self, error: StoreError) -> None:
-        if not means_missing(error, self.settings):
-            raise error
-        self.value = None
 
     def _check(self) -> None:
         """Whatever the store checked: the answer is of the expected version and as long as the range."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aiozarr.engine.plan.split_plan import cut, first_part
+from aiozarr.engine.request.errand import means_missing
 from aiozarr.engine.request.fetch import MAX_RACES, ChunkFetch
 from aiozarr.engine.request.flight import Flight
 from aiozarr.engine.request.observed import RequestWatch
@@ -113,7 +114,9 @@ class SplitFetch(ChunkFetch):
             else:
                 value = await store.fetch(self.key, part, if_match=condition)
         except StoreError as error:
-            self._excuse(error)
+            if not means_missing(error, self.settings):
+                raise
+            self.value = None
             return None
         memory = self._memory
         if value is not None and memory is not None and value.data is not placed:
