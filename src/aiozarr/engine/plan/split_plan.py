@@ -16,8 +16,12 @@ NEVER = sys.maxsize
 
 
 def split_limit(store: Store, settings: Settings) -> int:
-    """Return the size in bytes above which an object of `store` is fetched in parts."""
-    return max(LEAST, settings.max_request_bytes) if store.supports.partial_reads else NEVER
+    """Return the size in bytes above which an object of `store` is fetched in parts.
+
+    Without versions nothing would tell that the object was replaced between them.
+    """
+    supports = store.supports
+    return max(LEAST, settings.max_request_bytes) if supports.partial_reads and supports.conditional_reads else NEVER
 
 
 def first_part(known: int | None, limit: int) -> int:

@@ -201,7 +201,14 @@ class ReadJob(Job):
         if_match: Version | None = None,
     ) -> ChunkFetch:
         """Return the request for the bytes of `flights`, of which there may be about `cost`; more than one if large."""
-        if cost > self._split_above and len(flights) == 1 and (limit := split_limit(store, self.settings)) < cost:
+        told = byte_range is None or if_match is not None
+        if (
+            cost > self._split_above
+            and len(flights) == 1
+            and told
+            and self.desk.tells_versions(store)
+            and (limit := split_limit(store, self.settings)) < cost
+        ):
             return SplitFetch(self, store, key, byte_range, flights[0], cost=cost, limit=limit, if_match=if_match)
         return ChunkFetch(self, store, key, byte_range, flights, cost=cost, if_match=if_match)
 

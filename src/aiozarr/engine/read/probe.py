@@ -43,8 +43,10 @@ class _Sum:
         self.requests += row.requests
         self.fetched += row.bytes
         self.wanted += row.bytes_wanted
-        if number < ROWS and len(rows := self.rows.setdefault(number, [])) < ROWS:
+        if len(rows := self.rows.setdefault(number, [])) < ROWS:
             rows.append(row)
+        if len(self.rows) > ROWS:  # objects come out of order, and nothing is asked of those that are kept
+            del self.rows[max(self.rows)]
 
     def first_rows(self) -> tuple[PlanRow, ...]:
         """Return the first rows of the whole plan."""
@@ -111,7 +113,10 @@ async def _work(
 
 
 def _limit_of(desk: Desk, session: Session) -> int:
-    return NEVER if desk.queue_of(session.store).blocking else split_limit(session.store, session.settings)
+    store = session.store
+    if desk.queue_of(store).blocking or not desk.tells_versions(store):
+        return NEVER
+    return split_limit(store, session.settings)
 
 
 def _now() -> float:
@@ -169,7 +174,7 @@ async def _shard(
     if not ranges or not known:
         # A kept index is used where a request for data checks that it still holds.
         total.add(number, PlanRow(1, key, shard.index_range, 0, size, size, stored=True))
-    limit = _limit_of(desk, session)
+    limit = _limit_of(desk, session) if value.version is not None else NEVER
     for each in coalesce(missing, economy):
         requests = 1 if each.length <= limit else len(cut(0, each.length, limit))
         wanted = min(each.length, sum([missing[member][1] for member in each.members]))

@@ -276,11 +276,13 @@ class ChunkFetch(Fetch):
         self.flights.clear()
         self.gone()
 
-    def _close(self, flight: Flight) -> None:
-        """Nobody joins `flight` any more."""
+    def _close(self, flight: Flight) -> bool:
+        """Nobody joins `flight` any more; return whether anybody could until now."""
         flights = self.desk.flights
-        if flights.get(flight.token) is flight:
-            del flights[flight.token]
+        if flights.get(flight.token) is not flight:
+            return False
+        del flights[flight.token]
+        return True
 
     def heir(self) -> Waiter | None:
         for flight in self.flights:
@@ -289,8 +291,8 @@ class ChunkFetch(Fetch):
         return None
 
     def landed(self, flight: Flight, chunk: NDArray[Any] | None) -> None:
-        self._close(flight)
-        if chunk is not None and flight.keepers:
+        # What nobody could join may have been changed by this process since its bytes were read.
+        if self._close(flight) and chunk is not None and flight.keepers:
             now = asyncio.get_running_loop().time()
             for cache, name in flight.keepers.items():
                 cache.put(name, self.store, self.key, chunk, now)

@@ -2,7 +2,7 @@
 
 The first part goes ahead. What the head of its answer says, size and version, is known before its bytes have come: then
 memory is taken, and the other parts are sent, each on the condition that the object is still of that version. A server
-that answers with the whole object has answered all of it.
+that answers with the whole object has answered all of it; one that tells no version is asked for all of it then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiozarr.engine.request.errand import means_missing
 from aiozarr.engine.request.fetch import MAX_RACES, ChunkFetch
 from aiozarr.engine.request.flight import Flight
 from aiozarr.engine.request.observed import RequestWatch
-from aiozarr.errors import ChangedError, ShortReadError, StoreError
+from aiozarr.errors import ChangedError, CodecError, ShortReadError, StoreError
 from aiozarr.memory import empty
 from aiozarr.model import Range, Value, Version
 from aiozarr.schedule.events import RequestEvent
@@ -27,6 +27,9 @@ from aiozarr.stores.receiving import Arrival, ReceivingStore
 
 if TYPE_CHECKING:
     from aiozarr.engine.job import Job
+
+AMPLIFICATION = 4
+"""How many times larger than its codecs say an object may be that is fetched: somebody may have left more in it."""
 
 
 class SplitFetch(ChunkFetch):
@@ -42,6 +45,7 @@ class SplitFetch(ChunkFetch):
         "_first",
         "_limit",
         "_memory",
+        "_most",
         "_others",
         "_races",
         "_size",
@@ -67,6 +71,7 @@ class SplitFetch(ChunkFetch):
         start = 0 if byte_range is None else byte_range.start
         self._limit = limit
         self._first = Range(start, first_part(known, limit))
+        self._most = AMPLIFICATION * flight.pipeline.max_encoded_size
         self._others: list[_Part] = []
         self._under_way = 1
         self._races = 1
@@ -129,11 +134,11 @@ class SplitFetch(ChunkFetch):
     def _place(self, arrival: Arrival) -> memoryview | None:
         """The head of an answer has come: return where its bytes belong."""
         if self._memory is None:
-            if arrival.size is None:
-                return None
-            self._version = arrival.version
-            self._size = arrival.size
-            self._begin(arrival.size, arrival.stop)
+            size, complete = arrival.size, arrival.stop - arrival.start == arrival.size
+            if size is None or size > self._most or (arrival.version is None and not complete):
+                return None  # and `_begin_late` will see to it
+            self._version, self._size = arrival.version, size
+            self._begin(size, arrival.stop)
         elif arrival.version != self._version or self._size not in (None, arrival.size):
             return None  # and `compare` will say so
         assert self._memory is not None
@@ -154,7 +159,13 @@ class SplitFetch(ChunkFetch):
     async def _begin_late(self, value: Value) -> None:
         """The bytes have come from a store that does not announce them, or in a way that could not be announced."""
         data, size = memoryview(value.data), value.size
-        if size is None:  # there is no telling what is behind the first part
+        if size is not None and size > self._most:
+            reason = f"the object has {size} bytes, and a chunk encodes to {self._most // AMPLIFICATION} at most"
+            raise CodecError(reason, store=self.store_url, key=self.key)
+        if size is None or (value.version is None and size != data.nbytes):
+            # There is no telling what is behind the first part, or whether it is of the same state.
+            if value.version is None:
+                self.desk.versionless.add(self.store.identity)
             self.lookups += 1
             found = await self.store.fetch(
                 self.key, if_match=value.version if self._can_condition(value.version) else None

@@ -17,7 +17,7 @@ import aiozarr
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine import Engine, InlinePool
 from aiozarr.engine.request import unpack
-from aiozarr.engine.work.pool import Work
+from aiozarr.engine.work.pool import Work, finish, run_quietly
 from aiozarr.errors import MissingChunkError, PermissionDeniedError, ThrottledError
 from aiozarr.model import Range
 from aiozarr.schedule import Event, Report
@@ -124,6 +124,50 @@ def test_a_thousand_overlapping_windows_fetch_and_decode_each_chunk_once(
     run_virtual(scenario())
 
 
+@pytest.mark.parametrize("settings", [SETTINGS, CACHED], ids=["kept-nowhere", "cached"])
+@pytest.mark.parametrize("inner", [None, (2, 2)], ids=["plain", "sharded"])
+def test_chunks_that_are_more_than_the_requests_at_a_time_are_fetched_once_too(
+    settings: Settings, inner: tuple[int, int] | None, decodes: list[CodecPipeline]
+) -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((96, 96), (4, 4), inner=inner, codecs=CHECKED, latency=1.0)
+        decodes.clear()
+        store.reset()
+        few = replace(settings, max_requests=8, max_request_bytes=256)
+        await asyncio.gather(*(window(reader, array, *each, settings=few) for each in windows(96, 1000)))
+        touched = np.zeros((96, 96), bool)
+        for each in windows(96, 1000):
+            touched[each] = True
+        objects, chunks = (
+            int(touched.reshape(96 // n, n, 96 // n, n).any((1, 3)).sum()) for n in (4, 4 if inner is None else 2)
+        )
+        assert len(decodes) == chunks
+        assert store.count == len(set(store.log()))
+        if inner is None:
+            assert store.count == objects > 500
+
+    run_virtual(scenario())
+
+
+def test_a_reader_of_what_another_wants_last_is_not_kept_from_others_for_long() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((640, 1), (1, 1), latency=1.0)
+        few = replace(SETTINGS, max_requests=16)
+        loop = asyncio.get_running_loop()
+        long = [
+            asyncio.ensure_future(window(reader, array, slice(64 * n, 64 * n + 64), settings=few)) for n in range(2)
+        ]
+        await later(5)
+        begun = loop.time()
+        await window(reader, array, 127, settings=few)
+        # Both are served in turn: what is last for one of them is in the eighth round at the latest.
+        assert loop.time() - begun <= 8
+        await asyncio.gather(*long)
+        assert store.count == 128
+
+    run_virtual(scenario())
+
+
 @pytest.mark.parametrize("make", [FakeStore, MemoryStore])
 def test_64_callers_of_64_neighbours_in_a_shard_are_one_request_for_its_index_and_one_for_them(
     make: type[Store],
@@ -211,7 +255,7 @@ def test_a_request_of_several_callers_ends_with_the_last_of_them(steps: int) -> 
         await asyncio.wait(tasks)
         assert asyncio.get_running_loop().time() == begun
         assert (store.in_flight, len(reader.desk.flights)) == (0, 0)
-        assert store.count == 0 if steps < 2 else store.count <= 1
+        assert store.count == 0 if steps < 1 else store.count <= 1
         await window(reader, array, 0)
 
     run_virtual(scenario())
@@ -274,6 +318,51 @@ async def test_who_comes_while_a_worker_decodes_gets_the_chunk_without_another_r
     assert store.count == 1
     assert not reader.desk.flights
     await reader.close()
+
+
+class SlowToTell(InlinePool):
+    """Workers that do everything at once, and say so when they are told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[Work] = []
+
+    def submit_batch(self, batch: Sequence[Work]) -> None:
+        for work in batch:
+            run_quietly(work)
+        self.done += batch
+
+    def tell(self) -> None:
+        done, self.done = self.done, []
+        finish(done)
+
+
+def test_what_this_process_has_changed_is_not_kept_for_who_came_while_the_old_was_decoded() -> None:
+    async def scenario() -> None:
+        array, store, _ = await sample((4, 4), (4, 4))
+        pool = SlowToTell()
+        reader = Engine(asyncio.get_running_loop(), pool)
+        first = asyncio.ensure_future(window(reader, array, 0))
+        while not pool.done:
+            await asyncio.sleep(0.001)
+        late = asyncio.ensure_future(window(reader, array, 1, settings=CACHED))
+        await asyncio.sleep(0.001)
+        pool.tell()  # the late one has its chunk decoded now
+        await first
+        store.memory.set_now("a/c/0/0", bytes(64))
+        reader.desk.changed(store, "a/c/0/0")
+        pool.tell()
+        await late
+        assert not reader.desk.chunk_caches
+        array.values[:] = 0
+        again = asyncio.ensure_future(window(reader, array, 2, settings=CACHED))
+        while not pool.done:
+            await asyncio.sleep(0.001)
+        pool.tell()
+        await again
+        assert (store.count, len(reader.desk.chunk_caches)) == (2, 1)
+
+    run_virtual(scenario())
 
 
 @pytest.mark.parametrize("make", [FakeStore, MemoryStore])

@@ -11,13 +11,13 @@ import pytest
 from arrays import RAW, SETTINGS, Sample, sample
 
 from aiozarr.engine import Engine, plan_bounds
-from aiozarr.errors import ChangedError, PermissionDeniedError, ThrottledError
-from aiozarr.model import Range, Suffix
+from aiozarr.errors import ChangedError, CodecError, PermissionDeniedError, ThrottledError
+from aiozarr.model import Range, Suffix, Supports, Value
 from aiozarr.schedule import Report
 from aiozarr.schedule.events import RequestEvent
 from aiozarr.settings import Settings
 from aiozarr.testing.fakes import FakeStore
-from aiozarr.testing.faults import Call
+from aiozarr.testing.faults import Call, Spoil
 from aiozarr.testing.virtual_time import run_virtual
 
 MIB = 1 << 20
@@ -287,5 +287,69 @@ def test_small_limits_split_nothing_into_less_than_a_mebibyte() -> None:
         array, store, reader = await big(0.5)
         await reader.read([array.read(...)], settings=Settings(max_request_bytes=1))
         assert store.count == 1
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("supports", [None, Supports(conditional_reads=False)], ids=["says nothing", "says that"])
+def test_without_versions_an_object_comes_whole_and_two_states_of_it_are_never_mixed(supports: Supports | None) -> None:
+    async def scenario() -> None:
+        array, store, reader = await big()
+        store._versions = False
+        if supports is not None:
+            store.supports = supports
+        other = np.zeros_like(array.values)
+
+        def replace_it(call: Call) -> None:
+            if call.number == 2:
+                store.memory.set_now("a/c/0", other.tobytes())
+
+        store.faults = replace_it
+        read = array.read(...)
+        await reader.read([read], settings=LIMIT)
+        # Where answers turn out to tell no version, all of it is asked for after the first part.
+        asked = [] if supports else [("a/c/0", Range(0, 7 * MIB // 8))]
+        assert store.log() == [*asked, ("a/c/0", None)]
+        assert np.array_equal(read.out, array.values if supports else other)
+        store.reset()
+        store.faults = None
+        plan = await reader.probe(array.read(...), settings=LIMIT)
+        store.reset()
+        await reader.read([array.read(...)], settings=LIMIT)
+        assert store.log() == [("a/c/0", None)]
+        assert (plan.requests, plan.bytes) == (1, store.nbytes)
+        assert quiet(store, reader)
+
+    run_virtual(scenario())
+
+
+def test_a_range_of_a_shard_without_a_version_is_one_request() -> None:
+    async def scenario() -> None:
+        array, store, reader = await big(6, inner=(3 * MIB // 4,))
+        store._versions = False
+        plan = await reader.probe(array.read(...), settings=LIMIT)
+        store.reset()
+        await reader.read([array.read(...)], settings=LIMIT)
+        assert [part for _, part in store.log()] == [Suffix(36), Range(0, 3 * MIB), Range(3 * MIB, 3 * MIB)]
+        assert plan.requests == 3
+        assert quiet(store, reader)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_object_much_larger_than_a_chunk_can_be_is_refused_after_its_first_part(known: bool) -> None:
+    async def scenario() -> None:
+        array, store, reader = await big(codecs=RAW if known else ZSTD)
+        claimed = 1 << 60  # no memory is taken for it
+
+        def change(value: Value) -> Value:
+            return replace(value, size=claimed)
+
+        store.faults = lambda call: Spoil(change)
+        with pytest.raises(CodecError, match=str(claimed)) as raised:
+            await reader.read([array.read(...)], settings=LIMIT)
+        assert (raised.value.key, store.count) == ("a/c/0", 1)
+        assert quiet(store, reader)
 
     run_virtual(scenario())
