@@ -75,6 +75,7 @@ class Job(Source):
             return
         self.ready_at = self.now()
         self.queue.enter(self)
+        self.announce()
         self.queue.offer(self)
         try:
             await self._future
@@ -87,6 +88,11 @@ class Job(Source):
             self._error = None
             del self._future
             self.report()
+
+    def announce(self) -> None:
+        """Let other callers know what is wanted, before the first call is asked for."""
+        # Most have nothing to tell; it is no abstract method for them to leave empty.
+        return
 
     async def _wait_for_end(self) -> None:
         """Wait until nothing is under way any more, however often the caller is cancelled."""

@@ -38,6 +38,10 @@ from aiozarr.schedule.scheduler import Call
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
+MAX_ANNOUNCED = 64
+"""A read of no more stored objects lets others join all of them from its beginning; as many requests may be in flight
+at first."""
+
 
 class ReadJob(Job):
     """All reads of one caller from one origin, as a source of requests. Lives on the I/O loop."""
@@ -88,6 +92,20 @@ class ReadJob(Job):
     async def run(self) -> None:
         self._presenting.begin(self.check_end)
         await super().run()
+
+    def announce(self) -> None:
+        """Begin all of a small read at once: who wants the same joins it, however late its turn comes.
+
+        A large one begins what it has requests for, and others join that.
+        """
+        if self.queue.blocking or self.total > MAX_ANNOUNCED:
+            return
+        try:
+            while self.may_begin() and not self._is_busy() and (step := self._next_step()) is not None:
+                self._begun += 1
+                self._begin(*step)
+        except Exception as error:
+            self.stop(error)
 
     # --- as a source -----------------------------------------------------------------------------------------------
 
