@@ -396,3 +396,14 @@ async def test_a_part_of_a_blocking_store_is_the_same_place(kind: str, tmp_path:
     await written.resize((4,))
     again = await aiozarr.open_array(part, settings=settings)
     assert (await again[...]).tolist() == [4, 4, 0, 0]
+
+
+def test_a_probed_plan_lists_the_first_requests_also_where_the_first_chunks_are_kept() -> None:
+    async def scenario() -> None:
+        array, _, reader = await sample((40, 1), (1, 1))
+        await values_of(reader, array, slice(0, 20))
+        plan = await reader.probe(array.read(...), settings=CACHED)
+        assert plan.requests == 20
+        assert [row.key for row in plan.rows] == [f"a/c/{number}/0" for number in range(20, 30)]
+
+    run_virtual(scenario())
