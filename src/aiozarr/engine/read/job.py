@@ -349,7 +349,10 @@ class ReadJob(Job):
 
     def report(self) -> None:
         if self.recorder is not None:
-            self.recorder.operation(chunks=self._placed, shared=self.sharing.shared, cached=self.sharing.cached)
+            # Of a read that was given up not everything has come that it waited for.
+            cached = min(self.sharing.cached, self._placed)
+            shared = min(self.sharing.shared, self._placed - cached)
+            self.recorder.operation(chunks=self._placed, shared=shared, cached=cached)
 
     def _leave(self, sink: Sink) -> None:
         flight = sink.flight

@@ -149,6 +149,22 @@ def test_chunks_that_are_more_than_the_requests_at_a_time_are_fetched_once_too(
     run_virtual(scenario())
 
 
+def test_a_reader_that_gives_up_counts_no_more_as_shared_than_has_come() -> None:
+    async def scenario() -> None:
+        array, _, reader = await sample((8, 1), (1, 1), latency=1.0)
+        report = Report()
+        few = replace(SETTINGS, max_requests=4)
+        other = asyncio.ensure_future(window(reader, array, slice(0, 8), settings=few))
+        given_up = asyncio.ensure_future(window(reader, array, slice(0, 8), settings=few, recorder=report))
+        await asyncio.sleep(1.5)
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        await other
+        assert (report.chunks, report.shared, report.requests) == (4, 4, 0)
+
+    run_virtual(scenario())
+
+
 def test_a_reader_of_what_another_wants_last_is_not_kept_from_others_for_long() -> None:
     async def scenario() -> None:
         array, store, reader = await sample((640, 1), (1, 1), latency=1.0)
