@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs.raw_layout import RawLayout
 from aiozarr.engine.plan.part_plan import PartPlan, Ranges
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.request.fetch import ChunkFetch
@@ -19,6 +20,7 @@ from aiozarr.engine.work.pool import Work
 from aiozarr.errors import ChangedError, CodecError
 from aiozarr.grid.axes import DimPart
 from aiozarr.grid.projection import ChunkProjection, Part
+from aiozarr.memory import empty
 from aiozarr.model import Entry, Range, Value, Version
 from aiozarr.schedule.scheduler import Call
 from aiozarr.settings import Settings
@@ -123,7 +125,7 @@ class PartRead:
         self._absent: list[str] = []
         self._error: BaseException | None = None
         self._answers: set[tuple[Version | None, int | None]] = set()
-        self._bytes: NDArray[np.uint8] = np.empty(self._raw.nbytes, np.uint8)
+        self._bytes = _memory(self._raw)
 
     def flights(self, token: Hashable) -> list[tuple[Flight, int, int]]:
         """Return the runs that are not on their way yet, with start and length; `token` is that of the chunk."""
@@ -250,7 +252,7 @@ def read_part(
     None: they are not of one state of a chunk of the right length, so it has to be read whole.
     """
     assert pipeline.raw is not None
-    memory: NDArray[np.uint8] = np.empty(pipeline.raw.nbytes, np.uint8)
+    memory = _memory(pipeline.raw)
     values = []
     for start, length in ranges:
         value = fetch(Range(start, length))
@@ -268,6 +270,12 @@ def read_part(
     if missing:
         return memory[:0] if missing == len(values) else None
     return memory if len(values) == 1 else None
+
+
+def _memory(raw: RawLayout) -> NDArray[np.uint8]:
+    """Return memory for a whole chunk; in huge pages, two megabytes would be taken for each run however short."""
+    memory: NDArray[np.uint8] = empty(raw.nbytes, np.uint8)
+    return memory
 
 
 @lru_cache(maxsize=64)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import mmap
+import sys
 import weakref
+from pathlib import Path
 
 import pytest
-from arrays import SETTINGS, sample
+from arrays import SETTINGS, layout_of, sample
 
+from aiozarr.engine.read.part_read import read_part
 from aiozarr.errors import CodecError
+from aiozarr.model import Value, Version
 from aiozarr.testing.virtual_time import run_virtual
 
 
@@ -45,3 +50,20 @@ def test_a_read_that_is_over_holds_neither_array_nor_bytes_without_the_garbage_c
         run_virtual(scenario())
     finally:
         gc.enable()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the system how much memory is there")
+def test_of_a_chunk_that_is_read_in_part_only_what_was_fetched_takes_memory() -> None:
+    row = 1 << 20
+    pipeline = layout_of((64, row // 4), (64, row // 4)).largest.pipeline
+    ranges = tuple((number * row, 4) for number in range(0, 64, 2))
+    before = _resident()
+    memory = read_part(pipeline, ranges, lambda part: Value(b"1234", Version("1"), 64 * row))
+    assert memory is not None
+    assert memory.nbytes == 64 * row
+    assert _resident() - before < 64 * row // 8
+
+
+def _resident() -> int:
+    """Bytes of memory that this process has from the system."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
