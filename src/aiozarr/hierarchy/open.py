@@ -7,7 +7,7 @@ from typing import Any
 
 from aiozarr.engine import Engine, run
 from aiozarr.engine.target import Target, opened_store
-from aiozarr.errors import NodeTypeError
+from aiozarr.errors import NodeTypeError, StoreTimeoutError
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.changes.turns import ledger_of
 from aiozarr.hierarchy.documents import Place, check_format, require_node
@@ -16,6 +16,7 @@ from aiozarr.hierarchy.node import Mode
 from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_path
 from aiozarr.schedule import current_recorder
 from aiozarr.settings import Settings, settings_or_default
+from aiozarr.stores import Store
 
 
 async def open(  # noqa: A001  # the public name
@@ -104,9 +105,11 @@ async def _open(
     path = check_path(path, zarr_format)
     settings = settings_or_default(settings)
     recorder = current_recorder()
+    asked: list[Store] = []
 
     async def find(engine: Engine) -> AnyNode:
         async with opened_store(target, storage_options, settings) as (store, owned):
+            asked.append(store)
             place = Place(engine, store, path, settings, recorder)
             # Before the documents: what is changed while they are on their way is found to be newer.
             seen = ledger_of(engine.desk).changes(store)
@@ -121,4 +124,10 @@ async def _open(
                 node._seen = seen
             return node
 
-    return await run(find, timeout=settings.timeout)
+    try:
+        return await run(find, timeout=settings.timeout)
+    except StoreTimeoutError as error:
+        # The clock of an operation knows no store.
+        if error.store is None and asked:
+            error.store, error.key = asked[0].url, path or None
+        raise

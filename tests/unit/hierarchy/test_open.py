@@ -291,3 +291,10 @@ async def test_a_status_that_settings_call_missing_means_that_there_is_no_node()
         await aiozarr.open(store, "a")
     with pytest.raises(NodeNotFoundError):
         await aiozarr.open(store, "a", settings=Settings(missing_status=(404, 403)))
+
+
+async def test_opening_that_takes_too_long_names_where(remote: Any) -> None:
+    remote.delay = 30
+    with pytest.raises(aiozarr.StoreTimeoutError) as caught:
+        await aiozarr.open(remote, "a/b", settings=Settings(timeout=0.1))
+    assert (caught.value.store, caught.value.key) == (remote.url, "a/b")
