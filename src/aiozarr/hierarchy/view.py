@@ -155,7 +155,7 @@ class View:
 
         Args:
             out: a writeable array of the view's shape and dtype, of any strides; it is filled and returned. If the read
-                fails, what it holds is undefined.
+                fails, what it holds is undefined. Of subclasses the memory is filled, and a mask is left as it is.
             progress: called with `Progress` as chunks land, on the calling event loop. What it raises ends the read.
 
         Raises:
@@ -179,7 +179,7 @@ class View:
             if landing is not target:
                 # Here new axes of length 1 are repeated as often as an index array has them.
                 await self._run(lambda engine: engine.work(lambda: np.copyto(target, landing)))
-        return target if out is not None else self._result(target)
+        return out if out is not None else self._result(target)
 
     async def write(self, values: ArrayLike, progress: ProgressCallback | None = None) -> None:
         """Write `values`, broadcast and cast as numpy assignment does, but by the rule `same_kind`.
@@ -308,7 +308,7 @@ class View:
             )
         if not out.flags.writeable:
             raise ValueError("out is read-only")
-        return out
+        return out.view(np.ndarray)  # what brackets mean is for subclasses to say
 
     def _reading(self, target: AnyArray, *, new: bool) -> tuple[Read, AnyArray]:
         """Return the read of the view into `target`, or into another array that is to be copied to it, and which.

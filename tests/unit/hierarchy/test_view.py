@@ -136,6 +136,26 @@ async def test_out_keeps_its_new_axes() -> None:
     assert np.array_equal(out[0, :, 0], DATA)
 
 
+class Guarded(np.ndarray[Any, Any]):
+    """An array whose brackets are its own business."""
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise AssertionError("nobody asked for this")
+
+
+@pytest.mark.parametrize("chunks", [(7, 10), (3, 4)])
+@pytest.mark.parametrize("codecs", ["auto", [{"name": "bytes", "configuration": {"endian": "little"}}]])
+async def test_of_subclasses_the_memory_is_filled(chunks: tuple[int, int], codecs: Any) -> None:
+    array = await stored(DATA, chunks=chunks, codecs=codecs)
+    guarded = np.zeros(DATA.shape, "i4").view(Guarded)
+    assert await array[...].read(out=guarded) is guarded
+    assert guarded.tolist() == DATA.tolist()
+    masked = np.ma.masked_all(DATA.shape, "i4")
+    assert await array[...].read(out=masked) is masked
+    assert np.array_equal(masked.data, DATA)
+    assert masked.mask.all()
+
+
 def _read_only(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     out = np.zeros(shape, "i4")
     out.setflags(write=False)
