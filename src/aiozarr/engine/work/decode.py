@@ -19,6 +19,9 @@ from aiozarr.grid.reorder import assign
 MAX_BOXES = 16
 """Readers of one chunk beyond whom it is not looked for what they want of it: it will be most of it."""
 
+KEPT_BYTES = 64 << 20
+"""Threads live as long as the process, and so does what they keep: larger blocks are made anew for each chunk."""
+
 
 class Target(Protocol):
     """Where elements of a chunk go."""
@@ -44,7 +47,10 @@ class _Scratch(threading.local):
         if self.pipeline is pipeline and self.array is not None:
             return self.array
         spec = pipeline.spec
+        if spec.nbytes > KEPT_BYTES:
+            return np.empty(spec.shape, spec.dtype)
         if self.array is None or not _same_block(self.array, spec):
+            self.array = None  # not two of them at a time
             self.array = np.empty(spec.shape, spec.dtype)
         self.pipeline = pipeline
         return self.array

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.engine.work import decode
 from aiozarr.engine.work.decode import decode_into
 from aiozarr.grid import IndexTransform, select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes
@@ -89,3 +90,24 @@ def test_of_a_plane_of_a_chunk_only_the_blocks_that_hold_it_are_decompressed(mon
         decode_into(pipeline, encoded, [SimpleNamespace(out=out, projection=part)])
         assert np.array_equal(out, chunk[selection])
         assert seen == sizes
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_thread_keeps_a_block_of_usual_size_for_the_next_chunk_and_a_large_one_not(
+    keeps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decode, "_scratch", decode._Scratch())
+    monkeypatch.setattr(decode, "KEPT_BYTES", spec().nbytes - (not keeps))
+    pipeline = CodecPipeline.resolve([LITTLE, ZSTD], spec())
+    chunk = np.arange(np.prod(CHUNK), dtype="i4").reshape(CHUNK)
+    encoded = bytes(pipeline.encode(chunk))
+    transform = IndexTransform.identity(CHUNK).select(np.s_[::2])
+    (part,) = project(regular_axes(CHUNK, CHUNK), transform.maps)
+    blocks = []
+    for _ in range(2):
+        out = np.empty(transform.core_shape, "i4")
+        decode_into(pipeline, encoded, [SimpleNamespace(out=out, projection=part)])
+        assert np.array_equal(out, chunk[::2])
+        blocks.append(decode._scratch.array)
+    assert (blocks[0] is not None) == keeps
+    assert blocks[0] is blocks[1]
