@@ -13,6 +13,10 @@ class KeyLocks:
     def __init__(self) -> None:
         self._locks: dict[Hashable, tuple[asyncio.Lock, list[None]]] = {}
 
+    def held(self, key: Hashable) -> bool:
+        """Return whether somebody holds the lock of `key`, or waits for it."""
+        return key in self._locks
+
     @asynccontextmanager
     async def hold(self, key: Hashable) -> AsyncIterator[None]:
         """Hold the lock of `key`."""

@@ -21,7 +21,12 @@ async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         failed = errors.exceptions[0]
     if failed is not None:
         # Outside of the handler, so that the error keeps its own cause and does not drag the group along.
-        raise failed
+        try:
+            raise failed
+        finally:
+            # Its traceback holds this frame: no way back may lead from here to the error.
+            failed = None
+            tasks.clear()
     return [task.result() for task in tasks]
 
 

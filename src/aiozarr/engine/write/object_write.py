@@ -113,10 +113,16 @@ class ObjectWrite(Errand):
 
     async def _can_swap(self) -> bool:
         """Return whether the store checks conditions of writes; where nobody knows, it is asked to find out."""
-        supported = self.store.supports.conditional_writes
-        if supported is not None:
-            return supported
-        return await self.store.probe_conditional_writes()
+        store, locks = self.store, self.desk.locks
+        if store.supports.conditional_writes is None:
+            # That takes several requests: one of many writes sends them. Where it fails, each finds out for itself.
+            place = ("conditional writes", id(store))
+            others = locks.held(place)
+            async with locks.hold(place):
+                if not others:
+                    return await store.probe_conditional_writes()
+        supported = store.supports.conditional_writes
+        return await store.probe_conditional_writes() if supported is None else supported
 
     def _condition(self, value: Value | None, swap: bool) -> Precondition | None:
         if swap and value is None:
@@ -174,6 +180,8 @@ class ObjectWrite(Errand):
         else:
             parts = await self._call(lambda: list(inner_parts(stored, each.projection)))
         size = max(1, PART_BYTES // max(1, stored.shard.inner.spec.nbytes))
+        if len(parts) <= size:
+            return await self._call(partial(each._inner_now, parts, shard))
         groups = [parts[at : at + size] for at in range(0, len(parts), size)]
         encoded = await together(self._call(partial(each._inner_now, group, shard)) for group in groups)
         return [part for group in encoded for part in group]

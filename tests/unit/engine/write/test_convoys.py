@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import SETTINGS, engine, sample
+from arrays import SETTINGS, Sample, engine, layout_of, sample
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,11 +77,12 @@ def test_values_that_cannot_be_encoded_cost_the_others_no_request(inner: tuple[i
     run_virtual(scenario())
 
 
-@given(st.randoms(use_true_random=False), st.sampled_from([None, (2, 2), (4, 4)]), st.sampled_from([0, 0.05, 0.2]))
+@given(st.integers(0, 1 << 32), st.sampled_from([None, (2, 2), (4, 4)]), st.sampled_from([0, 0.05, 0.2]))
 def test_what_returns_is_stored_and_what_fails_is_stored_or_not_but_never_torn(
-    chance: random.Random, inner: tuple[int, int] | None, share: float
+    seed: int, inner: tuple[int, int] | None, share: float
 ) -> None:
     """Pieces of 2 elements, written by two processes at random times, some cancelled, with faults of every kind."""
+    chance = random.Random(seed)
 
     def fault(call: Call) -> Action:
         if chance.random() >= share:
@@ -133,3 +134,38 @@ def assert_nothing_is_left(store: FakeStore, writers: list[Any]) -> None:
         assert (budget.in_flight, budget.bytes_in_flight) == (0, 0)
         assert not writer.desk.locks._locks
         assert not writer.desk.convoys._waiting
+
+
+class Unproven(FakeStore):
+    """Whether its conditions hold is to be found out; the first attempts fail."""
+
+    probes = 0
+    failing = 0
+
+    async def probe_conditional_writes(self) -> bool:
+        self.probes += 1
+        failed = self.probes <= self.failing
+        await asyncio.sleep(self.latency)
+        if failed:
+            raise PermissionDeniedError("no")
+        self.supports = replace(self.supports, conditional_writes=True)
+        return True
+
+
+@pytest.mark.parametrize(("failing", "probes"), [(0, 1), (1, TASKS)])
+def test_of_many_first_partial_writes_one_finds_out_whether_conditions_hold(failing: int, probes: int) -> None:
+    async def scenario() -> None:
+        store = Unproven(latency=1.0)
+        store.supports = replace(store.supports, conditional_writes=None)
+        array = Sample(layout_of((TASKS, 4), (4, 4)), store)
+        store.failing = failing
+        writer = engine()
+        results = await asyncio.gather(
+            *(writer.write([array.write(1, row)], settings=SETTINGS) for row in range(TASKS)), return_exceptions=True
+        )
+        assert [type(result) for result in results].count(PermissionDeniedError) == failing
+        # Where that fails the others do not wait for each other.
+        assert store.probes == probes
+        assert_nothing_is_left(store, [writer])
+
+    run_virtual(scenario())
