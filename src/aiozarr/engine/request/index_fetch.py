@@ -78,8 +78,7 @@ class IndexFetch(Fetch):
 
     def done(self, error: BaseException | None) -> None:
         self.account(error)
-        if self.desk.index_fetches.get(self.flying) is self:
-            del self.desk.index_fetches[self.flying]
+        current = self._close()
         if error is None:
             error = self._decode_if_needed()
             self.origin.release(self.cost)
@@ -90,7 +89,8 @@ class IndexFetch(Fetch):
                 waiter.index_failed(error)
         else:
             assert self.entry is not None
-            self._keep(self.entry)
+            if current:
+                self._keep(self.entry)
             for waiter in waiters:
                 waiter.index_ready(self.entry)
         self.gone()
@@ -104,9 +104,16 @@ class IndexFetch(Fetch):
             return  # the answer is being handed out: what one waiter does with it may end another
         self.waiters.remove(waiter)
         if not self.waiters:
-            if self.desk.index_fetches.get(self.flying) is self:
-                del self.desk.index_fetches[self.flying]
+            self._close()
             self.cancel()
+
+    def _close(self) -> bool:
+        """Nobody joins it any more; return whether anybody could until now: this process has not changed the shard."""
+        fetches = self.desk.index_fetches
+        if fetches.get(self.flying) is not self:
+            return False
+        del fetches[self.flying]
+        return True
 
     def _decode_if_needed(self) -> CodecError | None:
         """Decode the index unless a worker has done so; return what is wrong with it."""

@@ -52,8 +52,7 @@ class WholeFetch(IndexFetch):
         return min(self._wanted, fetched)
 
     def done(self, error: BaseException | None) -> None:
-        if self.desk.index_fetches.get(self.flying) is self:
-            del self.desk.index_fetches[self.flying]
+        current = self._close()
         waiters, self.waiters = self.waiters, []
         refused = self.value is not None and not is_whole(self.value, self._bound)
         failure = error
@@ -69,14 +68,24 @@ class WholeFetch(IndexFetch):
             self.gone()
             return
         assert self.entry is not None
-        self._keep(self.entry)
+        if current:
+            self._keep(self.entry)
         for waiter in waiters:
             waiter.index_ready(self.entry, self)
+        if not current:
+            self._hide()
         if self._chunks.flights:
             self._hand_on()
         else:
             self._settle(None)
         self.gone()
+
+    def _hide(self) -> None:
+        """What has come may be older than what this process has stored since: nobody else joins it, nothing is kept."""
+        flights = self.desk.flights
+        for flight in self._chunks.flights:
+            if flights.get(flight.token) is flight:
+                del flights[flight.token]
 
     def _settle(self, error: BaseException | None) -> None:
         """The request is over, and nothing of what it brought is needed any more."""

@@ -331,3 +331,29 @@ def test_of_a_shard_at_the_end_only_what_is_inside_counts() -> None:
     (part,) = project(regular_axes((16, 16), (5, 7)), IndexTransform.identity((5, 7)).select(...).maps)
     assert whole_request(shard, part, lambda: 4, Economy(0), ranges=True) == SIZE
     assert whole_request(shard, part, lambda: 2, Economy(0), ranges=True) is None
+
+
+def test_a_shard_that_comes_after_this_process_has_written_it_anew_reaches_nobody_who_asks_later() -> None:
+    async def scenario() -> None:
+        array, store, worker = await shards(latency=1.0)
+        settings = replace(SMALL, chunk_cache_bytes=1 << 20)
+        fetch = store.fetch
+
+        async def late(*args: Any, **keywords: Any) -> Any:
+            value = await fetch(*args, **keywords)
+            await asyncio.sleep(10)
+            return value
+
+        store.fetch = late  # type: ignore[method-assign]
+        early = array.read(...)
+        reading = asyncio.ensure_future(worker.read([early], settings=settings))
+        await asyncio.sleep(1.5)
+        store.fetch = fetch  # type: ignore[method-assign]
+        await worker.write([array.write(-array.values)], settings=settings)
+        await reading
+        assert np.array_equal(early.out, array.values)
+        later = array.read(...)
+        await worker.read([later], settings=settings)
+        assert np.array_equal(later.out, -array.values)
+
+    run_virtual(scenario())
