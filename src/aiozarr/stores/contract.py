@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Hashable, Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import quote
+from weakref import ref
 
 import numpy as np
 from typing_extensions import Buffer
@@ -61,12 +62,13 @@ class Store(ABC):
     @property
     def origin(self) -> Hashable:
         """Whom requests go to and as whom, (origin, credentials): stores with equal origins share one budget."""
-        return self.identity
+        # Budgets outlive their stores, and whose address is another's by now may go on with its budget.
+        return (type(self), id(self)) if type(self).identity is Store.identity else self.identity
 
     @property
     def identity(self) -> Hashable:
         """Equal for stores that hold the same values under the same keys; caches and single flight go by it."""
-        return (type(self), id(self))
+        return (type(self), _Itself(self))
 
     def place_of(self, key: str) -> Hashable:
         """What tells the object of `key` from all others, whatever store it is seen from, as far as that is known.
@@ -225,6 +227,25 @@ class Store(ABC):
 
     def _unsupported(self, operation: str) -> UnsupportedOperationError:
         return UnsupportedOperationError(f"{type(self).__name__} cannot {operation}", store=self.url)
+
+
+class _Itself:
+    """Equals what is made of the same object, and nothing that comes to lie at its address when it is gone."""
+
+    __slots__ = ("_hash", "_of")
+
+    def __init__(self, of: object) -> None:
+        self._of = ref(of)
+        self._hash = id(of)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, _Itself):
+            return self is other
+        found = self._of()
+        return found is not None and found is other._of()
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 def byte_view(value: Buffer) -> memoryview:

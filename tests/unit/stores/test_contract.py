@@ -93,6 +93,21 @@ async def test_stores_are_themselves_unless_they_know_better() -> None:
 Parts = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 12), st.binary(max_size=5)), max_size=5)
 
 
+def test_a_store_is_no_other_that_comes_to_lie_at_its_address() -> None:
+    seen: set[object] = set()
+    addresses: set[int] = set()
+    for _ in range(50):
+        store = OnlyReads({})
+        assert store.identity == store.identity
+        assert hash(store.identity) == hash(store.identity)
+        assert store.identity not in seen
+        seen.add(store.identity)
+        addresses.add(id(store))
+        del store
+    # Addresses are used again; whatever is kept of a store that is gone must not be taken for another's.
+    assert len(seen) == 50 > len(addresses)
+
+
 @given(old=st.binary(max_size=10), parts=Parts)
 async def test_partial_values_are_all_written_or_none(old: bytes, parts: list[tuple[str, int, bytes]]) -> None:
     """Against bytes written one by one: every part arrives, gaps are zero, an overlap leaves everything as it was."""
