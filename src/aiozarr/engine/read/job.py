@@ -286,6 +286,10 @@ class ReadJob(Job):
                 self.advanced(sum([each.projection.size * each.out.dtype.itemsize for each in errand.places]))
         self.check_end()
 
+    @property
+    def gave_up(self) -> bool:
+        return self.stopped
+
     def missing(self, sink: Sink, key: str) -> BaseException | None:
         return self.missing_error(sink.origin.store, key)
 

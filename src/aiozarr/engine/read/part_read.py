@@ -155,6 +155,10 @@ class PartRead:
             self._sink.waiter.failed(self._sink, error)
         self._close(sink)
 
+    @property
+    def gave_up(self) -> bool:
+        return self._job.stopped
+
     def missing(self, sink: Sink, key: str) -> BaseException | None:
         self._absent.append(key)
         return self._sink.waiter.missing(self._sink, key)

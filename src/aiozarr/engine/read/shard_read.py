@@ -212,6 +212,10 @@ class ShardRead:
         else:
             self._end(error)
 
+    @property
+    def gave_up(self) -> bool:
+        return self.job.stopped
+
     def missing(self, sink: Sink, key: str) -> BaseException | None:
         return self.job.missing_error(self._store, key)
 

@@ -40,6 +40,11 @@ class Waiter(Protocol):
     def failed(self, sink: Sink, error: BaseException) -> None:
         """They are not, because of `error`."""
 
+    @property
+    def gave_up(self) -> bool:
+        """True once nobody looks at the sinks any more. Any thread."""
+        ...
+
     def missing(self, sink: Sink, key: str) -> BaseException | None:
         """Nothing is stored under `key`; return an error where that is one, None to read the fill value. Any thread."""
 

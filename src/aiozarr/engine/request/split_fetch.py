@@ -51,6 +51,7 @@ class SplitFetch(ChunkFetch):
         "_size",
         "_stopped",
         "_under_way",
+        "_vain",
         "_version",
     )
 
@@ -76,6 +77,7 @@ class SplitFetch(ChunkFetch):
         self._under_way = 1
         self._races = 1
         self._came = 0  # bytes that the first part has brought
+        self._vain = 0  # those of them that came once more with the whole
         self._stopped = False
         self._failure: BaseException | None = None
         self._forget()
@@ -173,6 +175,7 @@ class SplitFetch(ChunkFetch):
             if found is None:
                 raise self._changed()
             data, size, value = memoryview(found.data), memoryview(found.data).nbytes, found
+            self._vain, self._came = self._came, self._came + size
         self._version, self._size = value.version, size
         self._begin(size, data.nbytes)
         assert self._memory is not None
@@ -203,7 +206,7 @@ class SplitFetch(ChunkFetch):
 
     def done(self, error: BaseException | None) -> None:
         if error is not None:
-            self.cost = self._came = 0  # the cost was given back by whoever sent it
+            self.cost = self._came = self._vain = 0  # the cost was given back by whoever sent it
         else:
             self.origin.learner.answered(self.seconds, self._came)
             if self._memory is None:  # nothing is stored
@@ -289,7 +292,7 @@ class SplitFetch(ChunkFetch):
             self.store_url,
             self.key,
             part,
-            fetched,
+            fetched - (self._vain if call is self else 0),
             fetched,
             seconds,
             call.attempts + (self.lookups if call is self else 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from typing import Any
 
 from numpy.typing import NDArray
@@ -30,6 +31,10 @@ class Unpack(Work):
         flight, data = self.flight, self.data
         if flight.late:
             flight.sinks += flight.take_late()
+        if all([sink.waiter.gave_up for sink in flight.sinks]):
+            # Whoever has given up waits for this to end, and others' chunks wait behind it.
+            self.refused = {sink: CancelledError() for sink in flight.sinks}
+            return
         if data is None:
             self._fill()
             return
