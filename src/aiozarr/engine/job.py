@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from aiozarr.engine.desk import Desk
 from aiozarr.engine.progress import Progress
@@ -13,6 +13,10 @@ from aiozarr.schedule.events import Report
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.schedule.scheduler import Call, Origin, Source
 from aiozarr.settings import Settings
+
+LONG_BYTES = 16 << 20
+LONG_OBJECTS = 64
+"""An operation on more than this is long: short ones do not wait until all that it has fetched is decoded."""
 
 
 class Job(Source):
@@ -24,6 +28,7 @@ class Job(Source):
         done: stored objects that are finished.
         bytes_done: bytes of elements that are finished, where somebody wants to know.
         stopped: True once it has been given up: nothing more is begun.
+        line: where its work stands in line before the workers: a long operation has a line of its own.
         observer: who is told of its requests; None: nobody is, and nothing is noted.
         ready_at: since when the requests that are asked of it could have been sent, where somebody observes.
     """
@@ -50,6 +55,7 @@ class Job(Source):
         self.bytes_total = bytes_total
         self.done = self.bytes_done = 0
         self.stopped = False
+        self.line: Hashable = self if bytes_total > LONG_BYTES or total > LONG_OBJECTS else None
         self.observer = Observer.of(desk, settings, recorder)
         self.ready_at = 0.0
         self._progress = progress

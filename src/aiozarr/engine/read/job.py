@@ -246,7 +246,7 @@ class ReadJob(Job):
 
     def submit(self, work: Work, store: Store) -> None:
         """Have a worker do `work` on elements of an array in `store`."""
-        self.desk.pool.submit(work if self.observer is None else self.observer.timed(work, store.url))
+        self.desk.pool.submit(work if self.observer is None else self.observer.timed(work, store.url), self.line)
 
     # --- what comes back -------------------------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ class Sharing:
         job.expect(sink)
         self._serving += 1
         self.cached += 1
-        self._desk.pool.submit(_ServeReader(job, sink, chunk))
+        self._desk.pool.submit(_ServeReader(job, sink, chunk), job.line)
         return True
 
     def served(self, job: ReadJob) -> None:

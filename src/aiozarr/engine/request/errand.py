@@ -34,10 +34,11 @@ class Errand(Call):
 
     Attributes:
         fills_batch: True where a worker's batch needs nothing beside it.
+        line: where its work stands in line before the workers.
         watch: notes on it, where somebody observes.
     """
 
-    __slots__ = ("desk", "fills_batch", "key", "origin", "settings", "store", "watch", "watchers")
+    __slots__ = ("desk", "fills_batch", "key", "line", "origin", "settings", "store", "watch", "watchers")
 
     def __init__(self, job: Job, store: Store, key: str, cost: int) -> None:
         super().__init__(job.policy, cost)
@@ -48,6 +49,7 @@ class Errand(Call):
         self.settings = job.settings
         self.watch = None if job.observer is None else RequestWatch(job.observer, job.ready_at)
         self.fills_batch = False
+        self.line = job.line
         self.watchers: list[Callable[[], None]] = []
 
     @property

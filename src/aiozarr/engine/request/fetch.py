@@ -262,7 +262,7 @@ class ChunkFetch(Fetch):
         self.load(works)
         self.value = None
         for work in works:
-            self.desk.pool.submit(work)
+            self.desk.pool.submit(work, self.line)
 
     def _fail(self, works: Sequence[Work], error: BaseException) -> None:
         # Who fails may ask again, and must not join what has failed.
@@ -299,7 +299,7 @@ class ChunkFetch(Fetch):
 
     def unpack(self, work: Work) -> None:
         watch = self.watch
-        self.desk.pool.submit(work if watch is None else watch.observer.timed(work, self.store_url))
+        self.desk.pool.submit(work if watch is None else watch.observer.timed(work, self.store_url), self.line)
 
     def unpacked(self) -> None:
         self.open -= 1

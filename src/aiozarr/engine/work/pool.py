@@ -7,9 +7,10 @@ import contextlib
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
+
+from aiozarr.engine.work.turns import Turns
 
 T = TypeVar("T")
 
@@ -46,8 +47,11 @@ class WorkerPool(ABC):
     threads: int
 
     @abstractmethod
-    def submit(self, work: Work) -> None:
-        """Hand over one piece; what is handed over in one turn of the loop travels together."""
+    def submit(self, work: Work, line: Hashable = None) -> None:
+        """Hand over one piece; what is handed over in one turn of the loop travels together.
+
+        Lines take turns: a long operation has one of its own, and all short ones share one.
+        """
 
     @abstractmethod
     def submit_batch(self, batch: Sequence[Work]) -> None:
@@ -78,20 +82,27 @@ class ThreadPool(WorkerPool):
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int | None = None) -> None:
         self.threads = threads or available_cores()
         self._loop = loop
-        self._queue: SimpleQueue[Sequence[Work] | None] = SimpleQueue()
-        self._ready: list[Work] = []
+        self._queue: Turns[Sequence[Work]] = Turns()
+        self._ready: dict[Hashable, list[Work]] = {}
         self._started: list[threading.Thread] = []
 
-    def submit(self, work: Work) -> None:
+    def submit(self, work: Work, line: Hashable = None) -> None:
         if not self._ready:
             # Answers arrive in bursts: what the rest of this turn brings goes along.
             self._loop.call_soon(self._flush)
-        self._ready.append(work)
+        ready = self._ready.get(line)
+        if ready is None:
+            self._ready[line] = [work]
+        else:
+            ready.append(work)
 
     def submit_batch(self, batch: Sequence[Work]) -> None:
+        self._put(batch, None)
+
+    def _put(self, batch: Sequence[Work], line: Hashable) -> None:
         if len(self._started) < self.threads:
             self._start()
-        self._queue.put(batch)
+        self._queue.put(batch, line)
 
     def resize(self, threads: int) -> None:
         """Use at least this many threads from now on."""
@@ -99,13 +110,14 @@ class ThreadPool(WorkerPool):
 
     def close(self) -> None:
         for _ in self._started:
-            self._queue.put(None)
+            self._queue.stop_one()
         self._started.clear()
 
     def _flush(self) -> None:
-        ready, self._ready = self._ready, []
-        for batch in cut_batches(ready, self.threads):
-            self.submit_batch(batch)
+        ready, self._ready = self._ready, {}
+        for line, works in ready.items():
+            for batch in cut_batches(works, self.threads):
+                self._put(batch, line)
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._serve, name=f"aiozarr-worker-{len(self._started)}", daemon=True)
@@ -131,7 +143,7 @@ class InlinePool(WorkerPool):
     def __init__(self) -> None:
         self.threads = 1
 
-    def submit(self, work: Work) -> None:
+    def submit(self, work: Work, line: Hashable = None) -> None:
         self.submit_batch([work])
 
     def submit_batch(self, batch: Sequence[Work]) -> None:

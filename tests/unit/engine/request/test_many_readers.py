@@ -53,7 +53,7 @@ class HeldPool(InlinePool):
         super().__init__()
         self.held: list[Work] = []
 
-    def submit(self, work: Work) -> None:
+    def submit(self, work: Work, line: object = None) -> None:
         self.held.append(work)
 
     def submit_batch(self, batch: Sequence[Work]) -> None:

@@ -20,7 +20,7 @@ class HandPool(WorkerPool):
     def __init__(self) -> None:
         self.batches: list[Sequence[Work]] = []
 
-    def submit(self, work: Work) -> None:
+    def submit(self, work: Work, line: object = None) -> None:
         self.submit_batch([work])
 
     def submit_batch(self, batch: Sequence[Work]) -> None:
