@@ -327,6 +327,7 @@ class ReadJob(Job):
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def abandon(self) -> None:
+        self._presenting.stop()
         for errand in self._direct:
             errand.cancel()
         for shard in list(self._shards):
@@ -344,7 +345,7 @@ class ReadJob(Job):
     def idle(self) -> bool:
         if self._sinks or self._shards or self._direct or self._dying:
             return False
-        if self.stopped or self.complete():
+        if self.complete():
             self._presenting.stop()
         return not self._presenting.under_way
 
