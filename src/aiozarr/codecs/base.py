@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
@@ -192,6 +192,10 @@ class BytesBytesCodec(Codec):
         Raises:
             CodecError: `data` is no valid encoding, or decodes to more than `max_size` bytes.
         """
+
+    def decoder(self, *, max_size: int, out: memoryview) -> Callable[[Buffer], Buffer]:
+        """Return `decode` with these arguments, for one thread's use: what they decide may be decided beforehand."""
+        return partial(self.decode, max_size=max_size, out=out)
 
     def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
         """Return as many bytes as `decode` would, of which those of `spans` are decoded; None where that saves nothing.

@@ -7,7 +7,8 @@ a compressor keeps in pieces is decompressed as far as the box needs it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -97,6 +98,26 @@ class RegionDecoder:
             # It is for the codec to say what is wrong.
             array = self._array_bytes.decode(data, inner)
         return array if self._back is None else array.transpose(self._back)
+
+    def decoder(self, block: AnyArray) -> Callable[[Buffer], AnyArray]:
+        """Return `decode` of all elements into `block`, for many calls of one thread."""
+        if self._last is None or self._outer:
+            return partial(self.decode, block=block)
+        codec, bound = self._last
+        decode = codec.decoder(max_size=bound, out=self._byte_view(block))
+        inner, stored, back, whole = self._inner, self._stored, self._back, self._array_bytes.decode
+        shape, nbytes, array_of = inner.shape, inner.nbytes, np.ndarray
+
+        def decode_chunk(data: Buffer) -> AnyArray:
+            data = decode(data)
+            if (len(data) if type(data) is bytes else memoryview(data).nbytes) == nbytes:
+                array: AnyArray = array_of(shape, stored, data)  # type: ignore[arg-type]  # any buffer will do
+            else:
+                # It is for the codec to say what is wrong.
+                array = whole(data, inner)
+            return array if back is None else array.transpose(back)
+
+        return decode_chunk
 
     def _spans(self, box: Region) -> list[Span] | None:
         inner = self._inner

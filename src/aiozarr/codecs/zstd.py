@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, cast
 
@@ -27,6 +27,7 @@ _SMALL = 128 << 10
 """Up to this size, making a decompressor costs more than decoding into memory of its own: one per thread is kept."""
 
 _LARGE = 4 << 20
+_SLICED = (bytes, bytearray, memoryview)
 
 
 class _Kept(threading.local):
@@ -84,6 +85,24 @@ class ZstdCodec(BytesBytesCodec):
             return _decode_unusual(data, head, max_size, out)
         except (RuntimeError, ValueError) as error:
             raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
+
+    def decoder(self, *, max_size: int, out: memoryview) -> Callable[[Buffer], Buffer]:
+        general = super().decoder(max_size=max_size, out=out)
+        if not 0 < len(out) <= _SMALL:
+            return general
+        heads = zstd_frame.usual_heads(len(out))
+        width = len(heads[0])
+        decompress = zstandard.ZstdDecompressor().decompress
+
+        def decode(data: Buffer) -> Buffer:
+            if type(data) in _SLICED and data[:width] in heads:  # type: ignore[index]  # these kinds have slices
+                try:
+                    return decompress(data, 0, False, False)  # type: ignore[arg-type]
+                except zstandard.ZstdError:
+                    pass  # damaged, or followed by frames without content
+            return general(data)
+
+        return decode
 
     def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
         # A frame is decoded from its start on: what lies behind the last span is left out. A checksum covers all of it.

@@ -95,10 +95,8 @@ class FieldPart:
         """False: the other fields stay."""
         return False
 
-    @property
-    def straight(self) -> bool:
-        """False: a chunk holds more than its fields."""
-        return False
+    def whole_window(self, out: AnyArray, shape: tuple[int, ...]) -> None:
+        """Return None: a chunk holds more than its fields."""
 
     def window(self, out: AnyArray) -> None:
         """Return None: no chunk can be decoded into fields alone."""

@@ -56,10 +56,8 @@ class PointProjection:
         """True only where every element of the chunk that lies inside the array is selected."""
         return all([part.whole for part in self.parts])
 
-    @property
-    def straight(self) -> bool:
-        """False: nobody has looked."""
-        return False
+    def whole_window(self, out: AnyArray, shape: tuple[int, ...]) -> None:
+        """Return None: nobody has looked."""
 
     def window(self, out: AnyArray) -> None:
         """Return None: the places make no view."""

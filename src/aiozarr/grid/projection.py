@@ -52,9 +52,11 @@ class Part(Protocol):
         """True only where every element of the chunk that lies inside the array is selected."""
         ...
 
-    @property
-    def straight(self) -> bool:
-        """True where, if as many elements are selected as a chunk has, each is in its place."""
+    def whole_window(self, out: AnyArray, shape: tuple[int, ...]) -> AnyArray | None:
+        """Return the places in `out` of all elements of a chunk of `shape`, as a view; None: not all are selected.
+
+        They are in their order; None also where nobody has looked.
+        """
         ...
 
     def window(self, out: AnyArray) -> AnyArray | None:
@@ -113,7 +115,7 @@ class ChunkProjection:
     @property
     def coords(self) -> tuple[int, ...]:
         """The chunk's index in the grid."""
-        return tuple([part.chunk for part in self.parts])
+        return tuple([part[0] for part in self.parts])
 
     @property
     def chunk_selection(self) -> tuple[Index, ...]:
@@ -141,14 +143,18 @@ class ChunkProjection:
         return all([part.taken == part.extent for part in self.parts])
 
     @property
-    def straight(self) -> bool:
-        """True where, if as many elements are selected as a chunk has, each is in its place."""
-        return not any([part.step < 0 for part in self.parts])
-
-    @property
     def size(self) -> int:
         """Number of selected elements."""
         return prod([part.taken for part in self.parts])
+
+    def whole_window(self, out: AnyArray, shape: tuple[int, ...]) -> AnyArray | None:
+        """Return the places in `out` of all elements of a chunk of `shape`, as a view; None: not all are selected."""
+        # Without a name for any of it: this is done for every chunk.
+        places = [place for _, _, place, _, step, _, _, _ in self.parts if place is not None and step > 0]
+        if len(places) < len(shape):
+            return None
+        window = out[tuple(places)] if places else out
+        return window if window.shape == shape else None
 
     def window(self, out: AnyArray) -> AnyArray:
         """Return the elements' places in `out` as a view."""

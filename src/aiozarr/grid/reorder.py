@@ -28,11 +28,9 @@ def assign(out: NDArray[Any], part: NDArray[Any]) -> None:
     order do, numpy reads each line of memory as often as it has elements; slice by slice it is two to four times as
     fast. Short rows that are contiguous in both travel as one element each, which spares numpy a loop for every row.
     """
-    if part.ndim > 1 and part.shape == out.shape and part.dtype == out.dtype:
-        itemsize = part.itemsize
-        row = part.shape[-1] * itemsize
-        if row <= ROW_BYTES and part.strides[-1] == itemsize == out.strides[-1] and _as_rows(out, part, row):
-            return
+    alike = part.ndim > 1 and part.shape == out.shape and part.dtype == out.dtype
+    if alike and part.strides[-1] == part.itemsize == out.strides[-1] and _as_rows(out, part):
+        return
     if part.nbytes >= FROM_BYTES and part.ndim > 1 and part.shape == out.shape:
         stride, length = part.strides[-1], part.shape[-1]
         if stride and stride % COLLIDING == 0 and length > SLICE and out.strides[-1] == out.itemsize:
@@ -42,16 +40,26 @@ def assign(out: NDArray[Any], part: NDArray[Any]) -> None:
     out[...] = part
 
 
-def _as_rows(out: NDArray[Any], part: NDArray[Any], row: int) -> bool:
-    dtype = part.dtype
-    # Of other kinds of arrays, such as masked ones, a view is not just the memory.
-    if dtype.hasobject or dtype.kind == "T" or part.shape[-1] < 2 or type(out) is not np.ndarray:
-        return False
-    if out.flags.c_contiguous and part.flags.c_contiguous:
-        return False
+def row_type(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """Return the type by which the rows of a C-contiguous array travel as one element each; None: not worth it."""
+    if dtype.hasobject or dtype.kind == "T" or len(shape) < 2 or shape[-1] < 2:
+        return None
+    row = shape[-1] * dtype.itemsize
+    if row > ROW_BYTES:
+        return None
     # Single bytes without a meaning: nothing of them is looked at.
     element = _ROWS.get(row)
     if element is None:
         element = _ROWS[row] = np.dtype(f"V{row}")
+    return element
+
+
+def _as_rows(out: NDArray[Any], part: NDArray[Any]) -> bool:
+    # Of other kinds of arrays, such as masked ones, a view is not just the memory.
+    if type(out) is not np.ndarray or (out.flags.c_contiguous and part.flags.c_contiguous):
+        return False
+    element = row_type(part.shape, part.dtype)
+    if element is None:
+        return False
     out.view(element)[...] = part.view(element)
     return True

@@ -134,7 +134,11 @@ def test_lists_that_slices_could_say_are_moved_as_slices() -> None:
     whole = select_orthogonal(IndexTransform.identity((16, 16)), (np.arange(16) < 4, slice(0, 4)))
     (part,) = project(axes, whole.maps)
     assert part.whole
-    assert part.straight
+    out = np.zeros((4, 4))
+    window = part.whole_window(out, (4, 4))
+    assert window is not None
+    assert np.shares_memory(window, out)
+    assert part.whole_window(out, (4, 5)) is None
 
 
 def test_a_chunk_is_whole_where_its_points_are_all_there_in_any_order() -> None:

@@ -14,7 +14,7 @@ from typing_extensions import Buffer
 from aiozarr.engine.read.part_read import place_part, ranges_of_chunk, read_part
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.request.errand import Errand, means_missing
-from aiozarr.engine.work.decode import decode_into, decode_unpadded
+from aiozarr.engine.work.decode import decode_to, decode_unpadded
 from aiozarr.errors import ChecksumError, CodecError, StoreError
 from aiozarr.grid.projection import Part
 from aiozarr.model import Range, Value
@@ -56,21 +56,50 @@ class DirectRead(Errand):
         raise AssertionError("the queue of a blocking store sends nothing on the loop")
 
     def send_now(self, store: BlockingStore) -> None:
+        if self.watch is None and self._read.layout.largest.pipeline.raw is None:
+            self._send_whole(store)
+        else:
+            self._send_each(store)
+
+    def _send_whole(self, store: BlockingStore) -> None:
+        """Read and decode chunks of which all is fetched, with nobody watching: as little as can be for each of them."""
         read = self._read
-        prefix, encode = read.prefix, read.layout.key_encoding.encode
-        raw = read.layout.largest.pipeline.raw is not None
+        layout, prefix, encode = read.layout, read.prefix, read.layout.key_encoding.encode
+        single = None if layout.single is None else layout.single.pipeline
+        read_now = store.read_now
         # A repetition goes on with the chunk that failed.
+        for at in range(self._at, len(self.places)):
+            if self.cancelled:
+                return
+            self._at = at
+            out, projection = place = self.places[at]
+            self.key = key = prefix + encode(projection.coords)
+            try:
+                data = read_now(key)
+            except StoreError as error:
+                if not means_missing(error, self.settings):
+                    raise
+                data = None
+            if data is None:
+                if (refused := self._job.missing_error(store, key)) is not None:
+                    raise refused
+                projection.fill(out, layout.spec.fill_value)
+                continue
+            try:
+                decode_to(single or layout.object_of(projection).pipeline, data, out, projection)
+            except CodecError as error:
+                self._mend(store, data, place, error)
+
+    def _send_each(self, store: BlockingStore) -> None:
         while self._at < len(self.places) and not self.cancelled:
             place = self.places[self._at]
-            self.key = prefix + encode(place.projection.coords)
-            part = self._fetch_part(store, place) if raw else None
+            self.key = self._read.prefix + self._read.layout.key_encoding.encode(place.projection.coords)
+            part = self._fetch_part(store, place)
             data = self._fetch_data(store) if part is None else part.data if part.size else None
             if data is None and (refused := self._job.missing_error(store, self.key)) is not None:
                 raise refused
             if self.watch is not None:
                 self._place_timed(store, data, place, part)
-            elif data is not None and part is None:
-                self._decode(store, data, place)
             else:
                 self._place(store, data, place, part)
             self._at += 1
@@ -165,22 +194,24 @@ class DirectRead(Errand):
             )
 
     def _decode(self, store: BlockingStore, data: Buffer, place: Place) -> None:
-        layout = self._read.layout
-        pipeline = layout.object_of(place.projection).pipeline
         try:
-            try:
-                decode_into(pipeline, data, (place,))
-            except ChecksumError:
-                # As everywhere: what was damaged once is read once more.
+            decode_to(self._read.layout.object_of(place.projection).pipeline, data, place.out, place.projection)
+        except CodecError as error:
+            self._mend(store, data, place, error)
+
+    def _mend(self, store: BlockingStore, data: Buffer, place: Place, error: CodecError) -> None:
+        """The bytes of a chunk do not decode: as everywhere, what was damaged is read once more."""
+        layout = self._read.layout
+        try:
+            if isinstance(error, ChecksumError):
                 again = self._fetch_data(store)
                 if again is None:
-                    raise
-                decode_into(pipeline, again, (place,))
-            except CodecError as error:
-                if not decode_unpadded(layout.unpadded(place.projection), error, data, (place,)):
-                    raise
-        except CodecError as error:
-            error.store, error.key = self.store_url, self.key
+                    raise error
+                decode_to(layout.object_of(place.projection).pipeline, again, place.out, place.projection)
+            elif not decode_unpadded(layout.unpadded(place.projection), error, data, (place,)):
+                raise error
+        except CodecError as failure:
+            failure.store, failure.key = self.store_url, self.key
             raise
 
     def done(self, error: BaseException | None) -> None:

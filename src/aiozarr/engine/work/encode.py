@@ -66,16 +66,16 @@ def encode_chunk(
         keep: return an encoding in any case.
     """
     spec = pipeline.spec
-    part = projection.take(values)
-    if part.shape == spec.shape and part.dtype == spec.dtype and projection.straight:
-        # Every element, in its place and type.
-        if not keep and pipeline.is_fill(part):
+    whole = projection.whole_window(values, spec.shape)
+    if whole is not None and whole.dtype == spec.dtype:
+        if not keep and pipeline.is_fill(whole):
             return None
-        if part.flags.c_contiguous or part.flags.f_contiguous:
-            return pipeline.encode(part)
+        if whole.flags.c_contiguous or whole.flags.f_contiguous:
+            return pipeline.encode(whole)
         with scratch(spec) as block:
-            block[...] = part
+            block[...] = whole
             return detached(pipeline.encode(block), block)
+    part = projection.take(values)
     with scratch(spec) as block:
         # Index arrays may name an element twice, and fields are parts of elements: sizes say nothing there.
         if not (isinstance(projection, ChunkProjection) and projection.size == spec.size):

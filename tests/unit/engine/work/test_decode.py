@@ -96,7 +96,7 @@ def test_of_a_plane_of_a_chunk_only_the_blocks_that_hold_it_are_decompressed(mon
 def test_a_thread_keeps_a_block_of_usual_size_for_the_next_chunk_and_a_large_one_not(
     keeps: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decode, "_scratch", decode._Scratch())
+    monkeypatch.setattr(decode, "_kept", decode._Kept())
     monkeypatch.setattr(decode, "KEPT_BYTES", spec().nbytes - (not keeps))
     pipeline = CodecPipeline.resolve([LITTLE, ZSTD], spec())
     chunk = np.arange(np.prod(CHUNK), dtype="i4").reshape(CHUNK)
@@ -108,6 +108,7 @@ def test_a_thread_keeps_a_block_of_usual_size_for_the_next_chunk_and_a_large_one
         out = np.empty(transform.core_shape, "i4")
         decode_into(pipeline, encoded, [SimpleNamespace(out=out, projection=part)])
         assert np.array_equal(out, chunk[::2])
-        blocks.append(decode._scratch.array)
+        assert decode._kept.way is not None
+        blocks.append(decode._kept.way.block)
     assert (blocks[0] is not None) == keeps
     assert blocks[0] is blocks[1]
