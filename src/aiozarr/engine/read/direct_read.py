@@ -62,7 +62,7 @@ class DirectRead(Errand):
             self._send_each(store)
 
     def _send_whole(self, store: BlockingStore) -> None:
-        """Read and decode chunks of which all is fetched, with nobody watching: as little as can be for each of them."""
+        """Read and decode chunks of which all is fetched, with nobody watching: no more than must be for each."""
         read = self._read
         layout, prefix, encode = read.layout, read.prefix, read.layout.key_encoding.encode
         single = None if layout.single is None else layout.single.pipeline
