@@ -38,12 +38,14 @@ class Head:
         self.ended = False
         self.out_of_step = False
         self._body: bytearray | None = None
-        self._parser = parser = httptools.HttpResponseParser(self)
+        parser = httptools.HttpResponseParser(self)
         try:
             parser.feed_data(raw)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise StoreError("the server's answer is not valid HTTP") from error
         self.status: int = parser.get_status_code()
+        # It refers back to its callbacks: kept for every answer, it would be left to the garbage collector.
+        self._parser = parser if self.chunked else None
         # HTTP/1.0 had its own ways of keeping a connection; nobody needs them any more.
         tokens = self.headers.get(b"connection")
         self.keeps_alive = raw.startswith(b"HTTP/1.1") and (tokens is None or b"close" not in tokens.lower())
@@ -60,6 +62,7 @@ class Head:
 
     def decode(self, data: memoryview, body: bytearray) -> None:
         """Append what `data` holds of a chunked body to `body`; `ended` tells whether that was the last of it."""
+        assert self._parser is not None
         self._body = body
         try:
             self._parser.feed_data(data)
