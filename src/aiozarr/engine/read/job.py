@@ -80,7 +80,7 @@ class ReadJob(Job):
         # Shards whose points are being sorted: no more of them at a time than there are threads to do it.
         self.splitting = 0
         self._put_back: tuple[Read, Part] | None = None
-        self._run_bytes = self.queue.share(self.bytes_total)
+        self._left = self.bytes_total
         self._direct: set[DirectRead] = set()
         self._ready: deque[Fetch] = deque()
         self._sinks: set[Sink] = set()
@@ -135,7 +135,9 @@ class ReadJob(Job):
         layout = read.layout
         nbytes = layout.object_of(projection).spec.nbytes
         places = [Place(*self.target(read, projection))]
-        room = self._run_bytes - nbytes
+        # The last runs are short: no thread is at work much longer than the others.
+        whole = self.queue.share(self._left)
+        room = whole - nbytes
         while room > 0 and len(places) < BATCH_CALLS and self.may_begin():
             step = self._next_step()
             if step is None or step[0] is not read:
@@ -146,7 +148,8 @@ class ReadJob(Job):
             places.append(Place(*self.target(*step)))
             room -= nbytes
         self._begun += len(places)
-        errand = DirectRead(self, read, places, self._run_bytes - room)
+        self._left -= whole - room
+        errand = DirectRead(self, read, places, whole - room)
         self._direct.add(errand)
         return errand
 
