@@ -12,6 +12,7 @@ from aiozarr.engine.cache.indexes import IndexCache
 from aiozarr.engine.cache.sizes import SizeCache
 from aiozarr.engine.convoys import Convoys
 from aiozarr.engine.key_locks import KeyLocks
+from aiozarr.engine.request.bulk import Bulk
 from aiozarr.engine.request.flight import Flight
 from aiozarr.engine.request.gathering import Gathering
 from aiozarr.engine.request.index_fetch import IndexFetch
@@ -38,6 +39,7 @@ class Desk:
         scheduler: the queues of the stores that are reached over a network.
         local: the queue of the stores that block.
         flights: chunks that are being fetched, by token.
+        bulks: many chunks of one object that are being fetched for one reader, by the object's token.
         indexes: shard indexes that were decoded.
         sizes: sizes of shards, for stores that refuse suffix ranges.
         index_fetches: shard indexes that are being fetched, by token.
@@ -53,6 +55,7 @@ class Desk:
         self.scheduler = Scheduler()
         self.local = LocalQueue(pool)
         self.flights: dict[Hashable, Flight] = {}
+        self.bulks: dict[Hashable, list[Bulk]] = {}
         self.indexes = IndexCache(DEFAULT_SETTINGS.index_cache_bytes)
         self.sizes = SizeCache()
         self.index_fetches: dict[Hashable, IndexFetch] = {}
@@ -76,7 +79,7 @@ class Desk:
 
         What is on its way may have been read before the change: those who wait get it, and nobody else.
         """
-        if not (self.flights or self.index_fetches or self.chunk_caches):
+        if not (self.flights or self.bulks or self.index_fetches or self.chunk_caches):
             return
         place = None if key is None else store.place_of(key)
         for token, flight in list(self.flights.items()):
@@ -84,6 +87,9 @@ class Desk:
             if key is None or request is None or request.may_carry(key, place):
                 del self.flights[token]
                 flight.keepers = flight.keepers and {}
+        for token, bulks in list(self.bulks.items()):
+            if key is None or any(bulk.may_carry(key, place) for bulk in bulks):
+                del self.bulks[token]
         for token, fetch in list(self.index_fetches.items()):
             if key is None or fetch.may_carry(key, place):
                 del self.index_fetches[token]

@@ -86,6 +86,8 @@ class ReadJob(Job):
         self._sinks: set[Sink] = set()
         self._shards: set[ShardRead] = set()
         self._dying: set[Fetch] = set()
+        # Pieces of bulks that workers have.
+        self.at_work = 0
         self._repeated: dict[str, Request] = {}
         self._presenting = Presenting(desk.pool, [r.fresh for r in reads if r.fresh is not None])
 
@@ -318,6 +320,11 @@ class ReadJob(Job):
             self.advanced(sink.projection.size * sink.out.dtype.itemsize if self.watched else 0)
         self.check_end()
 
+    def placed(self, count: int, nbytes: int) -> None:
+        """So many chunks of a bulk are in place."""
+        self._placed += count
+        self.advanced(nbytes)
+
     def shard_closed(self, shard: ShardRead, *, landed: bool) -> None:
         """All of `shard` is in place, or given up."""
         self._shards.discard(shard)
@@ -346,7 +353,7 @@ class ReadJob(Job):
                 heir.adopt(fetch)
 
     def idle(self) -> bool:
-        if self._sinks or self._shards or self._direct or self._dying:
+        if self._sinks or self._shards or self._direct or self._dying or self.at_work:
             return False
         if self.complete():
             self._presenting.stop()

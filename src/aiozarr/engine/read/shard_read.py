@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from aiozarr.codecs import ShardIndex
+from aiozarr.codecs.shard_index import EMPTY
 from aiozarr.engine.cache.indexes import IndexEntry
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan.plan import inner_parts
 from aiozarr.engine.plan.whole_shard import whole_request
 from aiozarr.engine.read.part_read import PartRead
+from aiozarr.engine.request.bulk import BULK_FROM, Bulk, Wanted
 from aiozarr.engine.request.flight import Flight, Sink, Token
-from aiozarr.engine.request.gathering import Wanted
 from aiozarr.engine.request.index_fetch import IndexFetch, WholeShard
 from aiozarr.engine.request.whole_fetch import WholeFetch
 from aiozarr.engine.work.pool import BATCH_BYTES, Work
 from aiozarr.errors import ChangedError, ChecksumError
 from aiozarr.grid.projection import Part
+from aiozarr.model import Version
 from aiozarr.schedule.scheduler import Call
 from aiozarr.stores.contract import Store
 
@@ -55,6 +58,7 @@ class ShardRead:
         self._attempts = 0
         self._trouble: BaseException | None = None
         self._index_fetch: IndexFetch | None = None
+        self._bulk: Bulk | None = None
         self._given_up = False
         self._too_large = False
         self._token: Hashable = (store.identity, key, layout.token)
@@ -157,6 +161,8 @@ class ShardRead:
         wanted: list[Wanted] = []
         empty: list[Sink] = []
         object_token = Token((self._token, version))
+        if whole is None and self._ask_bulk(entry.index, object_token, version):
+            return
         # Without a version nothing would tell whether a chunk that was kept belongs to the shard of today.
         keep = version is not None and not version.weak
         for position, part in self._inner_parts():
@@ -185,6 +191,47 @@ class ShardRead:
         elif wanted:
             job.desk.gathering.add(job, self._store, self._key, object_token, version, wanted)
 
+    def _ask_bulk(self, index: ShardIndex, object_token: Hashable, version: Version | None) -> bool:
+        """As `_ask`, for many chunks that nobody else wants at the moment; return whether it has sent for them."""
+        job, inner = self.job, self._shard.inner
+        others = job.desk.bulks.get(job.sharing.on_terms(object_token))
+        if others is not None:
+            positions = [position for position, _ in self._inner_parts()]
+            for bulk in list(others):
+                bulk.part(positions)
+            return False
+        if job.sharing.keeps or self._count_inner() < BULK_FROM:
+            return False
+        numbered = list(self._inner_parts())
+        versioned = version is not None
+        if inner.raw is not None and any(job.parts.ranges(part, inner, versioned=versioned) for _, part in numbered):
+            return False
+        positions = [position for position, _ in numbered]
+        if any(job.sharing.flies((object_token, position)) for position in positions):
+            return False
+        offsets, sizes = index.offsets[positions].tolist(), index.lengths[positions].tolist()
+        stored = [at for at, start in enumerate(offsets) if start != EMPTY]
+        lengths = [sizes[at] for at in stored]
+        if len(stored) < BULK_FROM or max(lengths) > job.economy.max_request_bytes:
+            return False
+        if len(stored) < len(numbered):
+            empty = [Sink(self, self.out, numbered[at][1], job) for at, start in enumerate(offsets) if start == EMPTY]
+            job.fill(empty, self._stored.spec.fill_value, self._store)
+        self._open += len(numbered)
+        self._bulk = Bulk(
+            job,
+            self,
+            self.out,
+            inner,
+            object_token,
+            [positions[at] for at in stored],
+            [numbered[at][1] for at in stored],
+            [offsets[at] for at in stored],
+            lengths,
+        )
+        job.desk.gathering.add_bulk(self._bulk, self._store, self._key, version)
+        return True
+
     def _runs(
         self, sink: Sink, token: Hashable, length: int, *, versioned: bool
     ) -> list[tuple[Flight, int, int]] | None:
@@ -196,6 +243,22 @@ class ShardRead:
         ranges = job.parts.ranges(sink.projection, inner, versioned=versioned)
         return None if ranges is None else PartRead(job, self._store, self._key, sink, inner, ranges).flights(token)
 
+    # --- as the owner of a bulk ------------------------------------------------------------------------------------
+
+    def bulk_landed(self, count: int, nbytes: int) -> None:
+        self._open -= count
+        self.job.placed(count, nbytes)
+        self._check()
+        self.job.check_end()
+
+    def bulk_failed(self, count: int, error: BaseException) -> None:
+        self._open -= count
+        self._judge(error)
+        self.job.check_end()
+
+    def absent(self, key: str) -> BaseException | None:
+        return self.job.missing_error(self._store, key)
+
     # --- as a waiter -----------------------------------------------------------------------------------------------
 
     def landed(self, sink: Sink) -> None:
@@ -206,6 +269,9 @@ class ShardRead:
     def failed(self, sink: Sink, error: BaseException) -> None:
         self._open -= 1
         self.job.sink_closed(sink, landed=False)
+        self._judge(error)
+
+    def _judge(self, error: BaseException) -> None:
         if isinstance(error, ChangedError) or (isinstance(error, ChecksumError) and self._attempts == 1):
             self._trouble = error
             self._check()
@@ -234,11 +300,15 @@ class ShardRead:
             fetch, self._index_fetch = self._index_fetch, None
             fetch.leave(self)
             self.job.watch(fetch)
+        if self._bulk is not None:
+            bulk, self._bulk = self._bulk, None
+            bulk.give_up()
         self.job.shard_closed(self, landed=False)
 
     def _check(self) -> None:
         if self._open or self._given_up:
             return
+        self._bulk = None
         if self._trouble is None:
             self.job.shard_closed(self, landed=True)
         elif self._attempts >= MAX_ATTEMPTS:

@@ -208,9 +208,9 @@ class ChunkFetch(Fetch):
             return fetched
         return sum([flight.stop - flight.start for flight in self.flights if flight.stop is not None])
 
-    def dispatch(self) -> list[Unpack]:
+    def dispatch(self) -> Sequence[Work]:
         """Return the work that is left of the flights; who joins them now is late."""
-        works: list[Unpack] = []
+        works: list[Work] = []
         watch = self.watch
         for flight in self.flights:
             flight.dispatched = True
@@ -230,7 +230,7 @@ class ChunkFetch(Fetch):
             work.data = value.data if view is None else view[work.flight.start : work.flight.stop]
         return works
 
-    def begin_now(self) -> list[Unpack]:
+    def begin_now(self) -> Sequence[Work]:
         return self.dispatch()
 
     def unpack_now(self, works: Sequence[Work]) -> None:

@@ -84,11 +84,13 @@ class Flight:
 
     __slots__ = ("dispatched", "keepers", "late", "pipeline", "request", "sinks", "start", "stop", "token")
 
-    def __init__(self, token: Hashable, pipeline: CodecPipeline, sink: Sink) -> None:
+    def __init__(self, token: Hashable, pipeline: CodecPipeline, sink: Sink | None) -> None:
         self.token = token
         self.pipeline = pipeline
-        self.sinks = [sink]
-        sink.flight = self
+        self.sinks: list[Sink] = []
+        if sink is not None:
+            self.sinks.append(sink)
+            sink.flight = self
         self.start = 0
         self.stop: int | None = None
         self.request: Request | None = None

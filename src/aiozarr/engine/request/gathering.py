@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from aiozarr.engine.request.flight import Flight
+from aiozarr.engine.request.bulk import Bulk, BulkFetch, Wanted
 from aiozarr.engine.request.terms import merging_terms
 from aiozarr.model import Range, Version
 from aiozarr.schedule.coalesce import Economy, coalesce
@@ -20,14 +20,6 @@ MAX_WAITING = 128
 """Ranges that one read has handed in and that are not sent for yet; it begins no more before."""
 
 
-class Wanted(NamedTuple):
-    """A chunk that somebody waits for, and where its bytes lie in the object."""
-
-    flight: Flight
-    start: int
-    length: int
-
-
 @dataclass
 class _Group:
     """What is wanted of one version of one object, on equal terms."""
@@ -37,6 +29,7 @@ class _Group:
     version: Version | None
     economy: Economy
     wanted: list[Wanted] = field(default_factory=list)
+    bulks: list[Bulk] = field(default_factory=list)
 
 
 class Gathering:
@@ -54,15 +47,25 @@ class Gathering:
         self, job: ReadJob, store: Store, key: str, object_token: Hashable, version: Version | None, of: list[Wanted]
     ) -> None:
         """Fetch the ranges `of` the object; `object_token` names it and its version."""
+        self._group(job, store, key, object_token, version, len(of)).wanted += of
+
+    def add_bulk(self, bulk: Bulk, store: Store, key: str, version: Version | None) -> None:
+        """Fetch the chunks of `bulk`."""
+        count = len(bulk.positions)
+        self._group(bulk.job, store, key, bulk.object_token, version, count).bulks.append(bulk)
+
+    def _group(
+        self, job: ReadJob, store: Store, key: str, object_token: Hashable, version: Version | None, count: int
+    ) -> _Group:
         terms = (object_token, merging_terms(job.settings))
         group = self._groups.get(terms)
         if group is None:
             group = self._groups[terms] = _Group(store, key, version, job.economy)
-        group.wanted += of
         if not self._jobs:
             asyncio.get_running_loop().call_soon(self._send)
         self._jobs[job] = None
-        job.gathering += len(of)
+        job.gathering += count
+        return group
 
     def _send(self) -> None:
         groups, self._groups = self._groups, {}
@@ -81,6 +84,12 @@ class Gathering:
 def _send_group(group: _Group) -> Sequence[ReadJob]:
     """Cut the requests for what is still wanted; return whose they are."""
     owners: list[ReadJob] = []
+    bulks = [bulk for bulk in group.bulks if not bulk.given_up]
+    if len(bulks) == 1 and bulks[0].wanted is None and not group.wanted:
+        _send_bulk(group, bulks[0])
+        return [bulks[0].job]
+    for bulk in bulks:
+        group.wanted += bulk.part_all()
     wanted = [each for each in group.wanted if each.flight.sinks]
     for merged in coalesce([(each.start, each.length) for each in wanted], group.economy):
         members = [wanted[member] for member in merged.members]
@@ -97,3 +106,16 @@ def _send_group(group: _Group) -> Sequence[ReadJob]:
         owner.push(fetch, owner.now())
         owners.append(owner)
     return owners
+
+
+def _send_bulk(group: _Group, bulk: Bulk) -> None:
+    """Cut the requests for chunks that one reader alone wants."""
+    job = bulk.job
+    merged = coalesce(list(zip(bulk.starts, bulk.lengths, strict=True)), group.economy)
+    requests = [
+        BulkFetch(bulk, group.store, group.key, Range(each.start, each.length), each.members, group.version)
+        for each in merged
+    ]
+    bulk.send(requests)
+    for request in requests:
+        job.push(request, job.now())

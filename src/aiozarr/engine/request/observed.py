@@ -96,12 +96,12 @@ class RequestWatch:
             # Several workers may encode for one request: a list takes appends from all of them.
             self.encoded.append(monotonic() - begun)
 
-    def decoded(self, started: float, ended: float) -> None:
-        """A worker was at a chunk of the answer from `started` to `ended`."""
+    def decoded(self, started: float, ended: float, chunks: int = 1) -> None:
+        """A worker was at `chunks` of the answer from `started` to `ended`."""
         self._first = min(self._first, started) if self.chunks else started
         self._last = max(self._last, ended)
         self._spent += ended - started
-        self.chunks += 1
+        self.chunks += chunks
 
     def close(self) -> None:
         """All is done with: report it."""

@@ -19,14 +19,22 @@ from aiozarr.testing.virtual_time import run_virtual
 
 
 @pytest.mark.parametrize(
-    ("fate", "inner"),
-    [("done", None), ("done", (2, 2)), ("cancelled", None), ("cancelled", (2, 2)), ("failed", None)],
+    ("fate", "chunks", "inner"),
+    [
+        ("done", (4, 4), None),
+        ("done", (4, 4), (2, 2)),
+        ("done", (16, 16), (2, 2)),
+        ("cancelled", (4, 4), None),
+        ("cancelled", (4, 4), (2, 2)),
+        ("cancelled", (16, 16), (2, 2)),
+        ("failed", (4, 4), None),
+    ],
 )
 def test_a_read_that_is_over_holds_neither_array_nor_bytes_without_the_garbage_collector(
-    fate: str, inner: tuple[int, int] | None
+    fate: str, chunks: tuple[int, int], inner: tuple[int, int] | None
 ) -> None:
     async def scenario() -> None:
-        array, store, reader = await sample((16, 16), (4, 4), inner=inner, latency=1.0)
+        array, store, reader = await sample((16, 16), chunks, inner=inner, latency=1.0)
         if fate == "failed":
             store.memory.set_now("a/c/1/1", b"short")
         read = array.read(...)

@@ -1,0 +1,261 @@
+"""Many inner chunks of a shard for one reader, and others who come for some of them at any time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import RAW, SETTINGS, Sample, sample
+
+from aiozarr.engine import Engine, InlinePool
+from aiozarr.engine.request.bulk import BULK_FROM
+from aiozarr.engine.work.pool import Work
+from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, ThrottledError
+from aiozarr.model import Range
+from aiozarr.schedule import Event, Report
+from aiozarr.testing.fakes import FakeStore
+from aiozarr.testing.virtual_time import run_virtual
+
+CHECKED = [*RAW, {"name": "crc32c"}]
+INNER = 64
+MOMENTS = [*range(10), 100]
+
+
+async def shard(**more: Any) -> tuple[Sample, FakeStore, Engine]:
+    """An array that is one shard of 64 inner chunks, with its index at hand."""
+    assert INNER >= BULK_FROM
+    array, store, reader = await sample((16, 16), (16, 16), inner=(2, 2), codecs=CHECKED, latency=1.0, **more)
+    await window(reader, array, 0, 0)
+    store.reset()
+    return array, store, reader
+
+
+async def window(reader: Engine, array: Sample, *selection: Any, **more: Any) -> None:
+    read = array.read(*selection)
+    await reader.read([read], settings=more.pop("settings", SETTINGS), **more)
+    assert np.array_equal(read.out, array.values[selection])
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def idle(store: FakeStore, reader: Engine) -> bool:
+    budget, desk = reader.desk.queue_of(store).budget, reader.desk
+    return (store.in_flight, budget.in_flight, budget.bytes_in_flight, desk.flights, desk.bulks) == (0, 0, 0, {}, {})
+
+
+class HeldPool(InlinePool):
+    """Workers that begin when they are told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Work] = []
+
+    def submit(self, work: Work, line: object = None) -> None:
+        self.held.append(work)
+
+    def submit_batch(self, batch: Sequence[Work]) -> None:
+        self.held += batch
+
+    def go_on(self) -> None:
+        held, self.held = self.held, []
+        super().submit_batch(held)
+
+
+def test_all_of_a_shard_is_one_request_and_every_chunk_is_counted_and_told_of() -> None:
+    async def scenario() -> None:
+        array, store, reader = await shard()
+        report = Report()
+        events: list[Event] = []
+        await window(reader, array, ..., recorder=report, settings=replace(SETTINGS, on_event=events.append))
+        assert store.count == report.requests == 1
+        assert (report.chunks, report.shared) == (INNER, 0)
+        (event,) = events
+        assert (event.chunks, event.bytes_wanted) == (INNER, event.bytes_fetched)
+        assert event.decode_ended >= event.decode_started > 0
+        assert idle(store, reader)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("selection", [(...,), (3,), (slice(2, 9), slice(None, None, 3))], ids=["all", "row", "steps"])
+def test_who_comes_while_a_shard_is_on_its_way_sends_for_nothing_again(moment: int, selection: tuple[Any, ...]) -> None:
+    async def scenario() -> None:
+        array, store, reader = await shard()
+        report = Report()
+        first = asyncio.ensure_future(window(reader, array, ...))
+        await turns(moment)
+        second = window(reader, array, *selection, recorder=report)
+        await asyncio.gather(first, second, window(reader, array, 5))
+        assert store.count == 1
+        assert report.shared == report.chunks or moment == 0
+        assert idle(store, reader)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("leaver", range(3))
+def test_whoever_leaves_takes_nothing_from_the_others(moment: int, leaver: int) -> None:
+    async def scenario() -> None:
+        array, store, reader = await shard()
+        reads: list[Awaitable[None]] = [
+            window(reader, array, ...),
+            window(reader, array, 3),
+            window(reader, array, ...),
+        ]
+        tasks = [asyncio.ensure_future(reads[0])]
+        await turns(3)
+        tasks += [asyncio.ensure_future(each) for each in reads[1:]]
+        await turns(moment)
+        tasks[leaver].cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [isinstance(each, asyncio.CancelledError) for each in results] == [
+            number == leaver for number in range(3)
+        ]
+        # What the leaver alone had sent for is sent for once more where it goes before the others have joined.
+        assert store.count <= 2
+        assert idle(store, reader)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_request_that_nobody_waits_for_any_more_ends_at_once(moment: int) -> None:
+    async def scenario() -> None:
+        array, store, reader = await shard()
+        tasks = [asyncio.ensure_future(window(reader, array, ...))]
+        await turns(moment)
+        tasks.append(asyncio.ensure_future(window(reader, array, slice(4, 8))))
+        await turns(moment)
+        begun = asyncio.get_running_loop().time()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert asyncio.get_running_loop().time() == begun
+        assert store.count <= 1
+        assert idle(store, reader)
+        await window(reader, array, ...)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_who_comes_while_the_bytes_wait_for_a_worker_gets_them_without_another_request(stays: bool) -> None:
+    async def scenario() -> None:
+        array, store, _ = await shard()
+        pool = HeldPool()
+        reader = Engine(asyncio.get_running_loop(), pool)
+        index = asyncio.ensure_future(window(reader, array, 0, 0))
+        while not index.done():
+            pool.go_on()
+            await asyncio.sleep(0.001)
+        store.reset()
+        first = asyncio.ensure_future(window(reader, array, ...))
+        while not pool.held:
+            await asyncio.sleep(0.001)
+        others = [asyncio.ensure_future(window(reader, array, row)) for row in (1, 6, 6)]
+        await asyncio.sleep(0.001)
+        if not stays:
+            first.cancel()
+            others[1].cancel()
+            await asyncio.sleep(0.001)
+        while not all(task.done() for task in (first, *others)):
+            pool.go_on()
+            await asyncio.sleep(0.001)
+        results = await asyncio.gather(first, *others, return_exceptions=True)
+        gone = [isinstance(each, asyncio.CancelledError) for each in results]
+        assert gone == [not stays, False, not stays, False]
+        assert store.count == 1
+        assert idle(store, reader)
+
+    run_virtual(scenario())
+
+
+def test_a_chunk_that_does_not_decode_is_named_with_its_range_after_the_shard_was_read_once_more() -> None:
+    async def scenario() -> None:
+        array, store, reader = await shard()
+        data = bytearray(store.memory.fetch_now("a/c/0/0").data)  # type: ignore[union-attr]  # it is stored
+        data[5] ^= 1
+        store.memory.set_now("a/c/0/0", bytes(data))
+        await window(reader, array, 15, 15)
+        store.reset()
+        with pytest.raises(ChecksumError) as raised:
+            await window(reader, array, ...)
+        assert raised.value.key == "a/c/0/0"
+        assert isinstance(raised.value.range, Range)
+        assert raised.value.range.start <= 5 < raised.value.range.start + (raised.value.range.length or 0)
+        assert store.count == 2
+        assert idle(store, reader)
+        with pytest.raises(CodecError):
+            await asyncio.gather(window(reader, array, ...), window(reader, array, 0))
+        assert idle(store, reader)
+
+    run_virtual(scenario())
+
+
+def test_a_refusal_without_end_fails_all_who_wait_and_leaves_nothing() -> None:
+    async def scenario() -> None:
+        array, store, reader = await shard()
+
+        def refuse(call: object) -> None:
+            raise ThrottledError("slow down", status=503, retryable=True)
+
+        store.faults = refuse
+        once = replace(SETTINGS, retries=0)
+        tasks = [asyncio.ensure_future(window(reader, array, ..., settings=once))]
+        await turns(5)
+        tasks.append(asyncio.ensure_future(window(reader, array, 3, settings=once)))
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(each) for each in results] == [ThrottledError, ThrottledError]
+        assert idle(store, reader)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_what_this_process_has_changed_is_seen_by_who_comes_afterwards(moment: int) -> None:
+    async def scenario() -> None:
+        array, store, reader = await shard()
+        old = array.values.copy()
+        first = array.read(...)
+        reading = asyncio.ensure_future(reader.read([first], settings=SETTINGS))
+        await turns(moment)
+        await reader.write([array.write(-old)], settings=SETTINGS)
+        second = array.read(...)
+        await reader.read([second], settings=SETTINGS)
+        await reading
+        assert np.array_equal(second.out, -old)
+        assert np.array_equal(first.out, old) or np.array_equal(first.out, -old)
+        assert idle(store, reader)
+
+    run_virtual(scenario())
+
+
+def test_a_shard_that_goes_while_it_is_read_is_missing_and_inner_chunks_that_are_not_stored_are_filled() -> None:
+    async def scenario() -> None:
+        array, store, reader = await shard()
+        values = array.values.copy()
+        values[4:8] = 0
+        await reader.write([array.write(values)], settings=SETTINGS)
+        array.values = values
+        store.reset()
+        report = Report()
+        await window(reader, array, ..., recorder=report)
+        assert report.chunks == INNER
+        store.memory.erase_now("a/c/0/0")
+        read = array.read(...)
+        await reader.read([read], settings=SETTINGS)
+        assert not read.out.any()
+        with pytest.raises(MissingChunkError):
+            await reader.read([array.read(...)], settings=replace(SETTINGS, missing="raise"))
+        assert idle(store, reader)
+
+    run_virtual(scenario())
