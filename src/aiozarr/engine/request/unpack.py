@@ -31,7 +31,10 @@ class Unpack(Work):
         flight, data = self.flight, self.data
         if flight.late:
             flight.sinks += flight.take_late()
-        if all([sink.waiter.gave_up for sink in flight.sinks]):
+        for sink in flight.sinks:
+            if not sink.waiter.gave_up:
+                break
+        else:
             # Whoever has given up waits for this to end, and others' chunks wait behind it.
             self.refused = {sink: CancelledError() for sink in flight.sinks}
             return

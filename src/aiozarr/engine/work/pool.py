@@ -185,9 +185,12 @@ def run_quietly(work: Work) -> None:
 
 
 def run_all(batch: Sequence[Work]) -> None:
-    """Run every piece of a batch."""
+    """Run every piece of a batch, as `run_quietly` does."""
     for work in batch:
-        run_quietly(work)
+        try:
+            work.run()
+        except BaseException as error:
+            work.error = error
 
 
 def finish(batch: Sequence[Work]) -> None:
