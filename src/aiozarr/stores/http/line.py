@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from typing_extensions import Buffer
 
@@ -75,18 +75,18 @@ class Line:
         self._raw = raw
         self._here: tuple[asyncio.AbstractEventLoop, Pool] | None = None
 
-    async def ask(self, method: str, target: str, want: Want, template: RequestTemplate) -> Answer:
+    def ask(self, method: str, target: str, want: Want, template: RequestTemplate) -> Coroutine[Any, Any, Answer]:
         """Send a request without a body, whose answer may be a redirect.
 
         Raises:
             StoreError: no answer came, or one that is no value's.
         """
         if self.proxied:
-            return await self.detours().ask(
+            return self.detours().ask(
                 method, self._web, target, template.headers, want, follow=False, proxies=self._proxies
             )
         request = template.render(method, target, want.range, want.etag, want.generation)
-        return await self.pool().send(request, want)
+        return self.pool().send(request, want)
 
     async def put(
         self, target: str, body: Buffer, headers: Mapping[str, str], want: Want, template: RequestTemplate
