@@ -201,7 +201,7 @@ class BulkFetch(ChunkFetch):
 
     def part(self, index: int) -> None:
         """Another reader is about to join a chunk."""
-        if index not in self.members:
+        if index not in self.members or index in self._late:
             return
         if self._at_work:
             # It is decoded once more for those who come now: the bytes are here as long as its piece is at work.

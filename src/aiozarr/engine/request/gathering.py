@@ -84,7 +84,8 @@ class Gathering:
 def _send_group(group: _Group) -> Sequence[ReadJob]:
     """Cut the requests for what is still wanted; return whose they are."""
     owners: list[ReadJob] = []
-    bulks = [bulk for bulk in group.bulks if not bulk.given_up]
+    # What was parted is for those who stay, whoever has left.
+    bulks = [bulk for bulk in group.bulks if bulk.wanted is not None or not bulk.given_up]
     if len(bulks) == 1 and bulks[0].wanted is None and not group.wanted:
         _send_bulk(group, bulks[0])
         return [bulks[0].job]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from arrays import RAW, SETTINGS, Sample, sample
 
 from aiozarr.engine import Engine, InlinePool
-from aiozarr.engine.request.bulk import BULK_FROM
+from aiozarr.engine.request.bulk import BULK_FROM, UnpackBulk
 from aiozarr.engine.work.pool import Work
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, ThrottledError
 from aiozarr.model import Range
@@ -63,9 +63,10 @@ class HeldPool(InlinePool):
     def submit_batch(self, batch: Sequence[Work]) -> None:
         self.held += batch
 
-    def go_on(self) -> None:
+    def go_on(self, takes: Callable[[Work], bool] = lambda work: True) -> None:
         held, self.held = self.held, []
-        super().submit_batch(held)
+        self.held = [work for work in held if not takes(work)]
+        super().submit_batch([work for work in held if takes(work)])
 
 
 def test_all_of_a_shard_is_one_request_and_every_chunk_is_counted_and_told_of() -> None:
@@ -174,6 +175,51 @@ def test_who_comes_while_the_bytes_wait_for_a_worker_gets_them_without_another_r
         gone = [isinstance(each, asyncio.CancelledError) for each in results]
         assert gone == [not stays, False, not stays, False]
         assert store.count == 1
+        assert idle(store, reader)
+
+    run_virtual(scenario())
+
+
+def test_who_comes_late_for_a_chunk_is_not_lost_to_who_comes_later_still() -> None:
+    async def scenario() -> None:
+        array, store, _ = await shard()
+        pool = HeldPool()
+        reader = Engine(asyncio.get_running_loop(), pool)
+        small = replace(SETTINGS, max_request_bytes=600)
+        index = asyncio.ensure_future(window(reader, array, 0, 0, settings=small))
+        while not index.done():
+            pool.go_on()
+            await asyncio.sleep(0.001)
+        store.reset()
+        readers = [asyncio.ensure_future(window(reader, array, ..., settings=small))]
+        while store.in_flight or len({id(work.request) for work in pool.held if isinstance(work, UnpackBulk)}) < 2:
+            await asyncio.sleep(0.001)
+        count = store.count
+        first = next(work.request for work in pool.held if isinstance(work, UnpackBulk))
+        readers.append(asyncio.ensure_future(window(reader, array, 0, 0, settings=small)))
+        await asyncio.sleep(0.001)
+        pool.go_on(lambda work: not (isinstance(work, UnpackBulk) and work.request is first))
+        await asyncio.sleep(0.001)
+        readers.append(asyncio.ensure_future(window(reader, array, 0, 0, settings=small)))
+        for _ in range(10):
+            await asyncio.sleep(0.001)
+            pool.go_on()
+        await asyncio.gather(*readers)
+        assert store.count == count
+        assert idle(store, reader)
+
+    run_virtual(scenario())
+
+
+def test_who_has_joined_before_anything_was_sent_is_served_although_the_first_reader_fails_in_that_turn() -> None:
+    async def scenario() -> None:
+        array, store, reader = await sample((32, 16), (16, 16), inner=(2, 2), codecs=CHECKED, latency=1.0)
+        store.memory.erase_now("a/c/1/0")
+        strict = replace(SETTINGS, missing="raise")
+        first = asyncio.ensure_future(window(reader, array, slice(10, 22), settings=strict))
+        await asyncio.gather(window(reader, array, slice(10, 16)), window(reader, array, slice(9, 16)))
+        with pytest.raises(MissingChunkError):
+            await first
         assert idle(store, reader)
 
     run_virtual(scenario())
