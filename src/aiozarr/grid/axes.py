@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -153,14 +154,23 @@ class RegularAxis(NamedTuple):
 
     def _whole(self, chunk: int, count: int, offset: int) -> Iterator[DimPart]:
         """Yield `count` chunks, all of each, from `chunk` on."""
-        # Nearly all parts of nearly all selections come from here: nothing is computed anew, and DimPart's own
+        # Nearly all parts of nearly all selections come from here: no bytecode runs for one of them, and DimPart's own
         # constructor would take as long as all the rest.
-        length, make = self.length, tuple.__new__
-        inside = slice(0, length, 1)
-        for each in range(chunk, chunk + count):
-            stop = offset + length
-            yield make(DimPart, (each, inside, slice(offset, stop), 0, 1, length, offset, length))
-            offset = stop
+        length = self.length
+        starts = range(offset, offset + count * length, length)
+        stops = range(offset + length, offset + (count + 1) * length, length)
+        fields = zip(
+            range(chunk, chunk + count),
+            repeat(slice(0, length, 1)),
+            map(slice, starts, stops),
+            repeat(0),
+            repeat(1),
+            repeat(length),
+            starts,
+            repeat(length),
+            strict=False,
+        )
+        return map(tuple.__new__, repeat(DimPart), fields)
 
     def locate(self, indices: Indices) -> tuple[Indices, Indices]:
         """Return, for indices inside the array, the chunk of each and its place in that chunk."""

@@ -94,7 +94,7 @@ class DefaultKeyEncoding(_SeparatedEncoding):
 
     def encode(self, coords: Iterable[int]) -> str:
         """Return the key of the chunk at `coords`, relative to the array."""
-        numbers = tuple(coords)
+        numbers = coords if type(coords) is tuple else tuple(coords)
         return _DEFAULT_FORMS[self.separator][len(numbers)] % numbers
 
 
@@ -108,7 +108,7 @@ class V2KeyEncoding(_SeparatedEncoding):
 
     def encode(self, coords: Iterable[int]) -> str:
         """Return the key of the chunk at `coords`, relative to the array."""
-        numbers = tuple(coords)
+        numbers = coords if type(coords) is tuple else tuple(coords)
         return _V2_FORMS[self.separator][len(numbers)] % numbers
 
 
