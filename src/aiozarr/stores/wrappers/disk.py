@@ -18,6 +18,7 @@ from collections.abc import Generator, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import ByteRange, Suffix, Value
@@ -187,7 +188,8 @@ class DiskShelf(Shelf):
                     yield f"{self._directory}/{outer}/{name}"
 
     def _files(self) -> Iterator[_File]:
-        for folder in (self._directory, *self._folders()):
+        # Files take their names meanwhile: where they go is looked up after where they come from, and none is missed.
+        for folder in chain([self._directory], self._folders()):
             for name in _names(folder):
                 if folder != self._directory or name.startswith(_TEMPORARY):
                     with suppress(OSError):

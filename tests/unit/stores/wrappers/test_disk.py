@@ -18,6 +18,7 @@ from scripts import run_script
 
 from aiozarr.model import Range, Suffix, Value, Version
 from aiozarr.stores import CacheStore, LocalStore, MemoryStore
+from aiozarr.stores.wrappers import disk
 from aiozarr.stores.wrappers.disk import DiskShelf
 from aiozarr.stores.wrappers.shelf import Watch
 from aiozarr.testing.fakes import FakeStore
@@ -363,3 +364,23 @@ def test_what_makes_room_leaves_no_empty_directories(tmp_path: Path) -> None:
         keep(shelf, f"k/{number}")
     assert found(shelf, "k/49") == DATA
     assert len(list(tmp_path.glob("??/*"))) == len(entries(tmp_path)) < 4
+
+
+def test_a_file_that_takes_its_name_while_all_are_counted_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = DiskShelf(10_000, str(tmp_path))
+    temporary = tmp_path / f"{disk._TEMPORARY}1"
+    temporary.write_bytes(bytes(700))
+    names = disk._names
+
+    def list_then_rename(folder: str) -> list[str]:
+        listed = names(folder)
+        if temporary.exists():
+            final = tmp_path / "ab" / "abcd"
+            final.mkdir(parents=True)
+            temporary.rename(final / "value")
+        return listed
+
+    monkeypatch.setattr(disk, "_names", list_then_rename)
+    assert [file.size for file in shelf._files()] == [700]
