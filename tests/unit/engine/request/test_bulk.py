@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from arrays import RAW, SETTINGS, Sample, sample
+from pools import HeldPool
 
-from aiozarr.engine import Engine, InlinePool
+from aiozarr.engine import Engine
 from aiozarr.engine.request.bulk import BULK_FROM, UnpackBulk
-from aiozarr.engine.work.pool import Work
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, ThrottledError
 from aiozarr.model import Range
 from aiozarr.schedule import Event, Report
@@ -48,25 +48,6 @@ async def turns(count: int) -> None:
 def idle(store: FakeStore, reader: Engine) -> bool:
     budget, desk = reader.desk.queue_of(store).budget, reader.desk
     return (store.in_flight, budget.in_flight, budget.bytes_in_flight, desk.flights, desk.bulks) == (0, 0, 0, {}, {})
-
-
-class HeldPool(InlinePool):
-    """Workers that begin when they are told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.held: list[Work] = []
-
-    def submit(self, work: Work, line: object = None) -> None:
-        self.held.append(work)
-
-    def submit_batch(self, batch: Sequence[Work]) -> None:
-        self.held += batch
-
-    def go_on(self, takes: Callable[[Work], bool] = lambda work: True) -> None:
-        held, self.held = self.held, []
-        self.held = [work for work in held if not takes(work)]
-        super().submit_batch([work for work in held if takes(work)])
 
 
 def test_all_of_a_shard_is_one_request_and_every_chunk_is_counted_and_told_of() -> None:

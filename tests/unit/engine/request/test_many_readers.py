@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import RAW, SETTINGS, Sample, engine, layout_of, sample
+from pools import HeldPool
 
 import aiozarr
 from aiozarr.codecs import CodecPipeline
@@ -44,24 +45,6 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> list[CodecPipeline]:
 
         monkeypatch.setattr(unpack, name, counted)
     return seen
-
-
-class HeldPool(InlinePool):
-    """Workers that begin when they are told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.held: list[Work] = []
-
-    def submit(self, work: Work, line: object = None) -> None:
-        self.held.append(work)
-
-    def submit_batch(self, batch: Sequence[Work]) -> None:
-        self.held += batch
-
-    def go_on(self) -> None:
-        held, self.held = self.held, []
-        super().submit_batch(held)
 
 
 async def window(reader: Engine, array: Sample, *selection: Any, settings: Settings = SETTINGS, **more: Any) -> Any:
