@@ -268,17 +268,16 @@ class BulkFetch(ChunkFetch):
             bulk.owner.bulk_failed(len(piece.members), error)
         self.unpacked()
 
-    def unpacked(self) -> None:
-        super().unpacked()
-        if not self.open:
-            self.bulk.over(self)
+    def gone(self) -> None:
+        # However it has ended: bulk and request refer to each other, and to the reader's array.
+        self.bulk.over(self)
+        super().gone()
 
     def _fail(self, works: Sequence[Work], error: BaseException) -> None:
         pieces = [work for work in works if isinstance(work, UnpackBulk)]
         count = len(self.members)
         self.members.clear()
         self.bulk.job.at_work -= len(pieces)
-        self.bulk.over(self)
         late, self._late = self._late, {}
         for flight in late.values():
             self._close(flight)

@@ -185,12 +185,9 @@ def run_quietly(work: Work) -> None:
 
 
 def run_all(batch: Sequence[Work]) -> None:
-    """Run every piece of a batch, as `run_quietly` does."""
+    """Run every piece of a batch."""
     for work in batch:
-        try:
-            work.run()
-        except BaseException as error:
-            work.error = error
+        run_quietly(work)
 
 
 def finish(batch: Sequence[Work]) -> None:
