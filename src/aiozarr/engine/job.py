@@ -9,9 +9,10 @@ from collections.abc import Callable, Hashable
 from aiozarr.engine.desk import Desk
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.request.observed import Observer
+from aiozarr.schedule.call import Call, Source
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.retry import RetryPolicy
-from aiozarr.schedule.scheduler import Call, Origin, Source
+from aiozarr.schedule.scheduler import Origin
 from aiozarr.settings import Settings
 
 LONG_BYTES = 16 << 20

@@ -16,9 +16,10 @@ from aiozarr.engine.request.errand import means_missing
 from aiozarr.engine.request.observed import Observer
 from aiozarr.errors import LimitError, PreconditionFailedError, StoreError
 from aiozarr.model import ByteRange, Entry, Precondition, Range, Value, Version
+from aiozarr.schedule.call import Call, Source
 from aiozarr.schedule.events import Report, RequestEvent
 from aiozarr.schedule.retry import RetryPolicy
-from aiozarr.schedule.scheduler import Call, Origin, Source
+from aiozarr.schedule.scheduler import Origin
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store

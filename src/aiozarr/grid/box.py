@@ -17,7 +17,7 @@ Box: TypeAlias = tuple[slice, ...]
 def box_of(part: Part) -> Box | None:
     """Return the box in the chunk's own coordinates, a slice of step 1 for each dimension; None: nobody knows."""
     if isinstance(part, ChunkProjection):
-        return tuple([_along(each) for each in part.parts])
+        return tuple([_along(each) for each in part])
     if isinstance(part, FieldPart):
         inner = box_of(part.elements)
         return None if inner is None else inner[: len(part.coords)]

@@ -104,33 +104,33 @@ class Parts(Protocol):
         ...
 
 
-class ChunkProjection:
-    """One chunk that a selection touches: `out[p.out_selection] = chunk[p.chunk_selection]`. A `Part`."""
+class ChunkProjection(tuple[DimPart, ...]):
+    """One chunk that a selection touches: `out[p.out_selection] = chunk[p.chunk_selection]`. A `Part`.
 
-    __slots__ = ("parts",)
+    It is what is selected of each dimension, and no more: a plan makes a million of them in C.
+    """
 
-    def __init__(self, parts: tuple[DimPart, ...]) -> None:
-        self.parts = parts
+    __slots__ = ()
 
     @property
     def coords(self) -> tuple[int, ...]:
         """The chunk's index in the grid."""
-        return tuple([part[0] for part in self.parts])
+        return tuple([part[0] for part in self])
 
     @property
     def chunk_selection(self) -> tuple[Index, ...]:
         """The elements in the chunk's own coordinates, one index per dimension."""
-        return tuple([part.selection for part in self.parts])
+        return tuple([part.selection for part in self])
 
     @property
     def out_selection(self) -> tuple[slice, ...]:
         """The elements in the output, one slice per dimension that is not indexed by an integer."""
-        return tuple([part.out for part in self.parts if part.out is not None])
+        return tuple([part.out for part in self if part.out is not None])
 
     @property
     def extents(self) -> tuple[int, ...]:
         """How many elements of the chunk lie inside the array, per dimension."""
-        return tuple([part.extent for part in self.parts])
+        return tuple([part.extent for part in self])
 
     @property
     def listed(self) -> int:
@@ -140,17 +140,17 @@ class ChunkProjection:
     @property
     def whole(self) -> bool:
         """True where every element of the chunk that lies inside the array is selected."""
-        return all([part.taken == part.extent for part in self.parts])
+        return all([part.taken == part.extent for part in self])
 
     @property
     def size(self) -> int:
         """Number of selected elements."""
-        return prod([part.taken for part in self.parts])
+        return prod([part.taken for part in self])
 
     def whole_window(self, out: AnyArray, shape: tuple[int, ...]) -> AnyArray | None:
         """Return the places in `out` of all elements of a chunk of `shape`, as a view; None: not all are selected."""
         # Without a name for any of it: this is done for every chunk.
-        places = [place for _, _, place, _, step, _, _, _ in self.parts if place is not None and step > 0]
+        places = [place for _, _, place, _, step, _, _, _ in self if place is not None and step > 0]
         if len(places) < len(shape):
             return None
         window = out[tuple(places)] if places else out
@@ -186,14 +186,13 @@ class ChunkProjection:
 
     def within(self, axes: Sequence[RegularAxis]) -> Projection:
         """Return the inner chunks that are touched; `axes` are those of the inner grid."""
-        parts = self.parts
-        clipped = [RegularAxis(axis.length, part.extent) for axis, part in zip(axes, parts, strict=True)]
-        return Projection(clipped, [part.as_map() for part in parts], [part.offset for part in parts])
+        clipped = [RegularAxis(axis.length, part.extent) for axis, part in zip(axes, self, strict=True)]
+        return Projection(clipped, [part.as_map() for part in self], [part.offset for part in self])
 
     def detached(self) -> tuple[tuple[int, ...], CoreRegion, ChunkProjection]:
         """Return the shape of an array for these elements alone, its place in the output, and the part for it."""
-        shape = tuple([part.taken for part in self.parts if part.out is not None])
-        return shape, self.out_selection, ChunkProjection(tuple([moved_to_start(part) for part in self.parts]))
+        shape = tuple([part.taken for part in self if part.out is not None])
+        return shape, self.out_selection, ChunkProjection(tuple([moved_to_start(part) for part in self]))
 
     def __repr__(self) -> str:
         return f"ChunkProjection({self.coords}, {self.chunk_selection} -> {self.out_selection})"

@@ -50,14 +50,14 @@ def byte_runs(part: Part, places: Places, most: int) -> Runs | None:
         return _of_points(part, places, most)
     assert isinstance(part, ChunkProjection)
     # Behind the dimensions of the chunk may be those of fields.
-    return _combined(list(part.parts[: len(places.shape)]), [], places, most)
+    return _combined(list(part[: len(places.shape)]), [], places, most)
 
 
 def slices_of(part: Part) -> tuple[int, ...] | None:
     """Return numbers that are equal for parts with equal runs; None where telling takes as long as finding them."""
     if not isinstance(part, ChunkProjection):
         return None
-    return tuple([number for each in part.parts for number in (each.start, each.step, each.taken)])
+    return tuple([number for each in part for number in (each.start, each.step, each.taken)])
 
 
 def _of_points(part: PointProjection, places: Places, most: int) -> Runs | None:

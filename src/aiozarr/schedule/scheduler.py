@@ -1,79 +1,23 @@
-"""Sends the calls of all callers under one budget per origin, round-robin between callers, by workers that pull."""
+"""Sends the calls of all callers under one budget per origin, round-robin between callers.
+
+Where a store has a connection at hand, a call is sent at once and nobody waits for it; else a worker does.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from time import monotonic
 
 from aiozarr.errors import StoreError
 from aiozarr.schedule.budget import Budget
+from aiozarr.schedule.call import Call, Source
 from aiozarr.schedule.coalesce import Economy
 from aiozarr.schedule.learn import Learner
-from aiozarr.schedule.retry import RetryPolicy, overload
+from aiozarr.schedule.retry import overload
 from aiozarr.settings import Settings
-
-
-class Call(ABC):
-    """One request, from the moment a worker takes it.
-
-    Attributes:
-        policy: when it is repeated.
-        cost: bytes it holds in memory until `Origin.release`; an estimate where the size is not known.
-        attempts: how often it was sent.
-        started: when it was first sent, by the clock of its queue.
-        seconds: from then to its end, once it has ended.
-    """
-
-    __slots__ = ("attempts", "cancelled", "cost", "policy", "seconds", "started", "worker")
-
-    def __init__(self, policy: RetryPolicy, cost: int) -> None:
-        self.policy = policy
-        self.cost = cost
-        self.attempts = 0
-        self.started = self.seconds = 0.0
-        self.cancelled = False
-        self.worker: asyncio.Task[None] | None = None
-
-    @abstractmethod
-    async def send(self) -> None:
-        """Send the request once and keep its answer; called again where the policy repeats it."""
-
-    @abstractmethod
-    def done(self, error: BaseException | None) -> None:
-        """The call has ended, with its answer or with `error` (`CancelledError`: it was cancelled). Must not raise.
-
-        After success the call's bytes stay counted until `Origin.release`; after an error they no longer are.
-        """
-
-    def cancel(self) -> None:
-        """Stop the call; `done` follows."""
-        self.cancelled = True
-        if self.worker is not None:
-            self.worker.cancel()
-
-
-class Source(ABC):
-    """A caller's work, as calls that it hands out when asked.
-
-    Attributes:
-        max_requests: a fixed limit on the origin's requests in flight while the source is at work; None: adaptive.
-        max_bytes: limit on the origin's bytes in flight.
-    """
-
-    max_requests: int | None
-    max_bytes: int
-
-    @abstractmethod
-    def next(self) -> Call | None:
-        """Return the next call; None where there is none at the moment (`Origin.offer` brings the source back)."""
-
-    @abstractmethod
-    def pending(self) -> int:
-        """Return about how many calls `next` would hand out now; more than there are costs little."""
 
 
 class Origin:
@@ -89,6 +33,9 @@ class Origin:
         self._held: tuple[Source, Call] | None = None
         self._paid: deque[Call] = deque()
         self._workers: set[asyncio.Task[None]] = set()
+        self._sent: set[Call] = set()  # calls that no worker waits for
+        self._over: deque[tuple[Call, Exception | None]] = deque()  # their answers have come
+        self._closed = False
         self._starting = 0
         self._clock: Callable[[], float] | None = None
 
@@ -163,14 +110,17 @@ class Origin:
 
     async def close(self) -> None:
         """Stop all workers and wait for them."""
+        self._closed = True
         workers = list(self._workers)
         for worker in workers:
             worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        for call in list(self._sent):
+            self.give_up(call)
+        await asyncio.gather(*workers, asyncio.sleep(0), return_exceptions=True)
 
     def _refill(self) -> None:
         """Start workers where the limit leaves room and callers have work."""
-        room = self.budget.limit - len(self._workers)
+        room = self._room
         if room <= 0:
             return
         pending = len(self._paid) + (1 if self._held is not None else 0)
@@ -183,10 +133,14 @@ class Origin:
 
     def _start(self, count: int) -> None:
         loop = asyncio.get_running_loop()
-        for _ in range(min(count, self.budget.limit - len(self._workers))):
+        for _ in range(min(count, self._room)):
             self._starting += 1
-            worker = loop.create_task(self._work())
-            self._workers.add(worker)
+            self._workers.add(loop.create_task(self._work()))
+
+    @property
+    def _room(self) -> int:
+        """How many more requests there may be."""
+        return self.budget.limit - len(self._workers) - len(self._sent)
 
     def _take(self) -> Call | None:
         """Return the next call that the budget allows, from the callers in turn."""
@@ -220,37 +174,132 @@ class Origin:
         return held <= 0 or held + call.cost <= source.max_bytes
 
     async def _work(self) -> None:
-        budget = self.budget
         self._starting -= 1
         worker = asyncio.current_task()
         assert worker is not None
         try:
             # A lowered limit is obeyed by the workers that are too many: they leave.
-            while len(self._workers) <= budget.limit:
+            while self._room >= 0:
                 call = self._take()
                 if call is None:
                     break
+                if self._begin(call):
+                    continue
                 await self._carry_out(call, worker)
-                if budget.limit > len(self._workers):
+                if self._room > 0:
                     self._refill()
         finally:
             self._workers.discard(worker)
 
-    async def _carry_out(self, call: Call, worker: asyncio.Task[None]) -> None:
+    # --- without a worker ------------------------------------------------------------------------------------------
+
+    def _begin(self, call: Call) -> bool:
+        """Send `call` without a worker, if that can be."""
+        call.started = self._clock_here()()
+        call.attempts += 1
+        try:
+            call.under_way = call.begin()
+        except Exception:
+            # Whoever sends it again, and waits, gets the same.
+            call.under_way = None
+        if call.under_way is None:
+            call.attempts -= 1
+            return False
+        budget = self.budget
+        budget.in_flight += 1
+        budget.bytes_in_flight += call.cost
+        self._sent.add(call)
+        return True
+
+    def ended(self, call: Call, error: Exception | None) -> None:
+        """The answer to a call that was begun has come, or will not come because of `error`."""
+        if not self._over:
+            # Answers arrive in bursts: all are received before any is dealt with.
+            asyncio.get_running_loop().call_soon(self._end_all)
+        self._over.append((call, error))
+
+    def _end_all(self) -> None:
+        over = self._over
+        try:
+            while over:
+                self._end(*over.popleft())
+        finally:
+            if over:  # whoever raised has harmed nobody else
+                asyncio.get_running_loop().call_soon(self._end_all)
+
+    def _end(self, call: Call, error: Exception | None) -> None:
+        if call.under_way is None:
+            return  # it was given up in between
+        budget = self.budget
+        call.under_way = None
+        if error is None:
+            call.seconds = self._clock_here()() - call.started
+            budget.succeeded()
+        self._sent.discard(call)
+        budget.in_flight -= 1
+        if error is not None:
+            budget.bytes_in_flight -= call.cost
+            if isinstance(error, StoreError):
+                # It may have to wait, and be sent again: that is a worker's business.
+                self._hand_over(call, error)
+                return
+        call.done(error)
+        self._advance()
+
+    def give_up(self, call: Call) -> None:
+        """A call that was begun is cancelled: it ends in the loop's next turn."""
+        if call.under_way is not None:
+            call.under_way.give_up()
+            call.under_way = None
+            asyncio.get_running_loop().call_soon(self._given_up, call)
+
+    def _given_up(self, call: Call) -> None:
+        self._sent.discard(call)
+        self.budget.in_flight -= 1
+        self.budget.bytes_in_flight -= call.cost
+        call.done(asyncio.CancelledError())
+        self._advance()
+
+    def _advance(self) -> None:
+        """Send the next calls, in place of one that has ended."""
+        while not self._closed and self._room > 0 and (call := self._take()) is not None:
+            if not self._begin(call):
+                self._hand_over(call, None)
+
+    def _hand_over(self, call: Call, failure: StoreError | None) -> None:
+        """Give a call that has been taken to a worker of its own; `failure`: what its first request has come to."""
+        self._workers.add(asyncio.get_running_loop().create_task(self._go_on(call, failure)))
+
+    async def _go_on(self, call: Call, failure: StoreError | None) -> None:
+        worker = asyncio.current_task()
+        assert worker is not None
+        try:
+            if call.cancelled:  # before this task has begun
+                call.done(asyncio.CancelledError())
+            else:
+                await self._carry_out(call, worker, failure)
+        finally:
+            self._workers.discard(worker)
+            failure = None
+        self._advance()
+
+    # --- by a worker -----------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, call: Call, worker: asyncio.Task[None], failure: StoreError | None = None) -> None:
         budget = self.budget
         budget.in_flight += 1
         budget.bytes_in_flight += call.cost
         call.worker = worker
         error: BaseException | None = None
         try:
-            await self._send(call)
+            await self._send(call, failure)
         except asyncio.CancelledError as cancelled:
             error = cancelled
             if not call.cancelled:
                 raise
             worker.uncancel()
-        except Exception as failure:
-            error = failure
+        except Exception as refusal:
+            error = refusal
         finally:
             call.worker = None
             budget.in_flight -= 1
@@ -258,32 +307,43 @@ class Origin:
                 budget.bytes_in_flight -= call.cost
             call.done(error)
             # Its traceback holds this frame: no way back may lead from here to the error.
-            error = None
+            error = failure = None
 
-    async def _send(self, call: Call) -> None:
-        """Send `call` until it succeeds or its policy gives up; the error then says how often and how long."""
+    async def _send(self, call: Call, failure: StoreError | None) -> None:
+        """Send `call` until it succeeds or its policy gives up; the error then says how often and how long.
+
+        `failure`: what came of it the first time, when nobody waited.
+        """
         clock = self._clock_here()
-        begun = call.started = clock()
+        if failure is None:
+            call.started = clock()
+        sent_at = begun = call.started
         while True:
-            sent_at = clock()
-            call.attempts += 1
-            try:
-                await call.send()
-            except StoreError as error:
-                now = clock()
-                call.seconds = now - begun
-                if overload(error):
-                    self.budget.overloaded(sent_at, now)
-                delay = call.policy.delay(error, attempt=call.attempts, elapsed=call.seconds, jitter=random.random())
-                if delay is None:
-                    error.attempts = call.attempts
-                    error.elapsed = call.seconds
-                    raise
-                await asyncio.sleep(delay)
-            else:
-                call.seconds = clock() - begun
-                self.budget.succeeded()
-                return
+            if failure is None:
+                sent_at = clock()
+                call.attempts += 1
+                try:
+                    await call.send()
+                except StoreError as error:
+                    failure = error
+                else:
+                    call.seconds = clock() - begun
+                    self.budget.succeeded()
+                    return
+            now = clock()
+            call.seconds = now - begun
+            if overload(failure):
+                self.budget.overloaded(sent_at, now)
+            delay = call.policy.delay(failure, attempt=call.attempts, elapsed=call.seconds, jitter=random.random())
+            if delay is None:
+                failure.attempts = call.attempts
+                failure.elapsed = call.seconds
+                try:
+                    raise failure
+                finally:
+                    failure = None  # its traceback holds this frame
+            failure = None
+            await asyncio.sleep(delay)
 
 
 class Scheduler:

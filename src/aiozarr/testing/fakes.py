@@ -16,21 +16,25 @@ from typing import Any
 from typing_extensions import Buffer
 
 from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Version, check_key, check_prefix
-from aiozarr.stores.contract import Store, byte_view
+from aiozarr.stores.contract import byte_view
 from aiozarr.stores.memory import MemoryStore
+from aiozarr.stores.prompt import PromptStore, Sent, Taker
 from aiozarr.testing.faults import Action, Call, Delay, LostAnswer, Plan, Spoil, nth
 from aiozarr.testing.virtual_time import run_virtual
 
 
-class FakeStore(Store):
+class FakeStore(PromptStore):
     """A store whose every call takes `latency` seconds, and its bytes `bandwidth` (bytes per second, each call alone).
 
     Attributes:
+        prompt: whether reads are sent at once, as by a store that has connections at hand; may be set at any time.
         calls: every call, in the order in which they started.
         in_flight, max_in_flight: calls at work now, and the most there ever were.
         faults: the plan that says what goes wrong; may be replaced at any time.
         memory: the values, to look at or to change behind the store's back.
     """
+
+    prompt = False
 
     def __init__(
         self,
@@ -106,6 +110,10 @@ class FakeStore(Store):
             await at_work.transfer(memoryview(value.data).nbytes)
             return value
 
+    def begin_fetch(self, key: str, range: ByteRange | None, if_match: Version | None, taker: Taker) -> Sent | None:
+        check_key(key, store=self.url)
+        return _Sent(lambda: self.fetch(key, range, if_match=if_match), taker) if self.prompt else None
+
     async def stat(self, key: str) -> Entry | None:
         check_key(key, store=self.url)
         async with self._call("stat", key):
@@ -178,6 +186,24 @@ class _AtWork:
         self.call.nbytes = nbytes
         if self.bandwidth is not None:
             await asyncio.sleep(nbytes / self.bandwidth)
+
+
+class _Sent:
+    """A read that was sent at once."""
+
+    def __init__(self, fetch: Callable[[], Coroutine[Any, Any, Value | None]], taker: Taker) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._tell(fetch, taker))
+
+    async def _tell(self, fetch: Callable[[], Coroutine[Any, Any, Value | None]], taker: Taker) -> None:
+        try:
+            value = await fetch()
+        except Exception as error:
+            taker.failed(error)
+        else:
+            taker.fetched(value)
+
+    def give_up(self) -> None:
+        self._task.cancel()
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 from aiozarr.engine import Engine, Progress
 from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, StoreError
 from aiozarr.model import Entry, check_key
+from aiozarr.schedule.call import Call, Source
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.scheduler import Call, Source
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.stores.tasks import together

@@ -112,10 +112,8 @@ def test_dimensions_that_are_walked_anew_give_what_listed_ones_give(
 ) -> None:
     axes = [RegularAxis(4, 4 * count - 1) for count in counts]
     maps = [Strided(1, 1, axis.extent - 1) for axis in axes]
-    listed = [part.parts for part in Projection(axes, maps)]
+    listed = list(Projection(axes, maps))
     numbers = [number for number, _ in Projection(axes, maps).numbered(counts)]
     monkeypatch.setattr(projection_module, "LAZY_FROM", 4)
-    assert [part.parts for part in Projection(axes, maps)] == listed
-    assert [(number, part.parts) for number, part in Projection(axes, maps).numbered(counts)] == list(
-        zip(numbers, listed, strict=True)
-    )
+    assert list(Projection(axes, maps)) == listed
+    assert list(Projection(axes, maps).numbered(counts)) == list(zip(numbers, listed, strict=True))

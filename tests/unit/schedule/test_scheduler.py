@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterable
 
+import pytest
+
+from aiozarr.errors import StoreError
+from aiozarr.schedule.budget import Budget
+from aiozarr.schedule.call import Call, Source
 from aiozarr.schedule.retry import RetryPolicy
-from aiozarr.schedule.scheduler import Call, Origin, Source
+from aiozarr.schedule.scheduler import Origin
+from aiozarr.stores.prompt import Sent
 from aiozarr.testing.virtual_time import run_virtual
 
 
@@ -59,3 +67,175 @@ def test_who_has_handed_out_everything_is_asked_once_more_when_what_was_in_the_w
         await origin.close()
 
     run_virtual(scenario())
+
+
+class Prompt(Request):
+    """Is sent at once, answered after a second with `outcomes` in turn (None: success), or by a worker as `Request`."""
+
+    def __init__(self, origin: Origin, outcomes: Iterable[Exception | None] = (), *, retries: int = 0) -> None:
+        super().__init__(1)
+        self.policy = RetryPolicy(retries, 60.0)
+        self.origin = origin
+        self.outcomes = list(outcomes)
+        self.at_hand = True
+        self.ends: list[BaseException | None] = []
+        self.waited_for = 0
+
+    def begin(self) -> Sent | None:
+        return Answer(self) if self.at_hand else None
+
+    async def send(self) -> None:
+        self.waited_for += 1
+        await asyncio.sleep(1)
+        if self.outcomes and (error := self.outcomes.pop(0)) is not None:
+            raise error
+
+    def cancel(self) -> None:
+        super().cancel()
+        self.origin.give_up(self)
+
+    def done(self, error: BaseException | None) -> None:
+        self.ends.append(error)
+        self.origin.release(self.cost if error is None else 0)
+
+
+class Answer:
+    """The answer to a `Prompt` that is on its way."""
+
+    def __init__(self, call: Prompt) -> None:
+        self.call = call
+        self.timer = asyncio.get_running_loop().call_later(1, self.come)
+
+    def come(self) -> None:
+        error = self.call.outcomes.pop(0) if self.call.outcomes else None
+        self.call.origin.ended(self.call, error)
+
+    def give_up(self) -> None:
+        self.timer.cancel()
+
+
+def idle(origin: Origin) -> bool:
+    """Return whether nothing is counted any more."""
+    return (origin.budget.in_flight, origin.budget.bytes_in_flight) == (0, 0)
+
+
+def test_calls_that_nobody_waits_for_keep_to_the_limit_and_follow_each_other() -> None:
+    async def scenario() -> None:
+        origin = Origin(Budget(3))
+        calls = [Prompt(origin) for _ in range(10)]
+        calls[4].at_hand = calls[5].at_hand = False
+        begun = asyncio.get_running_loop().time()
+        most = 0
+        origin.offer(Caller(calls))
+        while not all(call.ends for call in calls):
+            most = max(most, origin.budget.in_flight)
+            await asyncio.sleep(0.25)
+        assert (most, asyncio.get_running_loop().time() - begun) == (3, 4)
+        assert [call.ends for call in calls] == [[None]] * 10
+        assert [call.waited_for for call in calls] == [0] * 4 + [1, 1] + [0] * 4
+        assert all((call.attempts, call.seconds) == (1, 1) for call in calls)
+        assert idle(origin)
+
+    run_virtual(scenario())
+
+
+def test_a_worker_repeats_what_has_failed_when_nobody_waited() -> None:
+    async def scenario() -> None:
+        origin = Origin()
+        slow = StoreError("slow", retryable=True)
+        mended, broken, other = (
+            Prompt(origin, [slow, None], retries=3),
+            Prompt(origin, [StoreError("no")], retries=3),
+            Prompt(origin, [ValueError("odd")], retries=3),
+        )
+        origin.offer(Caller([mended, broken, other]))
+        await asyncio.sleep(10)
+        assert (mended.ends, mended.attempts, mended.waited_for) == ([None], 2, 1)
+        assert mended.seconds > 2  # from its first sending on
+        assert [type(error) for error in broken.ends + other.ends] == [StoreError, ValueError]
+        assert (broken.attempts, broken.waited_for) == (1, 0)
+        assert isinstance(broken.ends[0], StoreError)
+        assert (broken.ends[0].attempts, broken.ends[0].elapsed) == (1, 1)
+        assert idle(origin)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("moment", [0, 0.5, 1, 1.5])
+@pytest.mark.parametrize("outcomes", [[], [StoreError("slow", retryable=True)]], ids=["answered", "refused"])
+@pytest.mark.parametrize("at_hand", [True, False])
+def test_a_call_ends_once_whenever_it_is_cancelled(moment: float, outcomes: list[Exception], at_hand: bool) -> None:
+    """Also between its answer and the turn of the loop in which that is dealt with, before or behind it."""
+
+    async def scenario(*, behind: bool) -> None:
+        loop = asyncio.get_running_loop()
+        origin = Origin()
+        call = Prompt(origin, outcomes, retries=3)
+        call.at_hand = at_hand
+        if not behind:
+            loop.call_later(moment, call.cancel)
+        origin.offer(Caller([call]))
+        await asyncio.sleep(0)
+        if behind:
+            loop.call_later(moment, call.cancel)
+        await asyncio.sleep(10)
+        assert len(call.ends) == 1
+        assert call.ends[0] is None or isinstance(call.ends[0], asyncio.CancelledError)
+        assert call.ends[0] is not None or moment >= 1
+        assert idle(origin)
+
+    run_virtual(scenario(behind=False))
+    run_virtual(scenario(behind=True))
+
+
+def test_closing_ends_what_nobody_waits_for_and_begins_nothing_more() -> None:
+    async def scenario() -> None:
+        origin = Origin(Budget(2))
+        calls = [Prompt(origin) for _ in range(5)]
+        origin.offer(Caller(calls))
+        await asyncio.sleep(0.5)
+        await origin.close()
+        await asyncio.sleep(5)
+        assert [len(call.ends) for call in calls] == [1, 1, 0, 0, 0]
+        assert all(isinstance(call.ends[0], asyncio.CancelledError) for call in calls[:2])
+        assert idle(origin)
+
+    run_virtual(scenario())
+
+
+def test_a_fault_of_one_call_harms_no_other() -> None:
+    class Faulty(Prompt):
+        def done(self, error: BaseException | None) -> None:
+            super().done(error)
+            raise ZeroDivisionError
+
+    async def scenario() -> None:
+        origin = Origin()
+        faults: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context["exception"]))
+        first, second = Faulty(origin), Prompt(origin)
+        origin.offer(Caller([first, second]))
+        await asyncio.sleep(5)
+        assert second.ends == [None]
+        assert [type(fault) for fault in faults] == [ZeroDivisionError]
+
+    run_virtual(scenario())
+
+
+def test_no_cycle_is_left_of_a_refusal() -> None:
+    """The error's traceback leads to frames, and no frame back to the error: arrays would wait for the collector."""
+
+    async def scenario() -> weakref.ref[BaseException]:
+        origin = Origin()
+        call = Prompt(origin, [StoreError("no")])
+        origin.offer(Caller([call]))
+        await asyncio.sleep(2)
+        error = call.ends.pop()
+        assert error is not None
+        return weakref.ref(error)
+
+    gc.disable()
+    try:
+        assert run_virtual(scenario())() is None
+    finally:
+        gc.enable()

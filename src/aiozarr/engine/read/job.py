@@ -33,8 +33,8 @@ from aiozarr.errors import ChecksumError, MissingChunkError
 from aiozarr.grid.projection import Part
 from aiozarr.grid.touched import LONG
 from aiozarr.model import Range, Version
+from aiozarr.schedule.call import Call
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.scheduler import Call
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
@@ -388,7 +388,7 @@ class ReadJob(Job):
         """The job does not end before a request that it has cancelled is over."""
         if request.cancelled and request not in self._dying:
             self._dying.add(request)
-            request.watchers.append(lambda: self._gone(request))
+            request.when_gone(lambda: self._gone(request))
 
     def _gone(self, request: Fetch) -> None:
         self._dying.discard(request)

@@ -22,7 +22,7 @@ from aiozarr.grid.axes import DimPart
 from aiozarr.grid.projection import ChunkProjection, Part
 from aiozarr.memory import empty
 from aiozarr.model import Entry, Range, Value, Version
-from aiozarr.schedule.scheduler import Call
+from aiozarr.schedule.call import Call
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 

@@ -22,7 +22,7 @@ from aiozarr.engine.work.pool import BATCH_BYTES, Work
 from aiozarr.errors import ChangedError, ChecksumError
 from aiozarr.grid.projection import Part
 from aiozarr.model import Version
-from aiozarr.schedule.scheduler import Call
+from aiozarr.schedule.call import Call
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:

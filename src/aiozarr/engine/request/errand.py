@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from aiozarr.engine.request.observed import RequestWatch
 from aiozarr.engine.work.pool import Work
 from aiozarr.errors import StoreError, UnauthenticatedError
-from aiozarr.schedule.scheduler import Call, Origin
+from aiozarr.schedule.call import Call
+from aiozarr.schedule.scheduler import Origin
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
@@ -38,7 +39,7 @@ class Errand(Call):
         watch: notes on it, where somebody observes.
     """
 
-    __slots__ = ("desk", "fills_batch", "key", "line", "origin", "settings", "store", "watch", "watchers")
+    __slots__ = ("_watchers", "desk", "fills_batch", "key", "line", "origin", "settings", "store", "watch")
 
     def __init__(self, job: Job, store: Store, key: str, cost: int) -> None:
         super().__init__(job.policy, cost)
@@ -50,7 +51,7 @@ class Errand(Call):
         self.watch = None if job.observer is None else RequestWatch(job.observer, job.ready_at)
         self.fills_batch = False
         self.line = job.line
-        self.watchers: list[Callable[[], None]] = []
+        self._watchers: list[Callable[[], None]] | None = None  # most have none
 
     @property
     def store_url(self) -> str:
@@ -72,10 +73,17 @@ class Errand(Call):
         """The worker is done. On the loop."""
         self.done(error)
 
+    def when_gone(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher` when all of it is over."""
+        if self._watchers is None:
+            self._watchers = []
+        self._watchers.append(watcher)
+
     def gone(self) -> None:
         """All of it is over: tell who observes, and those who waited for the end of a cancelled errand."""
         if self.watch is not None:
             self.watch.close()
-        for watcher in self.watchers:
-            watcher()
-        self.watchers.clear()
+        if self._watchers is not None:
+            watchers, self._watchers = self._watchers, None
+            for watcher in watchers:
+                watcher()

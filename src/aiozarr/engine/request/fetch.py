@@ -18,6 +18,7 @@ from aiozarr.model import ByteRange, Range, Suffix, Value, Version
 from aiozarr.schedule.events import RequestEvent
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
+from aiozarr.stores.prompt import PromptStore, Sent
 
 if TYPE_CHECKING:
     from aiozarr.engine.job import Job
@@ -45,6 +46,34 @@ class Fetch(Errand):
         self.if_match = if_match
         self.value: Value | None = None
         self.lookups = 0  # requests besides the one for the bytes
+
+    def begin(self) -> Sent | None:
+        store = self.store
+        if not isinstance(store, PromptStore) or (type(self.range) is Suffix and not store.supports.suffix_reads):
+            return None
+        return store.begin_fetch(self.key, self.range, self._condition(), self)
+
+    def fetched(self, value: Value | None) -> None:
+        """What was begun has come."""
+        self.value = value
+        try:
+            self._check()
+        except StoreError as error:
+            self.origin.ended(self, error)
+        else:
+            self.origin.ended(self, None)
+
+    def failed(self, error: Exception) -> None:
+        """What was begun has not come."""
+        if isinstance(error, StoreError) and means_missing(error, self.settings):
+            self.fetched(None)
+        else:
+            self.origin.ended(self, error)
+
+    def cancel(self) -> None:
+        super().cancel()
+        if self.under_way is not None:
+            self.origin.give_up(self)
 
     async def send(self) -> None:
         store, supports = self.store, self.store.supports

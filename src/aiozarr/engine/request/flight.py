@@ -12,7 +12,7 @@ from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.cache.chunks import ChunkCache
 from aiozarr.engine.work.pool import Work
 from aiozarr.grid.projection import Part
-from aiozarr.schedule.scheduler import Call
+from aiozarr.schedule.call import Call
 
 
 class Token:

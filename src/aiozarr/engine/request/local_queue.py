@@ -9,8 +9,9 @@ from aiozarr.engine.plan.bounds import LOCAL_GAP
 from aiozarr.engine.request.errand import Errand
 from aiozarr.engine.work.pool import BATCH_BYTES, MIN_BATCH_BYTES, Work, WorkerPool
 from aiozarr.errors import StoreError
+from aiozarr.schedule.call import Source
 from aiozarr.schedule.coalesce import Economy
-from aiozarr.schedule.scheduler import Origin, Source
+from aiozarr.schedule.scheduler import Origin
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 

@@ -20,8 +20,8 @@ from aiozarr.engine.request.observed import RequestWatch
 from aiozarr.errors import ChangedError, CodecError, ShortReadError, StoreError
 from aiozarr.memory import empty
 from aiozarr.model import Range, Value, Version
+from aiozarr.schedule.call import Call
 from aiozarr.schedule.events import RequestEvent
-from aiozarr.schedule.scheduler import Call
 from aiozarr.stores.contract import Store
 from aiozarr.stores.receiving import Arrival, ReceivingStore
 
@@ -88,6 +88,9 @@ class SplitFetch(ChunkFetch):
         self._version = self.if_match
 
     # --- sending ---------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """It is sent in parts, by workers."""
 
     async def send(self) -> None:
         begun = self._memory is not None
@@ -273,8 +276,7 @@ class SplitFetch(ChunkFetch):
         for call in self.origin.withdraw(calls):
             asyncio.get_running_loop().call_soon(call.done, asyncio.CancelledError())
         for call in calls:
-            if call.worker is not None:
-                Call.cancel(call)
+            Call.cancel(call)
 
     # --- what is told ----------------------------------------------------------------------------------------------
 

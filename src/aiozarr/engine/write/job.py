@@ -15,8 +15,8 @@ from aiozarr.engine.write.object_write import ObjectWrite
 from aiozarr.engine.write.write import Write
 from aiozarr.grid import core_shape_of
 from aiozarr.grid.projection import Part
+from aiozarr.schedule.call import Call
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.scheduler import Call
 from aiozarr.settings import Settings
 
 

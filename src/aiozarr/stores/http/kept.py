@@ -20,6 +20,9 @@ class Kept:
     def __init__(self) -> None:
         self._answers: dict[str, Answer] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._answers)
+
     def find(self, key: str, want: Want) -> Answer | None:
         """Return the answer that `want` would have, where it is here."""
         if not self._answers or want.range is None or want.etag is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from typing_extensions import Buffer
 
 from aiozarr.stores.http.url import Proxies, WebAddress
-from aiozarr.stores.lane import Answer, Origin, Pool, RequestTemplate, Want, leave, obtain
+from aiozarr.stores.lane import Answer, Connection, Origin, Pool, Reply, RequestTemplate, Want, leave, obtain
 
 if TYPE_CHECKING:
     from aiozarr.stores.http.detour import Detours
@@ -87,6 +87,13 @@ class Line:
             )
         request = template.render(method, target, want.range, want.etag, want.generation)
         return self.pool().send(request, want)
+
+    def begin(self, method: str, target: str, want: Want, template: RequestTemplate, reply: Reply) -> Connection | None:
+        """As `ask`, by a connection that is at hand, which is returned; None: there is none, and nothing was sent."""
+        if self.proxied:
+            return None
+        request = template.render(method, target, want.range, want.etag, want.generation)
+        return self.pool().begin(request, want, reply)
 
     async def put(
         self, target: str, body: Buffer, headers: Mapping[str, str], want: Want, template: RequestTemplate

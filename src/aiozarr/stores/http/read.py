@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from aiozarr.errors import AiozarrError, ChangedError, InvalidKeyError, StoreError
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, check_key, resolve_range
 from aiozarr.stores.http.errors import error_for
+from aiozarr.stores.http.prompt import PromptRead
 from aiozarr.stores.lane.judge import Accept, EncodedRangeError, Want, etag_of
+from aiozarr.stores.prompt import PromptStore, Sent, Taker
 from aiozarr.stores.receiving import Arrival, Receive, ReceivingStore
 
 if TYPE_CHECKING:
-    from aiozarr.stores.lane import Answer
+    from aiozarr.stores.lane import Answer, Connection
     from aiozarr.stores.lane.head import Headers
 
 HEAD_REFUSED = frozenset({403, 405, 501})
@@ -24,7 +27,7 @@ ATTEMPTS_AT_END = 3
 """How often the end of an object is looked for that is replaced between its size and its bytes."""
 
 
-class WebStore(ReceivingStore):
+class WebStore(ReceivingStore, PromptStore):
     """A store whose values are read by GET.
 
     A subclass says how a request is sent (`_ask`) and which 404 means that the object itself is missing (`_lacks`).
@@ -36,6 +39,14 @@ class WebStore(ReceivingStore):
     @abstractmethod
     async def _ask(self, method: str, key: str, want: Want) -> Answer:
         """Send a request for `key` and return its answer, judged."""
+
+    @abstractmethod
+    def _begin(self, key: str, want: Want, read: PromptRead) -> Connection | None:
+        """Send a GET for `key` by a connection that is at hand and return that; None: `_ask` is the way."""
+
+    @abstractmethod
+    async def _follow(self, key: str, want: Want, answer: Answer, read: PromptRead) -> Answer:
+        """Return what `_ask` would, given the answer to `_begin`, which is no value as it stands."""
 
     @abstractmethod
     def _lacks(self, answer: Answer) -> bool:
@@ -59,19 +70,42 @@ class WebStore(ReceivingStore):
         self._check_key(key)
         if isinstance(range, Suffix) and self.supports.partial_reads and not self.supports.suffix_reads:
             return await self._fetch_end(key, range, if_match)
-        if range is None and if_match is None:
-            want = self._whole
-        else:
-            want = Want(_askable(range), raw=self._raw)
-            if if_match is not None:
-                want.etag, want.generation = if_match.etag, if_match.generation
+        want = self._want(range, if_match)
+        return await self._read(key, range, if_match, want, self._ask("GET", key, want))
+
+    def begin_fetch(self, key: str, range: ByteRange | None, if_match: Version | None, taker: Taker) -> Sent | None:
+        self._check_key(key)
+        if type(range) is Suffix and not self.supports.suffix_reads:
+            return None
+        want = self._want(range, if_match)
+        read = PromptRead(self, key, range, if_match, want, taker)
+        read.connection = self._begin(key, want, read)
+        return None if read.connection is None else read
+
+    async def take(
+        self, key: str, range: ByteRange | None, if_match: Version | None, want: Want, answer: Answer, read: PromptRead
+    ) -> Value | None:
+        """Return or raise what `fetch` would, given the answer to a request that has been sent."""
+        return await self._read(key, range, if_match, want, self._follow(key, want, answer, read))
+
+    async def _read(
+        self, key: str, range: ByteRange | None, if_match: Version | None, want: Want, asked: Awaitable[Answer]
+    ) -> Value | None:
         try:
-            answer = await self._ask("GET", key, want)
+            answer = await asked
             if isinstance(answer.verdict, Accept):
-                return self._value(answer, answer.verdict, range)
+                return self.value_of(answer, answer.verdict, range)
             return await self._no_value(key, range, if_match, want, answer)
         except StoreError as error:
-            raise self._located(error, key, range)  # noqa: B904  # the same error, now with its place
+            raise self.located(error, key, range)  # noqa: B904  # the same error, now with its place
+
+    def _want(self, range: ByteRange | None, if_match: Version | None) -> Want:
+        if range is None and if_match is None:
+            return self._whole
+        want = Want(_askable(range), raw=self._raw)
+        if if_match is not None:
+            want.etag, want.generation = if_match.etag, if_match.generation
+        return want
 
     def _check_key(self, key: str) -> None:
         """Check `key`; the store's URL, which takes a microsecond to put together, is asked for only if it is none."""
@@ -100,14 +134,14 @@ class WebStore(ReceivingStore):
             answer = await self._ask("GET", key, want)
             if not isinstance(answer.verdict, Accept):
                 return await self._no_value(key, range, if_match, want, answer)
-            value = self._value(answer, answer.verdict, range)
+            value = self.value_of(answer, answer.verdict, range)
             if or_all and range.length is not None and len(memoryview(value.data)) > range.length:
                 self._mark_rangeless()
             return value
         except EncodedRangeError:
             return await self.fetch(key, if_match=if_match)
         except StoreError as error:
-            raise self._located(error, key, range)  # noqa: B904  # the same error, now with its place
+            raise self.located(error, key, range)  # noqa: B904  # the same error, now with its place
 
     async def _fetch_end(self, key: str, suffix: Suffix, match: Version | None) -> Value | None:
         """Fetch the last bytes by their place: the size is asked for, and then a range of that very version."""
@@ -136,7 +170,7 @@ class WebStore(ReceivingStore):
         try:
             return await self._stat(key)
         except StoreError as error:
-            raise self._located(error, key, None)  # noqa: B904  # the same error, now with its place
+            raise self.located(error, key, None)  # noqa: B904  # the same error, now with its place
 
     async def _no_value(
         self, key: str, byte_range: ByteRange | None, match: Version | None, want: Want, answer: Answer
@@ -162,10 +196,10 @@ class WebStore(ReceivingStore):
         # Some servers refuse a suffix that is longer than the object.
         answer = await self._ask("GET", key, replace(want, range=Range(start, stop - start)))
         if isinstance(answer.verdict, Accept):
-            return self._value(answer, answer.verdict, Range(start, stop - start))
+            return self.value_of(answer, answer.verdict, Range(start, stop - start))
         raise self._error(answer)
 
-    def _value(self, answer: Answer, accept: Accept, byte_range: ByteRange | None) -> Value:
+    def value_of(self, answer: Answer, accept: Accept, byte_range: ByteRange | None) -> Value:
         data, size = answer.body, accept.size
         if byte_range is not None:
             if accept.cut:
@@ -206,7 +240,7 @@ class WebStore(ReceivingStore):
     async def _stat_by_byte(self, key: str) -> Entry | None:
         answer = await self._ask("GET", key, Want(_FIRST_BYTE, raw=self._raw))
         if isinstance(answer.verdict, Accept):
-            value = self._value(answer, answer.verdict, _FIRST_BYTE)
+            value = self.value_of(answer, answer.verdict, _FIRST_BYTE)
             return Entry(key, value.size, value.version)
         if answer.status == 404 and self._lacks(answer):
             return None
@@ -217,7 +251,7 @@ class WebStore(ReceivingStore):
     def _error(self, answer: Answer) -> AiozarrError:
         return error_for(answer.status, answer.headers, bytes(answer.body))
 
-    def _located(self, error: StoreError, key: str | None, byte_range: ByteRange | None) -> StoreError:
+    def located(self, error: StoreError, key: str | None, byte_range: ByteRange | None) -> StoreError:
         error.store, error.key, error.range = self.url, key, byte_range
         return error
 

@@ -13,11 +13,12 @@ from aiozarr.stores.contract import directory_url
 from aiozarr.stores.http.credentials import headers_of
 from aiozarr.stores.http.kept import Kept
 from aiozarr.stores.http.line import Line
+from aiozarr.stores.http.prompt import PromptRead
 from aiozarr.stores.http.read import HEAD_REFUSED, WebStore
 from aiozarr.stores.http.redirect import REDIRECTS, location_of
 from aiozarr.stores.http.trust import context_for
 from aiozarr.stores.http.url import Proxies, WebAddress, fingerprint
-from aiozarr.stores.lane import Accept, Answer, Detour, RequestTemplate, Want, quote_key
+from aiozarr.stores.lane import Accept, Answer, Connection, Detour, RequestTemplate, Want, quote_key
 from aiozarr.stores.options.http import http_options
 
 # Public containers of Azure are often read by their plain URLs. Azure has no suffix ranges, and ranges without an end
@@ -131,15 +132,30 @@ class HTTPStore(WebStore):
         return answer
 
     async def _send(self, method: str, key: str, want: Want) -> Answer:
-        target = f"{self._base}{quote_key(key)}{self._query}"
-        location = None
-        if not self._line.proxied:
-            answer = await self._line.ask(method, target, want, self._template)
-            if answer.status in REDIRECTS:
-                location = location_of(answer)
-            elif not isinstance(answer.verdict, Detour):
-                return answer
-        return await self._line.ask_on(method, target, want, self._template, location)
+        target = self._target(key)
+        if self._line.proxied:
+            return await self._line.ask_on(method, target, want, self._template)
+        return await self._arrive(method, target, want, await self._line.ask(method, target, want, self._template))
+
+    async def _arrive(self, method: str, target: str, want: Want, answer: Answer) -> Answer:
+        """Return the answer at the end of the way: behind a redirect, or in another form."""
+        if answer.status in REDIRECTS:
+            return await self._line.ask_on(method, target, want, self._template, location_of(answer))
+        if isinstance(answer.verdict, Detour):
+            return await self._line.ask_on(method, target, want, self._template)
+        return answer
+
+    def _begin(self, key: str, want: Want, read: PromptRead) -> Connection | None:
+        # What is kept may save the request.
+        return None if self._kept else self._line.begin("GET", self._target(key), want, self._template, read)
+
+    async def _follow(self, key: str, want: Want, answer: Answer, read: PromptRead) -> Answer:
+        answer = await self._arrive("GET", self._target(key), want, answer)
+        self._kept.keep(key, want, answer)
+        return answer
+
+    def _target(self, key: str) -> str:
+        return f"{self._base}{quote_key(key)}{self._query}"
 
     def _lacks(self, answer: Answer) -> bool:
         return True

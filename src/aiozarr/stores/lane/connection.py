@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import numpy as np
 
@@ -29,6 +29,20 @@ class Answer:
         self.headers = headers
         self.verdict = verdict
         self.body = body
+
+
+class Reply(Protocol):
+    """Who waits for an answer: a future, or whoever has better things to do with it than to wake a task."""
+
+    def done(self) -> bool:
+        """Return whether nobody waits any more."""
+        ...
+
+    def set_result(self, answer: Answer, /) -> None:
+        """The answer has come."""
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """None has come."""
 
 
 class StaleConnectionError(Exception):
@@ -60,11 +74,11 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_body",
-        "_future",
         "_gathered",
         "_head",
         "_partial",
         "_pool",
+        "_reply",
         "_state",
         "_transport",
         "_verdict",
@@ -81,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pool = pool
         self._transport: asyncio.Transport | None = None
         self._state = _IDLE
-        self._future: asyncio.Future[Answer] | None = None
+        self._reply: Reply | None = None
         self._partial = _NONE
         self._body: Buffer = _EMPTY
         self._gathered = _NONE
@@ -97,8 +111,8 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- the pool's side -----------------------------------------------------------------------------------------
 
-    def start(self, request: bytes, want: Want) -> asyncio.Future[Answer]:
-        """Send `request` and return the future of its answer.
+    def start(self, request: bytes, want: Want, reply: Reply) -> None:
+        """Send `request`; `reply` gets its answer.
 
         Raises:
             StaleConnectionError, StoreError: the connection is closed already.
@@ -106,27 +120,25 @@ class Connection(asyncio.BufferedProtocol):
         self.received = 0
         if self._transport is None or self._transport.is_closing():
             raise self._loss(None)
-        future: asyncio.Future[Answer] = self._pool.loop.create_future()
-        self._future = future
+        self._reply = reply
         self._want = want
         self._state = _HEAD
         self.mark_received = 0
         self.mark_tick = self._pool.tick
         self._transport.write(request)
-        return future
 
-    def carries(self, future: asyncio.Future[Answer]) -> bool:
-        return self._future is future
+    def carries(self, reply: Reply) -> bool:
+        return self._reply is reply
 
     @property
     def busy(self) -> bool:
-        return self._future is not None
+        return self._reply is not None
 
     def abort(self, error: BaseException | None = None) -> None:
         """Close at once; an answer still waited for fails with `error` (None: nobody waits any more)."""
-        future, self._future = self._future, None
-        if future is not None and error is not None and not future.done():
-            future.set_exception(error)
+        reply, self._reply = self._reply, None
+        if reply is not None and error is not None and not reply.done():
+            reply.set_exception(error)
         self._drop_body()
         if self._transport is not None:
             self._transport.abort()
@@ -164,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        if self._future is not None:
+        if self._reply is not None:
             if self._state == _UNTIL_CLOSE and exc is None:
                 self._finish_gathered(False)
                 return
@@ -269,10 +281,10 @@ class Connection(asyncio.BufferedProtocol):
         self._finish(self._gathered, reusable)
 
     def _finish(self, body: Buffer, reusable: bool) -> None:
-        head, verdict, future = self._head, self._verdict, self._future
+        head, verdict, reply = self._head, self._verdict, self._reply
         assert head is not None
         assert verdict is not None
-        self._future = None
+        self._reply = None
         self._state = _IDLE
         self._drop_body()
         if reusable and head.keeps_alive:
@@ -280,8 +292,9 @@ class Connection(asyncio.BufferedProtocol):
             self._pool.release(self)
         else:
             self.abort()
-        if future is not None and not future.done():
-            future.set_result(Answer(head.status, head.headers, verdict, body))
+        # Last of all: whoever gets it may send the next request at once, by this connection.
+        if reply is not None and not reply.done():
+            reply.set_result(Answer(head.status, head.headers, verdict, body))
 
     def _drop_body(self) -> None:
         """Forget the buffers, so that an idle connection holds none."""

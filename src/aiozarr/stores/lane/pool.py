@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from aiozarr.errors import StoreError, StoreTimeoutError
 from aiozarr.stores.files import open_file_limit
 from aiozarr.stores.lane.addresses import Addresses
-from aiozarr.stores.lane.connection import Answer, Connection, StaleConnectionError
+from aiozarr.stores.lane.connection import Answer, Connection, Reply, StaleConnectionError
 from aiozarr.stores.lane.dial import connect_error, default_ssl_context, dial, lacks_files
 from aiozarr.stores.lane.judge import Want
 
@@ -80,19 +80,31 @@ class Pool:
             ChangedError, LimitError, UnsupportedOperationError: what `judge` found.
         """
         connection = self._idle.pop() if self._idle else await self._acquire()
-        future: asyncio.Future[Answer] | None = None
         while True:
+            future: asyncio.Future[Answer] = self.loop.create_future()
             try:
-                future = connection.start(request, want)
+                connection.start(request, want, future)
                 return await future
             except asyncio.CancelledError:
-                if future is not None and connection.carries(
-                    future
-                ):  # what is under way must not reach the next request
+                if connection.carries(future):  # what is under way must not reach the next request
                     connection.abort()
                 raise
             except StaleConnectionError:  # never by a new connection, so this happens once
                 connection = await self._acquire(fresh=True)
+
+    def begin(self, request: bytes, want: Want, reply: Reply) -> Connection | None:
+        """Send one GET or HEAD by a connection that is at hand, and return that; None: there is none, nothing was sent.
+
+        `reply` gets the answer, or what `send` would raise; `StaleConnectionError` says that it may be sent again.
+        """
+        while self._idle:
+            connection = self._idle.pop()
+            try:
+                connection.start(request, want, reply)
+            except (StaleConnectionError, StoreError):  # closed, and not yet known to be
+                continue
+            return connection
+        return None
 
     # --- who gets which connection -------------------------------------------------------------------------------
 

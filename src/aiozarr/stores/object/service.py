@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry, Precondition, Supports, Version
-from aiozarr.stores.lane import Answer, Want, etag_of
+from aiozarr.stores.http.prompt import PromptRead
+from aiozarr.stores.lane import Answer, Connection, Want, etag_of
 from aiozarr.stores.lane.head import Headers
 from aiozarr.stores.object.answers import NO_ANSWER, is_page
 from aiozarr.stores.tasks import each_bounded
@@ -58,6 +59,17 @@ class Service(ABC):
     @abstractmethod
     async def ask(self, method: str, key: str, want: Want) -> Answer:
         """Send a GET or HEAD for `key`, authorised, and return its answer, judged by `want`."""
+
+    def begin(self, key: str, want: Want, read: PromptRead) -> Connection | None:
+        """Send a GET for `key`, authorised, by a connection that is at hand; None: `ask` is the way.
+
+        An answer that is a value is one as it stands.
+        """
+        return None
+
+    async def follow(self, key: str, want: Want, answer: Answer, read: PromptRead) -> Answer:
+        """Return what `ask` would, given the answer to `begin`, which is no value."""
+        return answer
 
     @abstractmethod
     def lacks(self, answer: Answer) -> bool:

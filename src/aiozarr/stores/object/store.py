@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from aiozarr.errors import EraseError, InvalidKeyError, StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, Precondition, Range, Supports, Value, Version, check_key, check_prefix
 from aiozarr.stores.contract import Store, byte_view, directory_url, rooted_at, split_root
+from aiozarr.stores.http.prompt import PromptRead
 from aiozarr.stores.http.read import WebStore
-from aiozarr.stores.lane import Accept, Answer, Want
+from aiozarr.stores.lane import Accept, Answer, Connection, Want
 from aiozarr.stores.lane.head import Headers
 from aiozarr.stores.object.answers import NO_ANSWER, is_page
 from aiozarr.stores.object.probe import conditions_hold
@@ -91,14 +92,20 @@ class ObjectStore(WebStore):
     async def _ask(self, method: str, key: str, want: Want) -> Answer:
         return await self._service.ask(method, self._full(key), want)
 
+    def _begin(self, key: str, want: Want, read: PromptRead) -> Connection | None:
+        return self._service.begin(self._full(key), want, read)
+
+    async def _follow(self, key: str, want: Want, answer: Answer, read: PromptRead) -> Answer:
+        return await self._service.follow(self._full(key), want, answer, read)
+
     def _lacks(self, answer: Answer) -> bool:
         return self._service.lacks(answer)
 
     def _version(self, headers: Headers) -> Version | None:
         return self._service.version(headers)
 
-    def _value(self, answer: Answer, accept: Accept, byte_range: ByteRange | None) -> Value:
-        value = super()._value(answer, accept, byte_range)
+    def value_of(self, answer: Answer, accept: Accept, byte_range: ByteRange | None) -> Value:
+        value = super().value_of(answer, accept, byte_range)
         if value.version is None and is_page(bytes(memoryview(answer.body)[:100])):  # the clouds tell versions
             raise StoreError(NO_ANSWER, status=answer.status)
         return value
@@ -111,7 +118,7 @@ class ObjectStore(WebStore):
         if answer.status == 416:  # it has no first byte
             answer = await self._ask("HEAD", key, Want(head=True))
         if isinstance(answer.verdict, Accept):
-            value = self._value(answer, answer.verdict, _FIRST_BYTE)
+            value = self.value_of(answer, answer.verdict, _FIRST_BYTE)
             return Entry(key, value.size, value.version)
         if answer.status == 404 and self._lacks(answer):
             return None
@@ -176,7 +183,7 @@ class ObjectStore(WebStore):
         with self._at(None):
             failed = await self._service.delete_many([self._full(key) for key in keys])
         skip = len(self._root)
-        return {key[skip:]: self._located(error, key[skip:], None) for key, error in failed.items()}
+        return {key[skip:]: self.located(error, key[skip:], None) for key, error in failed.items()}
 
     def _raise(self, failed: Mapping[str, StoreError]) -> None:
         if failed:
@@ -249,7 +256,7 @@ class ObjectStore(WebStore):
         try:
             yield
         except StoreError as error:
-            raise self._located(error, key, None)  # noqa: B904  # the same error, now with its place
+            raise self.located(error, key, None)  # noqa: B904  # the same error, now with its place
 
     async def aclose(self) -> None:
         """Close the connections of the running loop that no other store uses; the store can be used again."""

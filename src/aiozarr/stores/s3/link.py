@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiozarr.stores.http.line import Line
 from aiozarr.stores.http.url import Proxies
-from aiozarr.stores.lane import Answer, RequestTemplate, Want, quote_key
+from aiozarr.stores.lane import Answer, Connection, Reply, RequestTemplate, Want, quote_key
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES
 from aiozarr.stores.obstore.errors import translated
 from aiozarr.stores.obstore.process import check_process
@@ -97,6 +97,11 @@ class S3Link:
         # Nearly always arithmetic: no coroutine for that.
         target = self._known_target(method, key) or await self._sign(method, key)
         return await self.line.ask(method, target, want, self._template)
+
+    def begin(self, key: str, want: Want, reply: Reply) -> Connection | None:
+        """Send a GET for `key` at once, where its signature and a connection are at hand."""
+        target = self._known_target("GET", key)
+        return None if target is None else self.line.begin("GET", target, want, self._template, reply)
 
     async def put(self, key: str, data: memoryview, headers: Mapping[str, str], want: Want) -> Answer:
         """Put a small value, without a condition, signed unless the store is anonymous."""

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 from aiozarr.errors import StoreError, UnauthenticatedError, UnsupportedOperationError
 from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, error_for
+from aiozarr.stores.http.prompt import PromptRead
 from aiozarr.stores.http.url import fingerprint
-from aiozarr.stores.lane import Accept, Answer, Want
+from aiozarr.stores.lane import Accept, Answer, Connection, Want
 from aiozarr.stores.object.answers import may_be_missing
 from aiozarr.stores.object.listing import Page, follow, gather
 from aiozarr.stores.object.service import BRIEF
@@ -120,6 +121,19 @@ class S3Service(ObstoreService):
             answer = await link.ask(method, key, want)
         except UnauthenticatedError as error:
             raise self._explained(error)  # noqa: B904  # the same error, with more words
+        return await self._arrive(method, key, want, answer, link, since)
+
+    def begin(self, key: str, want: Want, read: PromptRead) -> Connection | None:
+        if not self._region_known:
+            return None
+        read.note = (self._link, time.monotonic())
+        return self._link.begin(key, want, read)
+
+    async def follow(self, key: str, want: Want, answer: Answer, read: PromptRead) -> Answer:
+        return await self._arrive("GET", key, want, answer, *read.note)
+
+    async def _arrive(self, method: str, key: str, want: Want, answer: Answer, link: S3Link, since: float) -> Answer:
+        """Return the answer, or that to a second request where `link` has not led to the bucket."""
         if isinstance(answer.verdict, Accept) or answer.status < 300 or answer.status in (404, 412):
             return answer
         if await self._mended(link, since, answer.status, region_in(answer.headers, _text(answer)), _text(answer)):

@@ -371,12 +371,12 @@ def test_a_probed_plan_knows_what_is_kept(inner: tuple[int, int] | None) -> None
 
 
 @pytest.mark.parametrize("kind", ["local", "memory"])
-async def test_a_part_of_a_blocking_store_is_the_same_place(kind: str, tmp_path: Path) -> None:
+async def test_a_part_of_a_blocking_store_is_the_same_place(kind: str, way: str, tmp_path: Path) -> None:
     if kind == "local":
         (tmp_path / "a").mkdir()
         whole, part = LocalStore(tmp_path), LocalStore(tmp_path / "a")
     else:
-        whole, part = MemoryStore.named("places"), MemoryStore.named("places", "a/")
+        whole, part = MemoryStore.named(f"places {way}"), MemoryStore.named(f"places {way}", "a/")
     settings = Settings(chunk_cache_bytes=1 << 20)
     written = await aiozarr.create_array(whole, "a", shape=(4,), dtype="int8", chunks=(2,), fill_value=1)
     read = await aiozarr.open_array(part, settings=settings)

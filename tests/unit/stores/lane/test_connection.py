@@ -62,13 +62,20 @@ def feed(connection: Connection, data: bytes) -> None:
         data = data[count:]
 
 
+def start(connection: Connection, want: Want) -> asyncio.Future[Answer]:
+    """Send a request, and return the future of its answer."""
+    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    connection.start(b"GET", want, future)
+    return future
+
+
 def exchange(pieces: Iterable[bytes], want: Want, *, end: bool = False) -> tuple[Answer, bool]:
     """Return the answer that `pieces` make, and whether the connection was kept."""
 
     async def main() -> tuple[Answer, bool]:
         pool = Pool(asyncio.get_running_loop(), Origin(False, "h", 80))
         connection, wire = connect(pool)
-        future = connection.start(b"GET", want)
+        future = start(connection, want)
         for piece in pieces:
             feed(connection, piece)
         if end:
@@ -109,7 +116,7 @@ def test_a_body_is_received_in_place() -> None:
     async def main() -> None:
         pool = Pool(asyncio.get_running_loop(), Origin(False, "h", 80))
         connection, _ = connect(pool)
-        future = connection.start(b"GET", Want())
+        future = start(connection, Want())
         feed(connection, PLAIN[:100])
         buffer = connection.get_buffer(-1)
         feed(connection, PLAIN[100:])
@@ -135,7 +142,7 @@ def test_every_part_of_an_answer_may_be_the_last_one() -> None:
             for stop in range(len(answer)):
                 pool = Pool(asyncio.get_running_loop(), Origin(False, "h", 80))
                 connection, _ = connect(pool)
-                future = connection.start(b"GET", Want())
+                future = start(connection, Want())
                 feed(connection, answer[:stop])
                 connection.connection_lost(None)
                 with pytest.raises(StoreError) as caught:
@@ -151,15 +158,15 @@ def test_a_used_connection_that_closes_before_the_first_byte_is_stale() -> None:
     async def main() -> None:
         pool = Pool(asyncio.get_running_loop(), Origin(False, "h", 80))
         connection, wire = connect(pool)
-        future = connection.start(b"GET", Want())
+        future = start(connection, Want())
         feed(connection, PLAIN)
         await future
-        again = connection.start(b"GET", Want())
+        again = start(connection, Want())
         connection.connection_lost(ConnectionResetError())
         with pytest.raises(StaleConnectionError):
             await again
         with pytest.raises(StaleConnectionError):
-            connection.start(b"GET", Want())
+            start(connection, Want())
         assert wire.sent == [b"GET", b"GET"]
 
     asyncio.run(main())
@@ -172,7 +179,7 @@ def test_an_idle_connection_holds_no_buffer_of_the_last_answer() -> None:
     async def main() -> None:
         pool = Pool(asyncio.get_running_loop(), Origin(False, "h", 80))
         connection, _ = connect(pool)
-        future: Any = connection.start(b"GET", Want())
+        future: Any = start(connection, Want())
         feed(connection, PLAIN[:100])
         feed(connection, PLAIN[100:])
         answer = await future
