@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,6 +11,9 @@ from typing_extensions import Buffer
 from aiozarr.errors import InvalidKeyError
 
 MAX_KEY_BYTES = 1024
+
+# Of ASCII, in segments that begin with no dot: nothing else is left to be looked for in such a key.
+_USUAL = re.compile(r"(?:[\w~-][\w.~-]*/)*[\w~-][\w.~-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,8 @@ def check_key(key: str, *, store: str | None = None) -> str:
     """
     if not isinstance(key, str):
         raise TypeError(f"a key is a str, not {type(key).__name__}")
+    if len(key) <= MAX_KEY_BYTES and _USUAL.fullmatch(key):
+        return key
     reason = _key_fault(key)
     if reason is not None:
         raise InvalidKeyError(f"not a valid key: {reason}", key=key, store=store)

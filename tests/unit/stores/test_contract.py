@@ -175,3 +175,20 @@ def test_byte_view_refuses_what_is_no_flat_memory(value: object) -> None:
 def test_ranges_do_not_begin_or_end_before_zero(bad: object) -> None:
     with pytest.raises(ValueError, match="at least 0"):
         bad(-1, 1)  # type: ignore[operator]
+
+
+@given(st.text("ab0._-~/\\ é\0%", max_size=9))
+def test_a_key_is_valid_where_each_of_its_segments_is(key: str) -> None:
+    if "\0" not in key and not {"", ".", ".."} & set(key.split("/")):
+        assert check_key(key) == key
+    else:
+        with pytest.raises(InvalidKeyError):
+            check_key(key)
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "a/"])
+def test_a_key_has_at_most_1024_bytes(letter: str) -> None:
+    most = (letter * 1024)[: 1024 // len(letter.replace("/", "").encode())].rstrip("/")
+    assert check_key(most) == most
+    with pytest.raises(InvalidKeyError, match="1024"):
+        check_key(most + "aa")

@@ -48,6 +48,10 @@ from aiozarr.stores.local.write import (
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
+MOST_BYTES = 64 << 20
+"""A larger file is looked at more closely before it is read."""
+
+
 class LocalStore(BlockingStore):
     """The files below `root`, which is created by the first write.
 
@@ -156,10 +160,11 @@ class LocalStore(BlockingStore):
         except OSError:
             return super().read_now(key)
         try:
-            status = os.fstat(descriptor)
-            size = status.st_size
-            if stat.S_ISREG(status.st_mode):
-                data = os.read(descriptor, size)
+            # Where its end is takes one number, and what `fstat` tells of it twenty. Only files have one, and devices,
+            # which are large.
+            size = os.lseek(descriptor, 0, os.SEEK_END)
+            if 0 < size <= MOST_BYTES:
+                data = os.pread(descriptor, size, 0)
                 if len(data) == size:
                     return data
         except OSError:

@@ -29,6 +29,7 @@ from aiozarr.errors import (
 )
 from aiozarr.model import IfAbsent, IfMatch, Range
 from aiozarr.stores import LocalStore
+from aiozarr.stores.local import store as local_store
 from aiozarr.stores.local import write
 
 TEMPORARY = ".aiozarr-write~0123456789abcdef"
@@ -160,6 +161,22 @@ def test_a_pipe_among_the_files_does_not_hang_a_reader(store: LocalStore, root: 
     os.mkfifo(root / "pipe")
     assert store.fetch_now("pipe") is None
     assert asyncio.run(store.list()) == []
+
+
+def test_a_whole_value_is_read_as_by_a_fetch_whatever_lies_there(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.set_now("some", bytes(range(200)))
+    store.set_now("none", b"")
+    store.set_now("many", bytes(1000))
+    os.mkfifo(root / "pipe")
+    (root / "directory").mkdir()
+    (root / "device").symlink_to("/dev/zero")
+    (root / "link").symlink_to("some")
+    monkeypatch.setattr(local_store, "MOST_BYTES", 500)
+    for key in ("some", "none", "many", "pipe", "directory", "device", "link", "missing", "some/below"):
+        value, read = store.fetch_now(key), store.read_now(key)
+        assert (None if read is None else bytes(read)) == (None if value is None else bytes(value.data)), key
 
 
 def test_short_reads_are_continued(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
