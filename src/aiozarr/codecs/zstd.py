@@ -24,7 +24,7 @@ _HEAD_BYTES = 18
 _STREAM_SLACK = 1 << 20
 
 _SMALL = 128 << 10
-"""Up to this size, making a decompressor costs more than decoding into memory of its own: one per thread is kept."""
+"""Up to this size, making a coder costs more than it gains: each thread keeps one, and a few MiB with it."""
 
 _LARGE = 4 << 20
 _SLICED = (bytes, bytearray, memoryview)
@@ -33,6 +33,14 @@ _SLICED = (bytes, bytearray, memoryview)
 class _Kept(threading.local):
     def __init__(self) -> None:
         self.decompressor = zstandard.ZstdDecompressor()
+        self._terms: tuple[int, bool] | None = None
+        self._compress: Callable[[bytes], bytes]
+
+    def compress(self, data: Buffer, level: int, checksum: bool) -> bytes:
+        if self._terms != (level, checksum):
+            self._compress = zstandard.ZstdCompressor(level=level, write_checksum=checksum).compress
+            self._terms = (level, checksum)
+        return self._compress(cast("bytes", data))
 
 
 _kept = _Kept()
@@ -68,8 +76,10 @@ class ZstdCodec(BytesBytesCodec):
 
     def encode(self, data: Buffer) -> Buffer:
         try:
+            if memoryview(data).nbytes <= _SMALL:
+                return _kept.compress(data, self.level, self.checksum)
             encoded: bytes = _native.compress(data, self.level, self.checksum)
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, zstandard.ZstdError) as error:
             raise CodecError(f"cannot compress: {error}", codec=self.name) from error
         return encoded
 

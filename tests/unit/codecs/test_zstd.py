@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from numcodecs import zstd as native
@@ -231,3 +232,14 @@ def test_frames_that_no_span_may_be_cut_out_of_are_left_to_decoding_all() -> Non
     for reason, (data, wanted) in cases.items():
         out = memoryview(bytearray(len(content)))
         assert ZstdCodec(1).decode_spans(data, wanted, max_size=len(content), out=out) is None, reason
+
+
+@pytest.mark.parametrize("level", [-131072, -5, 0, 1, 3, 9, 22])
+@pytest.mark.parametrize("size", [0, 1, 131072, 131073])
+def test_frames_tell_their_size_and_checksum_whatever_their_size(level: int, size: int) -> None:
+    data = np.random.default_rng(0).integers(0, 9, size, dtype="uint8")
+    for checksum in (True, False, True):
+        frame = bytes(memoryview(ZstdCodec(level, checksum).encode(data)))
+        found = zstandard.get_frame_parameters(frame)
+        assert (found.content_size, found.has_checksum) == (size, checksum)
+        assert zstandard.ZstdDecompressor().decompress(frame) == data.tobytes()
