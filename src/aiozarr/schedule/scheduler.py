@@ -57,7 +57,8 @@ class Origin:
             self._waiting.discard(source)
             self._rotation.remove(source)
         self.forget_cancelled()
-        self._refill()
+        if self._paid or self._held is not None or self._rotation:
+            self._look()
 
     def forget_cancelled(self) -> None:
         """End a call that was cancelled while it waited for room; one that another caller has joined stays."""
@@ -71,13 +72,12 @@ class Origin:
         if source not in self._waiting:
             self._waiting.add(source)
             self._rotation.append(source)
-        # At least one worker looks: only who asks for the next call notices that there are no more.
-        self._start(max(1, source.pending()))
+        self._look()
 
     def proceed(self, calls: Sequence[Call]) -> None:
         """Send calls whose bytes are counted already, before any that may have to wait for room: they make room."""
         self._paid.extend(calls)
-        self._start(len(calls))
+        self._look()
 
     def withdraw(self, calls: Iterable[Call]) -> list[Call]:
         """Do not send those of `calls`, given to `proceed`, that no worker has taken; return them."""
@@ -90,7 +90,7 @@ class Origin:
         """`cost` bytes of an answered call are no longer held."""
         self.budget.bytes_in_flight -= cost
         if self._held is not None:
-            self._refill()
+            self._look()
 
     def share(self, nbytes: int) -> int:
         """Return how many bytes of an operation on `nbytes` travel in one errand; here each object is one."""
@@ -118,10 +118,16 @@ class Origin:
             self.give_up(call)
         await asyncio.gather(*workers, asyncio.sleep(0), return_exceptions=True)
 
+    def _look(self) -> None:
+        """Have a worker look for calls. It begins those that it can, and has others help it where it has to wait."""
+        # Only who asks for the next call notices that there are no more.
+        if not self._starting:
+            self._start(1)
+
     def _refill(self) -> None:
-        """Start workers where the limit leaves room and callers have work."""
+        """Start as many workers as the limit leaves room for and callers have calls."""
         room = self._room
-        if room <= 0:
+        if room <= 0 or self._starting:
             return
         pending = len(self._paid) + (1 if self._held is not None else 0)
         for source in self._rotation:
@@ -129,7 +135,7 @@ class Origin:
             pending += max(1, source.pending())
             if pending >= room:
                 break
-        self._start(pending - self._starting)
+        self._start(pending)
 
     def _start(self, count: int) -> None:
         loop = asyncio.get_running_loop()
@@ -185,9 +191,9 @@ class Origin:
                     break
                 if self._begin(call):
                     continue
+                self._refill()
                 await self._carry_out(call, worker)
-                if self._room > 0:
-                    self._refill()
+                self._refill()
         finally:
             self._workers.discard(worker)
 

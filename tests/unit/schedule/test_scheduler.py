@@ -239,3 +239,21 @@ def test_no_cycle_is_left_of_a_refusal() -> None:
         assert run_virtual(scenario())() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("at_hand", [True, False])
+def test_one_worker_begins_all_calls_and_has_help_only_where_it_waits(at_hand: bool) -> None:
+    async def scenario() -> None:
+        origin = Origin()
+        calls = [Prompt(origin) for _ in range(40)]
+        for call in calls:
+            call.at_hand = at_hand
+        origin.offer(Caller(calls))
+        await asyncio.sleep(0.5)
+        assert origin.budget.in_flight == 40
+        assert len(asyncio.all_tasks()) == 1 + (0 if at_hand else 40)
+        await asyncio.sleep(1)
+        assert all(call.ends == [None] for call in calls)
+        assert idle(origin)
+
+    run_virtual(scenario())
