@@ -191,6 +191,7 @@ class Origin:
                     break
                 if self._begin(call):
                     continue
+                self._count(call)
                 self._refill()
                 await self._carry_out(call, worker)
                 self._refill()
@@ -211,11 +212,14 @@ class Origin:
         if call.under_way is None:
             call.attempts -= 1
             return False
-        budget = self.budget
-        budget.in_flight += 1
-        budget.bytes_in_flight += call.cost
+        self._count(call)
         self._sent.add(call)
         return True
+
+    def _count(self, call: Call) -> None:
+        """A call has been taken and will be sent: from now on it takes up room."""
+        self.budget.in_flight += 1
+        self.budget.bytes_in_flight += call.cost
 
     def ended(self, call: Call, error: Exception | None) -> None:
         """The answer to a call that was begun has come, or will not come because of `error`."""
@@ -236,19 +240,19 @@ class Origin:
     def _end(self, call: Call, error: Exception | None) -> None:
         if call.under_way is None:
             return  # it was given up in between
-        budget = self.budget
         call.under_way = None
+        self._sent.discard(call)
+        if isinstance(error, StoreError):
+            # It may have to wait, and be sent again: that is a worker's business.
+            self._hand_over(call, error)
+            return
+        budget = self.budget
         if error is None:
             call.seconds = self._clock_here()() - call.started
             budget.succeeded()
-        self._sent.discard(call)
-        budget.in_flight -= 1
-        if error is not None:
+        else:
             budget.bytes_in_flight -= call.cost
-            if isinstance(error, StoreError):
-                # It may have to wait, and be sent again: that is a worker's business.
-                self._hand_over(call, error)
-                return
+        budget.in_flight -= 1
         call.done(error)
         self._advance()
 
@@ -261,19 +265,23 @@ class Origin:
 
     def _given_up(self, call: Call) -> None:
         self._sent.discard(call)
+        self._drop(call)
+        self._advance()
+
+    def _drop(self, call: Call) -> None:
         self.budget.in_flight -= 1
         self.budget.bytes_in_flight -= call.cost
         call.done(asyncio.CancelledError())
-        self._advance()
 
     def _advance(self) -> None:
         """Send the next calls, in place of one that has ended."""
         while not self._closed and self._room > 0 and (call := self._take()) is not None:
             if not self._begin(call):
+                self._count(call)
                 self._hand_over(call, None)
 
     def _hand_over(self, call: Call, failure: StoreError | None) -> None:
-        """Give a call that has been taken to a worker of its own; `failure`: what its first request has come to."""
+        """Give a call that is counted to a worker of its own; `failure`: what its first request has come to."""
         self._workers.add(asyncio.get_running_loop().create_task(self._go_on(call, failure)))
 
     async def _go_on(self, call: Call, failure: StoreError | None) -> None:
@@ -281,7 +289,7 @@ class Origin:
         assert worker is not None
         try:
             if call.cancelled:  # before this task has begun
-                call.done(asyncio.CancelledError())
+                self._drop(call)
             else:
                 await self._carry_out(call, worker, failure)
         finally:
@@ -293,8 +301,6 @@ class Origin:
 
     async def _carry_out(self, call: Call, worker: asyncio.Task[None], failure: StoreError | None = None) -> None:
         budget = self.budget
-        budget.in_flight += 1
-        budget.bytes_in_flight += call.cost
         call.worker = worker
         error: BaseException | None = None
         try:

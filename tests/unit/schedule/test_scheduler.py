@@ -257,3 +257,31 @@ def test_one_worker_begins_all_calls_and_has_help_only_where_it_waits(at_hand: b
         assert idle(origin)
 
     run_virtual(scenario())
+
+
+@pytest.mark.parametrize("at_hand", [True, False])
+def test_bytes_are_counted_from_the_moment_a_call_is_taken(at_hand: bool) -> None:
+    """Also of calls whose worker has not begun yet."""
+
+    async def scenario() -> None:
+        origin = Origin()
+        first, *others = calls = [Prompt(origin) for _ in range(9)]
+        for call in calls:
+            call.cost = 50  # three of them fit
+        for call in others:
+            call.at_hand = at_hand
+        origin.offer(Caller([first]))
+        await asyncio.sleep(0.5)
+        caller = Caller(others)
+        origin.budget.cap(1)
+        origin.offer(caller)
+        origin.budget.uncap(1)
+        most = 0
+        while not all(call.ends for call in calls):
+            most = max(most, origin.budget.bytes_in_flight)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0.125)
+        assert most == 150
+        assert idle(origin)
+
+    run_virtual(scenario())
