@@ -10,7 +10,7 @@ from aiozarr.stores.prompt import Sent
 
 
 class Call(ABC):
-    """One request, from the moment a worker takes it.
+    """One request, from the moment it is taken.
 
     Attributes:
         policy: when it is repeated.
