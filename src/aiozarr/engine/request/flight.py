@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from numpy.typing import NDArray
 
@@ -16,19 +17,25 @@ from aiozarr.schedule.call import Call
 
 
 class Token:
-    """A hashable value whose hash is computed once: thousands of chunks of one shard are looked up by it."""
+    """Stands for a value: as long as it is used, there is one for all equal values.
 
-    __slots__ = ("_hash", "value")
+    So it is hashed and compared as fast as can be: every chunk of an array is looked up by it, four times.
+    """
 
-    def __init__(self, value: Hashable) -> None:
-        self.value = value
-        self._hash = hash(value)
+    __slots__ = ("__weakref__", "value")
 
-    def __hash__(self) -> int:
-        return self._hash
+    value: Hashable
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Token) and self.value == other.value
+    def __new__(cls, value: Hashable) -> Token:
+        made = _tokens.get(value)
+        if made is None:
+            made = super().__new__(cls)
+            made.value = value
+            made = _tokens.setdefault(value, made)
+        return made
+
+
+_tokens: WeakValueDictionary[Hashable, Token] = WeakValueDictionary()
 
 
 class Waiter(Protocol):
