@@ -125,6 +125,27 @@ def test_reading_at_exit_and_in_finalizers_works_before_and_after_our_own_exit_h
     ]
 
 
+def test_a_thread_that_begins_behind_our_exit_handler_is_one_that_may_be_taken_down(folder: str) -> None:
+    """Nobody stops it any more, and uvloop crashes the process when the interpreter does."""
+    code = """
+        import atexit, sys
+
+        def late():
+            from aiozarr import sync
+            from aiozarr.engine.runtime import io_thread
+
+            sync.open_array(sys.argv[1])[...]
+            print(type(io_thread().loop).__module__.split(".")[0])
+
+        atexit.register(late)
+
+        from aiozarr import sync
+
+        sync.open_array(sys.argv[1])[...]
+    """
+    assert run_script(code, folder) == "asyncio\n"
+
+
 def test_a_finalizer_that_runs_when_the_interpreter_is_gone_gets_an_error_and_no_thread(server: FaultServer) -> None:
     code = """
         import sys

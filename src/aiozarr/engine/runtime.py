@@ -98,6 +98,9 @@ class IOThread:
 
 def new_loop() -> asyncio.AbstractEventLoop:
     """Return a new event loop: uvloop's where it is installed."""
+    if _exiting:
+        # Nobody stops a thread that begins now: the interpreter takes it down, which crashes one of ten with uvloop.
+        return asyncio.new_event_loop()
     try:
         import uvloop
     except ImportError:
@@ -107,6 +110,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 _lock = threading.Lock()
 _thread: IOThread | None = None
+_exiting = False
 
 
 def io_thread() -> IOThread:
@@ -138,7 +142,8 @@ def _forget_after_fork() -> None:
 
 def shut_down(*, exiting: bool = False) -> None:
     """End the I/O thread, if there is one; the next call starts another."""
-    global _thread
+    global _thread, _exiting
+    _exiting = exiting
     with _lock:
         thread, _thread = _thread, None
     if thread is not None and thread.pid == os.getpid():

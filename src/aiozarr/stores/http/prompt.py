@@ -62,9 +62,9 @@ class PromptRead:
             self._go_on(answer)
             return
         try:
-            value = self._store.value_of(answer, verdict, self._range)
+            value = self._store._value(answer, verdict, self._range)
         except StoreError as error:
-            self._fail(self._store.located(error, self._key, self._range))
+            self._fail(self._store._located(error, self._key, self._range))
             return
         self._taker = None
         taker.fetched(value)
@@ -73,7 +73,7 @@ class PromptRead:
         if isinstance(error, StaleConnectionError):  # it was closed meanwhile: the request may be sent again
             self._go_on(None)
         elif isinstance(error, StoreError):
-            self._fail(self._store.located(error, self._key, self._range))
+            self._fail(self._store._located(error, self._key, self._range))
         else:
             assert isinstance(error, Exception)
             self._fail(error)
@@ -93,7 +93,7 @@ class PromptRead:
             if answer is None:
                 value = await store.fetch(self._key, self._range, if_match=self._if_match)
             else:
-                value = await store.take(self._key, self._range, self._if_match, self._want, answer, self)
+                value = await store._take(self._key, self._range, self._if_match, self._want, answer, self)
         except Exception as error:
             self._fail(error)
             return

@@ -82,7 +82,7 @@ class WebStore(ReceivingStore, PromptStore):
         read.connection = self._begin(key, want, read)
         return None if read.connection is None else read
 
-    async def take(
+    async def _take(
         self, key: str, range: ByteRange | None, if_match: Version | None, want: Want, answer: Answer, read: PromptRead
     ) -> Value | None:
         """Return or raise what `fetch` would, given the answer to a request that has been sent."""
@@ -94,10 +94,10 @@ class WebStore(ReceivingStore, PromptStore):
         try:
             answer = await asked
             if isinstance(answer.verdict, Accept):
-                return self.value_of(answer, answer.verdict, range)
+                return self._value(answer, answer.verdict, range)
             return await self._no_value(key, range, if_match, want, answer)
         except StoreError as error:
-            raise self.located(error, key, range)  # noqa: B904  # the same error, now with its place
+            raise self._located(error, key, range)  # noqa: B904  # the same error, now with its place
 
     def _want(self, range: ByteRange | None, if_match: Version | None) -> Want:
         if range is None and if_match is None:
@@ -134,14 +134,14 @@ class WebStore(ReceivingStore, PromptStore):
             answer = await self._ask("GET", key, want)
             if not isinstance(answer.verdict, Accept):
                 return await self._no_value(key, range, if_match, want, answer)
-            value = self.value_of(answer, answer.verdict, range)
+            value = self._value(answer, answer.verdict, range)
             if or_all and range.length is not None and len(memoryview(value.data)) > range.length:
                 self._mark_rangeless()
             return value
         except EncodedRangeError:
             return await self.fetch(key, if_match=if_match)
         except StoreError as error:
-            raise self.located(error, key, range)  # noqa: B904  # the same error, now with its place
+            raise self._located(error, key, range)  # noqa: B904  # the same error, now with its place
 
     async def _fetch_end(self, key: str, suffix: Suffix, match: Version | None) -> Value | None:
         """Fetch the last bytes by their place: the size is asked for, and then a range of that very version."""
@@ -170,7 +170,7 @@ class WebStore(ReceivingStore, PromptStore):
         try:
             return await self._stat(key)
         except StoreError as error:
-            raise self.located(error, key, None)  # noqa: B904  # the same error, now with its place
+            raise self._located(error, key, None)  # noqa: B904  # the same error, now with its place
 
     async def _no_value(
         self, key: str, byte_range: ByteRange | None, match: Version | None, want: Want, answer: Answer
@@ -196,10 +196,10 @@ class WebStore(ReceivingStore, PromptStore):
         # Some servers refuse a suffix that is longer than the object.
         answer = await self._ask("GET", key, replace(want, range=Range(start, stop - start)))
         if isinstance(answer.verdict, Accept):
-            return self.value_of(answer, answer.verdict, Range(start, stop - start))
+            return self._value(answer, answer.verdict, Range(start, stop - start))
         raise self._error(answer)
 
-    def value_of(self, answer: Answer, accept: Accept, byte_range: ByteRange | None) -> Value:
+    def _value(self, answer: Answer, accept: Accept, byte_range: ByteRange | None) -> Value:
         data, size = answer.body, accept.size
         if byte_range is not None:
             if accept.cut:
@@ -240,7 +240,7 @@ class WebStore(ReceivingStore, PromptStore):
     async def _stat_by_byte(self, key: str) -> Entry | None:
         answer = await self._ask("GET", key, Want(_FIRST_BYTE, raw=self._raw))
         if isinstance(answer.verdict, Accept):
-            value = self.value_of(answer, answer.verdict, _FIRST_BYTE)
+            value = self._value(answer, answer.verdict, _FIRST_BYTE)
             return Entry(key, value.size, value.version)
         if answer.status == 404 and self._lacks(answer):
             return None
@@ -251,7 +251,7 @@ class WebStore(ReceivingStore, PromptStore):
     def _error(self, answer: Answer) -> AiozarrError:
         return error_for(answer.status, answer.headers, bytes(answer.body))
 
-    def located(self, error: StoreError, key: str | None, byte_range: ByteRange | None) -> StoreError:
+    def _located(self, error: StoreError, key: str | None, byte_range: ByteRange | None) -> StoreError:
         error.store, error.key, error.range = self.url, key, byte_range
         return error
 

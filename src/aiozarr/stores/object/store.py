@@ -104,8 +104,8 @@ class ObjectStore(WebStore):
     def _version(self, headers: Headers) -> Version | None:
         return self._service.version(headers)
 
-    def value_of(self, answer: Answer, accept: Accept, byte_range: ByteRange | None) -> Value:
-        value = super().value_of(answer, accept, byte_range)
+    def _value(self, answer: Answer, accept: Accept, byte_range: ByteRange | None) -> Value:
+        value = super()._value(answer, accept, byte_range)
         if value.version is None and is_page(bytes(memoryview(answer.body)[:100])):  # the clouds tell versions
             raise StoreError(NO_ANSWER, status=answer.status)
         return value
@@ -118,7 +118,7 @@ class ObjectStore(WebStore):
         if answer.status == 416:  # it has no first byte
             answer = await self._ask("HEAD", key, Want(head=True))
         if isinstance(answer.verdict, Accept):
-            value = self.value_of(answer, answer.verdict, _FIRST_BYTE)
+            value = self._value(answer, answer.verdict, _FIRST_BYTE)
             return Entry(key, value.size, value.version)
         if answer.status == 404 and self._lacks(answer):
             return None
@@ -183,7 +183,7 @@ class ObjectStore(WebStore):
         with self._at(None):
             failed = await self._service.delete_many([self._full(key) for key in keys])
         skip = len(self._root)
-        return {key[skip:]: self.located(error, key[skip:], None) for key, error in failed.items()}
+        return {key[skip:]: self._located(error, key[skip:], None) for key, error in failed.items()}
 
     def _raise(self, failed: Mapping[str, StoreError]) -> None:
         if failed:
@@ -256,7 +256,7 @@ class ObjectStore(WebStore):
         try:
             yield
         except StoreError as error:
-            raise self.located(error, key, None)  # noqa: B904  # the same error, now with its place
+            raise self._located(error, key, None)  # noqa: B904  # the same error, now with its place
 
     async def aclose(self) -> None:
         """Close the connections of the running loop that no other store uses; the store can be used again."""
