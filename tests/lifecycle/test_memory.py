@@ -7,6 +7,7 @@ import gc
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,11 @@ import pytest
 import aiozarr
 from aiozarr import sync
 from aiozarr.errors import StoreError
+from aiozarr.stores import MemoryStore
+from aiozarr.testing import http_replies as spoil
 from aiozarr.testing.fakes import FakeStore
+from aiozarr.testing.http_replies import Reply, Spoil
+from aiozarr.testing.http_server import FaultServer
 
 
 class Broken(FakeStore):
@@ -93,3 +98,52 @@ def test_so_they_do_behind_the_blocking_names(operation: str) -> None:
             array[...] = values
     del values
     assert is_gone(reference)
+
+
+def damaged(reply: Reply) -> Reply:
+    return replace(reply, body=b"\xff" * len(reply.body))
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("prompt", [False, True], ids=["by a new connection", "at once"])
+@pytest.mark.parametrize("shards", [None, (4,)])
+@pytest.mark.parametrize(
+    ("change", "timeout"),
+    [
+        (spoil.reset, None),
+        (spoil.truncated(2), None),
+        (spoil.status(403), None),
+        (spoil.status(503), None),
+        (spoil.delayed(0.3), 0.1),
+        (damaged, None),
+    ],
+    ids=["reset", "truncated", "refused", "busy", "late", "damaged"],
+)
+async def test_an_error_of_the_network_is_gone_when_it_is_forgotten(
+    change: Spoil, timeout: float | None, shards: tuple[int] | None, prompt: bool
+) -> None:
+    settings = aiozarr.Settings(retries=1, retry_seconds=0.01, timeout=timeout, index_cache_bytes=0)
+    memory = MemoryStore()
+    made = await aiozarr.create_array(memory, "a", shape=(8,), dtype="uint8", chunks=(2,), shards=shards)
+    await made[...].write(np.arange(8, dtype="uint8"))
+    values = {entry.key: bytes(memory.fetch_now(entry.key).data) async for entry in memory.scan()}  # type: ignore[union-attr]
+    with FaultServer(values) as server:
+        array = await aiozarr.open_array(f"{server.url}/a", settings=settings)
+        if prompt:
+            assert np.array_equal(await array[...], np.arange(8))
+        server.script = spoil.when(lambda request: "/c/" in request.key, change)
+
+        async def fail() -> weakref.ref[BaseException]:
+            try:
+                await array[...]
+            except aiozarr.AiozarrError as error:
+                return weakref.ref(error)
+            raise AssertionError
+
+        reference = await fail()
+        for _ in range(500):  # this loop has a part in what goes on behind an error, too
+            if reference() is None:
+                break
+            await asyncio.sleep(0.01)
+        assert reference() is None
+        await array.aclose()

@@ -281,7 +281,10 @@ async def _limited(function: Callable[[Engine], Awaitable[T]], engine: Engine, t
             raise
         raise StoreTimeoutError(
             f"the operation took more than {timeout} seconds (Settings.timeout)", elapsed=timeout
-        ) from error
+        ) from error.with_traceback(None)
+    finally:
+        # The clock holds the task, which ends with the error: neither that nor its cause may hold frames that hold it.
+        del limit
 
 
 _blocking_caller: ContextVar[SimpleQueue[Callable[[], None] | None] | None] = ContextVar(

@@ -34,6 +34,7 @@ class Origin:
         self._paid: deque[Call] = deque()
         self._workers: set[asyncio.Task[None]] = set()
         self._sent: set[Call] = set()  # calls that no worker waits for
+        self._handed: set[Call] = set()  # calls whose worker has not begun yet
         self._over: deque[tuple[Call, Exception | None]] = deque()  # their answers have come
         self._closed = False
         self._starting = 0
@@ -282,9 +283,20 @@ class Origin:
 
     def _hand_over(self, call: Call, failure: StoreError | None) -> None:
         """Give a call that is counted to a worker of its own; `failure`: what its first request has come to."""
-        self._workers.add(asyncio.get_running_loop().create_task(self._go_on(call, failure)))
+        worker = asyncio.get_running_loop().create_task(self._go_on(call, failure))
+        self._workers.add(worker)
+        self._handed.add(call)
+        worker.add_done_callback(lambda worker: self._never_begun(worker, call))
+
+    def _never_begun(self, worker: asyncio.Task[None], call: Call) -> None:
+        """A task that is cancelled before it has begun does nothing, not even its `finally`: here is what is left."""
+        if call in self._handed:
+            self._handed.discard(call)
+            self._workers.discard(worker)
+            self._drop(call)
 
     async def _go_on(self, call: Call, failure: StoreError | None) -> None:
+        self._handed.discard(call)
         worker = asyncio.current_task()
         assert worker is not None
         try:

@@ -285,3 +285,29 @@ def test_bytes_are_counted_from_the_moment_a_call_is_taken(at_hand: bool) -> Non
         assert idle(origin)
 
     run_virtual(scenario())
+
+
+def test_a_call_ends_also_where_its_worker_is_cancelled_before_it_has_begun() -> None:
+    class Last(Prompt):
+        def done(self, error: BaseException | None) -> None:
+            super().done(error)
+            # As when the loop is wound up: behind this call's end, before the task of the next has had its turn.
+            asyncio.get_running_loop().call_soon(cancel_all)
+
+    async def scenario() -> None:
+        first, second = Last(origin), Prompt(origin)
+        second.at_hand = False
+        origin.budget.cap(1)
+        origin.offer(Caller([first, second]))
+        await asyncio.sleep(5)
+        assert first.ends == [None]
+        assert [type(end) for end in second.ends] == [asyncio.CancelledError]
+        assert (second.waited_for, idle(origin)) == (0, True)
+
+    def cancel_all() -> None:
+        for task in asyncio.all_tasks():
+            if "_go_on" in repr(task):
+                task.cancel()
+
+    origin = Origin()
+    run_virtual(scenario())

@@ -93,6 +93,7 @@ class IndexFetch(Fetch):
                 self._keep(self.entry)
             for waiter in waiters:
                 waiter.index_ready(self.entry)
+        error = None  # its traceback may lead here
         self.gone()
 
     def heir(self) -> Waiter | None:

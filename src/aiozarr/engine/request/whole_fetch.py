@@ -65,6 +65,7 @@ class WholeFetch(IndexFetch):
                     waiter.index_failed(failure)
                 else:
                     waiter.whole_refused()
+            error = failure = None  # their tracebacks may lead here
             self.gone()
             return
         assert self.entry is not None

@@ -55,6 +55,7 @@ _FILL: Final = 2  # a body of known length, received in place
 _DECODE: Final = 3  # a chunked body
 _UNTIL_CLOSE: Final = 4
 
+_NOTHING = Want()
 _EMPTY = memoryview(b"")
 _NONE = bytearray()  # nobody appends to it
 
@@ -102,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         self._view = _EMPTY
         self._head: Head | None = None
         self._verdict: Verdict | None = None
-        self._want: Want
+        self._want = _NOTHING
         self.used = False
         self.received = 0
         self.mark_tick = 0
@@ -297,7 +298,8 @@ class Connection(asyncio.BufferedProtocol):
             reply.set_result(Answer(head.status, head.headers, verdict, body))
 
     def _drop_body(self) -> None:
-        """Forget the buffers, so that an idle connection holds none."""
+        """Forget the buffers and who gives them, so that an idle connection holds none."""
+        self._want = _NOTHING
         self._head = self._verdict = None
         self._body = self._view = _EMPTY
         self._gathered = self._partial = _NONE

@@ -91,6 +91,8 @@ class Pool:
                 raise
             except StaleConnectionError:  # never by a new connection, so this happens once
                 connection = await self._acquire(fresh=True)
+            finally:
+                del future  # it holds the error, whose traceback holds this frame
 
     def begin(self, request: bytes, want: Want, reply: Reply) -> Connection | None:
         """Send one GET or HEAD by a connection that is at hand, and return that; None: there is none, nothing was sent.
@@ -196,7 +198,11 @@ class Pool:
         except TimeoutError as error:
             if not limit.expired():  # an address did not answer
                 raise
-            raise StoreTimeoutError(f"no connection within {origin.connect_timeout:g} s") from error
+            raise StoreTimeoutError(f"no connection within {origin.connect_timeout:g} s") from error.with_traceback(
+                None
+            )
+        finally:
+            del limit  # it holds the task, which may end with the error, whose traceback holds this frame
         self._open.add(connection)
         if self._sweeper is None:
             self._sweeper = self.loop.call_later(origin.idle_timeout / TICKS, self._sweep)

@@ -189,6 +189,23 @@ def test_an_idle_connection_holds_no_buffer_of_the_last_answer() -> None:
         gc.collect()
         assert gone() is None
 
+        class Place:
+            """Gives memory for a body, and has it from then on."""
+
+            def receive(self, *_: object) -> memoryview:
+                self.memory = memoryview(bytearray(len(BODY)))
+                return self.memory
+
+        place = Place()
+        future = start(connection, Want(receive=place.receive))
+        feed(connection, PLAIN[:100])
+        feed(connection, PLAIN[100:])
+        assert (await future).body is place.memory
+        gone = weakref.ref(place)
+        del future, place
+        gc.collect()
+        assert gone() is None
+
     asyncio.run(main())
 
 
