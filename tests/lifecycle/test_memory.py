@@ -126,7 +126,7 @@ async def test_an_error_of_the_network_is_gone_when_it_is_forgotten(
     memory = MemoryStore()
     made = await aiozarr.create_array(memory, "a", shape=(8,), dtype="uint8", chunks=(2,), shards=shards)
     await made[...].write(np.arange(8, dtype="uint8"))
-    values = {entry.key: bytes(memory.fetch_now(entry.key).data) async for entry in memory.scan()}  # type: ignore[union-attr]
+    values = {key: bytes(await memory.get(key) or b"") for key in await memory.list()}
     with FaultServer(values) as server:
         array = await aiozarr.open_array(f"{server.url}/a", settings=settings)
         if prompt:
