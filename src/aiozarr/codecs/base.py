@@ -197,6 +197,10 @@ class BytesBytesCodec(Codec):
         """Return `decode` with these arguments, for one thread's use: what they decide may be decided beforehand."""
         return partial(self.decode, max_size=max_size, out=out)
 
+    def encoder(self, size: int) -> Callable[[Buffer], Buffer]:
+        """Return `encode` for inputs of `size` bytes, for one thread's use: what it needs may be kept."""
+        return self.encode
+
     def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
         """Return as many bytes as `decode` would, of which those of `spans` are decoded; None where that saves nothing.
 

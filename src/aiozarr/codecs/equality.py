@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,21 @@ def equals_everywhere(array: AnyArray, value: AnyArray) -> bool:
         flat = array.view(unsigned).reshape(-1) if array.flags.c_contiguous else array.view(unsigned)
         wanted = np.frombuffer(value.tobytes(), unsigned)[0]
     return _rows_equal(flat, wanted)
+
+
+def value_test(value: AnyArray) -> Callable[[AnyArray], bool]:
+    """Return `equals_everywhere` with a 0-d array, for many arrays of its type: most differ at their first element."""
+    dtype: np.dtype[Any] = value.dtype
+    if dtype.kind not in "biufc" or dtype.itemsize not in _UNSIGNED or dtype.isbuiltin != 1:
+        return lambda array: equals_everywhere(array, value)
+    wanted = value.tobytes()
+
+    def is_value(array: AnyArray) -> bool:
+        if array.size and array[(0,) * array.ndim].tobytes() != wanted:
+            return False
+        return equals_everywhere(array, value)
+
+    return is_value
 
 
 def _comparable(array: AnyArray) -> AnyArray:

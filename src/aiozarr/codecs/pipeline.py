@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from typing_extensions import Buffer
@@ -10,7 +11,7 @@ from typing_extensions import Buffer
 from aiozarr.codecs._buffers import byte_view, fast_byte_view, has_fast_view
 from aiozarr.codecs.base import JSON, AnyArray, ArraySpec, Codec, ReadBytes, Region
 from aiozarr.codecs.chain import CodecChain, NamedCodec, parse_chain
-from aiozarr.codecs.equality import equals_everywhere
+from aiozarr.codecs.equality import value_test
 from aiozarr.codecs.partial import read_decoded
 from aiozarr.codecs.raw_layout import RawLayout
 from aiozarr.codecs.region import RegionDecoder
@@ -62,9 +63,11 @@ class CodecPipeline:
         steps = [
             (codec.decode, bound) for codec, bound in zip(reversed(chain.bytes_bytes), bounds[-2::-1], strict=True)
         ]
-        direct = bool(steps) and not chain.array_array and chain.array_bytes.stores_memory(self._inner_spec)
+        self._stores_memory = not chain.array_array and chain.array_bytes.stores_memory(self._inner_spec)
+        direct = bool(steps) and self._stores_memory
         self._outer_steps = tuple(steps[:-1] if direct else steps)
         self._fill_step = steps[-1] if direct else None
+        self._is_fill = value_test(spec.fill_value)
         self._byte_view = fast_byte_view if has_fast_view(spec.dtype) else byte_view
         whole = not chain.array_array and not chain.bytes_bytes
         self.shard = chain.array_bytes.shard_layout(spec) if whole else None
@@ -148,6 +151,28 @@ class CodecPipeline:
             data = outer.encode(data)
         return data
 
+    def encoder(self, block: AnyArray) -> Callable[[], Buffer]:
+        """Return a function that encodes what is in `block` when it is called, as `encode` does, for one thread's use.
+
+        `block` is a C-contiguous array of the pipeline's shape and type.
+        """
+        codecs = self._chain.bytes_bytes
+        if not self._stores_memory or not codecs:
+            return partial(self.encode, block)
+        memory = byte_view(block)
+        first, *others = codecs
+        encode = first.encoder(len(memory))
+        if not others:
+            return partial(encode, memory)
+
+        def encode_all() -> Buffer:
+            data = encode(memory)
+            for outer in others:
+                data = outer.encode(data)
+            return data
+
+        return encode_all
+
     def partial_decode(self, read: ReadBytes, regions: Sequence[Region]) -> list[AnyArray]:
         """Return the elements of each region, asking `read` for as little of the encoded bytes as the codecs allow.
 
@@ -161,7 +186,7 @@ class CodecPipeline:
 
         So -0.0 is not 0.0, and a NaN equals only NaNs of the same payload.
         """
-        return equals_everywhere(array, self.spec.fill_value)
+        return self._is_fill(array)
 
     def to_json(self) -> list[dict[str, JSON]]:
         """Return the `codecs` member of a metadata document."""

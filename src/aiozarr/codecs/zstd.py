@@ -36,11 +36,11 @@ class _Kept(threading.local):
         self._terms: tuple[int, bool] | None = None
         self._compress: Callable[[bytes], bytes]
 
-    def compress(self, data: Buffer, level: int, checksum: bool) -> bytes:
+    def compressor(self, level: int, checksum: bool) -> Callable[[bytes], bytes]:
         if self._terms != (level, checksum):
             self._compress = zstandard.ZstdCompressor(level=level, write_checksum=checksum).compress
             self._terms = (level, checksum)
-        return self._compress(cast("bytes", data))
+        return self._compress
 
 
 _kept = _Kept()
@@ -77,11 +77,27 @@ class ZstdCodec(BytesBytesCodec):
     def encode(self, data: Buffer) -> Buffer:
         try:
             if memoryview(data).nbytes <= _SMALL:
-                return _kept.compress(data, self.level, self.checksum)
+                return _kept.compressor(self.level, self.checksum)(cast("bytes", data))
             encoded: bytes = _native.compress(data, self.level, self.checksum)
         except (RuntimeError, ValueError, zstandard.ZstdError) as error:
-            raise CodecError(f"cannot compress: {error}", codec=self.name) from error
+            raise self._failed(error) from error
         return encoded
+
+    def encoder(self, size: int) -> Callable[[Buffer], Buffer]:
+        if size > _SMALL:
+            return self.encode
+        compress = _kept.compressor(self.level, self.checksum)
+
+        def encode(data: Buffer) -> Buffer:
+            try:
+                return compress(cast("bytes", data))
+            except zstandard.ZstdError as error:
+                raise self._failed(error) from error
+
+        return encode
+
+    def _failed(self, error: Exception) -> CodecError:
+        return CodecError(f"cannot compress: {error}", codec=self.name)
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
         head = bytes(memoryview(data)[:_HEAD_BYTES])

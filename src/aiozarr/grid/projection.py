@@ -182,7 +182,7 @@ class ChunkProjection(tuple[DimPart, ...]):
 
     def put(self, chunk: AnyArray, part: AnyArray) -> None:
         """Put what `take` has returned into `chunk`."""
-        chunk[(*self.chunk_selection, ...)] = part
+        assign(chunk[(*self.chunk_selection, ...)], part)
 
     def within(self, axes: Sequence[RegularAxis]) -> Projection:
         """Return the inner chunks that are touched; `axes` are those of the inner grid."""

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aiozarr.codecs.equality import equals_everywhere
+from aiozarr.codecs.equality import equals_everywhere, value_test
 
 
 def test_none_and_objects_are_compared_by_type_and_value() -> None:
@@ -59,3 +59,24 @@ def test_small_floats_are_compared_bit_for_bit() -> None:
     assert not equals_everywhere(np.array([0.0, -0.0], ml_dtypes.float8_e5m2), zero)
     nans = np.array([np.nan, np.nan], ml_dtypes.bfloat16)
     assert equals_everywhere(nans, np.array(np.nan, ml_dtypes.bfloat16))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        *(("f4", 0.0), ("f4", -0.0), ("f4", np.nan), ("u1", 7), ("c16", 1j), ("?", True), ("U2", "ab"), ("M8[s]", 5)),
+        *((ml_dtypes.bfloat16, 1.5), (object, "a"), ([("x", "i1"), ("y", "<f8")], (1, 2.0))),
+    ],
+)
+@pytest.mark.parametrize("shape", [(), (0, 3), (1,), (3, 4)])
+def test_a_test_made_beforehand_finds_the_same(dtype: Any, value: Any, shape: tuple[int, ...]) -> None:
+    fill = np.array(value, dtype)
+    is_fill = value_test(fill)
+    arrays = [np.full(shape, fill), np.zeros(shape, fill.dtype)]
+    if arrays[0].size:
+        arrays += [np.full(shape, fill), np.full(shape, fill)]
+        arrays[2][(-1,) * len(shape)] = np.zeros((), fill.dtype)
+        arrays[3][(0,) * len(shape)] = np.zeros((), fill.dtype)
+    for array in arrays:
+        assert is_fill(array) == equals_everywhere(array, fill)
+    assert is_fill(arrays[0])

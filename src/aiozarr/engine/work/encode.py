@@ -11,7 +11,7 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline, ShardIndex
 from aiozarr.engine.layout import ObjectLayout
-from aiozarr.engine.work.scratch import detached, scratch
+from aiozarr.engine.work.scratch import scratch_for
 from aiozarr.grid.projection import ChunkProjection, Part
 from aiozarr.model import Suffix
 
@@ -65,28 +65,28 @@ def encode_chunk(
         stored: the chunk's encoding before; None where it is not stored, or every element is overwritten.
         keep: return an encoding in any case.
     """
-    spec = pipeline.spec
-    whole = projection.whole_window(values, spec.shape)
-    if whole is not None and whole.dtype == spec.dtype:
+    scratch = scratch_for(pipeline)
+    whole = projection.whole_window(values, scratch.shape)
+    if whole is not None and whole.dtype == scratch.dtype:
         if not keep and pipeline.is_fill(whole):
             return None
-        if whole.flags.c_contiguous or whole.flags.f_contiguous:
+        flags = whole.flags
+        if flags.c_contiguous or flags.f_contiguous:
             return pipeline.encode(whole)
-        with scratch(spec) as block:
-            block[...] = whole
-            return detached(pipeline.encode(block), block)
+        return scratch.encode(whole)
+    spec = pipeline.spec
     part = projection.take(values)
-    with scratch(spec) as block:
-        # Index arrays may name an element twice, and fields are parts of elements: sizes say nothing there.
-        if not (isinstance(projection, ChunkProjection) and projection.size == spec.size):
-            if stored is not None and not projection.whole:
-                decoded = pipeline.decode(stored, block)
-                if decoded is not block:
-                    block[...] = decoded
-            else:
-                block[...] = spec.fill_value
-        projection.put(block, part)
-        return None if not keep and pipeline.is_fill(block) else detached(pipeline.encode(block), block)
+    block = scratch.block()
+    # Index arrays may name an element twice, and fields are parts of elements: sizes say nothing there.
+    if not (isinstance(projection, ChunkProjection) and projection.size == spec.size):
+        if stored is not None and not projection.whole:
+            decoded = pipeline.decode(stored, block)
+            if decoded is not block:
+                block[...] = decoded
+        else:
+            block[...] = spec.fill_value
+    projection.put(block, part)
+    return None if not keep and pipeline.is_fill(block) else scratch.encode_block(block)
 
 
 def open_shard(layout: ObjectLayout, data: Buffer) -> StoredShard:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.work.encode import encode_chunk
-from aiozarr.engine.work.scratch import MAX_BYTES, detached, scratch
+from aiozarr.engine.work.scratch import MAX_BYTES, scratch_for
 from aiozarr.grid.axes import RegularAxis
 from aiozarr.grid.projection import Projection
 from aiozarr.grid.transform import Strided
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 ZSTD = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
+TRANSPOSE = "transpose"
 SPEC = ArraySpec((4, 4), np.dtype("<i4"), np.array(0, "<i4"))
 
 
@@ -33,22 +36,46 @@ def test_chunks_keep_their_bytes_while_later_ones_are_encoded(codecs: list[objec
     ]
 
 
-def test_the_memory_is_used_again_unless_it_is_in_use_or_large() -> None:
-    with scratch(SPEC) as first:
-        with scratch(SPEC) as inside:
-            assert not np.may_share_memory(first, inside)
-        where = first.ctypes.data
-    with scratch(SPEC) as second:
-        assert second.ctypes.data == where
-    large = ArraySpec((MAX_BYTES + 1,), np.dtype("u1"), np.array(0, "u1"))
-    with scratch(large) as third:
-        assert not np.may_share_memory(second, third)
+def test_the_memory_is_used_again_unless_chunks_are_large() -> None:
+    pipeline = CodecPipeline.resolve([BYTES, ZSTD], SPEC)
+    first = scratch_for(pipeline)
+    assert scratch_for(pipeline) is first
+    smaller = CodecPipeline.resolve([BYTES], ArraySpec((2, 3), np.dtype("<i2"), np.array(0, "<i2")))
+    assert scratch_for(smaller).memory is first.memory
+    large = CodecPipeline.resolve(["bytes"], ArraySpec((MAX_BYTES + 1,), np.dtype("u1"), np.array(0, "u1")))
+    assert not np.may_share_memory(scratch_for(large).block(), scratch_for(large).block())
+    assert scratch_for(smaller).memory is first.memory
 
 
 def test_what_lies_in_the_memory_is_copied_and_nothing_else_is() -> None:
-    block = np.arange(16, dtype="<i4").reshape(4, 4)
-    kept = detached(block.data.cast("B"), block)
+    scratch = scratch_for(CodecPipeline.resolve([BYTES], SPEC))
+    block = scratch.block()
+    block[...] = np.arange(16).reshape(4, 4)
+    kept = scratch.encode_block(block)
     block[...] = 0
     assert bytes(kept) == np.arange(16, dtype="<i4").tobytes()
     other = memoryview(bytearray(64))
-    assert detached(other, block) is other
+    assert scratch.detached(other) is other
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (4, 1), (4, 3), (2, 3, 200), (2, 40, 1000)])
+@pytest.mark.parametrize("codecs", [[BYTES], [BYTES, ZSTD], [BYTES, ZSTD, "crc32c"], [TRANSPOSE, BYTES, ZSTD]])
+@pytest.mark.parametrize("dtype", ["u1", ">i2", "<c16", "S5", "M8[s]"])
+@pytest.mark.parametrize("layout", ["wide", "steps", "reverse", "broadcast"])
+def test_values_of_any_strides_are_encoded_as_they_are(
+    shape: tuple[int, ...], codecs: list[Any], dtype: str, layout: str
+) -> None:
+    type_ = np.dtype(dtype).newbyteorder("=")
+    order = {"name": "transpose", "configuration": {"order": list(range(len(shape)))[::-1]}}
+    spec = ArraySpec(shape, type_, np.zeros((), type_))
+    pipeline = CodecPipeline.resolve([order if codec == TRANSPOSE else codec for codec in codecs], spec)
+    if layout == "broadcast":
+        values = np.broadcast_to(np.full((), 7).astype(type_), shape)
+    else:
+        step = {"wide": slice(None), "steps": slice(None, None, 2), "reverse": slice(None, None, -1)}[layout]
+        wide = tuple([2 * length + 3 for length in shape])
+        filled = (np.arange(int(np.prod(wide))) % 120).astype(type_).reshape(wide)
+        values = filled[(..., *[step] * len(shape))][(..., *[slice(length) for length in shape])]
+    encoded = scratch_for(pipeline).encode(values)
+    assert bytes(encoded) == bytes(pipeline.encode(np.ascontiguousarray(values).reshape(shape)))
+    assert pipeline.decode(encoded).tolist() == values.tolist()
