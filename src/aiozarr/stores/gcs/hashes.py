@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import re
 
-import google_crc32c
-import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.errors import StoreError
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.lane.head import HASHES, Headers
+from aiozarr.stores.object.checksum import crc32c_text
 
 ASIDE_BYTES = 1 << 20
 """Longer values are hashed in a thread: this much takes a tenth of a millisecond."""
@@ -23,14 +21,8 @@ async def crc32c_of(data: Buffer) -> bytes:
     """Return the CRC32C of `data`, big-endian, in base64, as GCS writes it."""
     view = memoryview(data)
     if view.nbytes <= ASIDE_BYTES:
-        return _crc32c(view)
-    return await in_thread(lambda: _crc32c(view))
-
-
-def _crc32c(view: memoryview) -> bytes:
-    # The library takes bytes and arrays, and refuses memoryviews.
-    value = google_crc32c.value(np.frombuffer(view, np.uint8)) if view.nbytes else 0
-    return base64.b64encode(int(value).to_bytes(4, "big"))
+        return crc32c_text(view)
+    return await in_thread(lambda: crc32c_text(view))
 
 
 async def verify(body: Buffer, headers: Headers) -> None:

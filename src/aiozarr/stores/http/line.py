@@ -7,8 +7,6 @@ import ssl
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from typing_extensions import Buffer
-
 from aiozarr.stores.http.url import Proxies, WebAddress
 from aiozarr.stores.lane import Answer, Connection, Origin, Pool, Reply, RequestTemplate, Want, leave, obtain
 
@@ -16,6 +14,9 @@ if TYPE_CHECKING:
     from aiozarr.stores.http.detour import Detours
 
 _OF_THE_ENVIRONMENT = Proxies()
+
+ONE_WRITE_BYTES = 64 << 10
+"""The most that one write of a socket takes without waiting, on most systems: such a body goes with its head."""
 
 
 class Limits(Protocol):
@@ -96,16 +97,19 @@ class Line:
         return self.pool().begin(request, want, reply)
 
     async def put(
-        self, target: str, body: Buffer, headers: Mapping[str, str], want: Want, template: RequestTemplate
+        self, target: str, body: memoryview, headers: Mapping[str, str], want: Want, template: RequestTemplate
     ) -> Answer:
-        """Put a small body, not through a proxy.
+        """Put a body, contiguous bytes that do not change meanwhile, and not through a proxy.
 
         Where a kept connection turns out to be closed, the request is sent once more: it must have no condition.
 
         Raises:
             StoreError: no answer came, and the body may have been stored.
         """
-        return await self.pool().send(template.render_put(target, body, headers), want)
+        head = template.render_put(target, body.nbytes, headers)
+        if body.nbytes > ONE_WRITE_BYTES:
+            return await self.pool().send(head, want, body)
+        return await self.pool().send(b"".join((head, body)), want)
 
     async def ask_on(
         self, method: str, target: str, want: Want, template: RequestTemplate, location: str | None = None

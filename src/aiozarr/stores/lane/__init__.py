@@ -1,6 +1,6 @@
 """The lean way to read: keep-alive GETs of ranges, received in place, for tens of microseconds each."""
 
-from aiozarr.stores.lane.connection import Answer, Connection, Reply, StaleConnectionError
+from aiozarr.stores.lane.connection import Answer, BodyCutError, Connection, Reply, StaleConnectionError
 from aiozarr.stores.lane.judge import Accept, Detour, Note, Want, etag_of, judge
 from aiozarr.stores.lane.loops import leave, obtain
 from aiozarr.stores.lane.pool import Origin, Pool
@@ -9,6 +9,7 @@ from aiozarr.stores.lane.request import RequestTemplate, check_headers, quote_ke
 __all__ = [
     "Accept",
     "Answer",
+    "BodyCutError",
     "Connection",
     "Detour",
     "Note",

@@ -1,4 +1,4 @@
-"""One keep-alive connection that carries one GET at a time and receives bodies in place."""
+"""One keep-alive connection that carries one request at a time and receives bodies in place."""
 
 from __future__ import annotations
 
@@ -49,11 +49,20 @@ class StaleConnectionError(Exception):
     """A kept connection turned out to be closed before any byte of the answer came: the request may be sent again."""
 
 
+class BodyCutError(StoreError):
+    """The connection was closed before an answer came, while a body went up: there may have been an answer."""
+
+    retryable = True
+
+
 _IDLE: Final = 0
 _HEAD: Final = 1
 _FILL: Final = 2  # a body of known length, received in place
 _DECODE: Final = 3  # a chunked body
 _UNTIL_CLOSE: Final = 4
+
+PIECE_BYTES = 256 << 10
+"""What is handed to the transport at a time of a body that goes up: then it is seen whether any of it has gone."""
 
 _NOTHING = Want()
 _EMPTY = memoryview(b"")
@@ -67,8 +76,8 @@ class Connection(asyncio.BufferedProtocol):
     reports in one synchronous step, so nobody else can be writing there.
 
     Attributes:
-        received: bytes of the present answer so far; the pool's sweep looks at its progress.
-        mark_tick, mark_received: the sweep's tick and `received` when it last saw progress.
+        received: bytes of the present answer so far.
+        mark_tick, mark_moved: the sweep's tick and `moved` when it last saw progress.
         idle_since: the sweep's tick at which the connection became idle.
         used: True once an answer was received whole: the server may since have closed the connection.
     """
@@ -78,15 +87,18 @@ class Connection(asyncio.BufferedProtocol):
         "_gathered",
         "_head",
         "_partial",
+        "_paused",
         "_pool",
         "_reply",
+        "_sent",
         "_state",
         "_transport",
+        "_unsent",
         "_verdict",
         "_view",
         "_want",
         "idle_since",
-        "mark_received",
+        "mark_moved",
         "mark_tick",
         "received",
         "used",
@@ -104,16 +116,19 @@ class Connection(asyncio.BufferedProtocol):
         self._head: Head | None = None
         self._verdict: Verdict | None = None
         self._want = _NOTHING
+        self._unsent = _EMPTY
+        self._sent = 0
+        self._paused = False
         self.used = False
         self.received = 0
         self.mark_tick = 0
-        self.mark_received = 0
+        self.mark_moved = 0
         self.idle_since = 0
 
     # --- the pool's side -----------------------------------------------------------------------------------------
 
-    def start(self, request: bytes, want: Want, reply: Reply) -> None:
-        """Send `request`; `reply` gets its answer.
+    def start(self, request: bytes, want: Want, reply: Reply, body: memoryview = _EMPTY) -> None:
+        """Send `request` and the bytes of `body` behind it, which stay as they are; `reply` gets the answer.
 
         Raises:
             StaleConnectionError, StoreError: the connection is closed already.
@@ -124,12 +139,21 @@ class Connection(asyncio.BufferedProtocol):
         self._reply = reply
         self._want = want
         self._state = _HEAD
-        self.mark_received = 0
+        self.mark_moved = 0
         self.mark_tick = self._pool.tick
         self._transport.write(request)
+        if body:
+            self._unsent = body
+            self._sent = 0
+            self._send_on()
 
     def carries(self, reply: Reply) -> bool:
         return self._reply is reply
+
+    @property
+    def moved(self) -> int:
+        """Bytes of the present request's body and of its answer that have gone over the wire, as far as one can see."""
+        return self.received + self._sent
 
     @property
     def busy(self) -> bool:
@@ -145,7 +169,21 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
         self._pool.discard(self)
 
+    def _send_on(self) -> None:
+        """Hand on as much of the body as the transport takes; it asks for the rest."""
+        while self._unsent and not self._paused and self._transport is not None:
+            piece, self._unsent = self._unsent[:PIECE_BYTES], self._unsent[PIECE_BYTES:]
+            self._sent += len(piece)
+            self._transport.write(piece)
+
     # --- the loop's side -----------------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._send_on()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -287,6 +325,8 @@ class Connection(asyncio.BufferedProtocol):
         assert verdict is not None
         self._reply = None
         self._state = _IDLE
+        # A server may answer before it has the whole body, and may take its rest for the next request.
+        reusable = reusable and not self._unsent and not self._paused
         self._drop_body()
         if reusable and head.keeps_alive:
             self.used = True
@@ -301,14 +341,16 @@ class Connection(asyncio.BufferedProtocol):
         """Forget the buffers and who gives them, so that an idle connection holds none."""
         self._want = _NOTHING
         self._head = self._verdict = None
-        self._body = self._view = _EMPTY
+        self._body = self._view = self._unsent = _EMPTY
+        self._sent = 0
         self._gathered = self._partial = _NONE
 
     def _loss(self, error: Exception | None) -> Exception:
         if self.received == 0:
             if self.used:
                 return StaleConnectionError()
-            loss = StoreError("the connection was closed before an answer came", retryable=True)
+            kind = BodyCutError if self._sent else StoreError
+            loss = kind("the connection was closed before an answer came", retryable=True)
         elif self._state in (_HEAD, _UNTIL_CLOSE):
             loss = StoreError("the connection was closed within the answer", retryable=True)
         else:

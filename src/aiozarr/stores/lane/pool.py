@@ -22,6 +22,8 @@ PROGRESS_BYTES = 1024
 
 RECEIVE_BYTES = 1 << 16
 
+_NO_BODY = memoryview(b"")
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -70,8 +72,8 @@ class Pool:
         """Connections that are open or being opened."""
         return len(self._open) + self._connecting
 
-    async def send(self, request: bytes, want: Want) -> Answer:
-        """Send one GET or HEAD and return its answer.
+    async def send(self, request: bytes, want: Want, body: memoryview = _NO_BODY) -> Answer:
+        """Send one request, with the bytes of `body` behind it, and return its answer.
 
         A kept connection that the server has closed meanwhile costs one silent retry on a new connection.
 
@@ -83,7 +85,7 @@ class Pool:
         while True:
             future: asyncio.Future[Answer] = self.loop.create_future()
             try:
-                connection.start(request, want, future)
+                connection.start(request, want, future, body)
                 return await future
             except asyncio.CancelledError:
                 if connection.carries(future):  # what is under way must not reach the next request
@@ -227,8 +229,8 @@ class Pool:
         self.tick += 1
         for connection in list(self._open):
             if connection.busy:
-                if connection.received - connection.mark_received >= PROGRESS_BYTES:
-                    connection.mark_received = connection.received
+                if connection.moved - connection.mark_moved >= PROGRESS_BYTES:
+                    connection.mark_moved = connection.moved
                     connection.mark_tick = self.tick
                 elif self.tick - connection.mark_tick > TICKS:
                     seconds = self._origin.idle_timeout

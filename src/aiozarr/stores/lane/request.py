@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
-from typing_extensions import Buffer
-
 from aiozarr.model import ByteRange, Suffix
 
 USER_AGENT: Final = "aiozarr"
@@ -100,9 +98,7 @@ class RequestTemplate:
             text += f"x-goog-if-generation-match: {generation}\r\n"
         return f"{text}\r\n".encode("latin-1")
 
-    def render_put(self, target: str, body: Buffer, headers: Mapping[str, str]) -> bytes:
-        """Return the request that puts `body` to `target`, whole: for bodies that are small."""
-        nbytes = memoryview(body).nbytes
+    def render_put(self, target: str, nbytes: int, headers: Mapping[str, str]) -> bytes:
+        """Return the head of the request that puts so many bytes to `target`."""
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        head = f"PUT {target}{self._tail}{lines}Content-Length: {nbytes}\r\n\r\n"
-        return b"".join((head.encode("latin-1"), body))
+        return f"PUT {target}{self._tail}{lines}Content-Length: {nbytes}\r\n\r\n".encode("latin-1")

@@ -27,6 +27,9 @@ from aiozarr.stores.s3.trust import context_of
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
+CRC32C = "x-amz-checksum-crc32c"
+"""The header by which a server checks a body ("Checking object integrity" in the S3 documentation)."""
+
 _FIXED = frozenset({"given", "environment"})
 _SAYS_MORE = ("AWS_REQUEST_PAYER", "AWS_REQUESTER_PAYS", "AWS_S3_EXPRESS")
 _RENEWED = frozenset({"profile", "chain"})
@@ -59,6 +62,7 @@ class S3Link:
         fixed = None if any(map(os.environ.get, _SAYS_MORE)) else fixed_credentials(options, source, os.environ)
         payer = {"x-amz-request-payer": "requester"} if options.requester_pays else {}
         self._presigner = None if fixed is None else Presigner(fixed, place.region, web.authority, payer)
+        self._checked = None if fixed is None else Presigner(fixed, place.region, web.authority, payer, CRC32C)
 
     def client(self) -> S3Store:
         """Return obstore's client.
@@ -103,9 +107,18 @@ class S3Link:
         target = self._known_target("GET", key)
         return None if target is None else self.line.begin("GET", target, want, self._template, reply)
 
+    @property
+    def signs_headers(self) -> bool:
+        """Whether a request may say more than its URL: where obstore signs, no other header may be of Amazon's."""
+        return self._checked is not None or not self._signs
+
     async def put(self, key: str, data: memoryview, headers: Mapping[str, str], want: Want) -> Answer:
-        """Put a small value, without a condition, signed unless the store is anonymous."""
-        target = self._known_target("PUT", key) or await self._sign("PUT", key)
+        """Put a value without a condition, signed unless the store is anonymous."""
+        checksum = headers.get(CRC32C)
+        if checksum is not None and self._checked is not None:
+            target = self._checked.target("PUT", f"{self._path}/{quote_key(key)}", checksum.encode())
+        else:
+            target = self._known_target("PUT", key) or await self._sign("PUT", key)
         return await self.line.put(target, data, headers, want, self._template)
 
     def _known_target(self, method: str, key: str) -> str | None:

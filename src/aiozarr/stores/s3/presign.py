@@ -40,43 +40,56 @@ class Presigner:
     Keys of days and of moments are replaced whole, so that any number of threads may sign.
     """
 
-    __slots__ = ("_credentials", "_day", "_fixed", "_host", "_moment", "_query", "_region")
+    __slots__ = ("_credentials", "_day", "_header", "_host", "_moment", "_query", "_region")
 
     def __init__(
-        self, credentials: Credentials, region: str, host: str, query: Mapping[str, str] | None = None
+        self,
+        credentials: Credentials,
+        region: str,
+        host: str,
+        query: Mapping[str, str] | None = None,
+        header: str | None = None,
     ) -> None:
         """Take what all URLs have in common.
 
         Args:
             credentials: what signs.
             region: the region that the server believes to be in.
-            host: host and port as they stand in the Host header, the only one that is signed.
+            host: host and port as they stand in the Host header, which is signed.
             query: the parameters of every request, not encoded.
+            header: the name, in lower case and behind "host", of another header that is signed.
         """
         self._credentials = credentials
+        self._header = header
         self._region = region
         self._host = host
         self._query = dict(query or {})
         self._day = ("", b"")
-        self._moment = _Moment(float("-inf"), "", b"", b"", b"")
+        self._moment = _Moment(float("-inf"), "", b"", b"", b"", b"")
 
-    def target(self, method: str, path: str) -> str:
-        """Return `path`, percent-encoded as it is sent, with a query that is signed."""
+    def target(self, method: str, path: str, value: bytes = b"") -> str:
+        """Return `path`, percent-encoded as it is sent, with a query that is signed; `value` is that of the header."""
         moment, now = self._moment, time.time()
         if not moment.at <= now < moment.at + SAME_MOMENT_SECONDS:
             moment = self._moment = self._begin(now)
-        request = sha256(f"{method}\n{path}\n".encode() + moment.rest).hexdigest()
+        request = sha256(f"{method}\n{path}\n".encode() + moment.before + value + moment.behind).hexdigest()
         signature = hmac.digest(moment.secret, moment.head + request.encode(), "sha256").hex()
         return f"{path}?{moment.text}&X-Amz-Signature={signature}"
 
     def _begin(self, now: float) -> _Moment:
         moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         scope = f"{moment[:8]}/{self._region}/s3/aws4_request"
-        text = signed_query(self._credentials, scope, moment, self._query)
+        header = self._header
+        text = signed_query(
+            self._credentials, scope, moment, self._query, "host" if header is None else f"host;{header}"
+        )
         if self._day[0] != scope:
             self._day = (scope, day_secret(self._credentials, scope))
         head = f"{ALGORITHM}\n{moment}\n{scope}\n".encode()
-        return _Moment(now, text, canonical_rest(text, self._host).encode(), head, self._day[1])
+        # The canonical request goes on with the query, the headers that are signed, and their names.
+        before = f"{text}\nhost:{self._host}\n" + ("" if header is None else f"{header}:")
+        behind = "\nhost" if header is None else f"\n\nhost;{header}"
+        return _Moment(now, text, before.encode(), f"{behind}\nUNSIGNED-PAYLOAD".encode(), head, self._day[1])
 
 
 SAME_MOMENT_SECONDS = 60
@@ -88,12 +101,15 @@ class _Moment(NamedTuple):
 
     at: float
     text: str
-    rest: bytes
+    before: bytes
+    behind: bytes
     head: bytes
     secret: bytes
 
 
-def signed_query(credentials: Credentials, scope: str, moment: str, query: Mapping[str, str]) -> str:
+def signed_query(
+    credentials: Credentials, scope: str, moment: str, query: Mapping[str, str], headers: str = "host"
+) -> str:
     """Return the query that is signed, but for the signature."""
     signed = {
         **query,
@@ -101,7 +117,7 @@ def signed_query(credentials: Credentials, scope: str, moment: str, query: Mappi
         "X-Amz-Credential": f"{credentials.key}/{scope}",
         "X-Amz-Date": moment,
         "X-Amz-Expires": str(VALID_SECONDS),
-        "X-Amz-SignedHeaders": "host",
+        "X-Amz-SignedHeaders": headers,
     }
     if credentials.token is not None:
         signed["X-Amz-Security-Token"] = credentials.token

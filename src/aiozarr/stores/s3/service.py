@@ -15,7 +15,7 @@ from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, error_for
 from aiozarr.stores.http.prompt import PromptRead
 from aiozarr.stores.http.url import fingerprint
-from aiozarr.stores.lane import Accept, Answer, Connection, Want
+from aiozarr.stores.lane import Accept, Answer, BodyCutError, Connection, Want
 from aiozarr.stores.object.answers import may_be_missing
 from aiozarr.stores.object.listing import Page, follow, gather
 from aiozarr.stores.object.service import BRIEF
@@ -34,11 +34,11 @@ from aiozarr.stores.s3.address import (
 from aiozarr.stores.s3.bulk import failures_in, first_failure
 from aiozarr.stores.s3.client import make_provider
 from aiozarr.stores.s3.credentials import knows_credentials
+from aiozarr.stores.s3.lane_put import LanePuts, other_way, stored_version
 from aiozarr.stores.s3.link import S3Link, ask_region
 from aiozarr.stores.s3.listing import listing_query, parse_page
 from aiozarr.stores.s3.profiles import has_files, read_configured
 from aiozarr.stores.s3.region import is_elsewhere, region_in
-from aiozarr.stores.s3.small_put import SmallPuts, other_way, stored_version
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class S3Service(ObstoreService):
         self._link = S3Link(place, options, self._source, self._provider)
         self._left: list[S3Link] = []
         self.idle_timeout = self._link.line.origin.idle_timeout
-        self._small = SmallPuts(options, os.environ, secure=place.web.secure)
+        self._by_lane = LanePuts(options, os.environ, secure=place.web.secure)
         self._server = place.web.origin
         self._fingerprint = self._credentials_fingerprint()
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
@@ -150,22 +150,31 @@ class S3Service(ObstoreService):
             raise UnsupportedOperationError(
                 f"a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not {data.nbytes}"
             )
-        small = precondition is None and self._small.take(data.nbytes) and not self._link.line.proxied
-        if small:
-            answer = await self._put_small(key, data)
-            version = stored_version(answer)
-            if version is not None:
-                return version
-            if not other_way(answer):
-                raise self._explained(_error(answer))
+        refused = False
+        if precondition is None and self._goes_by_lane(data.nbytes):
+            try:
+                answer = await self._put_by_lane(key, data)
+            except BodyCutError:
+                pass  # who refuses before the whole body has come may close: the answer is lost with what was sent
+            else:
+                version = stored_version(answer)
+                if version is not None:
+                    return version
+                if not other_way(answer):
+                    raise self._explained(_error(answer))
+                refused = True
         put = super().put
         version = await self._once_more(lambda: put(key, data, precondition))
-        if small:
-            self._small.refused()
+        if refused:
+            self._by_lane.refused()
         return version
 
-    async def _put_small(self, key: str, data: memoryview) -> Answer:
-        link, since, headers = await self._ready(), time.monotonic(), self._small.headers(data)
+    def _goes_by_lane(self, nbytes: int) -> bool:
+        link = self._link
+        return self._by_lane.take(nbytes, signs_headers=link.signs_headers) and not link.line.proxied
+
+    async def _put_by_lane(self, key: str, data: memoryview) -> Answer:
+        link, since, headers = await self._ready(), time.monotonic(), self._by_lane.headers(data)
         try:
             answer = await link.put(key, data, headers, BRIEF)
         except UnauthenticatedError as error:

@@ -13,6 +13,7 @@ from botocore.awsrequest import AWSRequest
 from aiozarr.stores.lane import quote_key
 from aiozarr.stores.options.s3 import S3Options
 from aiozarr.stores.s3.address import find_place
+from aiozarr.stores.s3.link import CRC32C
 from aiozarr.stores.s3.listing import listing_query
 from aiozarr.stores.s3.presign import SAME_MOMENT_SECONDS, Credentials, Presigner, canonical_query, presign
 
@@ -20,9 +21,16 @@ KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 ARN = "arn:aws:s3:us-west-2:123456789012:accesspoint/my-point"
 
 
-def of_botocore(url: str, query: dict[str, str], region: str, token: str | None, method: str = "GET") -> str:
+def of_botocore(
+    url: str,
+    query: dict[str, str],
+    region: str,
+    token: str | None,
+    method: str = "GET",
+    headers: dict[str, str] | None = None,
+) -> str:
     """Return the query that botocore signs now."""
-    request = AWSRequest(method, url, params=query)
+    request = AWSRequest(method, url, params=query, headers=headers)
     credentials = botocore.credentials.Credentials(KEY, SECRET, token)
     botocore.auth.S3SigV4QueryAuth(credentials, "s3", region, expires=3600).add_auth(request)
     return urlsplit(str(request.url)).query
@@ -80,17 +88,25 @@ def test_secrets_are_not_shown() -> None:
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
 @pytest.mark.parametrize("key", ["a", "c/0/1", "some where/ü%20+&=?#~*'()!", "\U0001f600/\u2028"])
 @pytest.mark.parametrize("options", [{}, {"endpoint_url": "http://[::1]:9000/below"}])
+@pytest.mark.parametrize("checksum", [None, "4waSgw=="])
 def test_a_target_is_signed_as_botocore_signs_it(
-    options: dict[str, Any], key: str, method: str, token: str | None, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any],
+    key: str,
+    method: str,
+    token: str | None,
+    checksum: str | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place = find_place("bkt", S3Options(**options), {})
     web, payer = place.web, {"x-amz-request-payer": "requester"}
     path = f"{web.path}/{quote_key(key)}"
-    expected = of_botocore(f"{web.origin}{path}", payer, place.region, token, method)
+    header = None if checksum is None else CRC32C
+    headers = {} if checksum is None else {CRC32C: checksum}
+    expected = of_botocore(f"{web.origin}{path}", payer, place.region, token, method, headers)
     monkeypatch.setattr(time, "time", lambda: moment_of(expected))
-    signer = Presigner(Credentials(KEY, SECRET, token), place.region, web.authority, payer)
+    signer = Presigner(Credentials(KEY, SECRET, token), place.region, web.authority, payer, header)
     signer.target("GET", "/another")
-    target = signer.target(method, path)
+    target = signer.target(method, path, (checksum or "").encode())
     assert target.startswith(f"{path}?")
     assert sorted(target.removeprefix(f"{path}?").split("&")) == sorted(expected.split("&"))
 

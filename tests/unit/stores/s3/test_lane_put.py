@@ -1,22 +1,24 @@
-"""Small values go up by the lane; whatever it cannot do, the client library does."""
+"""Values of up to 1 MiB go up by the lane; whatever it cannot do, the client library does."""
 
 import asyncio
 from base64 import b64encode
 from dataclasses import replace
 from hashlib import md5
-from typing import Any
+from typing import Any, cast
 
+import google_crc32c
 import pytest
 from certificates import authority
 
 from aiozarr.errors import PermissionDeniedError, StoreError, ThrottledError
-from aiozarr.model import IfAbsent
+from aiozarr.model import IfAbsent, Version
 from aiozarr.stores.object.store import ObjectStore
-from aiozarr.stores.s3.small_put import MAX_REFUSALS, SMALL_BYTES
+from aiozarr.stores.s3.lane_put import MAX_REFUSALS, MD5_BYTES, MOST_BYTES
 from aiozarr.testing.http_replies import Reply, Request, dropping, no_answer
 from aiozarr.testing.http_server import FaultServer
 
-SMALL = b"x" * SMALL_BYTES
+SMALL = b"x" * MD5_BYTES
+CRC32C = "x-amz-checksum-crc32c"
 
 
 def at(server: FaultServer, **options: Any) -> ObjectStore:
@@ -41,12 +43,41 @@ async def test_a_small_value_is_one_request_of_the_lane_with_a_digest_of_its_byt
     assert [request.method for request in server.requests].count("PUT") == 1
 
 
+@pytest.mark.parametrize("nbytes", [MD5_BYTES + 1, MOST_BYTES])
+@pytest.mark.parametrize("anonymous", [False, True])
+async def test_a_larger_value_goes_with_a_checksum_that_is_signed(
+    server: FaultServer, nbytes: int, anonymous: bool
+) -> None:
+    data = bytes(range(256)) * (nbytes // 256) + b"x" * (nbytes % 256)
+    async with at(server, **({"key": None, "secret": None, "anon": True} if anonymous else {})) as store:
+        await store.set("x", data)
+    assert server.get("bkt/root/x") == data
+    (put,) = server.requests
+    assert "content-md5" not in put.headers
+    assert "authorization" not in put.headers
+    assert put.headers[CRC32C] == b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()
+    assert (f"X-Amz-SignedHeaders=host%3B{CRC32C}&" in put.target) != anonymous
+
+
+async def test_where_the_client_library_signs_no_other_header_can_be(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_S3_EXPRESS", "false")  # of the library's own settings: it has to sign
+    async with at(server) as store:
+        await store.set("small", SMALL)
+        await store.set("x", SMALL + b"x")
+    assert [by_lane(request) for request in server.requests] == [True, False]
+    assert server.get("bkt/root/x") == SMALL + b"x"
+
+
 async def test_over_tls_nothing_is_hashed() -> None:
     with FaultServer({"bkt/root/a": b""}, tls=authority().server()) as server:
         async with at(server, verify=False) as store:
             await store.set("x", b"1")
-        assert by_lane(server.requests[0])
-        assert "content-md5" not in server.requests[0].headers
+            await store.set("y", b"2" * MOST_BYTES)
+        assert [by_lane(request) for request in server.requests] == [True, True]
+        assert not any({"content-md5", CRC32C} & request.headers.keys() for request in server.requests)
+        assert server.get("bkt/root/y") == b"2" * MOST_BYTES
 
 
 @pytest.mark.parametrize("how", ["large", "condition", "encryption", "payer", "environment"])
@@ -61,13 +92,13 @@ async def test_what_says_more_than_its_bytes_is_put_by_the_client_library(
     elif how == "environment":
         monkeypatch.setenv("AWS_SERVER_SIDE_ENCRYPTION", "AES256")
     async with at(server, **options) as store:
-        data = SMALL + b"x" if how == "large" else b"1"
+        data = b"x" * (MOST_BYTES + 1) if how == "large" else b"1"
         await store.set("x", data, precondition=IfAbsent() if how == "condition" else None)
     assert [by_lane(request) for request in server.requests] == [False]
     assert server.get("bkt/root/x") == data
 
 
-@pytest.mark.parametrize("reply", [Reply(403), Reply(400), Reply(501)])
+@pytest.mark.parametrize("reply", [Reply(403), Reply(400), Reply(501), Reply(400, (), b"<Code>BadDigest</Code>")])
 async def test_a_server_that_does_not_take_it_this_way_is_asked_the_other_way_and_soon_at_once(
     server: FaultServer, reply: Reply
 ) -> None:
@@ -125,3 +156,29 @@ async def test_a_cancelled_write_leaves_the_connection_to_nobody(server: FaultSe
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await store.get("a/b") is not None
+
+
+async def test_who_closes_before_the_body_has_come_is_asked_the_other_way() -> None:
+    """The answer of such a server may be lost: a socket that cannot send any more is closed with what it received."""
+    ways: list[bool] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        ways.append("X-Amz-Signature=" in head)
+        if not ways[-1]:
+            length = int(head.lower().partition("content-length: ")[2].partition("\r\n")[0])
+            assert await reader.readexactly(length) == data
+            writer.write(b'HTTP/1.1 200 OK\r\nETag: "1"\r\nContent-Length: 0\r\n\r\n')
+            await writer.drain()
+        else:
+            cast("asyncio.Transport", writer.transport).abort()
+        writer.close()
+
+    data = b"x" * MOST_BYTES
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    options = {"endpoint_url": address, "key": "k", "secret": "s", "region": "us-east-1"}
+    async with server, ObjectStore("s3://bkt", **options) as store:
+        for _ in range(MAX_REFUSALS + 1):  # it is no refusal: the next value is put as usual
+            assert await store.set("x", data) == Version('"1"')
+    assert ways == [True, False] * (MAX_REFUSALS + 1)
