@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from aiozarr.errors import AiozarrError, StoreTimeoutError
 from aiozarr.model import ByteRange, Range
 from aiozarr.stores.http.errors import error_code
-from aiozarr.stores.lane import Answer, Want, judge
+from aiozarr.stores.lane import SLOWEST_BYTES_PER_SECOND, Answer, Want, judge
 from aiozarr.stores.lane.head import Headers
 from aiozarr.stores.lane.judge import NOTE, NOTE_BYTES
 from aiozarr.stores.obstore.errors import NO_TOKEN, is_foreign, translate
-from aiozarr.stores.obstore.service import SLOWEST_BYTES_PER_SECOND
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore

@@ -17,13 +17,10 @@ from aiozarr.stores.http.url import WebAddress, proxy_for, usable_proxy
 from aiozarr.stores.lane.dial import default_ssl_context
 from aiozarr.stores.lane.head import Headers
 from aiozarr.stores.lane.judge import NOTE_BYTES
-from aiozarr.stores.lane.pool import Origin
+from aiozarr.stores.lane.pool import SLOWEST_BYTES_PER_SECOND, Origin
 from aiozarr.stores.lane.request import USER_AGENT
 
 SLICE_BYTES = 1 << 18
-
-SLOWEST_BYTES_PER_SECOND = 64 << 10
-"""A write is given the time that it takes at this rate, besides `idle_timeout`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,9 +61,6 @@ _FILL: Final = 2  # a body of known length, received in place
 _DECODE: Final = 3  # a chunked body
 _UNTIL_CLOSE: Final = 4
 
-PIECE_BYTES = 256 << 10
-"""What is handed to the transport at a time of a body that goes up: then it is seen whether any of it has gone."""
-
 _NOTHING = Want()
 _EMPTY = memoryview(b"")
 _NONE = bytearray()  # nobody appends to it
@@ -76,8 +73,9 @@ class Connection(asyncio.BufferedProtocol):
     reports in one synchronous step, so nobody else can be writing there.
 
     Attributes:
-        received: bytes of the present answer so far.
-        mark_tick, mark_moved: the sweep's tick and `moved` when it last saw progress.
+        received: bytes of the present answer so far; the pool's sweep looks at its progress.
+        mark_tick, mark_received: the sweep's tick and `received` when it last saw progress.
+        patience: ticks of the sweep for which a body may go up unseen: buffers take it, and do not tell what has left.
         idle_since: the sweep's tick at which the connection became idle.
         used: True once an answer was received whole: the server may since have closed the connection.
     """
@@ -87,19 +85,17 @@ class Connection(asyncio.BufferedProtocol):
         "_gathered",
         "_head",
         "_partial",
-        "_paused",
         "_pool",
         "_reply",
-        "_sent",
         "_state",
         "_transport",
-        "_unsent",
         "_verdict",
         "_view",
         "_want",
         "idle_since",
-        "mark_moved",
+        "mark_received",
         "mark_tick",
+        "patience",
         "received",
         "used",
     )
@@ -116,13 +112,11 @@ class Connection(asyncio.BufferedProtocol):
         self._head: Head | None = None
         self._verdict: Verdict | None = None
         self._want = _NOTHING
-        self._unsent = _EMPTY
-        self._sent = 0
-        self._paused = False
         self.used = False
         self.received = 0
         self.mark_tick = 0
-        self.mark_moved = 0
+        self.mark_received = 0
+        self.patience = 0
         self.idle_since = 0
 
     # --- the pool's side -----------------------------------------------------------------------------------------
@@ -139,21 +133,15 @@ class Connection(asyncio.BufferedProtocol):
         self._reply = reply
         self._want = want
         self._state = _HEAD
-        self.mark_moved = 0
+        self.mark_received = 0
         self.mark_tick = self._pool.tick
         self._transport.write(request)
         if body:
-            self._unsent = body
-            self._sent = 0
-            self._send_on()
+            self.patience = self._pool.patience(len(body))
+            self._transport.write(body)
 
     def carries(self, reply: Reply) -> bool:
         return self._reply is reply
-
-    @property
-    def moved(self) -> int:
-        """Bytes of the present request's body and of its answer that have gone over the wire, as far as one can see."""
-        return self.received + self._sent
 
     @property
     def busy(self) -> bool:
@@ -169,21 +157,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
         self._pool.discard(self)
 
-    def _send_on(self) -> None:
-        """Hand on as much of the body as the transport takes; it asks for the rest."""
-        while self._unsent and not self._paused and self._transport is not None:
-            piece, self._unsent = self._unsent[:PIECE_BYTES], self._unsent[PIECE_BYTES:]
-            self._sent += len(piece)
-            self._transport.write(piece)
-
     # --- the loop's side -----------------------------------------------------------------------------------------
-
-    def pause_writing(self) -> None:
-        self._paused = True
-
-    def resume_writing(self) -> None:
-        self._paused = False
-        self._send_on()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -325,8 +299,9 @@ class Connection(asyncio.BufferedProtocol):
         assert verdict is not None
         self._reply = None
         self._state = _IDLE
-        # A server may answer before it has the whole body, and may take its rest for the next request.
-        reusable = reusable and not self._unsent and not self._paused
+        if self.patience and head.status >= 300:
+            # Who refuses a body need not have waited for it, nor take its rest for what it is.
+            reusable = False
         self._drop_body()
         if reusable and head.keeps_alive:
             self.used = True
@@ -341,15 +316,15 @@ class Connection(asyncio.BufferedProtocol):
         """Forget the buffers and who gives them, so that an idle connection holds none."""
         self._want = _NOTHING
         self._head = self._verdict = None
-        self._body = self._view = self._unsent = _EMPTY
-        self._sent = 0
+        self._body = self._view = _EMPTY
+        self.patience = 0
         self._gathered = self._partial = _NONE
 
     def _loss(self, error: Exception | None) -> Exception:
         if self.received == 0:
             if self.used:
                 return StaleConnectionError()
-            kind = BodyCutError if self._sent else StoreError
+            kind = BodyCutError if self.patience else StoreError
             loss = kind("the connection was closed before an answer came", retryable=True)
         elif self._state in (_HEAD, _UNTIL_CLOSE):
             loss = StoreError("the connection was closed within the answer", retryable=True)

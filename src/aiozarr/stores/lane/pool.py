@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from collections import deque
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ TICKS = 4
 
 PROGRESS_BYTES = 1024
 """Fewer bytes than this within `idle_timeout` are no progress: a body that drips is given up like one that stalls."""
+
+SLOWEST_BYTES_PER_SECOND = 64 << 10
+"""A write is given the time that it takes at this rate, besides twice `idle_timeout`: nobody sees its progress."""
 
 RECEIVE_BYTES = 1 << 16
 
@@ -229,11 +233,11 @@ class Pool:
         self.tick += 1
         for connection in list(self._open):
             if connection.busy:
-                if connection.moved - connection.mark_moved >= PROGRESS_BYTES:
-                    connection.mark_moved = connection.moved
+                if connection.received - connection.mark_received >= PROGRESS_BYTES:
+                    connection.mark_received = connection.received
                     connection.mark_tick = self.tick
-                elif self.tick - connection.mark_tick > TICKS:
-                    seconds = self._origin.idle_timeout
+                elif self.tick - connection.mark_tick > TICKS + connection.patience:
+                    seconds = self._origin.idle_timeout * (1 + connection.patience / TICKS)
                     connection.abort(StoreTimeoutError(f"no progress within {seconds:g} s"))
             elif self.tick - connection.idle_since > TICKS:
                 connection.abort()
@@ -241,6 +245,10 @@ class Pool:
         self._sweeper = None
         if self._open and not self.closed:
             self._sweeper = self.loop.call_later(self._origin.idle_timeout / TICKS, self._sweep)
+
+    def patience(self, nbytes: int) -> int:
+        """Return how many ticks the sweep waits for a body to go up, besides those that it waits for the answer."""
+        return TICKS + math.ceil(nbytes / SLOWEST_BYTES_PER_SECOND * TICKS / self._origin.idle_timeout)
 
     def _regain(self) -> None:
         """Allow more connections again, a few at a time, where files were lacking."""

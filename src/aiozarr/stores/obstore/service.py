@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.model import Entry, IfAbsent, Precondition, Version
-from aiozarr.stores.lane import Want
+from aiozarr.stores.lane import SLOWEST_BYTES_PER_SECOND, Want
 from aiozarr.stores.object.circle import Circle
 from aiozarr.stores.object.service import PAGE, Service
 from aiozarr.stores.obstore.errors import call, translated
@@ -21,9 +21,6 @@ SINGLE_PUT_BYTES = 64 << 20
 
 PART_BYTES = 16 << 20
 MAX_PARTS = 10_000
-
-SLOWEST_BYTES_PER_SECOND = 64 << 10
-"""A write is given the time that it takes at this rate, besides `idle_timeout`."""
 
 WORKERS = 16
 """Requests at once, where keys are removed or looked at one by one."""

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from aiozarr.errors import ShortReadError, StoreError
 from aiozarr.model import Range
 from aiozarr.stores.lane import Accept, Answer, Origin, Pool, Want
-from aiozarr.stores.lane.connection import PIECE_BYTES, BodyCutError, Connection, StaleConnectionError
+from aiozarr.stores.lane.connection import BodyCutError, Connection, StaleConnectionError
+from aiozarr.stores.lane.pool import TICKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 BODY = bytes(range(256)) * 3
 PLAIN = b'HTTP/1.1 200 OK\r\nContent-Length: 768\r\nETag: "x"\r\n\r\n' + BODY
@@ -33,13 +34,10 @@ class Wire:
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []
-        self.full: Callable[[], None] | None = None
         self.closed = False
 
     def write(self, data: bytes) -> None:
         self.sent.append(bytes(data))
-        if self.full is not None and data != b"GET":
-            self.full()
 
     def is_closing(self) -> bool:
         return self.closed
@@ -219,51 +217,32 @@ def test_a_part_is_accepted_with_its_size() -> None:
     assert (bytes(found.body), found.verdict.size) == (BODY[2:7], 768)
 
 
-UP = bytes(range(256)) * (PIECE_BYTES // 100)
+UP = bytes(range(256)) * 1000
 STORED = b'HTTP/1.1 200 OK\r\nContent-Length: 0\r\nETag: "1"\r\n\r\n'
 
 
-async def test_a_body_goes_up_in_pieces_as_the_transport_takes_them() -> None:
+async def test_a_body_goes_up_behind_the_head() -> None:
     pool = Pool(asyncio.get_running_loop(), Origin(False, "h", 80))
     connection, wire = connect(pool)
     future = start(connection, Want(), UP)
     assert b"".join(wire.sent) == b"GET" + UP
-    assert max(map(len, wire.sent)) <= PIECE_BYTES
+    assert connection.patience == TICKS + 1
     feed(connection, STORED)
     assert (await future).status == 200
+    assert connection.patience == 0
     assert pool.begin(b"GET", Want(), asyncio.get_running_loop().create_future()) is connection
+    assert connection.patience == 0
     connection.abort()
 
 
-async def test_a_transport_that_is_full_gets_no_more_until_it_asks() -> None:
+async def test_a_connection_whose_body_was_refused_is_not_used_again() -> None:
     pool = Pool(asyncio.get_running_loop(), Origin(False, "h", 80))
     connection, wire = connect(pool)
-    wire.full = connection.pause_writing
     future = start(connection, Want(), UP)
-    moved = [connection.moved]
-    while len(b"".join(wire.sent)) < 3 + len(UP):
-        connection.resume_writing()
-        moved.append(connection.moved)
-    assert b"".join(wire.sent) == b"GET" + UP
-    assert moved == sorted(set(moved))  # each piece is progress
-    connection.resume_writing()
-    feed(connection, STORED)
-    assert (await future).status == 200
-    assert connection.moved == len(STORED)
-
-
-@pytest.mark.parametrize("nbytes", [10, len(UP)])
-async def test_a_connection_that_was_answered_before_all_was_sent_is_not_used_again(nbytes: int) -> None:
-    pool = Pool(asyncio.get_running_loop(), Origin(False, "h", 80))
-    connection, wire = connect(pool)
-    wire.full = connection.pause_writing
-    future = start(connection, Want(), UP[:nbytes])
     feed(connection, ERROR)
     assert (await future).status == 404
     assert wire.closed
     assert pool.begin(b"GET", Want(), asyncio.get_running_loop().create_future()) is None
-    connection.resume_writing()
-    assert len(wire.sent) == 2  # nothing is sent after it
 
 
 async def test_a_connection_that_is_lost_while_a_body_goes_up_says_so() -> None:

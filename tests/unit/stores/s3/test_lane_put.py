@@ -10,7 +10,7 @@ import google_crc32c
 import pytest
 from certificates import authority
 
-from aiozarr.errors import PermissionDeniedError, StoreError, ThrottledError
+from aiozarr.errors import PermissionDeniedError, StoreError, StoreTimeoutError, ThrottledError
 from aiozarr.model import IfAbsent, Version
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.stores.s3.lane_put import MAX_REFUSALS, MD5_BYTES, MOST_BYTES
@@ -182,3 +182,33 @@ async def test_who_closes_before_the_body_has_come_is_asked_the_other_way() -> N
         for _ in range(MAX_REFUSALS + 1):  # it is no refusal: the next value is put as usual
             assert await store.set("x", data) == Version('"1"')
     assert ways == [True, False] * (MAX_REFUSALS + 1)
+
+
+async def test_a_body_that_goes_up_slowly_is_waited_for_and_one_that_nobody_takes_is_not() -> None:
+    """Buffers of the system take it all at once, and do not tell what has left them."""
+    data = b"x" * (MD5_BYTES + 1)  # a second at the slowest rate, besides twice `idle_timeout`
+    taking, bodies = [True], []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = b""
+        while taking[0] and len(body) < len(data):
+            await asyncio.sleep(0.1)
+            body += await reader.read(len(data) // 10)
+        bodies.append(body)
+        if taking[0]:
+            writer.write(b'HTTP/1.1 200 OK\r\nETag: "1"\r\nContent-Length: 0\r\n\r\n')
+            await writer.drain()
+        else:
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=4096)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    options: dict[str, Any] = {"endpoint_url": address, "key": "k", "secret": "s", "region": "us-east-1"}
+    async with server, ObjectStore("s3://bkt", idle_timeout=0.2, **options) as store:
+        assert await store.set("x", data) == Version('"1"')
+        taking[0] = False
+        with pytest.raises(StoreTimeoutError):
+            await store.set("x", data)
+    assert bodies == [data, b""]
