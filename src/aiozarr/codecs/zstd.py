@@ -130,6 +130,22 @@ class ZstdCodec(BytesBytesCodec):
 
         return decode
 
+    def row_decoder(self, size: int) -> Callable[[memoryview, Sequence[int], memoryview], bool] | None:
+        if not 0 < size <= _SMALL:
+            return None
+        heads = zstd_frame.usual_heads(size)
+        width = len(heads[0])
+
+        def decode(data: memoryview, starts: Sequence[int], out: memoryview) -> bool:
+            for start in starts:
+                if data[start : start + width] not in heads:
+                    return False
+            # One may reach over the start of the next. The decoder takes more room than there is content for, and says
+            # before it begins when there is less: so it is asked twice, and what it leaves unwritten is nobody's.
+            return not _decompresses(data, out[:-1]) and _decompresses(data, out)
+
+        return decode
+
     def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
         # A frame is decoded from its start on: what lies behind the last span is left out. A checksum covers all of it.
         stop, head = spans[-1][1], bytes(memoryview(data)[:_HEAD_BYTES])
@@ -151,6 +167,14 @@ class ZstdCodec(BytesBytesCodec):
 
     def compute_encoded_size(self, size: int) -> None:
         return None
+
+
+def _decompresses(data: memoryview, out: memoryview) -> bool:
+    try:
+        _native.decompress(data, out)
+    except (RuntimeError, ValueError):
+        return False
+    return True
 
 
 def _decode_small(data: Buffer, out: memoryview) -> Buffer:

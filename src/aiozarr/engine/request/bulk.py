@@ -17,7 +17,7 @@ from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.request.fetch import ChunkFetch
 from aiozarr.engine.request.flight import Flight, Sink, Waiter
 from aiozarr.engine.request.unpack import Unpack
-from aiozarr.engine.work.decode import decode_to
+from aiozarr.engine.work.decode import decode_row, decode_to
 from aiozarr.engine.work.pool import BATCH_BYTES, Work
 from aiozarr.errors import CodecError
 from aiozarr.grid.projection import Part
@@ -306,26 +306,34 @@ class UnpackBulk(Work):
         request, data, bulk = self.request, self.data, self.request.bulk
         job, out, parts, pipeline = bulk.job, bulk.out, bulk.parts, bulk.pipeline
         begun = 0.0 if request.watch is None else monotonic()
-        for index in self.members:
+        members = self.members
+        mine = [parts[index] for index in members]
+        places = [request.place_of(index) for index in members]
+        at = 0
+        while at < len(members):
             if job.stopped:
                 raise CancelledError
             if data is None:
                 refused = bulk.owner.absent(request.key)
                 if refused is not None:
                     raise refused
-                parts[index].fill(out, pipeline.spec.fill_value)
+                mine[at].fill(out, pipeline.spec.fill_value)
+                at += 1
                 continue
-            start, stop = request.place_of(index)
-            try:
-                decode_to(pipeline, data[start:stop], out, parts[index])
-            except CodecError as error:
-                error.store, error.key = request.store_url, request.key
-                error.range = Range(bulk.starts[index], bulk.lengths[index])
-                raise
+            done = decode_row(pipeline, data, places, out, mine, at)
+            if not done:
+                start, stop = places[at]
+                try:
+                    decode_to(pipeline, data[start:stop], out, mine[at])
+                except CodecError as error:
+                    error.store, error.key = request.store_url, request.key
+                    error.range = Range(bulk.starts[members[at]], bulk.lengths[members[at]])
+                    raise
+            at += done or 1
         if request.watch is not None:
             self.seconds = (begun, monotonic())
         if job.watched:
-            self.nbytes = sum([parts[index].size for index in self.members]) * out.dtype.itemsize
+            self.nbytes = sum([part.size for part in mine]) * out.dtype.itemsize
 
     def finished(self) -> None:
         watch = self.request.watch

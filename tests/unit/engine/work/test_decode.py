@@ -10,7 +10,7 @@ import pytest
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.work import decode
-from aiozarr.engine.work.decode import decode_into
+from aiozarr.engine.work.decode import ROW_BYTES, decode_into, decode_row
 from aiozarr.grid import IndexTransform, select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.touched import project
@@ -18,6 +18,7 @@ from aiozarr.grid.touched import project
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 BIG = {"name": "bytes", "configuration": {"endian": "big"}}
 TRANSPOSE = {"name": "transpose", "configuration": {"order": [2, 0, 1]}}
+CHECKED = {"name": "zstd", "configuration": {"level": 1, "checksum": True}}
 ZSTD = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
 CRC = {"name": "crc32c"}
 DELTA = {"name": "numcodecs.delta", "configuration": {"dtype": "<i4"}}
@@ -112,3 +113,126 @@ def test_a_thread_keeps_a_block_of_usual_size_for_the_next_chunk_and_a_large_one
         blocks.append(decode._kept.way.block)
     assert (blocks[0] is not None) == keeps
     assert blocks[0] is blocks[1]
+
+
+class Row:
+    """Chunks of one array, encoded one behind the other, and an empty array for them."""
+
+    def __init__(
+        self,
+        codecs: list[dict[str, Any]],
+        *,
+        chunk: tuple[int, ...] = (8, 16),
+        shape: tuple[int, ...] = (32, 64),
+        dtype: str = "i4",
+    ) -> None:
+        self.spec = ArraySpec(chunk, np.dtype(dtype), np.zeros((), dtype))
+        self.pipeline = CodecPipeline.resolve(codecs, self.spec)
+        room = [-(-length // side) * side for length, side in zip(shape, chunk, strict=True)]
+        source = (np.arange(np.prod(room)) % 251).astype(dtype).reshape(room)
+        self.source = source[tuple(map(slice, shape))]
+        self.out = np.zeros(shape, dtype)
+        self.parts = list(project(regular_axes(chunk, shape), IndexTransform.identity(shape).maps))
+        places = [tuple(slice(c * n, (c + 1) * n) for c, n in zip(p.coords, chunk, strict=True)) for p in self.parts]
+        self.encoded = [bytes(self.pipeline.encode(source[place])) for place in places]
+
+    def decode(self, at: int = 0, gap: bytes = b"") -> int:
+        places, data = [], b""
+        for each in self.encoded:
+            places.append((len(data), len(data) + len(each)))
+            data += each + gap
+        return decode_row(self.pipeline, memoryview(data), places, self.out, self.parts, at)
+
+    def right(self, first: int, count: int) -> bool:
+        """Return whether just these chunks are in the array."""
+        expected = np.zeros_like(self.out)
+        for part in self.parts[first : first + count]:
+            window = part.window(expected)
+            window[...] = part.window(self.source)
+        return np.array_equal(self.out, expected)
+
+
+@pytest.mark.parametrize("codecs", [[LITTLE, ZSTD], [LITTLE, CHECKED]])
+@pytest.mark.parametrize("dtype", ["u1", "i4", "c16", "S3", "M8[s]"])
+def test_chunks_one_behind_the_other_are_decoded_in_one_call(codecs: list[dict[str, Any]], dtype: str) -> None:
+    row = Row(codecs, dtype=dtype)
+    assert row.decode() == 16
+    assert row.right(0, 16)
+    row.out[...] = np.zeros((), dtype)
+    assert row.decode(at=13) == 3
+    assert row.right(13, 3)
+
+
+def test_as_many_as_the_block_has_room_for() -> None:
+    row = Row([LITTLE, ZSTD], chunk=(64, 64, 4), shape=(64, 64, 32))
+    count = ROW_BYTES // row.spec.nbytes
+    assert count < len(row.parts)
+    assert row.decode() == count
+    assert row.right(0, count)
+
+
+def test_what_is_wanted_in_part_ends_the_row() -> None:
+    row = Row([LITTLE, ZSTD], shape=(32, 60))  # the last of each four reaches beyond the array
+    assert row.decode() == 3
+    assert row.right(0, 3)
+    assert row.decode(at=3) == 0
+    assert row.decode(at=2) == 0  # one alone is none
+
+
+@pytest.mark.parametrize(
+    ("codecs", "chunk", "shape"),
+    [
+        ([LITTLE], (8, 16), (32, 64)),
+        ([LITTLE, CRC], (8, 16), (32, 64)),
+        ([LITTLE, ZSTD, CRC], (8, 16), (32, 64)),
+        ([BIG, ZSTD], (8, 16), (32, 64)),
+        ([LITTLE, BLOSC], (8, 16), (32, 64)),
+        ([LITTLE, ZSTD], (8, 64), (32, 64)),  # contiguous in the array
+        ([LITTLE, ZSTD], (16,), (64,)),
+        ([LITTLE, ZSTD], (256, 256), (512, 512)),  # too large
+    ],
+)
+def test_all_others_are_decoded_one_by_one(
+    codecs: list[dict[str, Any]], chunk: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    row = Row(codecs, chunk=chunk, shape=shape)
+    assert row.decode() == 0
+    assert not row.out.any()
+
+
+def test_gaps_and_what_is_wrong_are_left_to_one_by_one() -> None:
+    row = Row([LITTLE, ZSTD])
+    assert row.decode(gap=b"x") == 0
+    small = bytes(
+        CodecPipeline.resolve([LITTLE, ZSTD], ArraySpec((1,), row.spec.dtype, row.spec.fill_value)).encode(
+            np.ones(1, row.spec.dtype)
+        )
+    )
+    for wrong in (
+        row.encoded[1][:-1],  # cut
+        row.encoded[1] + small,  # followed by more content than there may be
+        small,
+        b"",
+        bytes(len(row.encoded[1])),
+    ):
+        kept, row.encoded[1] = row.encoded[1], wrong
+        assert row.decode() == 0
+        row.encoded[1] = kept
+    assert not row.out.any()
+    skippable = b"\x50\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"abc"
+    row.encoded[1] += skippable  # which holds nothing
+    assert row.decode() == 16
+    assert row.right(0, 16)
+
+
+def test_a_frame_that_reaches_over_the_start_of_the_next_is_noticed() -> None:
+    row = Row([LITTLE, ZSTD])
+    assert row.decode() == 16
+    row.out[...] = 0
+    head = row.encoded[1][:6]
+    content = np.random.default_rng(0).bytes(200) + head + np.random.default_rng(1).bytes(306)
+    frame = bytes(row.pipeline.encode(np.frombuffer(content, "i4").reshape(8, 16)))
+    cut = frame.index(head, 6)  # what does not compress stands in the frame as it is
+    row.encoded[:2] = [frame[:cut], frame[cut:]]
+    assert row.decode() == 0
+    assert not row.out.any()

@@ -194,7 +194,7 @@ async def test_an_upload_in_parts_that_fails_leaves_no_parts(server: FaultServer
             await store.set("big", data)
         assert caught.value.retryable
     assert uploads.open == 0
-    assert server.requests[-1].method == "DELETE"
+    assert any(request.method == "DELETE" for request in server.requests)  # other parts may still be on their way
 
 
 @pytest.mark.usefixtures("_small_parts")
