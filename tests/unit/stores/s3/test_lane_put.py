@@ -168,7 +168,7 @@ async def test_who_closes_before_the_body_has_come_is_asked_the_other_way() -> N
         if not ways[-1]:
             length = int(head.lower().partition("content-length: ")[2].partition("\r\n")[0])
             assert await reader.readexactly(length) == data
-            writer.write(b'HTTP/1.1 200 OK\r\nETag: "1"\r\nContent-Length: 0\r\n\r\n')
+            writer.write(b'HTTP/1.1 200 OK\r\nETag: "1"\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
             await writer.drain()
         else:
             cast("asyncio.Transport", writer.transport).abort()
@@ -197,7 +197,7 @@ async def test_a_body_that_goes_up_slowly_is_waited_for_and_one_that_nobody_take
             body += await reader.read(len(data) // 10)
         bodies.append(body)
         if taking[0]:
-            writer.write(b'HTTP/1.1 200 OK\r\nETag: "1"\r\nContent-Length: 0\r\n\r\n')
+            writer.write(b'HTTP/1.1 200 OK\r\nETag: "1"\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
             await writer.drain()
         else:
             await reader.read()
