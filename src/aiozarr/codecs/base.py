@@ -201,8 +201,8 @@ class BytesBytesCodec(Codec):
         """Return `encode` for inputs of `size` bytes, for one thread's use: what it needs may be kept."""
         return self.encode
 
-    def row_decoder(self, size: int) -> Callable[[memoryview, Sequence[int], memoryview], bool] | None:
-        """Return a function that decodes encodings which follow each other without a gap, each of `size` bytes.
+    def run_decoder(self, size: int) -> Callable[[memoryview, Sequence[int], memoryview], bool] | None:
+        """Return a function that decodes encodings which follow each other without a gap, each to `size` bytes.
 
         It takes them, where each of them starts, and a buffer for all that they decode to. It returns False where it
         does not do that, and `decode` has to tell what is wrong with which of them. None: one by one is as good.

@@ -119,11 +119,11 @@ class RegionDecoder:
 
         return decode_chunk
 
-    def row_decoder(self) -> Callable[[memoryview, Sequence[int], memoryview], bool] | None:
-        """Return what decodes chunks whose encodings follow each other, as `BytesBytesCodec.row_decoder` says."""
+    def run_decoder(self) -> Callable[[memoryview, Sequence[int], memoryview], bool] | None:
+        """Return what decodes chunks whose encodings follow each other, as `BytesBytesCodec.run_decoder` says."""
         if self._last is None or self._outer or self.reorders:
             return None
-        return self._last[0].row_decoder(self._inner.nbytes)
+        return self._last[0].run_decoder(self._inner.nbytes)
 
     def _spans(self, box: Region) -> list[Span] | None:
         inner = self._inner

@@ -130,7 +130,7 @@ class ZstdCodec(BytesBytesCodec):
 
         return decode
 
-    def row_decoder(self, size: int) -> Callable[[memoryview, Sequence[int], memoryview], bool] | None:
+    def run_decoder(self, size: int) -> Callable[[memoryview, Sequence[int], memoryview], bool] | None:
         if not 0 < size <= _SMALL:
             return None
         heads = zstd_frame.usual_heads(size)

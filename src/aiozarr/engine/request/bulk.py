@@ -17,7 +17,7 @@ from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.request.fetch import ChunkFetch
 from aiozarr.engine.request.flight import Flight, Sink, Waiter
 from aiozarr.engine.request.unpack import Unpack
-from aiozarr.engine.work.decode import decode_row, decode_to
+from aiozarr.engine.work.decode import decode_run, decode_to
 from aiozarr.engine.work.pool import BATCH_BYTES, Work
 from aiozarr.errors import CodecError
 from aiozarr.grid.projection import Part
@@ -320,7 +320,7 @@ class UnpackBulk(Work):
                 mine[at].fill(out, pipeline.spec.fill_value)
                 at += 1
                 continue
-            done = decode_row(pipeline, data, places, out, mine, at)
+            done = decode_run(pipeline, data, places, out, mine, at)
             if not done:
                 start, stop = places[at]
                 try:

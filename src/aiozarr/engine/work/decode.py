@@ -21,7 +21,7 @@ from aiozarr.grid.reorder import assign, row_type
 MAX_BOXES = 16
 """Readers of one chunk beyond whom it is not looked for what they want of it: it will be most of it."""
 
-ROW_BYTES = 256 << 10
+RUN_BYTES = 256 << 10
 """Chunks that are decoded in one call: so much of them stays in a core's cache until it is put where it belongs."""
 
 KEPT_BYTES = 64 << 20
@@ -85,12 +85,12 @@ class _Way:
         return regions.decode(data, self.block, box_around(parts))
 
 
-class _Row:
+class _Run:
     """A block for chunks of one pipeline that are decoded in one call, by one thread.
 
     Attributes:
         pipeline: the codecs.
-        decode: see `BytesBytesCodec.row_decoder`; None where that is no use.
+        decode: see `BytesBytesCodec.run_decoder`; None where that is no use.
         count: how many chunks there is room for.
         memory: the block as bytes.
         chunks: the places in the block.
@@ -102,10 +102,10 @@ class _Row:
     def __init__(self, pipeline: CodecPipeline) -> None:
         spec, regions = pipeline.spec, pipeline.regions
         self.pipeline = pipeline
-        self.decode = None if regions is None or spec.nbytes > ROW_BYTES // 2 else regions.row_decoder()
+        self.decode = None if regions is None or spec.nbytes > RUN_BYTES // 2 else regions.run_decoder()
         if self.decode is None:
             return
-        self.count = ROW_BYTES // spec.nbytes
+        self.count = RUN_BYTES // spec.nbytes
         block = np.empty((self.count, *spec.shape), spec.dtype)
         self.memory = byte_view(block)
         self.chunks: list[NDArray[Any]] = [block[i : i + 1].reshape(spec.shape) for i in range(self.count)]
@@ -115,7 +115,7 @@ class _Row:
 
 class _Kept(threading.local):
     way: _Way | None = None
-    row: _Row | None = None
+    run: _Run | None = None
 
 
 _kept = _Kept()
@@ -167,7 +167,7 @@ def decode_to(pipeline: CodecPipeline, data: Buffer, out: NDArray[Any], projecti
         assign(window, way.decode(data))
 
 
-def decode_row(
+def decode_run(
     pipeline: CodecPipeline,
     data: memoryview,
     places: Sequence[tuple[int, int]],
@@ -180,16 +180,16 @@ def decode_row(
     0: number `at` has to be decoded by itself, which also tells what may be wrong with it. `places` is where in `data`
     each of them lies.
     """
-    row = _kept.row
-    if row is None or row.pipeline is not pipeline:
-        row = _kept.row = _Row(pipeline)
-    if row.decode is None:
+    run = _kept.run
+    if run is None or run.pipeline is not pipeline:
+        run = _kept.run = _Run(pipeline)
+    if run.decode is None:
         return 0
     spec = pipeline.spec
     windows: list[NDArray[Any]] = []
     starts: list[int] = []
     first = end = places[at][0]
-    for number in range(at, min(at + row.count, len(places))):
+    for number in range(at, min(at + run.count, len(places))):
         start, stop = places[number]
         window = None if start != end else parts[number].whole_window(out, spec.shape)
         # What is contiguous is decoded where it belongs.
@@ -199,13 +199,13 @@ def decode_row(
         starts.append(start - first)
         end = stop
     count = len(windows)
-    if count < 2 or not row.decode(data[first:end], starts, row.memory[: count * spec.nbytes]):
+    if count < 2 or not run.decode(data[first:end], starts, run.memory[: count * spec.nbytes]):
         return 0
-    if row.rows is not None and row.row is not None and type(out) is np.ndarray and out.strides[-1] == out.itemsize:
-        for window, chunk in zip(windows, row.rows, strict=False):
-            window.view(row.row)[...] = chunk
+    if run.rows is not None and run.row is not None and type(out) is np.ndarray and out.strides[-1] == out.itemsize:
+        for window, chunk in zip(windows, run.rows, strict=False):
+            window.view(run.row)[...] = chunk
     else:
-        for window, chunk in zip(windows, row.chunks, strict=False):
+        for window, chunk in zip(windows, run.chunks, strict=False):
             assign(window, chunk)
     return count
 

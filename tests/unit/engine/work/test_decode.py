@@ -10,7 +10,7 @@ import pytest
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.work import decode
-from aiozarr.engine.work.decode import ROW_BYTES, decode_into, decode_row
+from aiozarr.engine.work.decode import RUN_BYTES, decode_into, decode_run
 from aiozarr.grid import IndexTransform, select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.touched import project
@@ -141,7 +141,7 @@ class Row:
         for each in self.encoded:
             places.append((len(data), len(data) + len(each)))
             data += each + gap
-        return decode_row(self.pipeline, memoryview(data), places, self.out, self.parts, at)
+        return decode_run(self.pipeline, memoryview(data), places, self.out, self.parts, at)
 
     def right(self, first: int, count: int) -> bool:
         """Return whether just these chunks are in the array."""
@@ -165,7 +165,7 @@ def test_chunks_one_behind_the_other_are_decoded_in_one_call(codecs: list[dict[s
 
 def test_as_many_as_the_block_has_room_for() -> None:
     row = Row([LITTLE, ZSTD], chunk=(64, 64, 4), shape=(64, 64, 32))
-    count = ROW_BYTES // row.spec.nbytes
+    count = RUN_BYTES // row.spec.nbytes
     assert count < len(row.parts)
     assert row.decode() == count
     assert row.right(0, count)
