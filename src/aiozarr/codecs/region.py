@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from typing_extensions import Buffer
@@ -22,9 +22,17 @@ from aiozarr.codecs.bytes import BytesCodec
 from aiozarr.codecs.chain import CodecChain
 from aiozarr.codecs.storage_type import storage_type
 from aiozarr.codecs.transpose import TransposeCodec
+from aiozarr.errors import CodecError
 
 GAP_BYTES = 64 << 10
 """What lies between two runs of bytes is decoded too where that is less: a run costs about as much by itself."""
+
+
+RunDecoder: TypeAlias = Callable[[memoryview, Sequence[int], memoryview], memoryview | None]
+"""Decodes chunks that follow each other without a gap: their encodings, where each of them starts, and a buffer.
+
+What it returns, that buffer or another, holds the elements of all of them. None: it does not decode these.
+"""
 
 
 class RegionDecoder:
@@ -119,11 +127,36 @@ class RegionDecoder:
 
         return decode_chunk
 
-    def run_decoder(self) -> Callable[[memoryview, Sequence[int], memoryview], bool] | None:
-        """Return what decodes chunks whose encodings follow each other, as `BytesBytesCodec.run_decoder` says."""
-        if self._last is None or self._outer or self.reorders:
+    def run_decoder(self) -> RunDecoder | None:
+        """Return what decodes several chunks together; None where each has to be decoded by itself."""
+        if self.reorders:
             return None
-        return self._last[0].run_decoder(self._inner.nbytes)
+        nbytes = self._inner.nbytes
+        if self._last is None:
+            return lambda data, starts, _: data if len(data) == len(starts) * nbytes else None
+        codec, bound = self._last
+        together = None if self._outer else codec.run_decoder(nbytes)
+        if together is not None:
+            return lambda data, starts, out: out if together(data, starts, out) else None
+        return partial(self._decode_each, codec, bound)
+
+    def _decode_each(
+        self, codec: BytesBytesCodec, bound: int, data: memoryview, starts: Sequence[int], out: memoryview
+    ) -> memoryview | None:
+        nbytes = self._inner.nbytes
+        stops = [*starts[1:], len(data)]
+        try:
+            for number, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+                place = out[number * nbytes : (number + 1) * nbytes]
+                encoded: Buffer = data[start:stop]
+                for decode, size in self._outer:
+                    encoded = decode(encoded, max_size=size)
+                decoded = codec.decode(encoded, max_size=bound, out=place)
+                if decoded is not place:
+                    place[:] = memoryview(decoded).cast("B")
+        except (CodecError, ValueError):
+            return None  # a chunk that is damaged, or has another size
+        return out
 
     def _spans(self, box: Region) -> list[Span] | None:
         inner = self._inner

@@ -33,6 +33,19 @@ class BlockingStore(Store):
         value = self.fetch_now(key)
         return None if value is None else value.data
 
+    def read_into_now(self, key: str, memory: memoryview) -> int | None:
+        """As `read_now`, to the beginning of `memory`, which is writable bytes; return the value's size.
+
+        A value that is larger than `memory` is not there, or not all of it.
+        """
+        data = self.read_now(key)
+        if data is None:
+            return None
+        view = memoryview(data).cast("B")
+        if len(view) <= len(memory):
+            memory[: len(view)] = view
+        return len(view)
+
     @abstractmethod
     def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
         """As `set`, in the calling thread; a blocking store always knows the version it wrote."""

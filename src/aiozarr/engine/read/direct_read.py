@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from aiozarr.engine.read.part_read import place_part, ranges_of_chunk, read_part
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.request.errand import Errand, means_missing
 from aiozarr.engine.work.decode import decode_to, decode_unpadded
+from aiozarr.engine.work.run import Run, run_for
 from aiozarr.errors import ChecksumError, CodecError, StoreError
 from aiozarr.grid.projection import Part
 from aiozarr.model import Range, Value
@@ -23,6 +26,8 @@ from aiozarr.stores.blocking import BlockingStore
 
 if TYPE_CHECKING:
     from aiozarr.engine.read.job import ReadJob
+
+T = TypeVar("T")
 
 
 class Place(NamedTuple):
@@ -40,7 +45,7 @@ class DirectRead(Errand):
         fetched: bytes that were read.
     """
 
-    __slots__ = ("_at", "_events", "_job", "_read", "fetched", "places")
+    __slots__ = ("_at", "_events", "_job", "_one_by_one", "_read", "fetched", "places")
 
     def __init__(self, job: ReadJob, read: Read, places: list[Place], nbytes: int) -> None:
         super().__init__(job, read.store, "", nbytes)
@@ -50,6 +55,7 @@ class DirectRead(Errand):
         self._job = job
         self._read = read
         self._at = 0
+        self._one_by_one = False  # whether chunks that were decoded together turned out not to be fit for it
         self._events: list[RequestEvent] = []  # what observers, if there are any, are told of on the loop
 
     async def send(self) -> None:
@@ -63,37 +69,89 @@ class DirectRead(Errand):
 
     def _send_whole(self, store: BlockingStore) -> None:
         """Read and decode chunks of which all is fetched, with nobody watching: no more than must be for each."""
-        read = self._read
-        layout, prefix, encode = read.layout, read.prefix, read.layout.key_encoding.encode
+        layout, places = self._read.layout, self.places
         single = None if layout.single is None else layout.single.pipeline
-        read_now = store.read_now
-        # A repetition goes on with the chunk that failed.
-        for at in range(self._at, len(self.places)):
+        # A repetition goes on with the chunk that failed, or the first of those that were read together with it.
+        while self._at < len(places):
             if self.cancelled:
                 return
-            self._at = at
-            out, projection = place = self.places[at]
-            self.key = key = prefix + encode(projection.coords)
-            try:
-                data = read_now(key)
-            except StoreError as error:
-                if not means_missing(error, self.settings):
-                    raise
-                data = None
-            if data is None:
-                if (refused := self._job.missing_error(store, key)) is not None:
-                    raise refused
-                projection.fill(out, layout.spec.fill_value)
-                continue
-            try:
-                decode_to(single or layout.object_of(projection).pipeline, data, out, projection)
-            except CodecError as error:
-                self._mend(store, data, place, error)
+            run = None if single is None or self._one_by_one else run_for(single)
+            done = 0 if run is None else self._send_run(store, run)
+            if not done:
+                self._send_one(store)
+            self._at += done or 1
+
+    def _send_one(self, store: BlockingStore) -> None:
+        place = self.places[self._at]
+        self._name(place)
+        data = self._ask_whole(store.read_now)
+        if data is None:
+            self._fill(store, place)
+        else:
+            self._decode(store, data, place)
+
+    def _send_run(self, store: BlockingStore, run: Run) -> int:
+        """Read and decode the next chunks together; return how many. 0: the next one has to be read by itself."""
+        out = self.places[self._at].out
+        places = list(takewhile(lambda place: place.out is out, self.places[self._at : self._at + run.count]))
+        parts = [place.projection for place in places]
+        windows = run.windows(out, parts)
+        if not windows:
+            return 0
+        memory, used, starts = run.room, 0, []
+        missing: Place | None = None
+        for place in places[: sum(map(len, windows))]:
+            self._name(place)
+            size = self._ask_whole(store.read_into_now, memory[used:])
+            if size is None:
+                missing = place
+                break
+            if used + size > len(memory):
+                break
+            starts.append(used)
+            used += size
+        if starts and not self._decode_together(run, memory[:used], starts, parts[: len(starts)], out):
+            # They are read again, which also tells what is wrong with which of them.
+            self._one_by_one = True
+            return 0
+        if missing is not None:
+            self._fill(store, missing)
+        return len(starts) + (missing is not None)
+
+    def _name(self, place: Place) -> None:
+        self.key = self._read.prefix + self._read.layout.key_encoding.encode(place.projection.coords)
+
+    def _ask_whole(self, read: Callable[..., T | None], *memory: memoryview) -> T | None:
+        try:
+            return read(self.key, *memory)
+        except StoreError as error:
+            if not means_missing(error, self.settings):
+                raise
+            return None
+
+    def _fill(self, store: BlockingStore, place: Place) -> None:
+        if (refused := self._job.missing_error(store, self.key)) is not None:
+            raise refused
+        place.projection.fill(place.out, self._read.layout.spec.fill_value)
+
+    def _decode_together(
+        self, run: Run, data: memoryview, starts: Sequence[int], parts: Sequence[Part], out: NDArray[Any]
+    ) -> bool:
+        windows = run.windows(out, parts)
+        if sum(map(len, windows)) == len(starts):
+            return run.decode(data, starts, windows)
+        # Those behind them were missing, or too large.
+        try:
+            for start, stop, part in zip(starts, [*starts[1:], len(data)], parts, strict=True):
+                decode_to(self._read.layout.object_of(part).pipeline, data[start:stop], out, part)
+        except CodecError:
+            return False
+        return True
 
     def _send_each(self, store: BlockingStore) -> None:
         while self._at < len(self.places) and not self.cancelled:
             place = self.places[self._at]
-            self.key = self._read.prefix + self._read.layout.key_encoding.encode(place.projection.coords)
+            self._name(place)
             part = self._fetch_part(store, place)
             data = self._fetch_data(store) if part is None else part.data if part.size else None
             if data is None and (refused := self._job.missing_error(store, self.key)) is not None:
@@ -114,12 +172,7 @@ class DirectRead(Errand):
         if self.watch is not None:
             value = self._fetch_timed(store, None)
             return None if value is None else value.data
-        try:
-            return store.read_now(self.key)
-        except StoreError as error:
-            if not means_missing(error, self.settings):
-                raise
-            return None
+        return self._ask_whole(store.read_now)
 
     def _ask(self, store: BlockingStore, part: Range | None = None) -> Value | None:
         return self._fetch(store, part) if self.watch is None else self._fetch_timed(store, part)

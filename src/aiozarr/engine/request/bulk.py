@@ -17,8 +17,9 @@ from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.request.fetch import ChunkFetch
 from aiozarr.engine.request.flight import Flight, Sink, Waiter
 from aiozarr.engine.request.unpack import Unpack
-from aiozarr.engine.work.decode import decode_run, decode_to
+from aiozarr.engine.work.decode import decode_to
 from aiozarr.engine.work.pool import BATCH_BYTES, Work
+from aiozarr.engine.work.run import run_for
 from aiozarr.errors import CodecError
 from aiozarr.grid.projection import Part
 from aiozarr.model import Range, Version
@@ -221,6 +222,13 @@ class BulkFetch(ChunkFetch):
         start = self.bulk.starts[index] - self.start
         return start, start + self.bulk.lengths[index]
 
+    def places_of(self, members: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return where these chunks begin in the answer, and where they end."""
+        assert self.start is not None
+        first, lengths, starts = self.start, self.bulk.lengths, self.bulk.starts
+        begins = [starts[index] - first for index in members]
+        return begins, [begin + lengths[index] for begin, index in zip(begins, members, strict=True)]
+
     def leave(self) -> None:
         """The owner has left: the chunks that nobody has joined are not wanted any more, unless a worker has them."""
         if self._at_work or not self.members:
@@ -308,7 +316,7 @@ class UnpackBulk(Work):
         begun = 0.0 if request.watch is None else monotonic()
         members = self.members
         mine = [parts[index] for index in members]
-        places = [request.place_of(index) for index in members]
+        starts, stops = request.places_of(members)
         at = 0
         while at < len(members):
             if job.stopped:
@@ -320,11 +328,10 @@ class UnpackBulk(Work):
                 mine[at].fill(out, pipeline.spec.fill_value)
                 at += 1
                 continue
-            done = decode_run(pipeline, data, places, out, mine, at)
+            done = self._decode_run(data, starts, stops, mine, at)
             if not done:
-                start, stop = places[at]
                 try:
-                    decode_to(pipeline, data[start:stop], out, mine[at])
+                    decode_to(pipeline, data[starts[at] : stops[at]], out, mine[at])
                 except CodecError as error:
                     error.store, error.key = request.store_url, request.key
                     error.range = Range(bulk.starts[members[at]], bulk.lengths[members[at]])
@@ -334,6 +341,25 @@ class UnpackBulk(Work):
             self.seconds = (begun, monotonic())
         if job.watched:
             self.nbytes = sum([part.size for part in mine]) * out.dtype.itemsize
+
+    def _decode_run(
+        self, data: memoryview, starts: Sequence[int], stops: Sequence[int], parts: Sequence[Part], at: int
+    ) -> int:
+        """Decode chunks that lie one behind the other, from number `at` on, together; return how many."""
+        bulk = self.request.bulk
+        run = run_for(bulk.pipeline)
+        if run is None:
+            return 0
+        behind, most = at + 1, min(at + run.count, len(parts))
+        while behind < most and starts[behind] == stops[behind - 1]:
+            behind += 1
+        windows = run.windows(bulk.out, parts[at:behind])
+        if not windows:
+            return 0
+        count = sum(map(len, windows))
+        first = starts[at]
+        begins = [start - first for start in starts[at : at + count]]
+        return count if run.decode(data[first : stops[at + count - 1]], begins, windows) else 0
 
     def finished(self) -> None:
         watch = self.request.watch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
@@ -130,6 +130,18 @@ class TimedUnpack(Unpack):
         super().__init__(flight, None)
         self.watch = watch
         self.started = self.ended = 0.0
+
+    def run_from(self, batch: Sequence[Work], at: int) -> int:
+        begun = monotonic()
+        count = super().run_from(batch, at)
+        if count > 1:
+            # What was done for all of them at once is told as if it had been one after the other.
+            share = (monotonic() - begun) / count
+            for number, work in enumerate(batch[at : at + count]):
+                assert isinstance(work, TimedUnpack)
+                work.started = begun + number * share
+                work.ended = work.started + share
+        return count
 
     def run(self) -> None:
         self.started = monotonic()

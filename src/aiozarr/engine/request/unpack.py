@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.request.flight import Flight, Sink
 from aiozarr.engine.work.decode import decode_apart, decode_into, decode_unpadded
-from aiozarr.engine.work.pool import Work
+from aiozarr.engine.work.pool import Work, run_quietly
+from aiozarr.engine.work.run import Run, run_for
 from aiozarr.errors import CodecError
+from aiozarr.grid.projection import Part
 from aiozarr.model import Range
 
 
@@ -26,6 +31,45 @@ class Unpack(Work):
         self.data = data
         self.chunk: NDArray[Any] | None = None
         self.refused: dict[Sink, BaseException] | None = None
+
+    def run_from(self, batch: Sequence[Work], at: int) -> int:
+        run = None if at + 1 == len(batch) else run_for(self.flight.pipeline)
+        done = 0 if run is None else self._run_with(batch[at : at + run.count], run)
+        return done or super().run_from(batch, at)
+
+    def _run_with(self, works: Sequence[Work], run: Run) -> int:
+        """Decode this chunk and those behind it together, as far as that can be; return how many of `works`."""
+        bodies: list[Buffer] = []
+        parts: list[Part] = []
+        out = None
+        for work in works:
+            # Each is asked for itself: a read that is observed wants to know the time of its chunks.
+            if type(work) is not type(self) or work.data is None:
+                break
+            sink = work.only_sink(self.flight.pipeline)
+            if sink is None or (out is not None and sink.out is not out):
+                break
+            out = sink.out
+            bodies.append(work.data)
+            parts.append(sink.projection)
+        windows = [] if out is None else run.windows(out, parts)
+        if not windows:
+            return 0
+        count = sum(map(len, windows))
+        starts = list(accumulate([memoryview(body).nbytes for body in bodies[: count - 1]], initial=0))
+        if not run.decode(memoryview(b"".join(bodies[:count])), starts, windows):
+            # One by one: all of them, or the rest would be tried together again for each.
+            for work in works[:count]:
+                run_quietly(work)
+        return count
+
+    def only_sink(self, pipeline: CodecPipeline) -> Sink | None:
+        """Return who alone waits for the chunk, where `pipeline` decodes it and nobody keeps it; None otherwise."""
+        flight = self.flight
+        if flight.pipeline is not pipeline or flight.keepers is not None or flight.late or len(flight.sinks) != 1:
+            return None
+        sink = flight.sinks[0]
+        return None if sink.waiter.gave_up else sink
 
     def run(self) -> None:
         flight, data = self.flight, self.data

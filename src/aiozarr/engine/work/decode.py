@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline
-from aiozarr.codecs._buffers import byte_view
 from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.grid.box import box_around
 from aiozarr.grid.projection import Part
@@ -20,9 +19,6 @@ from aiozarr.grid.reorder import assign, row_type
 
 MAX_BOXES = 16
 """Readers of one chunk beyond whom it is not looked for what they want of it: it will be most of it."""
-
-RUN_BYTES = 256 << 10
-"""Chunks that are decoded in one call: so much of them stays in a core's cache until it is put where it belongs."""
 
 KEPT_BYTES = 64 << 20
 """Threads live as long as the process, and so does what they keep: larger blocks are made anew for each chunk."""
@@ -85,37 +81,8 @@ class _Way:
         return regions.decode(data, self.block, box_around(parts))
 
 
-class _Run:
-    """A block for chunks of one pipeline that are decoded in one call, by one thread.
-
-    Attributes:
-        pipeline: the codecs.
-        decode: see `BytesBytesCodec.run_decoder`; None where that is no use.
-        count: how many chunks there is room for.
-        memory: the block as bytes.
-        chunks: the places in the block.
-        row, rows: the type by which rows of a chunk travel, and the places seen so; None: they travel as elements.
-    """
-
-    __slots__ = ("chunks", "count", "decode", "memory", "pipeline", "row", "rows")
-
-    def __init__(self, pipeline: CodecPipeline) -> None:
-        spec, regions = pipeline.spec, pipeline.regions
-        self.pipeline = pipeline
-        self.decode = None if regions is None or spec.nbytes > RUN_BYTES // 2 else regions.run_decoder()
-        if self.decode is None:
-            return
-        self.count = RUN_BYTES // spec.nbytes
-        block = np.empty((self.count, *spec.shape), spec.dtype)
-        self.memory = byte_view(block)
-        self.chunks: list[NDArray[Any]] = [block[i : i + 1].reshape(spec.shape) for i in range(self.count)]
-        self.row = row = row_type(spec.shape, spec.dtype)
-        self.rows: list[NDArray[Any]] | None = None if row is None else [chunk.view(row) for chunk in self.chunks]
-
-
 class _Kept(threading.local):
     way: _Way | None = None
-    run: _Run | None = None
 
 
 _kept = _Kept()
@@ -165,49 +132,6 @@ def decode_to(pipeline: CodecPipeline, data: Buffer, out: NDArray[Any], projecti
         window.view(way.row)[...] = way.decode(data).view(way.row)
     else:
         assign(window, way.decode(data))
-
-
-def decode_run(
-    pipeline: CodecPipeline,
-    data: memoryview,
-    places: Sequence[tuple[int, int]],
-    out: NDArray[Any],
-    parts: Sequence[Part],
-    at: int,
-) -> int:
-    """Decode as many chunks from number `at` on as follow each other in `data`, in one call; return how many.
-
-    0: number `at` has to be decoded by itself, which also tells what may be wrong with it. `places` is where in `data`
-    each of them lies.
-    """
-    run = _kept.run
-    if run is None or run.pipeline is not pipeline:
-        run = _kept.run = _Run(pipeline)
-    if run.decode is None:
-        return 0
-    spec = pipeline.spec
-    windows: list[NDArray[Any]] = []
-    starts: list[int] = []
-    first = end = places[at][0]
-    for number in range(at, min(at + run.count, len(places))):
-        start, stop = places[number]
-        window = None if start != end else parts[number].whole_window(out, spec.shape)
-        # What is contiguous is decoded where it belongs.
-        if window is None or window.dtype != spec.dtype or window.flags.c_contiguous:
-            break
-        windows.append(window)
-        starts.append(start - first)
-        end = stop
-    count = len(windows)
-    if count < 2 or not run.decode(data[first:end], starts, run.memory[: count * spec.nbytes]):
-        return 0
-    if run.rows is not None and run.row is not None and type(out) is np.ndarray and out.strides[-1] == out.itemsize:
-        for window, chunk in zip(windows, run.rows, strict=False):
-            window.view(run.row)[...] = chunk
-    else:
-        for window, chunk in zip(windows, run.chunks, strict=False):
-            assign(window, chunk)
-    return count
 
 
 def decode_apart(pipeline: CodecPipeline, data: Buffer, sinks: Sequence[Target]) -> NDArray[Any]:

@@ -36,6 +36,11 @@ class Work(ABC):
     def run(self) -> None:
         """Do the work, in a worker thread; what it raises is kept as `error`."""
 
+    def run_from(self, batch: Sequence[Work], at: int) -> int:
+        """Do this piece, which is number `at` of `batch`, and those after it that go along; return how many."""
+        run_quietly(self)
+        return 1
+
     @abstractmethod
     def finished(self) -> None:
         """The work was done, or failed with `error`; called on the loop. Must not raise."""
@@ -147,8 +152,7 @@ class InlinePool(WorkerPool):
         self.submit_batch([work])
 
     def submit_batch(self, batch: Sequence[Work]) -> None:
-        for work in batch:
-            run_quietly(work)
+        run_all(batch)
         asyncio.get_running_loop().call_soon(finish, batch)
 
     def close(self) -> None:
@@ -186,8 +190,9 @@ def run_quietly(work: Work) -> None:
 
 def run_all(batch: Sequence[Work]) -> None:
     """Run every piece of a batch."""
-    for work in batch:
-        run_quietly(work)
+    at = 0
+    while at < len(batch):
+        at += batch[at].run_from(batch, at)
 
 
 def finish(batch: Sequence[Work]) -> None:

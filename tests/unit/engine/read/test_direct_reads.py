@@ -7,13 +7,43 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from arrays import RAW, SETTINGS, Sample, engine, layout_of
+from typing_extensions import Buffer
 
 from aiozarr.engine import Engine
-from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, PermissionDeniedError
+from aiozarr.engine.work.run import Run
+from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, PermissionDeniedError, ThrottledError
 from aiozarr.model import ByteRange, Value, Version
 from aiozarr.schedule import Event, Report
 from aiozarr.stores import MemoryStore
 from aiozarr.testing.virtual_time import run_virtual
+
+ZSTD = [*RAW, {"name": "zstd", "configuration": {"level": 1, "checksum": False}}]
+
+
+class Counting(MemoryStore):
+    """A memory store that notes how values are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alone: list[str] = []
+        self.into: list[str] = []
+        self.trouble: dict[str, Exception] = {}
+
+    def read_now(self, key: str) -> Buffer | None:
+        self.alone.append(key)
+        return super().read_now(key)
+
+    def read_into_now(self, key: str, memory: memoryview) -> int | None:
+        self.into.append(key)
+        if key in self.trouble:
+            raise self.trouble.pop(key)
+        value = super().read_now(key)
+        if value is None:
+            return None
+        view = memoryview(value)
+        if len(view) <= len(memory):
+            memory[: len(view)] = view
+        return len(view)
 
 
 class Faulty(MemoryStore):
@@ -79,5 +109,86 @@ def test_missing_chunks_fill_or_raise_and_damaged_ones_are_read_twice() -> None:
         store.set_now("a/c/6/0", b"short")
         with pytest.raises(CodecError, match="a/c/6/0"):
             await worker.read([array.read(6)], settings=SETTINGS)
+
+    run_virtual(scenario())
+
+
+async def packed(shape: tuple[int, int] = (8, 8), chunks: tuple[int, int] = (4, 2)) -> tuple[Sample, Engine, Counting]:
+    """An array whose chunks are decoded together; its values are written, and none of that is counted."""
+    store = Counting()
+    array = Sample(layout_of(shape, chunks, codecs=ZSTD, fill_value=9), store)
+    worker = engine()
+    await worker.write([array.write(array.values)], settings=SETTINGS)
+    return array, worker, store
+
+
+KEYS = [f"a/c/{row}/{column}" for row in range(2) for column in range(4)]
+
+
+def test_small_chunks_are_read_and_decoded_together() -> None:
+    async def scenario() -> None:
+        array, worker, store = await packed()
+        read = array.read(...)
+        await worker.read([read], settings=SETTINGS)
+        assert np.array_equal(read.out, array.values)
+        assert (store.into, store.alone) == (KEYS, [])
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("missing", [{0}, {3}, {7}, {1}, {0, 1, 2}, {2, 4, 6}, set(range(8))])
+def test_missing_ones_among_them_read_as_the_fill_value_and_no_key_is_asked_for_twice(missing: set[int]) -> None:
+    async def scenario() -> None:
+        array, worker, store = await packed()
+        expected = array.values.copy()
+        for number in missing:
+            row, column = divmod(number, 4)
+            expected[row * 4 :, column * 2 :][:4, :2] = 9
+            store.erase_now(KEYS[number])
+        read = array.read(...)
+        await worker.read([read], settings=SETTINGS)
+        assert np.array_equal(read.out, expected)
+        assert sorted(store.into + store.alone) == KEYS
+        with pytest.raises(MissingChunkError) as refused:
+            await worker.read([array.read(...)], settings=replace(SETTINGS, missing="raise"))
+        assert refused.value.key == KEYS[min(missing)]
+
+    run_virtual(scenario())
+
+
+def test_what_does_not_decode_together_is_read_again_one_by_one_and_named() -> None:
+    async def scenario() -> None:
+        array, worker, store = await packed()
+        store.set_now(KEYS[5], b"damaged")
+        with pytest.raises(CodecError) as damaged:
+            await worker.read([array.read(...)], settings=SETTINGS)
+        assert (damaged.value.store, damaged.value.key) == (store.url, KEYS[5])
+        assert (store.into, store.alone) == (KEYS, KEYS[:6])
+
+    run_virtual(scenario())
+
+
+def test_a_refusal_among_them_is_repeated() -> None:
+    async def scenario() -> None:
+        array, worker, store = await packed()
+        store.trouble[KEYS[3]] = ThrottledError("busy", key=KEYS[3])
+        read = array.read(...)
+        await worker.read([read], settings=replace(SETTINGS, retries=1))
+        assert np.array_equal(read.out, array.values)
+        assert store.into == [*KEYS[:4], *KEYS]
+
+    run_virtual(scenario())
+
+
+def test_values_that_there_is_no_room_for_are_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        array, worker, store = await packed()
+        sizes = [entry.size async for entry in store.scan("a/c/")]
+        room = 2 * max(size for size in sizes if size is not None)
+        monkeypatch.setattr(Run, "room", property(lambda _: memoryview(bytearray(room))))
+        read = array.read(...)
+        await worker.read([read], settings=SETTINGS)
+        assert np.array_equal(read.out, array.values)
+        assert set(store.into) == set(KEYS)
 
     run_virtual(scenario())

@@ -177,6 +177,12 @@ def test_a_whole_value_is_read_as_by_a_fetch_whatever_lies_there(
     for key in ("some", "none", "many", "pipe", "directory", "device", "link", "missing", "some/below"):
         value, read = store.fetch_now(key), store.read_now(key)
         assert (None if read is None else bytes(read)) == (None if value is None else bytes(value.data)), key
+        for room in (0, 199, 200, 2000):
+            memory = memoryview(bytearray(room))
+            size = store.read_into_now(key, memory)
+            assert size == (None if value is None else len(memoryview(value.data))), key
+            if value is not None and size is not None and size <= room:
+                assert bytes(memory[:size]) == bytes(value.data)
 
 
 def test_short_reads_are_continued(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:

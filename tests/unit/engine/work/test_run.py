@@ -1,0 +1,254 @@
+"""Small chunks decoded together: the same elements in the same places, or none at all."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.engine.work.run import MOST_BYTES, RUN_BYTES, run_for
+from aiozarr.grid import IndexTransform, select_orthogonal
+from aiozarr.grid.axes import regular_axes
+from aiozarr.grid.side_by_side import LEAST
+from aiozarr.grid.touched import project
+
+LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
+BIG = {"name": "bytes", "configuration": {"endian": "big"}}
+TRANSPOSE = {"name": "transpose", "configuration": {"order": [1, 0]}}
+ZSTD = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
+CHECKED = {"name": "zstd", "configuration": {"level": 1, "checksum": True}}
+GZIP = {"name": "gzip", "configuration": {"level": 1}}
+BLOSC = {
+    "name": "blosc",
+    "configuration": {"cname": "lz4", "clevel": 1, "shuffle": "shuffle", "typesize": 4, "blocksize": 0},
+}
+CRC = {"name": "crc32c"}
+TOGETHER: list[list[dict[str, Any]]] = [
+    *([LITTLE, ZSTD], [LITTLE, CHECKED], [LITTLE, GZIP], [LITTLE, BLOSC]),
+    *([LITTLE, ZSTD, CRC], [LITTLE, CRC, ZSTD], [LITTLE, CRC], [LITTLE]),
+]
+
+
+class Row:
+    """Chunks of one array, encoded one behind the other, and an empty array for them."""
+
+    def __init__(
+        self,
+        codecs: list[dict[str, Any]],
+        *,
+        chunk: tuple[int, ...] = (8, 16),
+        shape: tuple[int, ...] = (32, 64),
+        dtype: str = "i4",
+        selection: Any = ...,
+    ) -> None:
+        self.spec = ArraySpec(chunk, np.dtype(dtype), np.zeros((), dtype))
+        self.pipeline = CodecPipeline.resolve(codecs, self.spec)
+        room = [-(-length // side) * side for length, side in zip(shape, chunk, strict=True)]
+        source = (np.arange(np.prod(room)) % 251).astype(dtype).reshape(room)
+        self.source = source[tuple(map(slice, shape))][selection]
+        transform = IndexTransform.identity(shape).select(selection)
+        self.out = np.zeros(transform.core_shape, dtype)
+        self.parts = list(project(regular_axes(chunk, shape), transform.maps))
+        places = [tuple(slice(c * n, (c + 1) * n) for c, n in zip(p.coords, chunk, strict=True)) for p in self.parts]
+        self.encoded = [bytes(self.pipeline.encode(source[place])) for place in places]
+
+    def windows(self, at: int = 0) -> list[int]:
+        """Return how many chunks each window has."""
+        run = run_for(self.pipeline)
+        return [] if run is None else [len(window) for window in run.windows(self.out, self.parts[at:])]
+
+    def decode(self, at: int = 0) -> int:
+        """Decode what goes together from number `at` on; return how many chunks."""
+        run = run_for(self.pipeline)
+        windows = [] if run is None else run.windows(self.out, self.parts[at:])
+        if run is None or not windows:
+            return 0
+        count = sum(map(len, windows))
+        starts, data = [], b""
+        for each in self.encoded[at : at + count]:
+            starts.append(len(data))
+            data += each
+        return count if run.decode(memoryview(data), starts, windows) else 0
+
+    def right(self, first: int, count: int) -> bool:
+        """Return whether just these chunks are in the array."""
+        expected = np.zeros_like(self.out)
+        for part in self.parts[first : first + count]:
+            window = part.window(expected)
+            assert window is not None
+            window[...] = part.window(self.source)
+        return np.array_equal(self.out, expected)
+
+
+@pytest.mark.parametrize("codecs", TOGETHER, ids=lambda codecs: "-".join(each["name"] for each in codecs))
+@pytest.mark.parametrize("dtype", ["u1", "i4", "c16", "S3", "M8[s]"])
+def test_chunks_are_decoded_together(codecs: list[dict[str, Any]], dtype: str) -> None:
+    if codecs == [LITTLE, BLOSC]:
+        codecs = [LITTLE, {**BLOSC, "configuration": BLOSC["configuration"] | {"typesize": np.dtype(dtype).itemsize}}]  # type: ignore[operator]
+    row = Row(codecs, dtype=dtype)
+    assert row.decode() == 16
+    assert row.right(0, 16)
+    row.out[...] = np.zeros((), dtype)
+    assert row.decode(at=13) == 3
+    assert row.right(13, 3)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "shape", "windows"),
+    [
+        ((8, 16), (32, 64), [4, 4, 4, 4]),
+        ((8, 16), (16, 48), [1, 1, 1, 1, 1, 1]),  # three side by side are copied one by one
+        ((16,), (256,), [16]),  # contiguous: decoded where they belong
+        ((8, 64), (64, 64), [8]),
+        ((2, 8, 16), (2, 32, 64), [4, 4, 4, 4]),
+        ((1, 1, 16), (2, 4, 16), [4]),
+        ((1, 1), (2, 4), [4]),
+        ((8, 16), (8, 16), []),  # one alone
+        ((256, 256), (512, 512), []),  # too large
+    ],
+)
+def test_what_lies_side_by_side_is_one_window(
+    chunk: tuple[int, ...], shape: tuple[int, ...], windows: list[int]
+) -> None:
+    row = Row([LITTLE, ZSTD], chunk=chunk, shape=shape)
+    assert row.windows() == windows
+    assert row.decode() == sum(windows)
+    assert row.right(0, sum(windows))
+
+
+def test_as_many_as_the_block_has_room_for() -> None:
+    row = Row([LITTLE, ZSTD], chunk=(64, 64, 4), shape=(64, 64, 128))
+    count = RUN_BYTES // row.spec.nbytes
+    assert 1 < count < len(row.parts)
+    assert row.decode() == count
+    assert row.right(0, count)
+
+
+def test_what_is_wanted_in_part_ends_the_run() -> None:
+    row = Row([LITTLE, ZSTD], shape=(32, 60))  # the last of each four reaches beyond the array
+    assert row.decode() == 3
+    assert row.right(0, 3)
+    assert row.decode(at=3) == 0
+    assert row.decode(at=2) == 0  # one alone is none
+
+
+@pytest.mark.parametrize("selection", [np.s_[::-1], np.s_[:, ::2], np.s_[3], np.s_[4:28]])
+def test_other_selections_than_of_whole_chunks_are_decoded_one_by_one(selection: Any) -> None:
+    row = Row([LITTLE, ZSTD], selection=selection)
+    assert row.decode() == 0
+
+
+def test_lists_of_indices_are_decoded_one_by_one() -> None:
+    row = Row([LITTLE, ZSTD])
+    taken = select_orthogonal(IndexTransform.identity((32, 64)), ([1, 9, 8, 30], slice(None)))
+    row.parts = list(project(regular_axes((8, 16), (32, 64)), taken.maps))
+    assert row.windows() == []
+
+
+@pytest.mark.parametrize(
+    "codecs",
+    [[BIG, ZSTD], [TRANSPOSE, LITTLE, ZSTD], [BIG]],
+)
+def test_elements_in_another_order_are_left_to_one_by_one(codecs: list[dict[str, Any]]) -> None:
+    row = Row(codecs)
+    assert row.decode() == 0
+    assert not row.out.any()
+
+
+def test_outputs_of_other_kinds_and_types_are_left_to_one_by_one() -> None:
+    row = Row([LITTLE, ZSTD])
+    for out in (np.ma.masked_array(row.out), row.out.astype(">i4"), row.out.astype("i8")):
+        row.out = out
+        assert row.windows() == []
+
+
+def test_into_a_view_of_any_strides() -> None:
+    row = Row([LITTLE, ZSTD])
+    for wide, place in (
+        (np.zeros((64, 64), "i4"), np.s_[::2]),
+        (np.zeros((32, 128), "i4"), np.s_[:, ::2]),
+        (np.zeros((32, 64), "i4"), np.s_[::-1, ::-1]),
+        (np.zeros((64, 32), "i4").T, np.s_[:]),
+    ):
+        row.out = wide[place]
+        assert row.decode() == 16
+        assert row.right(0, 16)
+
+
+@pytest.mark.parametrize("codecs", TOGETHER[:6])
+def test_what_is_wrong_is_left_to_one_by_one(codecs: list[dict[str, Any]]) -> None:
+    row = Row(codecs)
+    one = ArraySpec((1,), row.spec.dtype, row.spec.fill_value)
+    small = bytes(CodecPipeline.resolve(codecs, one).encode(np.ones(1, row.spec.dtype)))
+    for wrong in (
+        row.encoded[1][:-1],  # cut
+        small,
+        b"",
+        bytes(len(row.encoded[1])),
+    ):
+        kept, row.encoded[1] = row.encoded[1], wrong
+        assert row.decode() == 0
+        row.encoded[1] = kept
+
+
+def test_more_content_than_there_may_be_is_noticed() -> None:
+    row = Row([LITTLE, ZSTD])
+    one = ArraySpec((1,), row.spec.dtype, row.spec.fill_value)
+    whole = row.encoded[1]
+    row.encoded[1] += bytes(CodecPipeline.resolve([LITTLE, ZSTD], one).encode(np.ones(1, row.spec.dtype)))
+    assert row.decode() == 0
+    skippable = b"\x50\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"abc"
+    row.encoded[1] = whole + skippable  # which holds nothing
+    assert row.decode() == 16
+    assert row.right(0, 16)
+
+
+def test_a_frame_that_reaches_over_the_start_of_the_next_is_noticed() -> None:
+    row = Row([LITTLE, ZSTD])
+    assert row.decode() == 16
+    row.out[...] = 0
+    head = row.encoded[1][:6]
+    content = np.random.default_rng(0).bytes(200) + head + np.random.default_rng(1).bytes(306)
+    frame = bytes(row.pipeline.encode(np.frombuffer(content, "i4").reshape(8, 16)))
+    cut = frame.index(head, 6)  # what does not compress stands in the frame as it is
+    row.encoded[:2] = [frame[:cut], frame[cut:]]
+    assert row.decode() == 0
+    assert not row.out.any()
+
+
+def test_chunks_that_are_not_compressed_must_have_their_size() -> None:
+    row = Row([LITTLE])
+    row.encoded[-1] += b"x"
+    assert row.decode() == 0
+    assert not row.out.any()
+
+
+@given(st.data())
+def test_whatever_the_grid_and_the_selection_windows_hold_what_one_by_one_would_give(data: st.DataObject) -> None:
+    dimensions = data.draw(st.integers(1, 4))
+    chunk = tuple(data.draw(st.integers(1, 3)) for _ in range(dimensions))
+    counts = [data.draw(st.integers(1, 6)) for _ in range(dimensions)]
+    shape = tuple(side * count for side, count in zip(chunk, counts, strict=True))
+    row = Row([LITTLE, ZSTD], chunk=chunk, shape=shape, dtype="u2")
+    assert row.spec.nbytes <= MOST_BYTES
+    # Any order, as that of the inner chunks in a shard.
+    order = data.draw(st.permutations(range(len(row.parts)))) if data.draw(st.booleans()) else range(len(row.parts))
+    row.parts = [row.parts[number] for number in order]
+    row.encoded = [row.encoded[number] for number in order]
+    layout = data.draw(st.sampled_from(["C", "F", "spread"]))
+    if layout == "F":
+        row.out = np.zeros(shape, "u2", order="F")
+    elif layout == "spread":
+        row.out = np.zeros([2 * side for side in shape], "u2")[tuple([slice(None, None, 2)] * dimensions)]
+    at = data.draw(st.integers(0, len(row.parts) - 1))
+    sizes = row.windows(at)
+    assert all(size == 1 or size >= LEAST for size in sizes)
+    assert row.decode(at) == sum(sizes) != 1
+    assert row.right(at, sum(sizes))
+    if prod(counts) == 1:
+        assert sizes == []
