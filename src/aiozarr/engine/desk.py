@@ -52,7 +52,8 @@ class Desk:
 
     def __init__(self, pool: WorkerPool) -> None:
         self.pool = pool
-        self.scheduler = Scheduler()
+        # Before the loop looks for more answers, the workers have what these have brought.
+        self.scheduler = Scheduler(pool.flush)
         self.local = LocalQueue(pool)
         self.flights: dict[Hashable, Flight] = {}
         self.bulks: dict[Hashable, list[Bulk]] = {}

@@ -25,8 +25,10 @@ class Origin:
 
     blocking = False
 
-    def __init__(self, budget: Budget | None = None) -> None:
+    def __init__(self, budget: Budget | None = None, after_answers: Callable[[], None] | None = None) -> None:
+        """Begin empty; `after_answers` is called whenever all answers that have come at once are dealt with."""
         self.budget = budget or Budget()
+        self._after_answers = after_answers
         self.learner = Learner()
         self._rotation: deque[Source] = deque()
         self._waiting: set[Source] = set()
@@ -237,6 +239,8 @@ class Origin:
         finally:
             if over:  # whoever raised has harmed nobody else
                 asyncio.get_running_loop().call_soon(self._end_all)
+            elif self._after_answers is not None:
+                self._after_answers()
 
     def _end(self, call: Call, error: Exception | None) -> None:
         if call.under_way is None:
@@ -373,14 +377,15 @@ class Origin:
 class Scheduler:
     """All origins of one I/O thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, after_answers: Callable[[], None] | None = None) -> None:
+        self._after_answers = after_answers
         self._origins: dict[Hashable, Origin] = {}
 
     def origin(self, key: Hashable) -> Origin:
         """Return the one queue of an origin."""
         origin = self._origins.get(key)
         if origin is None:
-            origin = self._origins[key] = Origin()
+            origin = self._origins[key] = Origin(after_answers=self._after_answers)
         return origin
 
     async def close(self) -> None:

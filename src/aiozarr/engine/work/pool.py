@@ -62,6 +62,10 @@ class WorkerPool(ABC):
     def submit_batch(self, batch: Sequence[Work]) -> None:
         """Hand over pieces that one thread does in one go."""
 
+    @abstractmethod
+    def flush(self) -> None:
+        """Let what was handed over travel now: nothing goes along with it any more."""
+
     async def call(self, function: Callable[[], T], weight: int = BATCH_BYTES) -> T:
         """Run `function` in a worker and return its result; a cancellation waits for it."""
         work = _FunctionWork(function, weight)
@@ -94,7 +98,7 @@ class ThreadPool(WorkerPool):
     def submit(self, work: Work, line: Hashable = None) -> None:
         if not self._ready:
             # Answers arrive in bursts: what the rest of this turn brings goes along.
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
         ready = self._ready.get(line)
         if ready is None:
             self._ready[line] = [work]
@@ -118,7 +122,7 @@ class ThreadPool(WorkerPool):
             self._queue.stop_one()
         self._started.clear()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         ready, self._ready = self._ready, {}
         for line, works in ready.items():
             for batch in cut_batches(works, self.threads):
@@ -154,6 +158,9 @@ class InlinePool(WorkerPool):
     def submit_batch(self, batch: Sequence[Work]) -> None:
         run_all(batch)
         asyncio.get_running_loop().call_soon(finish, batch)
+
+    def flush(self) -> None:
+        pass
 
     def close(self) -> None:
         pass
