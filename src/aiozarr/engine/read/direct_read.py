@@ -95,12 +95,12 @@ class DirectRead(Errand):
         out = self.places[self._at].out
         places = list(takewhile(lambda place: place.out is out, self.places[self._at : self._at + run.count]))
         parts = [place.projection for place in places]
-        windows = run.windows(out, parts)
-        if not windows:
+        found = run.places(out, parts)
+        if found is None:
             return 0
         memory, used, starts = run.room, 0, []
         missing: Place | None = None
-        for place in places[: sum(map(len, windows))]:
+        for place in places[: found.count]:
             self._name(place)
             size = self._ask_whole(store.read_into_now, memory[used:])
             if size is None:
@@ -137,9 +137,9 @@ class DirectRead(Errand):
     def _decode_together(
         self, run: Run, data: memoryview, starts: Sequence[int], parts: Sequence[Part], out: NDArray[Any]
     ) -> bool:
-        windows = run.windows(out, parts)
-        if sum(map(len, windows)) == len(starts):
-            return run.decode(data, starts, windows)
+        places = run.places(out, parts)
+        if places is not None and places.count == len(starts):
+            return run.decode(data, starts, places)
         # Those behind them were missing, or too large.
         try:
             for start, stop, part in zip(starts, [*starts[1:], len(data)], parts, strict=True):

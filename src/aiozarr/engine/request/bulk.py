@@ -353,13 +353,13 @@ class UnpackBulk(Work):
         behind, most = at + 1, min(at + run.count, len(parts))
         while behind < most and starts[behind] == stops[behind - 1]:
             behind += 1
-        windows = run.windows(bulk.out, parts[at:behind])
-        if not windows:
+        places = run.places(bulk.out, parts[at:behind])
+        if places is None:
             return 0
-        count = sum(map(len, windows))
+        count = places.count
         first = starts[at]
         begins = [start - first for start in starts[at : at + count]]
-        return count if run.decode(data[first : stops[at + count - 1]], begins, windows) else 0
+        return count if run.decode(data[first : stops[at + count - 1]], begins, places) else 0
 
     def finished(self) -> None:
         watch = self.request.watch

@@ -52,12 +52,12 @@ class Unpack(Work):
             out = sink.out
             bodies.append(work.data)
             parts.append(sink.projection)
-        windows = [] if out is None else run.windows(out, parts)
-        if not windows:
+        places = None if out is None else run.places(out, parts)
+        if places is None:
             return 0
-        count = sum(map(len, windows))
+        count = places.count
         starts = list(accumulate([memoryview(body).nbytes for body in bodies[: count - 1]], initial=0))
-        if not run.decode(memoryview(b"".join(bodies[:count])), starts, windows):
+        if not run.decode(memoryview(b"".join(bodies[:count])), starts, places):
             # One by one: all of them, or the rest would be tried together again for each.
             for work in works[:count]:
                 run_quietly(work)

@@ -28,6 +28,46 @@ MOST_BYTES = 128 << 10
 """Larger chunks are worth a call each."""
 
 
+class Places:
+    """Where chunks that are decoded together go.
+
+    Attributes:
+        count: how many chunks those are.
+    """
+
+    __slots__ = ("_groups", "_out", "count")
+
+    def __init__(self, out: NDArray[Any]) -> None:
+        self.count = 0
+        self._out = out
+        self._groups: list[tuple[int, NDArray[Any] | None, Part]] = []
+
+    def add(self, part: Part, window: NDArray[Any] | None) -> None:
+        """Add the next chunk by what is wanted of it, or with a window of shape `(n, *shape)` the next `n`, whole."""
+        count = 1 if window is None else len(window)
+        self._groups.append((count, window, part))
+        self.count += count
+
+    @property
+    def block(self) -> NDArray[Any] | None:
+        """The places themselves, where they are contiguous."""
+        window = self._groups[0][1]
+        return window if window is not None and window.flags.c_contiguous else None
+
+    def scatter(self, block: NDArray[Any], row: np.dtype[Any] | None) -> None:
+        """Put the chunks in `block` where they go; `row` is the type by which their rows travel, if they do."""
+        rows = block if row is None else block.view(row)
+        at = 0
+        for count, window, part in self._groups:
+            if window is None:
+                part.scatter(self._out, part.gather(block[at, ...]))
+            elif row is not None and window.strides[-1] == block.itemsize:
+                window.view(row)[...] = rows[at : at + count]
+            else:
+                assign(window, block[at : at + count])
+            at += count
+
+
 class Run:
     """One thread's memory for chunks of one pipeline that are decoded together.
 
@@ -35,16 +75,27 @@ class Run:
         count: how many chunks there is room for.
     """
 
-    __slots__ = ("_block", "_decode", "_dtype", "_itemsize", "_memory", "_nbytes", "_room", "_row", "_shape", "count")
+    __slots__ = (
+        "_block",
+        "_decode",
+        "_dtype",
+        "_memory",
+        "_nbytes",
+        "_room",
+        "_row",
+        "_shape",
+        "_takes_parts",
+        "count",
+    )
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], decode: RunDecoder) -> None:
-        """Take shape and type of a chunk, and what decodes several of them."""
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], decode: RunDecoder, *, takes_parts: bool) -> None:
+        """Take shape and type of a chunk, what decodes several of them, and whether for a part that is the way too."""
         self._shape = shape
         self._dtype = dtype
-        self._itemsize = dtype.itemsize
         self._nbytes = prod(shape) * dtype.itemsize
         self._row = row_type(shape, dtype)
         self._decode = decode
+        self._takes_parts = takes_parts
         self.count = RUN_BYTES // self._nbytes
         self._block = np.empty((self.count, *shape), dtype)
         self._memory = byte_view(self._block)
@@ -57,57 +108,46 @@ class Run:
             self._room = memoryview(bytearray(RUN_BYTES))
         return self._room
 
-    def windows(self, out: NDArray[Any], parts: Sequence[Part]) -> list[NDArray[Any]]:
+    def places(self, out: NDArray[Any], parts: Sequence[Part]) -> Places | None:
         """Return where the first chunks of `parts` go in `out`, as far as they may be decoded together.
 
-        Each window has the shape `(n, *shape)` for the next `n` of them. None: the first is to be decoded by itself.
+        None: the first is to be decoded by itself.
         """
-        windows: list[NDArray[Any]] = []
+        places = Places(out)
         # Of other kinds of arrays, such as masked ones, a view is not just the memory.
-        if type(out) is not np.ndarray or out.dtype != self._dtype:
-            return windows
+        windowed = type(out) is np.ndarray and out.dtype == self._dtype
         at, stop = 0, min(len(parts), self.count)
         while at < stop:
-            window = window_of_run(parts[at:stop], out, self._shape)
+            window = window_of_run(parts[at:stop], out, self._shape) if windowed else None
             if window is None:
-                break
-            if window.flags.c_contiguous:
+                if not self._takes_parts:
+                    break
+            elif window.flags.c_contiguous:
                 # It is decoded where it belongs, and by itself.
-                return windows or ([window] if len(window) > 1 else [])
-            windows.append(window)
-            at += len(window)
-        return windows if at > 1 else []
+                if not at:
+                    places.add(parts[0], window)
+                break
+            places.add(parts[at], window)
+            at = places.count
+        return places if places.count > 1 else None
 
-    def decode(self, data: memoryview, starts: Sequence[int], windows: Sequence[NDArray[Any]]) -> bool:
-        """Decode the chunks that begin at `starts` of `data`, one behind the other, into `windows`.
+    def decode(self, data: memoryview, starts: Sequence[int], places: Places) -> bool:
+        """Decode the chunks that begin at `starts` of `data`, one behind the other, and put them where they go.
 
-        False: that is not how they can be decoded; one by one tells what is wrong with which of them. What is in the
-        windows is left open then.
+        False: that is not how they can be decoded; one by one tells what is wrong with which of them. What is in their
+        places is left open then.
         """
         count = len(starts)
-        in_place = windows[0].flags.c_contiguous
-        memory = byte_view(windows[0]) if in_place else self._memory[: count * self._nbytes]
+        block = places.block
+        memory = self._memory[: count * self._nbytes] if block is None else byte_view(block)
         decoded = self._decode(data, starts, memory)
         if decoded is None:
             return False
         if decoded is not memory:
-            self._scatter(array_over(decoded, (count, *self._shape), self._dtype), windows)
-        elif not in_place:
-            self._scatter(self._block, windows)
+            places.scatter(array_over(decoded, (count, *self._shape), self._dtype), self._row)
+        elif block is None:
+            places.scatter(self._block, self._row)
         return True
-
-    def _scatter(self, block: NDArray[Any], windows: Sequence[NDArray[Any]]) -> None:
-        row = self._row if windows[0].strides[-1] == self._itemsize else None
-        if row is not None:
-            block = block.view(row)
-        at = 0
-        for window in windows:
-            chunks = block[at : at + len(window)]
-            at += len(window)
-            if row is None:
-                assign(window, chunks)
-            else:
-                window.view(row)[...] = chunks
 
 
 class _Kept(threading.local):
@@ -131,4 +171,6 @@ def _make(pipeline: CodecPipeline) -> Run | None:
     if regions is None or not 0 < spec.nbytes <= MOST_BYTES:
         return None
     decode = regions.run_decoder()
-    return None if decode is None else Run(spec.shape, spec.dtype, decode)
+    if decode is None:
+        return None
+    return Run(spec.shape, spec.dtype, decode, takes_parts=not regions.decodes_parts)

@@ -132,9 +132,9 @@ def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     decode: Callable[..., bool] = run.Run.decode
 
-    def counted(self: run.Run, data: memoryview, starts: Sequence[int], windows: Sequence[Any]) -> bool:
+    def counted(self: run.Run, data: memoryview, starts: Sequence[int], places: run.Places) -> bool:
         counts.append(len(starts))
-        return decode(self, data, starts, windows)
+        return decode(self, data, starts, places)
 
     monkeypatch.setattr(run.Run, "decode", counted)
     return counts

@@ -26,6 +26,9 @@ class HandPool(WorkerPool):
     def submit_batch(self, batch: Sequence[Work]) -> None:
         self.batches.append(batch)
 
+    def flush(self) -> None:
+        pass
+
     def do_one(self) -> None:
         batch = self.batches.pop(0)
         run_all(batch)

@@ -60,20 +60,20 @@ class Row:
     def windows(self, at: int = 0) -> list[int]:
         """Return how many chunks each window has."""
         run = run_for(self.pipeline)
-        return [] if run is None else [len(window) for window in run.windows(self.out, self.parts[at:])]
+        places = None if run is None else run.places(self.out, self.parts[at:])
+        return [] if places is None else [count for count, *_ in places._groups]
 
     def decode(self, at: int = 0) -> int:
         """Decode what goes together from number `at` on; return how many chunks."""
         run = run_for(self.pipeline)
-        windows = [] if run is None else run.windows(self.out, self.parts[at:])
-        if run is None or not windows:
+        places = None if run is None else run.places(self.out, self.parts[at:])
+        if run is None or places is None:
             return 0
-        count = sum(map(len, windows))
         starts, data = [], b""
-        for each in self.encoded[at : at + count]:
+        for each in self.encoded[at : at + places.count]:
             starts.append(len(data))
             data += each
-        return count if run.decode(memoryview(data), starts, windows) else 0
+        return places.count if run.decode(memoryview(data), starts, places) else 0
 
     def right(self, first: int, count: int) -> bool:
         """Return whether just these chunks are in the array."""
@@ -129,24 +129,37 @@ def test_as_many_as_the_block_has_room_for() -> None:
     assert row.right(0, count)
 
 
-def test_what_is_wanted_in_part_ends_the_run() -> None:
+def test_what_is_wanted_in_part_is_taken_out_of_the_block() -> None:
     row = Row([LITTLE, ZSTD], shape=(32, 60))  # the last of each four reaches beyond the array
-    assert row.decode() == 3
-    assert row.right(0, 3)
-    assert row.decode(at=3) == 0
-    assert row.decode(at=2) == 0  # one alone is none
+    assert row.windows() == [1] * 16
+    assert row.decode() == 16
+    assert row.right(0, 16)
+    assert row.decode(at=15) == 0  # one alone is none
 
 
-@pytest.mark.parametrize("selection", [np.s_[::-1], np.s_[:, ::2], np.s_[3], np.s_[4:28]])
-def test_other_selections_than_of_whole_chunks_are_decoded_one_by_one(selection: Any) -> None:
-    row = Row([LITTLE, ZSTD], selection=selection)
-    assert row.decode() == 0
+@pytest.mark.parametrize(
+    "selection", [np.s_[::-1], np.s_[:, ::2], np.s_[3], np.s_[4:28], np.s_[::7, 9], np.s_[5:6, 1:40]]
+)
+@pytest.mark.parametrize("codecs", [[LITTLE, ZSTD], [LITTLE]])
+def test_any_selection_of_chunks(selection: Any, codecs: list[dict[str, Any]]) -> None:
+    row = Row(codecs, selection=selection)
+    assert row.decode() == len(row.parts) > 1
+    assert np.array_equal(row.out, row.source)
 
 
-def test_lists_of_indices_are_decoded_one_by_one() -> None:
+def test_lists_of_indices() -> None:
     row = Row([LITTLE, ZSTD])
     taken = select_orthogonal(IndexTransform.identity((32, 64)), ([1, 9, 8, 30], slice(None)))
     row.parts = list(project(regular_axes((8, 16), (32, 64)), taken.maps))
+    row.encoded = [row.encoded[part.coords[0] * 4 + part.coords[1]] for part in row.parts]
+    row.out = np.zeros(taken.core_shape, "i4")
+    assert row.decode() == len(row.parts) == 12
+    assert np.array_equal(row.out, row.source[[1, 9, 8, 30]])
+
+
+def test_where_a_part_need_not_all_be_decoded_it_is_left_to_one_by_one() -> None:
+    row = Row([LITTLE, ZSTD], chunk=(128, 256), shape=(256, 512), selection=np.s_[1])
+    assert row.spec.nbytes <= MOST_BYTES
     assert row.windows() == []
 
 
@@ -160,11 +173,13 @@ def test_elements_in_another_order_are_left_to_one_by_one(codecs: list[dict[str,
     assert not row.out.any()
 
 
-def test_outputs_of_other_kinds_and_types_are_left_to_one_by_one() -> None:
+def test_outputs_of_other_kinds_and_types_take_chunks_one_by_one() -> None:
     row = Row([LITTLE, ZSTD])
-    for out in (np.ma.masked_array(row.out), row.out.astype(">i4"), row.out.astype("i8")):
+    for out in (np.ma.masked_array(row.out), np.zeros((32, 64), ">i4"), np.zeros((32, 64), "i8")):
         row.out = out
-        assert row.windows() == []
+        assert row.windows() == [1] * 16
+        assert row.decode() == 16
+        assert row.right(0, 16)
 
 
 def test_into_a_view_of_any_strides() -> None:
