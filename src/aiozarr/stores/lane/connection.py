@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-import numpy as np
-
 from aiozarr.errors import AiozarrError, ShortReadError, StoreError
-from aiozarr.memory import empty
 from aiozarr.stores.lane.head import HEAD_LIMIT, Head
 from aiozarr.stores.lane.judge import NOTE_BYTES, Accept, Verdict, Want, judge, over_limit
 
@@ -261,8 +258,7 @@ class Connection(asyncio.BufferedProtocol):
             given = receive(verdict, headers)
             if given is not None and len(given) == length:
                 return given
-        # numpy does not write zeros into memory that the socket is about to fill.
-        return empty(length, np.uint8).data
+        return self._pool.bodies.take(length)
 
     def _decode(self, data: memoryview) -> None:
         assert self._head is not None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from aiozarr.errors import StoreError, StoreTimeoutError
 from aiozarr.stores.files import open_file_limit
 from aiozarr.stores.lane.addresses import Addresses
+from aiozarr.stores.lane.bodies import Bodies
 from aiozarr.stores.lane.connection import Answer, Connection, Reply, StaleConnectionError
 from aiozarr.stores.lane.dial import connect_error, default_ssl_context, dial, lacks_files
 from aiozarr.stores.lane.judge import Want
@@ -62,6 +63,7 @@ class Pool:
         self.tick = 0
         self.head_buffer = bytearray(RECEIVE_BYTES)
         self.head_view = memoryview(self.head_buffer)
+        self.bodies = Bodies()
         self._origin = origin
         self._addresses = Addresses(loop, origin.host, origin.port)
         self._most = self._allowed = min(origin.max_connections, open_file_limit())
@@ -242,6 +244,7 @@ class Pool:
             elif self.tick - connection.idle_since > TICKS:
                 connection.abort()
         self._regain()
+        self.bodies.sweep()
         self._sweeper = None
         if self._open and not self.closed:
             self._sweeper = self.loop.call_later(self._origin.idle_timeout / TICKS, self._sweep)
