@@ -30,7 +30,7 @@ from aiozarr.engine.request.unpack import Fill
 from aiozarr.engine.work.pool import Work
 from aiozarr.engine.work.present import Presenting
 from aiozarr.errors import ChecksumError, MissingChunkError
-from aiozarr.grid.projection import Part
+from aiozarr.grid.projection import Part, Parts
 from aiozarr.grid.touched import LONG
 from aiozarr.model import Range, Version
 from aiozarr.schedule.call import Call
@@ -89,10 +89,11 @@ class ReadJob(Job):
         # Pieces of bulks that workers have.
         self.at_work = 0
         self._repeated: dict[str, Request] = {}
-        self._presenting = Presenting(desk.pool, [r.fresh for r in reads if r.fresh is not None])
+        fresh = [read.fresh for read in reads if read.fresh is not None]
+        self._presenting = Presenting(desk.pool, fresh, _extent(reads[0].out, projections[0]) if fresh else 0)
 
     async def run(self) -> None:
-        self._presenting.begin(self.check_end)
+        self._presenting.begin(over=self.check_end, led=self.proceed)
         await super().run()
 
     def announce(self) -> None:
@@ -112,6 +113,8 @@ class ReadJob(Job):
     # --- as a source -----------------------------------------------------------------------------------------------
 
     def take(self) -> Call | None:
+        if self.queue.blocking and self._presenting.leads:
+            return None
         while not self.stopped:
             if self._ready:
                 return self._ready.popleft()
@@ -393,3 +396,12 @@ class ReadJob(Job):
     def _gone(self, request: Fetch) -> None:
         self._dying.discard(request)
         self.check_end()
+
+
+def _extent(out: NDArray[Any], parts: Parts) -> int:
+    """Return from where to where, in bytes, the first of `parts` goes in `out`; 0 where that is no regular place."""
+    first = next(iter(parts), None)
+    window = None if first is None else first.window(out)
+    if window is None or not window.size:
+        return 0
+    return sum([(length - 1) * abs(stride) for length, stride in zip(window.shape, window.strides, strict=True)])

@@ -17,18 +17,33 @@ LEAST = 2 * PIECE
 class Presenting:
     """The new outputs of one job. Lives on the loop; as many pieces are under way as there are threads."""
 
-    def __init__(self, pool: WorkerPool, outputs: list[NDArray[Any]]) -> None:
+    def __init__(self, pool: WorkerPool, outputs: list[NDArray[Any]], extent: int = 0) -> None:
+        """Take the outputs, in the order in which they are written to, and over how many bytes that begins."""
         self._pool = pool
+        self._missing = extent // PIECE
         self._outputs = [Presence(each) for each in outputs if each.nbytes >= LEAST]
         self._over: Callable[[], object] | None = None
+        self._led: Callable[[], object] | None = None
         self.under_way = 0
 
-    def begin(self, over: Callable[[], object]) -> None:
-        """Send the first pieces to the workers; `over` is called once nothing is under way any more."""
+    def begin(self, over: Callable[[], object], led: Callable[[], object]) -> None:
+        """Send the first pieces to the workers.
+
+        `over` is called once nothing is under way any more, and `led`, if it `leads`, once it does not.
+        """
         for _ in range(self._pool.threads):
             self.advance()
         if self.under_way:
             self._over = over
+            self._led = led if self._missing else None
+
+    @property
+    def leads(self) -> bool:
+        """True as long as what the first chunks are scattered over is not present.
+
+        Then it would come to them page by page, which takes longer: who has their bytes at hand waits.
+        """
+        return self._led is not None
 
     def advance(self) -> None:
         """Send one piece more."""
@@ -47,7 +62,11 @@ class Presenting:
     def done(self) -> None:
         """A piece is present."""
         self.under_way -= 1
+        self._missing -= 1
         self.advance()
+        if self._led is not None and (self._missing <= 0 or not self.under_way):
+            led, self._led = self._led, None
+            led()
         if not self.under_way and self._over is not None:
             over, self._over = self._over, None
             over()
