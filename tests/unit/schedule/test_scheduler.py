@@ -139,6 +139,26 @@ def test_calls_that_nobody_waits_for_keep_to_the_limit_and_follow_each_other() -
     run_virtual(scenario())
 
 
+def test_once_all_answers_of_a_turn_are_dealt_with_whoever_has_what_they_brought_is_told() -> None:
+    class Faulty(Prompt):
+        def done(self, error: BaseException | None) -> None:
+            super().done(error)
+            raise RuntimeError
+
+    async def scenario() -> None:
+        told: list[int] = []
+        origin = Origin(after_answers=lambda: told.append(sum([len(call.ends) for call in calls])))
+        calls = [Prompt(origin), Faulty(origin), Prompt(origin), Prompt(origin)]
+        faults: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+        origin.offer(Caller(calls))
+        await asyncio.sleep(2)
+        # Once for all of them, also where dealing with one has failed.
+        assert (told, len(faults)) == ([4], 1)
+
+    run_virtual(scenario())
+
+
 def test_a_worker_repeats_what_has_failed_when_nobody_waited() -> None:
     async def scenario() -> None:
         origin = Origin()
