@@ -17,7 +17,7 @@ from aiozarr.engine.read.part_read import place_part, ranges_of_chunk, read_part
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.request.errand import Errand, means_missing
 from aiozarr.engine.work.decode import decode_to, decode_unpadded
-from aiozarr.engine.work.run import Run, run_for
+from aiozarr.engine.work.run import Places, Run, run_for
 from aiozarr.errors import ChecksumError, CodecError, StoreError
 from aiozarr.grid.projection import Part
 from aiozarr.model import Range, Value
@@ -110,7 +110,9 @@ class DirectRead(Errand):
                 break
             starts.append(used)
             used += size
-        if starts and not self._decode_together(run, memory[:used], starts, parts[: len(starts)], out):
+        if len(starts) < found.count:
+            found = run.places(out, parts[: len(starts)]) if starts else None
+        if starts and not self._decode_together(run, found, memory[:used], starts, places):
             # They are read again, which also tells what is wrong with which of them.
             self._one_by_one = True
             return 0
@@ -135,14 +137,13 @@ class DirectRead(Errand):
         place.projection.fill(place.out, self._read.layout.spec.fill_value)
 
     def _decode_together(
-        self, run: Run, data: memoryview, starts: Sequence[int], parts: Sequence[Part], out: NDArray[Any]
+        self, run: Run, found: Places | None, data: memoryview, starts: Sequence[int], places: Sequence[Place]
     ) -> bool:
-        places = run.places(out, parts)
-        if places is not None and places.count == len(starts):
-            return run.decode(data, starts, places)
+        if found is not None and found.count == len(starts):
+            return run.decode(data, starts, found)
         # Those behind them were missing, or too large.
         try:
-            for start, stop, part in zip(starts, [*starts[1:], len(data)], parts, strict=True):
+            for start, stop, (out, part) in zip(starts, [*starts[1:], len(data)], places, strict=False):
                 decode_to(self._read.layout.object_of(part).pipeline, data[start:stop], out, part)
         except CodecError:
             return False
