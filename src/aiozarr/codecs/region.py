@@ -133,7 +133,7 @@ class RegionDecoder:
             return None
         nbytes = self._inner.nbytes
         if self._last is None:
-            return lambda data, starts, _: data if len(data) == len(starts) * nbytes else None
+            return lambda data, starts, _: data if [*starts, len(data)] == _multiples(nbytes, len(starts)) else None
         codec, bound = self._last
         together = None if self._outer else codec.run_decoder(nbytes)
         if together is not None:
@@ -207,6 +207,10 @@ def _stored_type(codec: ArrayBytesCodec, spec: ArraySpec) -> np.dtype[Any] | Non
     if storage.has_spare_bits or storage.has_text or storage.plain != spec.dtype or swapped != spec.dtype:
         return None
     return storage.stored
+
+
+def _multiples(step: int, count: int) -> list[int]:
+    return list(range(0, (count + 1) * step, step))
 
 
 def _decodes_spans(codec: BytesBytesCodec) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from operator import is_
 from typing import Any
 
@@ -15,19 +14,21 @@ LEAST = 4
 """Fewer are copied faster one by one: numpy goes through a row of chunks piece by piece."""
 
 
-def window_of_run(parts: Sequence[Part], out: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
-    """Return the places in `out` of the first of `parts`, and of those after it that lie next to it, as one view.
+def window_of_run(
+    parts: Sequence[Part], at: int, stop: int, out: NDArray[Any], shape: tuple[int, ...]
+) -> NDArray[Any] | None:
+    """Return the places in `out` of number `at` of `parts`, and of those behind it that lie next to it, as one view.
 
-    The view has the shape `(n, *shape)` for `n` chunks of `shape`, each of which is selected whole and in its order.
-    None: the first is not, or nobody has looked.
+    None from number `stop` on is looked at. The view has the shape `(n, *shape)` for `n` chunks of `shape`, each of
+    which is selected whole and in its order. None: the first is not, or nobody has looked.
     """
-    first = parts[0]
+    first = parts[at]
     if type(first) is not ChunkProjection:
         return None
     window = first.whole_window(out, shape)
     if window is None:
         return None
-    count, dimension = _count(parts)
+    count, dimension = _count(parts, at, stop)
     if not count:
         return window[None]
     places = list(first.out_selection)
@@ -37,16 +38,16 @@ def window_of_run(parts: Sequence[Part], out: NDArray[Any], shape: tuple[int, ..
     return out[tuple(places)].reshape(split).transpose(_to_front(dimension, len(split)))
 
 
-def _count(parts: Sequence[Part]) -> tuple[int, int]:
-    """Return how many of `parts` lie in one line, beginning with the first, which is whole, and along which dimension.
+def _count(parts: Sequence[Part], at: int, stop: int) -> tuple[int, int]:
+    """Return how many lie in one line, from number `at` on, which is whole, and along which dimension.
 
     0: fewer than `LEAST`. They are parts of one selection, so what they have in common of a dimension is one object.
     """
-    first = parts[0]
-    if len(parts) < LEAST or type(first) is not ChunkProjection:
+    first = parts[at]
+    if stop - at < LEAST or type(first) is not ChunkProjection:
         return 0, 0
     # That the last of so few is in line rules out most of what is not, such as inner chunks in Morton order.
-    line = _differing(first, parts[LEAST - 1])
+    line = _differing(first, parts[at + LEAST - 1])
     if line is None:
         return 0, 0
     shared = len(first) - 1
@@ -56,7 +57,8 @@ def _count(parts: Sequence[Part]) -> tuple[int, int]:
         return 0, 0
     behind += begin.offset
     count = 1
-    for part in islice(parts, 1, None):
+    for number in range(at + 1, stop):
+        part = parts[number]
         if type(part) is not ChunkProjection or sum(map(is_, first, part)) != shared:
             break
         place = part[line]

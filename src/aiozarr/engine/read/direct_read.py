@@ -95,7 +95,7 @@ class DirectRead(Errand):
         out = self.places[self._at].out
         places = list(takewhile(lambda place: place.out is out, self.places[self._at : self._at + run.count]))
         parts = [place.projection for place in places]
-        found = run.places(out, parts)
+        found = run.places(out, parts, 0, len(parts))
         if found is None:
             return 0
         memory, used, starts = run.room, 0, []
@@ -111,7 +111,7 @@ class DirectRead(Errand):
             starts.append(used)
             used += size
         if len(starts) < found.count:
-            found = run.places(out, parts[: len(starts)]) if starts else None
+            found = run.places(out, parts, 0, len(starts)) if starts else None
         if starts and not self._decode_together(run, found, memory[:used], starts, places):
             # They are read again, which also tells what is wrong with which of them.
             self._one_by_one = True

@@ -19,7 +19,7 @@ from aiozarr.engine.request.flight import Flight, Sink, Waiter
 from aiozarr.engine.request.unpack import Unpack
 from aiozarr.engine.work.decode import decode_to
 from aiozarr.engine.work.pool import BATCH_BYTES, Work
-from aiozarr.engine.work.run import run_for
+from aiozarr.engine.work.run import Run, run_for
 from aiozarr.errors import CodecError
 from aiozarr.grid.projection import Part
 from aiozarr.model import Range, Version
@@ -311,55 +311,75 @@ class UnpackBulk(Work):
         self.seconds: tuple[float, float] | None = None
 
     def run(self) -> None:
-        request, data, bulk = self.request, self.data, self.request.bulk
-        job, out, parts, pipeline = bulk.job, bulk.out, bulk.parts, bulk.pipeline
+        request, bulk = self.request, self.request.bulk
         begun = 0.0 if request.watch is None else monotonic()
-        members = self.members
-        mine = [parts[index] for index in members]
-        starts, stops = request.places_of(members)
-        at = 0
-        while at < len(members):
-            if job.stopped:
-                raise CancelledError
-            if data is None:
-                refused = bulk.owner.absent(request.key)
-                if refused is not None:
-                    raise refused
-                mine[at].fill(out, pipeline.spec.fill_value)
-                at += 1
-                continue
-            done = self._decode_run(data, starts, stops, mine, at)
-            if not done:
-                try:
-                    decode_to(pipeline, data[starts[at] : stops[at]], out, mine[at])
-                except CodecError as error:
-                    error.store, error.key = request.store_url, request.key
-                    error.range = Range(bulk.starts[members[at]], bulk.lengths[members[at]])
-                    raise
-            at += done or 1
+        parts = [bulk.parts[index] for index in self.members]
+        if self.data is None:
+            self._fill(parts)
+        else:
+            self._decode(self.data, parts)
         if request.watch is not None:
             self.seconds = (begun, monotonic())
-        if job.watched:
-            self.nbytes = sum([part.size for part in mine]) * out.dtype.itemsize
+        if bulk.job.watched:
+            self.nbytes = sum([part.size for part in parts]) * bulk.out.dtype.itemsize
+
+    def _fill(self, parts: Sequence[Part]) -> None:
+        bulk = self.request.bulk
+        for part in parts:
+            self._check_stopped()
+            refused = bulk.owner.absent(self.request.key)
+            if refused is not None:
+                raise refused
+            part.fill(bulk.out, bulk.pipeline.spec.fill_value)
+
+    def _decode(self, data: memoryview, parts: Sequence[Part]) -> None:
+        starts, stops = self.request.places_of(self.members)
+        run = run_for(self.request.bulk.pipeline)
+        at = stretch = alone = 0
+        while at < len(parts):
+            self._check_stopped()
+            done = 0
+            if run is not None and at >= alone:
+                if at >= stretch:
+                    stretch = _end_of_stretch(starts, stops, at)
+                done, decoded = self._decode_run(run, data, starts, stops, parts, at, stretch)
+                if not decoded:
+                    # One by one: all of them, or the rest would be tried together again after each.
+                    alone, done = at + done, 0
+            if not done:
+                self._decode_one(data[starts[at] : stops[at]], parts[at], self.members[at])
+            at += done or 1
 
     def _decode_run(
-        self, data: memoryview, starts: Sequence[int], stops: Sequence[int], parts: Sequence[Part], at: int
-    ) -> int:
-        """Decode chunks that lie one behind the other, from number `at` on, together; return how many."""
-        bulk = self.request.bulk
-        run = run_for(bulk.pipeline)
-        if run is None:
-            return 0
-        behind, most = at + 1, min(at + run.count, len(parts))
-        while behind < most and starts[behind] == stops[behind - 1]:
-            behind += 1
-        places = run.places(bulk.out, parts[at:behind])
+        self,
+        run: Run,
+        data: memoryview,
+        starts: Sequence[int],
+        stops: Sequence[int],
+        parts: Sequence[Part],
+        at: int,
+        stretch: int,
+    ) -> tuple[int, bool]:
+        """Decode chunks that lie one behind the other together; return how many those are, and whether they are."""
+        places = run.places(self.request.bulk.out, parts, at, stretch)
         if places is None:
-            return 0
-        count = places.count
-        first = starts[at]
-        begins = [start - first for start in starts[at : at + count]]
-        return count if run.decode(data[first : stops[at + count - 1]], begins, places) else 0
+            return 0, True
+        first, behind = starts[at], at + places.count
+        begins = [start - first for start in starts[at:behind]]
+        return places.count, run.decode(data[first : stops[behind - 1]], begins, places)
+
+    def _decode_one(self, data: memoryview, part: Part, index: int) -> None:
+        bulk = self.request.bulk
+        try:
+            decode_to(bulk.pipeline, data, bulk.out, part)
+        except CodecError as error:
+            error.store, error.key = self.request.store_url, self.request.key
+            error.range = Range(bulk.starts[index], bulk.lengths[index])
+            raise
+
+    def _check_stopped(self) -> None:
+        if self.request.bulk.job.stopped:
+            raise CancelledError
 
     def finished(self) -> None:
         watch = self.request.watch
@@ -367,3 +387,11 @@ class UnpackBulk(Work):
             watch.decoded(*self.seconds, chunks=len(self.members))
         self.request.piece_done(self)
         self.data = None
+
+
+def _end_of_stretch(starts: Sequence[int], stops: Sequence[int], at: int) -> int:
+    """Return up to which number chunks lie one behind the other, from number `at` on."""
+    behind = at + 1
+    while behind < len(starts) and starts[behind] == stops[behind - 1]:
+        behind += 1
+    return behind

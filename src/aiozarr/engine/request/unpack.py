@@ -52,7 +52,7 @@ class Unpack(Work):
             out = sink.out
             bodies.append(work.data)
             parts.append(sink.projection)
-        places = None if out is None else run.places(out, parts)
+        places = None if out is None else run.places(out, parts, 0, len(parts))
         if places is None:
             return 0
         count = places.count

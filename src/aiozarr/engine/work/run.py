@@ -27,6 +27,9 @@ RUN_BYTES = 1 << 20
 MOST_BYTES = 128 << 10
 """Larger chunks are worth a call each."""
 
+MOST_CHUNKS = 1024
+"""However small they are."""
+
 
 class Places:
     """Where chunks that are decoded together go.
@@ -51,8 +54,8 @@ class Places:
     @property
     def block(self) -> NDArray[Any] | None:
         """The places themselves, where they are contiguous."""
-        window = self._groups[0][1]
-        return window if window is not None and window.flags.c_contiguous else None
+        _, window, _ = self._groups[0]
+        return window if window is not None and len(self._groups) == 1 and window.flags.c_contiguous else None
 
     def scatter(self, block: NDArray[Any], row: np.dtype[Any] | None) -> None:
         """Put the chunks in `block` where they go; `row` is the type by which their rows travel, if they do."""
@@ -96,7 +99,7 @@ class Run:
         self._row = row_type(shape, dtype)
         self._decode = decode
         self._takes_parts = takes_parts
-        self.count = RUN_BYTES // self._nbytes
+        self.count = min(MOST_CHUNKS, RUN_BYTES // self._nbytes)
         self._block = np.empty((self.count, *shape), dtype)
         self._memory = byte_view(self._block)
         self._room: memoryview | None = None
@@ -108,27 +111,21 @@ class Run:
             self._room = memoryview(bytearray(RUN_BYTES))
         return self._room
 
-    def places(self, out: NDArray[Any], parts: Sequence[Part]) -> Places | None:
-        """Return where the first chunks of `parts` go in `out`, as far as they may be decoded together.
+    def places(self, out: NDArray[Any], parts: Sequence[Part], at: int, stop: int) -> Places | None:
+        """Return where chunks go in `out`, from number `at` of `parts` on, as far as they may be decoded together.
 
-        None: the first is to be decoded by itself.
+        Those from number `stop` on are left alone, whatever they are. None: number `at` is to be decoded by itself.
         """
         places = Places(out)
         # Of other kinds of arrays, such as masked ones, a view is not just the memory.
         windowed = type(out) is np.ndarray and out.dtype == self._dtype
-        at, stop = 0, min(len(parts), self.count)
+        stop = min(stop, at + self.count)
         while at < stop:
-            window = window_of_run(parts[at:stop], out, self._shape) if windowed else None
-            if window is None:
-                if not self._takes_parts:
-                    break
-            elif window.flags.c_contiguous:
-                # It is decoded where it belongs, and by itself.
-                if not at:
-                    places.add(parts[0], window)
+            window = window_of_run(parts, at, stop, out, self._shape) if windowed else None
+            if window is None and not self._takes_parts:
                 break
             places.add(parts[at], window)
-            at = places.count
+            at += 1 if window is None else len(window)
         return places if places.count > 1 else None
 
     def decode(self, data: memoryview, starts: Sequence[int], places: Places) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +13,10 @@ from arrays import RAW, SETTINGS, Sample, sample
 from pools import HeldPool
 
 from aiozarr.engine import Engine
-from aiozarr.engine.request.bulk import BULK_FROM, UnpackBulk
+from aiozarr.engine.request.bulk import BULK_FROM, BulkFetch, UnpackBulk
+from aiozarr.engine.work.run import MOST_CHUNKS, Places, Run
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, ThrottledError
+from aiozarr.grid.projection import ChunkProjection
 from aiozarr.model import Range
 from aiozarr.schedule import Event, Report
 from aiozarr.testing.fakes import FakeStore
@@ -286,3 +288,57 @@ def test_a_shard_that_goes_while_it_is_read_is_missing_and_inner_chunks_that_are
         assert idle(store, reader)
 
     run_virtual(scenario())
+
+
+@pytest.mark.parametrize("damaged", [None, 0, 500, 1199])
+def test_the_work_for_many_small_chunks_grows_with_their_number(
+    damaged: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is looked at again and again, be its neighbours as they may, and one that is damaged is named at once."""
+    looked = [0]
+    decoded: list[int] = []
+    places_of = BulkFetch.places_of
+
+    class Watched(list[int]):
+        def __getitem__(self, index: Any) -> Any:
+            looked[0] += 1
+            return super().__getitem__(index)
+
+    def watched(self: BulkFetch, members: Sequence[int]) -> tuple[list[int], list[int]]:
+        starts, stops = places_of(self, members)
+        return Watched(starts), Watched(stops)
+
+    window_of_chunk = ChunkProjection.whole_window
+    decode = Run.decode
+
+    def looked_at(self: ChunkProjection, out: Any, shape: tuple[int, ...]) -> Any:
+        looked[0] += 1
+        return window_of_chunk(self, out, shape)
+
+    def counted(self: Run, data: memoryview, starts: Sequence[int], places: Places) -> bool:
+        decoded.append(len(starts))
+        return decode(self, data, starts, places)
+
+    async def scenario() -> None:
+        # Three chunks side by side, each contiguous in the array by itself.
+        array, store, reader = await sample((400, 12), (400, 12), inner=(1, 4), codecs=CHECKED, latency=1.0)
+        if damaged is not None:
+            stored = store.memory.fetch_now("a/c/0/0")
+            assert stored is not None
+            data = bytearray(stored.data)
+            data[20 * damaged + 3] ^= 1
+            store.memory.set_now("a/c/0/0", data)
+        monkeypatch.setattr(ChunkProjection, "whole_window", looked_at)
+        monkeypatch.setattr(Run, "decode", counted)
+        monkeypatch.setattr(BulkFetch, "places_of", watched)
+        if damaged is None:
+            await window(reader, array, ...)
+        else:
+            with pytest.raises(ChecksumError) as error:
+                await window(reader, array, ...)
+            assert error.value.range == Range(20 * damaged, 20)
+
+    run_virtual(scenario())
+    assert looked[0] <= 2 * 6 * 1200  # those that are damaged are fetched and decoded twice
+    assert sum(decoded) <= 2 * 1200
+    assert len(decoded) <= 2 * -(-1200 // MOST_CHUNKS)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.engine.work.run import MOST_BYTES, RUN_BYTES, run_for
+from aiozarr.engine.work.run import MOST_BYTES, MOST_CHUNKS, RUN_BYTES, run_for
 from aiozarr.grid import IndexTransform, select_orthogonal
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.side_by_side import LEAST
@@ -60,13 +60,13 @@ class Row:
     def windows(self, at: int = 0) -> list[int]:
         """Return how many chunks each window has."""
         run = run_for(self.pipeline)
-        places = None if run is None else run.places(self.out, self.parts[at:])
-        return [] if places is None else [count for count, *_ in places._groups]
+        places = None if run is None else run.places(self.out, self.parts, at, len(self.parts))
+        return [] if places is None else [count for count, _, _ in places._groups]
 
     def decode(self, at: int = 0) -> int:
         """Decode what goes together from number `at` on; return how many chunks."""
         run = run_for(self.pipeline)
-        places = None if run is None else run.places(self.out, self.parts[at:])
+        places = None if run is None else run.places(self.out, self.parts, at, len(self.parts))
         if run is None or places is None:
             return 0
         starts, data = [], b""
@@ -106,8 +106,9 @@ def test_chunks_are_decoded_together(codecs: list[dict[str, Any]], dtype: str) -
         ((16,), (256,), [16]),  # contiguous: decoded where they belong
         ((8, 64), (64, 64), [8]),
         ((2, 8, 16), (2, 32, 64), [4, 4, 4, 4]),
-        ((1, 1, 16), (2, 4, 16), [4]),
-        ((1, 1), (2, 4), [4]),
+        ((1, 1, 16), (2, 4, 16), [4, 4]),
+        ((1, 1), (2, 4), [4, 4]),
+        ((1, 16), (4, 48), [1] * 12),  # each contiguous by itself
         ((8, 16), (8, 16), []),  # one alone
         ((256, 256), (512, 512), []),  # too large
     ],
@@ -267,3 +268,16 @@ def test_whatever_the_grid_and_the_selection_windows_hold_what_one_by_one_would_
     assert row.right(at, sum(sizes))
     if prod(counts) == 1:
         assert sizes == []
+
+
+def test_a_run_has_a_bounded_number_of_chunks() -> None:
+    row = Row([LITTLE, ZSTD], chunk=(2, 2), shape=(2, 6000))
+    assert row.windows() == [MOST_CHUNKS]
+    assert row.windows(2990) == [10]
+
+
+def test_chunks_that_are_not_compressed_may_not_take_from_each_other() -> None:
+    row = Row([LITTLE])
+    row.encoded[3], row.encoded[4] = row.encoded[3] + row.encoded[4][:4], row.encoded[4][4:]
+    assert row.decode() == 0
+    assert not row.out.any()
