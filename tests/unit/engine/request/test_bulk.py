@@ -328,6 +328,7 @@ def test_the_work_for_many_small_chunks_grows_with_their_number(
             data = bytearray(stored.data)
             data[20 * damaged + 3] ^= 1
             store.memory.set_now("a/c/0/0", data)
+        await window(reader, array, 3, 3)  # the index is at hand from now on
         monkeypatch.setattr(ChunkProjection, "whole_window", looked_at)
         monkeypatch.setattr(Run, "decode", counted)
         monkeypatch.setattr(BulkFetch, "places_of", watched)
@@ -340,5 +341,5 @@ def test_the_work_for_many_small_chunks_grows_with_their_number(
 
     run_virtual(scenario())
     assert looked[0] <= 2 * 6 * 1200  # those that are damaged are fetched and decoded twice
-    assert sum(decoded) <= 2 * 1200
+    assert MOST_CHUNKS <= sum(decoded) <= 2 * 1200
     assert len(decoded) <= 2 * -(-1200 // MOST_CHUNKS)
