@@ -28,9 +28,9 @@ from aiozarr.engine.request.local_queue import BATCH_CALLS
 from aiozarr.engine.request.split_fetch import SplitFetch
 from aiozarr.engine.request.unpack import Fill
 from aiozarr.engine.work.pool import Work
-from aiozarr.engine.work.present import Presenting
+from aiozarr.engine.work.present import Presenting, extent_of
 from aiozarr.errors import ChecksumError, MissingChunkError
-from aiozarr.grid.projection import Part, Parts
+from aiozarr.grid.projection import Part
 from aiozarr.grid.touched import LONG
 from aiozarr.model import Range, Version
 from aiozarr.schedule.call import Call
@@ -90,7 +90,7 @@ class ReadJob(Job):
         self.at_work = 0
         self._repeated: dict[str, Request] = {}
         fresh = [read.fresh for read in reads if read.fresh is not None]
-        self._presenting = Presenting(desk.pool, fresh, _extent(reads[0].out, projections[0]) if fresh else 0)
+        self._presenting = Presenting(desk.pool, fresh, extent_of(reads[0].out, projections[0]) if fresh else 0)
 
     async def run(self) -> None:
         self._presenting.begin(over=self.check_end, led=self.proceed)
@@ -396,12 +396,3 @@ class ReadJob(Job):
     def _gone(self, request: Fetch) -> None:
         self._dying.discard(request)
         self.check_end()
-
-
-def _extent(out: NDArray[Any], parts: Parts) -> int:
-    """Return from where to where, in bytes, the first of `parts` goes in `out`; 0 where that is no regular place."""
-    first = next(iter(parts), None)
-    window = None if first is None else first.window(out)
-    if window is None or not window.size:
-        return 0
-    return sum([(length - 1) * abs(stride) for length, stride in zip(window.shape, window.strides, strict=True)])

@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from aiozarr.engine.work.pool import BATCH_BYTES, Work, WorkerPool
+from aiozarr.grid.projection import Parts
 from aiozarr.memory import PIECE, Presence
 
 LEAST = 2 * PIECE
@@ -85,3 +86,12 @@ class _Populate(Work):
 
     def finished(self) -> None:
         self.owner.done()
+
+
+def extent_of(out: NDArray[Any], parts: Parts) -> int:
+    """Return from where to where, in bytes, the first of `parts` goes in `out`; 0 where that is no regular place."""
+    first = next(iter(parts), None)
+    window = None if first is None else first.window(out)
+    if window is None or not window.size:
+        return 0
+    return sum([(length - 1) * abs(stride) for length, stride in zip(window.shape, window.strides, strict=True)])
