@@ -101,6 +101,8 @@ class DirectRead(Errand):
         memory, used, starts = run.room, 0, []
         missing: Place | None = None
         for place in places[: found.count]:
+            if self.cancelled:
+                break
             self._name(place)
             size = self._ask_whole(store.read_into_now, memory[used:])
             if size is None:

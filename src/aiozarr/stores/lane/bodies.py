@@ -75,6 +75,13 @@ class Bodies:
             self._drop_free()
         self._used = False
 
+    def clear(self) -> None:
+        """Let go of all that is free, and take nothing back of what is in use."""
+        self._free.clear()
+        self._back.clear()
+        self._lent.clear()  # without the reference nobody is told of a body's end, and its memory ends with it
+        self._total = 0
+
     def _block(self, room: int) -> NDArray[np.uint8] | None:
         free = self._free.get(room)
         if free:

@@ -246,7 +246,9 @@ class Pool:
         self._regain()
         self.bodies.sweep()
         self._sweeper = None
-        if self._open and not self.closed:
+        if not self._open:
+            self.bodies.clear()  # nobody sweeps again before the next connection
+        elif not self.closed:
             self._sweeper = self.loop.call_later(self._origin.idle_timeout / TICKS, self._sweep)
 
     def patience(self, nbytes: int) -> int:
@@ -268,5 +270,6 @@ class Pool:
             self._sweeper = None
         for connection in list(self._open):
             connection.abort(StoreError("the store was closed"))
+        self.bodies.clear()
         # The loop closes the sockets in its next round.
         await asyncio.sleep(0)

@@ -83,6 +83,21 @@ def test_what_is_free_and_not_asked_for_is_let_go_of() -> None:
     assert bodies.held > KEPT_BYTES - MOST_BYTES
 
 
+def test_of_what_was_cleared_nothing_comes_back() -> None:
+    bodies = Bodies()
+    kept, gone = bodies.take(SIZE), bodies.take(SIZE)
+    kept[:] = b"\x07" * SIZE
+    del gone
+    bodies.clear()
+    other = bodies.take(SIZE)
+    other[:] = bytes(SIZE)
+    assert set(bytes(kept)) == {7}
+    del kept
+    assert bodies.held == 0
+    del other
+    assert bodies.held > 0
+
+
 def test_bodies_are_let_go_of_in_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane_bodies, "KEPT_BYTES", 40 * SIZE)
     bodies = Bodies()

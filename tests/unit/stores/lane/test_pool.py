@@ -274,6 +274,21 @@ async def test_connections_that_nobody_uses_are_closed_after_a_while(server: Fau
     await pool.aclose()
 
 
+async def test_memory_of_bodies_goes_with_the_last_connection_and_with_the_pool(server: FaultServer) -> None:
+    pool = Pool(asyncio.get_running_loop(), origin_of(server, idle_timeout=0.05))
+    await get(pool, "big")
+    await asyncio.sleep(0)  # what wakes a task holds the answer until its turn is over
+    assert pool.bodies.held > 0
+    await until(0, server)
+    while pool.bodies.held:  # the sweep that closes the last connection
+        await asyncio.sleep(0.01)
+    await get(pool, "big")
+    await asyncio.sleep(0)
+    assert pool.bodies.held > 0
+    await pool.aclose()
+    assert pool.bodies.held == 0
+
+
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 4, 6, 10])
 async def test_a_cancelled_request_closes_its_connection_and_no_other(
     pool: Pool, server: FaultServer, turns: int
