@@ -74,6 +74,24 @@ class CodecPipeline:
         self.raw = RawLayout.of(chain, specs)
         self.regions = RegionDecoder.of(chain, specs, bounds[:-1])
 
+    def unit(self) -> tuple[int, ...] | None:
+        """Return the shape that must divide that of every such array, as shards are divided; None: none is known.
+
+        Unlike `shard` it does not ask whether parts can be read by ranges: other codecs may come before and behind.
+        """
+        shard = self._chain.array_bytes.shard_layout(self._inner_spec)
+        if shard is None:
+            return None
+        region: Region | None = tuple([slice(dim, dim + 1) for dim in range(len(self.spec.shape))])
+        for codec, spec in zip(self._chain.array_array, self._specs, strict=False):
+            region = None if region is None else codec.encode_region(region, spec)
+        if region is None:
+            return None
+        # Where a codec has left or moved each dimension as it is, its region says where it went.
+        lengths = {part.start: length for part, length in zip(region, shard.inner_shape, strict=True)}
+        dims = range(len(self.spec.shape))
+        return tuple([lengths[dim] for dim in dims]) if sorted(lengths) == list(dims) else None
+
     @classmethod
     def resolve(cls, codecs: Sequence[NamedCodec] | JSON, spec: ArraySpec, *, member: str = "codecs") -> CodecPipeline:
         """Build the pipeline of a `codecs` member for arrays of `spec`.

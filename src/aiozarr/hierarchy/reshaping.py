@@ -42,7 +42,7 @@ def reshaped(layout: ArrayLayout, shape: Sequence[int]) -> ArrayMetadata:
     """
     changed = layout.metadata.with_shape(shape)
     before = layout.grid
-    after = before.with_shape(changed.shape, None if layout.shard is None else layout.shard.inner_shape)
+    after = before.with_shape(changed.shape, layout.largest.pipeline.unit())
     configuration = after.to_json()
     if configuration == before.to_json():
         return changed  # with the chunk grid as it was written

@@ -155,3 +155,37 @@ def test_a_blocking_resize_says_it_too() -> None:
     array.resize(3)
     array.resize(4, clear=True)
     assert array[...].tolist() == [1, 1, 1, 0]
+
+
+TRANSPOSE = {"name": "transpose", "configuration": {"order": [1, 0]}}
+CRC32C = {"name": "crc32c"}
+GZIP = {"name": "gzip", "configuration": {"level": 1}}
+
+
+@pytest.mark.parametrize(
+    ("before", "inner", "behind"),
+    [
+        ([], [1, 2], []),
+        ([], [1, 2], [CRC32C]),
+        ([], [1, 2], [CRC32C, GZIP]),
+        ([TRANSPOSE], [2, 1], []),
+        ([TRANSPOSE, TRANSPOSE, TRANSPOSE], [2, 1], [CRC32C]),
+    ],
+)
+async def test_chunks_that_are_added_can_be_divided_into_inner_chunks_whatever_other_codecs_there_are(
+    before: list[Any], inner: list[int], behind: list[Any]
+) -> None:
+    little = {"name": "bytes", "configuration": {"endian": "little"}}
+    sharding = {
+        "name": "sharding_indexed",
+        "configuration": {"chunk_shape": inner, "codecs": [little], "index_codecs": [little]},
+    }
+    array = await aiozarr.create_array(
+        MemoryStore(), shape=(3, 2), dtype="i4", chunks=[[1, 2], [2]], codecs=[*before, sharding, *behind]
+    )
+    await array[...].write(DATA[:3, :2])
+    await array.append(DATA[:3, 2:3], 1)  # in a chunk of 2, as the inner chunks are
+    assert array._metadata.chunk_grid.configuration["chunk_shapes"] == [[1, 2], [[2, 2]]]
+    await array.append(DATA[:3, 3:4], 1)
+    assert np.array_equal(await array[...], DATA[:3, :4])
+    assert np.array_equal(await (await aiozarr.open_array(array.store))[...], DATA[:3, :4])
