@@ -20,7 +20,8 @@ from aiozarr.engine.request.local_queue import LocalQueue
 from aiozarr.engine.work.pool import WorkerPool
 from aiozarr.errors import UnsafeWriteWarning
 from aiozarr.schedule.events import Event
-from aiozarr.schedule.scheduler import Origin, Scheduler
+from aiozarr.schedule.origin import Origin
+from aiozarr.schedule.scheduler import Scheduler
 from aiozarr.settings import DEFAULT_SETTINGS
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store

@@ -22,7 +22,7 @@ from aiozarr.engine.write.job import WriteJob
 from aiozarr.engine.write.write import Write
 from aiozarr.grid.touched import takes_long
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.scheduler import Origin
+from aiozarr.schedule.origin import Origin
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 from aiozarr.stores.tasks import together

@@ -11,8 +11,8 @@ from aiozarr.engine.progress import Progress
 from aiozarr.engine.request.observed import Observer
 from aiozarr.schedule.call import Call, Source
 from aiozarr.schedule.events import Report
+from aiozarr.schedule.origin import Origin
 from aiozarr.schedule.retry import RetryPolicy
-from aiozarr.schedule.scheduler import Origin
 from aiozarr.settings import Settings
 
 LONG_BYTES = 16 << 20

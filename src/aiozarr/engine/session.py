@@ -18,8 +18,8 @@ from aiozarr.errors import LimitError, PreconditionFailedError, StoreError
 from aiozarr.model import ByteRange, Entry, Precondition, Range, Value, Version
 from aiozarr.schedule.call import Call, Source
 from aiozarr.schedule.events import Report, RequestEvent
+from aiozarr.schedule.origin import Origin
 from aiozarr.schedule.retry import RetryPolicy
-from aiozarr.schedule.scheduler import Origin
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store

@@ -14,6 +14,10 @@ class Budget:
 
     The limit starts at 64, doubles when a whole limit's worth of requests came back clean while the limit was in use,
     and is halved on a sign of overload, at most once per round trip. A fixed limit of a caller caps it from above.
+
+    Attributes:
+        limit: how many requests may be in flight.
+        headroom: how many more there may be after a clean round trip.
     """
 
     def __init__(self, ceiling: int | None = None) -> None:
@@ -24,7 +28,7 @@ class Budget:
         self._caps: dict[int, int] = {}
         self.in_flight = 0
         self.bytes_in_flight = 0
-        self.limit = self._adaptive
+        self._settle()
 
     def cap(self, requests: int) -> None:
         """A caller with a fixed limit begins; the smallest of those at work holds, and nothing adapts meanwhile."""
@@ -40,6 +44,7 @@ class Budget:
 
     def _settle(self) -> None:
         self.limit = min(self._caps) if self._caps else self._adaptive
+        self.headroom = 0 if self._caps else min(self._adaptive, self._ceiling - self._adaptive)
 
     def succeeded(self) -> None:
         """A request came back clean."""

@@ -36,6 +36,10 @@ class Call(ABC):
         """As `send`, without waiting for the answer, with which `Origin.ended` is called; None: nothing was sent."""
         return None
 
+    def prepare(self, requests: int) -> None:
+        """As many requests as this may soon be under way at once: make ready for them. Must not raise."""
+        return
+
     @abstractmethod
     async def send(self) -> None:
         """Send the request once and keep its answer; called again where the policy repeats it."""

@@ -36,3 +36,10 @@ class PromptStore(Store):
         None: something would have to be waited for first, such as a connection. Nothing was sent, and `fetch` is the
         way. What `fetch` raises for its arguments, this may raise.
         """
+
+    def prepare(self, requests: int) -> None:
+        """So many requests may soon be under way at once: open connections for them, without waiting. Must not raise.
+
+        Whatever is in the way, the request that needs a connection says so.
+        """
+        return

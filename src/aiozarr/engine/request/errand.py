@@ -10,7 +10,7 @@ from aiozarr.engine.request.observed import RequestWatch
 from aiozarr.engine.work.pool import Work
 from aiozarr.errors import StoreError, UnauthenticatedError
 from aiozarr.schedule.call import Call
-from aiozarr.schedule.scheduler import Origin
+from aiozarr.schedule.origin import Origin
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store

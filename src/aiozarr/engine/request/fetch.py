@@ -53,6 +53,10 @@ class Fetch(Errand):
             return None
         return store.begin_fetch(self.key, self.range, self._condition(), self)
 
+    def prepare(self, requests: int) -> None:
+        if isinstance(self.store, PromptStore):
+            self.store.prepare(requests)
+
     def fetched(self, value: Value | None) -> None:
         """What was begun has come."""
         self.value = value

@@ -11,7 +11,7 @@ from aiozarr.engine.work.pool import BATCH_BYTES, MIN_BATCH_BYTES, Work, WorkerP
 from aiozarr.errors import StoreError
 from aiozarr.schedule.call import Source
 from aiozarr.schedule.coalesce import Economy
-from aiozarr.schedule.scheduler import Origin
+from aiozarr.schedule.origin import Origin
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 

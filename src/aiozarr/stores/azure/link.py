@@ -61,6 +61,11 @@ class AzureLink:
             )
         return client
 
+    def prepare(self, requests: int) -> None:
+        """Open connections for so many requests at once, without waiting for them."""
+        if self._access.kind != "chain":
+            self.line.prepare(requests)
+
     async def ask(self, method: str, key: str, want: Want) -> Answer:
         """Send a request for `key`; one whose signature or token has run out meanwhile is sent once more."""
         if self._access.kind == "chain":

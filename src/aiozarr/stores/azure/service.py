@@ -74,6 +74,9 @@ class AzureService(ObstoreService):
 
     # --- reading -------------------------------------------------------------------------------------------------
 
+    def prepare(self, requests: int) -> None:
+        self._link.prepare(requests)
+
     async def ask(self, method: str, key: str, want: Want) -> Answer:
         try:
             answer = await self._link.ask(method, key, want)

@@ -31,6 +31,10 @@ class GcsLink:
         self._line = Line(place.web, options, raw=True)
         self._templates: dict[bool, tuple[str, RequestTemplate]] = {}
 
+    def prepare(self, requests: int) -> None:
+        """Open connections for so many requests at once, without waiting for them."""
+        self._line.prepare(requests)
+
     async def ask(self, method: str, target: str, want: Want, *, stored: bool = True) -> Answer:
         """Send a request without a body.
 

@@ -67,6 +67,9 @@ class GcsService(Service):
 
     # --- reading -------------------------------------------------------------------------------------------------
 
+    def prepare(self, requests: int) -> None:
+        self._link.prepare(requests)
+
     async def ask(self, method: str, key: str, want: Want) -> Answer:
         target = self._place.object_path(key)
         answer = await self._link.ask(method, target, want)

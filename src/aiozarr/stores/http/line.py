@@ -96,6 +96,11 @@ class Line:
         request = template.render(method, target, want.range, want.etag, want.generation)
         return self.pool().begin(request, want, reply)
 
+    def prepare(self, requests: int) -> None:
+        """Open connections for as many requests at once, without waiting for them."""
+        if not self.proxied:
+            self.pool().prepare(requests)
+
     async def put(
         self, target: str, body: memoryview, headers: Mapping[str, str], want: Want, template: RequestTemplate
     ) -> Answer:

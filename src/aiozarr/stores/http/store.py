@@ -149,6 +149,9 @@ class HTTPStore(WebStore):
         # What is kept may save the request.
         return None if self._kept else self._line.begin("GET", self._target(key), want, self._template, read)
 
+    def prepare(self, requests: int) -> None:
+        self._line.prepare(requests)
+
     async def _follow(self, key: str, want: Want, answer: Answer, read: PromptRead) -> Answer:
         answer = await self._arrive("GET", self._target(key), want, answer)
         self._kept.keep(key, want, answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import ssl
 from collections import deque
@@ -70,6 +71,7 @@ class Pool:
         self._open: set[Connection] = set()
         self._idle: list[Connection] = []  # the last one is the warmest
         self._connecting = 0
+        self._opening: set[asyncio.Task[None]] = set()  # connections that nobody waits for yet
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -115,6 +117,26 @@ class Pool:
                 continue
             return connection
         return None
+
+    def prepare(self, connections: int) -> None:
+        """Open connections until there are so many, as far as there may be, without waiting for them.
+
+        What goes wrong is left to the request that needs a connection to find out.
+        """
+        for _ in range(min(connections, self._most) - self.connections):
+            self._connecting += 1
+            task = self.loop.create_task(self._open_ahead())
+            self._opening.add(task)
+            task.add_done_callback(self._opened_ahead)
+
+    async def _open_ahead(self) -> None:
+        with contextlib.suppress(Exception):
+            self.release(await self._connect())
+
+    def _opened_ahead(self, task: asyncio.Task[None]) -> None:
+        self._opening.discard(task)
+        self._connecting -= 1
+        self._pass_slot()
 
     # --- who gets which connection -------------------------------------------------------------------------------
 
@@ -265,6 +287,8 @@ class Pool:
     async def aclose(self) -> None:
         """Close all connections; requests under way fail."""
         self.closed = True
+        for task in self._opening:
+            task.cancel()
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None

@@ -67,6 +67,10 @@ class Service(ABC):
         """
         return None
 
+    def prepare(self, requests: int) -> None:
+        """Open connections for so many requests at once, without waiting for them."""
+        return
+
     async def follow(self, key: str, want: Want, answer: Answer, read: PromptRead) -> Answer:
         """Return what `ask` would, given the answer to `begin`, which is no value."""
         return answer

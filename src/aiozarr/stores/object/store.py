@@ -95,6 +95,9 @@ class ObjectStore(WebStore):
     def _begin(self, key: str, want: Want, read: PromptRead) -> Connection | None:
         return self._service.begin(self._full(key), want, read)
 
+    def prepare(self, requests: int) -> None:
+        self._service.prepare(requests)
+
     async def _follow(self, key: str, want: Want, answer: Answer, read: PromptRead) -> Answer:
         return await self._service.follow(self._full(key), want, answer, read)
 

@@ -129,6 +129,9 @@ class S3Service(ObstoreService):
         read.note = (self._link, time.monotonic())
         return self._link.begin(key, want, read)
 
+    def prepare(self, requests: int) -> None:
+        self._link.line.prepare(requests)
+
     async def follow(self, key: str, want: Want, answer: Answer, read: PromptRead) -> Answer:
         return await self._arrive("GET", key, want, answer, *read.note)
 

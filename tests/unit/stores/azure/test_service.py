@@ -101,6 +101,15 @@ async def test_with_an_account_key_one_signature_serves_all_reads_of_a_container
     assert third.target.partition("?")[0] == "/acct/data/root/%C3%BC%2520%20%2B"
 
 
+async def test_connections_are_opened_ahead(server: FaultServer) -> None:
+    async with at(server) as store:
+        store.prepare(3)
+        while server.open_connections < 3:
+            await asyncio.sleep(0.01)
+        assert len(await asyncio.gather(*(store.fetch("a/b") for _ in range(3)))) == 3
+    assert server.connections == 3
+
+
 async def test_a_given_signature_is_the_query_of_every_read(server: FaultServer) -> None:
     async with at(server, sas_token="?sv=2021&sp=r&sig=s%2Bhidden") as store:
         assert bytes(await store.get("a/b") or b"") == DATA

@@ -48,6 +48,17 @@ def run(server: GcsServer, use: Callable[[ObjectStore], Awaitable[T]], url: str 
     return asyncio.run(main())
 
 
+def test_connections_are_opened_ahead(server: GcsServer) -> None:
+    async def use(store: ObjectStore) -> None:
+        store.prepare(3)
+        while server.open_connections < 3:
+            await asyncio.sleep(0.01)
+        assert await asyncio.gather(*(store.fetch("k") for _ in range(3))) == [None] * 3
+        assert server.connections == 3
+
+    run(server, use)
+
+
 # --- versions --------------------------------------------------------------------------------------------------------
 
 

@@ -127,6 +127,23 @@ async def test_a_redirect_is_followed() -> None:
 
 
 @pytest.mark.parametrize("make", [web, bucket])
+async def test_with_connections_opened_ahead_reads_are_sent_at_once(make: Callable[[FaultServer], PromptStore]) -> None:
+    with FaultServer({KEYS[make]: DATA}) as server:
+        async with make(server) as store:
+            assert await store.fetch("a/b") is not None  # now an S3 store knows the bucket's region
+            store.prepare(3)
+            while server.open_connections < 3:
+                await asyncio.sleep(0.01)
+            outcomes = [Outcome() for _ in range(3)]
+            assert all(store.begin_fetch("a/b", None, None, outcome) is not None for outcome in outcomes)
+            for outcome in outcomes:
+                value = await outcome.future
+                assert value is not None
+                assert bytes(value.data) == DATA
+            assert server.connections == 3
+
+
+@pytest.mark.parametrize("make", [web, bucket])
 async def test_without_a_connection_at_hand_nothing_is_sent(make: Callable[[FaultServer], PromptStore]) -> None:
     with FaultServer({KEYS[make]: DATA}) as server:
         async with make(server) as store:

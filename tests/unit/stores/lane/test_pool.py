@@ -100,6 +100,61 @@ async def test_one_who_waits_and_is_cancelled_keeps_no_place(pool: Pool, server:
     assert bytes((await get(pool, "small")).body) == b"small"
 
 
+async def opened(server: FaultServer, count: int) -> None:
+    """Wait until so many connections are open."""
+    for _ in range(500):
+        if server.open_connections == count:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{server.open_connections} connections are open")
+
+
+async def test_connections_are_opened_ahead_and_used_by_whoever_needs_one(pool: Pool, server: FaultServer) -> None:
+    server.latency = 0.02
+    pool.prepare(3)
+    assert pool.connections == 3
+    pool.prepare(2)  # there are enough
+    await opened(server, 3)
+    await asyncio.gather(*(get(pool, "small") for _ in range(3)))
+    assert server.connections == 3
+    pool.prepare(100)
+    await opened(server, 4)  # and no more than there may be
+    await asyncio.gather(*(get(pool, "small") for _ in range(9)))
+    assert (server.connections, pool.connections) == (4, 4)
+
+
+async def test_who_waits_in_line_gets_a_connection_that_was_opened_ahead(pool: Pool, server: FaultServer) -> None:
+    pool.prepare(4)
+    answers = await asyncio.gather(*(get(pool, "small") for _ in range(12)))
+    assert [bytes(answer.body) for answer in answers] == [b"small"] * 12
+    assert server.connections == 4
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 5])
+async def test_a_pool_that_closes_opens_nothing_more(server: FaultServer, turns: int) -> None:
+    pool = Pool(asyncio.get_running_loop(), origin_of(server))
+    pool.prepare(8)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await pool.aclose()
+    await asyncio.sleep(0.01)
+    await until(0, server)
+    assert pool.connections == 0
+
+
+async def test_connections_that_cannot_be_opened_ahead_are_nobodys_error_and_keep_no_place() -> None:
+    loop, faults = asyncio.get_running_loop(), list[object]()
+    loop.set_exception_handler(lambda _, context: faults.append(context))
+    pool = Pool(loop, Origin(False, "127.0.0.1", 1, max_connections=4))
+    pool.prepare(4)
+    while pool.connections:
+        await asyncio.sleep(0.01)
+    with pytest.raises(StoreError, match="no connection"):
+        await get(pool, "small")
+    gc.collect()
+    assert faults == []
+
+
 async def test_a_connection_closed_between_requests_costs_one_silent_retry(pool: Pool, server: FaultServer) -> None:
     await get(pool, "small")
     # The second request is taken in and never answered; the third comes on a new connection.

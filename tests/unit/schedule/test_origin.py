@@ -12,8 +12,8 @@ import pytest
 from aiozarr.errors import StoreError
 from aiozarr.schedule.budget import Budget
 from aiozarr.schedule.call import Call, Source
+from aiozarr.schedule.origin import Origin
 from aiozarr.schedule.retry import RetryPolicy
-from aiozarr.schedule.scheduler import Origin
 from aiozarr.stores.prompt import Sent
 from aiozarr.testing.virtual_time import run_virtual
 
@@ -35,7 +35,7 @@ class Request(Call):
 class Caller(Source):
     """Hands out its calls, and counts how often it is asked for one more than there are."""
 
-    max_requests = None
+    max_requests: int | None = None
     max_bytes = 150
 
     def __init__(self, calls: Iterable[Request]) -> None:
@@ -112,6 +112,18 @@ class Answer:
 
     def give_up(self) -> None:
         self.timer.cancel()
+
+
+class Preparing(Prompt):
+    """Notes for how many requests its store was told to make ready."""
+
+    def __init__(self, origin: Origin, told: list[int], *, at_hand: bool) -> None:
+        super().__init__(origin)
+        self.told = told
+        self.at_hand = at_hand
+
+    def prepare(self, requests: int) -> None:
+        self.told.append(requests)
 
 
 def idle(origin: Origin) -> bool:
@@ -330,4 +342,51 @@ def test_a_call_ends_also_where_its_worker_is_cancelled_before_it_has_begun() ->
                 task.cancel()
 
     origin = Origin()
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("at_hand", [True, False])
+@pytest.mark.parametrize(
+    ("count", "ceiling", "fixed", "expected"),
+    [
+        (64, 512, None, []),  # there is room for all
+        (65, 512, None, [65]),
+        (200, 512, None, [128, 136]),
+        (2000, 512, None, [128, 256, 512]),
+        (200, 64, None, []),  # there is never more room
+        (200, 100, None, [100]),
+        (200, 512, 8, []),
+    ],
+)
+def test_connections_are_asked_for_ahead_as_far_as_the_limit_may_grow_and_calls_are_left(
+    at_hand: bool, count: int, ceiling: int, fixed: int | None, expected: list[int]
+) -> None:
+    async def scenario() -> None:
+        origin, told = Origin(Budget(ceiling)), list[int]()
+        calls = [Preparing(origin, told, at_hand=at_hand) for _ in range(count)]
+        caller = Caller(calls)
+        caller.max_requests, caller.max_bytes = fixed, count
+        origin.enter(caller)
+        origin.offer(caller)
+        while not all(call.ends for call in calls):
+            await asyncio.sleep(0.25)
+        assert told == expected
+        origin.leave(caller)
+
+    run_virtual(scenario())
+
+
+def test_after_a_pause_connections_are_asked_for_again() -> None:
+    async def scenario() -> None:
+        origin, told = Origin(), list[int]()
+        for _ in range(2):
+            calls = [Preparing(origin, told, at_hand=True) for _ in range(65)]
+            caller = Caller(calls)
+            origin.budget = Budget()  # as after refusals
+            origin.enter(caller)
+            origin.offer(caller)
+            await asyncio.sleep(10)
+            assert all(call.ends for call in calls)
+        assert told == [65, 65]
+
     run_virtual(scenario())
