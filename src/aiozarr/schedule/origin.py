@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 from aiozarr.errors import StoreError
+from aiozarr.schedule.ahead import Ahead
 from aiozarr.schedule.budget import Budget
 from aiozarr.schedule.call import Call, Source
 from aiozarr.schedule.coalesce import Economy
@@ -40,7 +41,7 @@ class Origin:
         self._over: deque[tuple[Call, Exception | None]] = deque()  # their answers have come
         self._closed = False
         self._starting = 0
-        self._ready_for = 0  # requests that connections were opened for ahead
+        self._ahead = Ahead()
         self._clock: Callable[[], float] | None = None
 
     def economy(self, settings: Settings) -> Economy:
@@ -53,7 +54,7 @@ class Origin:
         if source.max_requests is not None:
             self.budget.cap(source.max_requests)
         if not self.budget.in_flight:
-            self._ready_for = 0  # what was opened may be closed by now
+            self._ahead.forget()
 
     def leave(self, source: Source) -> None:
         """A caller has ended; what it still had to send is dropped."""
@@ -151,13 +152,8 @@ class Origin:
         return pending
 
     def _look_ahead(self, call: Call | None) -> None:
-        """There is no room: make ready for those who have it after a clean round trip, as `call` did."""
-        budget = self.budget
-        if call is not None and self._ready_for < budget.limit + budget.headroom:
-            ready_for = budget.limit + min(budget.headroom, self._pending(budget.headroom))
-            if ready_for > max(self._ready_for, budget.limit):
-                self._ready_for = ready_for
-                call.prepare(ready_for)
+        if call is not None and self.budget.headroom:
+            self._ahead.look(self.budget, call, self._pending)
 
     def _start(self, count: int) -> None:
         loop = asyncio.get_running_loop()
@@ -306,8 +302,7 @@ class Origin:
             if not self._begin(call):
                 self._count(call)
                 self._hand_over(call, None)
-            if self.budget.headroom and self._room <= 0:
-                self._look_ahead(call)
+            self._look_ahead(call)
 
     def _hand_over(self, call: Call, failure: StoreError | None) -> None:
         """Give a call that is counted to a worker of its own; `failure`: what its first request has come to."""
