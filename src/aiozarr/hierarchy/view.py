@@ -44,6 +44,7 @@ from aiozarr.grid.touched import LONG, takes_long
 from aiozarr.hierarchy.indexer import Indexer, split_fields
 from aiozarr.hierarchy.location import key_prefix
 from aiozarr.hierarchy.values.written import broadcast_values, convert_values
+from aiozarr.memory import owner_of
 from aiozarr.schedule import Report, current_recorder
 from aiozarr.settings import Settings
 
@@ -322,7 +323,7 @@ class View:
             target, new = new_array(transform, self.dtype), True
             core = core_array(transform, target)
         assert core is not None
-        fresh = (target if target.base is None else target.base) if new else None
+        fresh = owner_of(target) if new else None
         read = Read(self._layout, self._array._chunk_store, self._prefix, transform.maps, core, self._fields, fresh)
         return read, target
 

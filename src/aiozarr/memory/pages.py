@@ -1,4 +1,4 @@
-"""Memory for large arrays that are about to be filled: pages that are there at once, and before they are needed."""
+"""Pages of large arrays: of which size they are, and that they are there before they are needed."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import ctypes
 import mmap
 import sys
 from collections.abc import Callable, Sequence
+from math import prod
 from time import thread_time
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aiozarr.memory.mapped import mapped
+
 Advise: TypeAlias = Callable[[int, int, int], int]
 
 LARGE = 4 << 20
 """From this size on numpy asks for huge pages."""
+
+VERY_LARGE = 32 << 20
+"""From this size on allocators take memory from the system, and give it back to it, for every single array."""
 
 HUGE_PAGE = 2 << 20
 DEAR_SECONDS = 1e-3
@@ -49,13 +55,29 @@ def empty(shape: int | Sequence[int], dtype: Any) -> NDArray[Any]:
     """Return an uninitialised array, C-contiguous.
 
     Large ones lie in pages of the usual size. A huge page is cheap only where the machine has one at hand: on virtual
-    machines it is often taken from the host, while the thread that touched it waits.
+    machines it is often taken from the host, while the thread that touched it waits. The memory of very large ones goes
+    back to the system aside, whoever lets go of them.
     """
-    array: NDArray[Any] = np.empty(shape, dtype)
+    array = _very_large(shape, np.dtype(dtype))
+    if array is None:
+        array = np.empty(shape, dtype)
     if array.nbytes >= LARGE and _advise is not None and not array.dtype.hasobject:
         start, stop = _bounds(array, mmap.PAGESIZE)
         _advise(start, stop - start, _SMALL_PAGES or 0)
     return array
+
+
+def _very_large(shape: int | Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """Return an array in memory of its own; None where that is no use."""
+    if _advise is None or dtype.hasobject or dtype.subdtype is not None:
+        return None
+    nbytes = (prod(shape) if isinstance(shape, Sequence) else shape) * dtype.itemsize
+    return mapped.empty(shape, dtype, nbytes) if nbytes >= VERY_LARGE else None
+
+
+def owner_of(array: NDArray[Any]) -> NDArray[Any]:
+    """Return what `empty` has returned, given that or a view of it."""
+    return array.base if isinstance(array.base, np.ndarray) else array
 
 
 def _bounds(array: NDArray[Any], unit: int) -> tuple[int, int]:

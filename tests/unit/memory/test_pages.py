@@ -9,8 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from aiozarr import memory
-from aiozarr.memory import HUGE_PAGE, LARGE, PIECE, Presence, empty
+from aiozarr.memory import HUGE_PAGE, LARGE, PIECE, Presence, empty, pages
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is made present by a call of Linux")
 
@@ -68,8 +67,8 @@ def test_memory_that_was_made_present_is_filled_without_page_faults() -> None:
 def test_where_the_first_huge_page_is_dear_small_ones_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
     clock = iter(range(100))
-    monkeypatch.setattr(memory, "thread_time", lambda: next(clock))
-    monkeypatch.setattr(memory, "_advise", lambda _, length, advice: asked.append((length, advice)) or 0)
+    monkeypatch.setattr(pages, "thread_time", lambda: next(clock))
+    monkeypatch.setattr(pages, "_advise", lambda _, length, advice: asked.append((length, advice)) or 0)
     populate = Presence(np.empty(PIECE + HUGE_PAGE, np.uint8)).next()
     assert populate is not None
     populate()
@@ -78,7 +77,7 @@ def test_where_the_first_huge_page_is_dear_small_ones_follow(monkeypatch: pytest
 
 @linux
 def test_a_kernel_that_cannot_make_memory_present_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_advise", lambda _, __, advice: -1 if advice == 23 else 0)
+    monkeypatch.setattr(pages, "_advise", lambda _, __, advice: -1 if advice == 23 else 0)
     presence = Presence(np.empty(3 * PIECE, np.uint8))
     populate = presence.next()
     assert populate is not None

@@ -1,0 +1,213 @@
+"""Memory that a thread gives back: when, by whom, and what becomes of it in odd moments of a process."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import pytest
+
+from aiozarr.memory import empty, owner_of
+from aiozarr.memory.mapped import mapped
+from aiozarr.memory.pages import VERY_LARGE
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only the pages of Linux are looked after")
+
+
+def names() -> list[str]:
+    return [thread.name for thread in threading.enumerate()]
+
+
+def wait_for(condition: Callable[[], bool]) -> bool:
+    for _ in range(1000):
+        if condition():
+            return True
+        time.sleep(0.005)
+    return False
+
+
+_watches: list[Any] = []  # a reference that nobody keeps says nothing
+
+
+def watched(array: np.ndarray) -> list[str]:
+    """Return a list to which the name of the thread is added that gives the array's memory back."""
+    seen: list[str] = []
+    _watches.append(ref(array.base, lambda _: seen.append(threading.current_thread().name)))
+    return seen
+
+
+def test_a_thread_gives_the_memory_back_and_is_there_as_long_as_there_is_some() -> None:
+    assert wait_for(lambda: "aiozarr-memory" not in names())
+    first, second = empty((VERY_LARGE // 8,), "f8"), empty(VERY_LARGE, "u1")
+    first[:] = 1
+    assert names().count("aiozarr-memory") == 1
+    seen = watched(first)
+    del first
+    assert wait_for(lambda: bool(seen))
+    assert seen == ["aiozarr-memory"]
+    assert "aiozarr-memory" in names()
+    del second
+    assert wait_for(lambda: "aiozarr-memory" not in names())
+    assert empty(VERY_LARGE, "u1").nbytes == VERY_LARGE
+    assert wait_for(lambda: "aiozarr-memory" not in names())
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda array: array[3:7],
+        lambda array: array.reshape(-1, 2)[1:, ::-1].T,
+        memoryview,
+        lambda array: array.view("u1"),
+        lambda array: array.base,
+        lambda array: np.frombuffer(array.base, "i4"),
+    ],
+    ids=["slice", "strides", "memoryview", "type", "base", "buffer-of-base"],
+)
+def test_whoever_looks_at_the_memory_keeps_it(look: Callable[[np.ndarray], Any]) -> None:
+    array = empty(VERY_LARGE // 4, "i4")
+    array[:] = np.arange(len(array), dtype="i4")
+    expected = np.array(look(array)).tobytes()
+    seen = watched(array)
+    view = look(array)
+    del array
+    gc.collect()
+    time.sleep(0.05)
+    assert not seen
+    assert np.array(view).tobytes() == expected
+    del view
+    assert wait_for(lambda: bool(seen))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        (VERY_LARGE, np.dtype("u1")),
+        ((VERY_LARGE // 16, 2), "f8"),
+        ([1024, VERY_LARGE // 1024], bool),
+        ((VERY_LARGE // 32,), "U8"),
+        ((VERY_LARGE // 8,), "M8[ns]"),
+        ((VERY_LARGE // 8,), [("a", ">i4"), ("b", "f4")]),
+        ((VERY_LARGE // 24, 1), "(2,3)i4"),
+        ((VERY_LARGE // 8,), object),
+        ((0, VERY_LARGE), "u1"),
+        (np.int64(VERY_LARGE), "u1"),
+    ],
+)
+def test_it_is_an_array_as_numpys(shape: Any, dtype: Any) -> None:
+    array, expected = empty(shape, dtype), np.empty(shape, dtype)
+    assert type(array) is np.ndarray
+    assert (array.shape, array.strides, array.dtype) == (expected.shape, expected.strides, expected.dtype)
+    assert array.flags.writeable
+    assert array.flags.c_contiguous
+    assert array.flags.aligned
+
+
+def test_the_owner_of_a_view_is_what_was_made() -> None:
+    for nbytes in (8, VERY_LARGE):
+        array = empty(nbytes, "u1")
+        assert owner_of(array) is array
+        assert owner_of(array[2:]) is array
+        assert owner_of(array.reshape(2, -1).T) is array
+
+
+def test_where_no_memory_can_be_had_numpy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MemoryError):
+        empty(1 << 62, "u1")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    assert empty(VERY_LARGE, "u1").flags.owndata
+
+
+def test_where_no_thread_can_be_had_whoever_lets_go_gives_the_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    assert wait_for(lambda: "aiozarr-memory" not in names())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    array = empty(VERY_LARGE, "u1")
+    array[:] = 7
+    seen = watched(array)
+    del array
+    assert seen == [threading.current_thread().name]
+    monkeypatch.undo()
+    assert empty(VERY_LARGE, "u1").nbytes  # and the next one has a thread again
+    assert wait_for(lambda: not mapped._alive)
+
+
+def test_many_threads_make_and_drop_arrays() -> None:
+    def work() -> None:
+        for at in range(20):
+            array = empty(VERY_LARGE + at, "u1")
+            array[::4096] = at
+            assert (array[::4096] == at).all()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wait_for(lambda: "aiozarr-memory" not in names())
+    assert not mapped._alive
+
+
+def test_an_array_in_a_cycle_is_let_go_of_by_the_garbage_collector() -> None:
+    cycle: list[Any] = [empty(VERY_LARGE, "u1")]
+    cycle.append(cycle)
+    seen = watched(cycle[0])
+    del cycle
+    gc.collect()
+    assert wait_for(lambda: bool(seen))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_drops_old_arrays_and_makes_new_ones() -> None:
+    array = empty(VERY_LARGE, "u1")
+    array[:] = 3
+    child = os.fork()
+    if not child:
+        try:
+            seen = watched(array)
+            good = bool((array == 3).all())
+            del array
+            good = good and seen == ["MainThread"]
+            new = empty(VERY_LARGE, "u1")
+            new[:] = 4
+            seen = watched(new)
+            del new
+            good = good and wait_for(lambda: seen == ["aiozarr-memory"])
+            os._exit(0 if good else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (array == 3).all()
+
+
+@pytest.mark.parametrize("end", ["", "import os; os._exit(0)", "raise SystemExit(0)", "array = None"])
+def test_a_process_ends_and_says_nothing(end: str) -> None:
+    program = f"""
+import atexit
+from aiozarr.memory import empty
+array = empty({VERY_LARGE}, "u1")
+array[:] = 1
+kept = [empty({VERY_LARGE}, "u1")]
+kept.append(kept)
+atexit.register(lambda: empty({VERY_LARGE}, "u1").fill(1))
+{end}
+"""
+    ended = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", program], capture_output=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
