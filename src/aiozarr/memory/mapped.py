@@ -5,6 +5,8 @@ For 512 MiB that takes 30 ms. Else it would be whoever lets go of the array that
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import mmap
 import os
 import threading
@@ -16,58 +18,132 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
+WAITING_BYTES = 256 << 20
+"""Bytes that may wait for the thread; whoever lets go of more gives the rest back himself, as ever."""
 
-class _Gone(ref["NDArray[Any]"]):
-    """Refers to an array, and keeps its memory."""
+PIECE = 8 << 20
+"""Bytes that are given back at a time, in half a millisecond: others who want or return memory wait for that."""
 
-    __slots__ = ("memory",)
 
-    memory: mmap.mmap | None
+class Calls:
+    """What the system is asked for."""
+
+    def __init__(self) -> None:
+        """Find the calls.
+
+        Raises:
+            AttributeError, OSError, TypeError: there are none here.
+        """
+        library = ctypes.CDLL(None)
+        self._map, self._unmap, self._advise = library.mmap, library.munmap, library.madvise
+        address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+        self._map.restype = address
+        self._map.argtypes = [address, size, number, number, number, ctypes.c_long]
+        self._unmap.argtypes = [address, size]
+        self._advise.argtypes = [address, size, number]
+
+    def take(self, nbytes: int) -> int | None:
+        """Return the address of new memory, whole pages; None: there is none."""
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        found = self._map(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+        return None if found == ctypes.c_void_p(-1).value else int(found)
+
+    def drop(self, address: int, nbytes: int) -> None:
+        """Give back what was written there; the place stays. The interpreter's lock is free meanwhile."""
+        self._advise(address, nbytes, mmap.MADV_DONTNEED)
+
+    def give_back(self, address: int, nbytes: int) -> None:
+        """Give back the place too, whose memory is dropped."""
+        self._unmap(address, nbytes)
+
+
+class _Lent(ref[Any]):
+    """Refers to what stands for mapped memory: every array in it, and whoever looks into one, refers to that too."""
+
+    __slots__ = ("address", "left", "nbytes")
+
+    address: int
+    nbytes: int
+    left: int  # bytes at its end that are not given back yet
 
 
 class Mapped:
     """The arrays that lie in such memory, and the thread, which lives as long as there are any."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._alive: dict[int, _Gone] = {}  # by identity: what they refer to has no hash
-        self._gone: SimpleQueue[_Gone] = SimpleQueue()
+        self.calls: Calls | None = None
+        with contextlib.suppress(AttributeError, OSError, TypeError):
+            self.calls = Calls()
+        self._lent: dict[int, _Lent] = {}  # by identity: what they refer to has no hash
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.RLock()  # the garbage collector may have somebody come in from within
+        self._gone: SimpleQueue[_Lent] = SimpleQueue()
+        self._waiting: dict[int, _Lent] = {}
         self._thread: threading.Thread | None = None
+
+    def forked(self) -> None:
+        """This is a child: it has what its parent had, but for the thread."""
+        self._begin()
 
     def empty(self, shape: int | Sequence[int], dtype: np.dtype[Any], nbytes: int) -> NDArray[Any] | None:
         """Return an array of `nbytes`, in C order; None where the system gives no such memory."""
-        try:
-            memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except (OSError, OverflowError):
+        room = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        address = None if self.calls is None else self.calls.take(room)
+        if address is None:
             return None
-        array: NDArray[Any] = np.ndarray(shape, dtype, memory)
-        # Views of the array refer to it: its end is that of the last of them. This may happen in any thread and at any
-        # moment, also under the lock; so nothing is done there but to note it.
-        gone = _Gone(array, self._gone.put)
-        gone.memory = memory
-        with self._lock:
-            self._alive[id(gone)] = gone
-            try:
-                self._start()
-            except RuntimeError:  # the interpreter is going down: whoever lets go of the array waits
-                del self._alive[id(gone)]
+        memory = (ctypes.c_char * nbytes).from_address(address)
+        lent = _Lent(memory, self._let_go)
+        lent.address, lent.nbytes = address, room
+        self._lent[id(lent)] = lent
+        self._start()
+        array: NDArray[Any] = np.ndarray(shape, dtype, memoryview(memory))
         return array
 
+    def _let_go(self, lent: _Lent) -> None:
+        """Nobody sees the memory any more. Called in any thread and at any moment, also by the garbage collector."""
+        waiting = sum([each.left for each in list(self._waiting.values())])
+        lent.left = 0 if self._thread is None else max(0, min(lent.nbytes, WAITING_BYTES - waiting))
+        assert self.calls is not None
+        if lent.left < lent.nbytes:
+            self.calls.drop(lent.address, lent.nbytes - lent.left)
+        if lent.left:
+            self._waiting[id(lent)] = lent
+            self._gone.put(lent)
+        else:
+            self._end(lent)
+
+    def _end(self, lent: _Lent) -> None:
+        assert self.calls is not None
+        self.calls.give_back(lent.address, lent.nbytes)
+        del self._lent[id(lent)]
+
     def _start(self) -> None:
-        if self._thread is None:
-            thread = threading.Thread(target=self._serve, name="aiozarr-memory", daemon=True)
-            thread.start()
+        """See to it that there is a thread; while the interpreter is going down there may be none."""
+        thread = threading.Thread(target=self._serve, name="aiozarr-memory", daemon=True)
+        with self._lock:
+            if self._thread is not None:
+                return
             self._thread = thread
+        try:
+            thread.start()
+        except RuntimeError:
+            self._thread = None
 
     def _serve(self) -> None:
+        assert self.calls is not None
         while True:
-            gone = self._gone.get()
+            lent = self._gone.get()
+            while lent.left:
+                nbytes = min(PIECE, lent.left)
+                self.calls.drop(lent.address + lent.nbytes - lent.left, nbytes)
+                lent.left -= nbytes
+            del self._waiting[id(lent)]
+            self._end(lent)
+            del lent
             with self._lock:
-                del self._alive[id(gone)]
-            gone.memory = None  # the system takes it back, without the interpreter's lock
-            del gone
-            with self._lock:
-                if not self._alive:
+                if not self._lent:
                     self._thread = None
                     return
 
@@ -75,5 +151,4 @@ class Mapped:
 mapped = Mapped()
 
 if hasattr(os, "register_at_fork"):
-    # A child has no such thread, and whoever lets go of an array that was there before waits.
-    os.register_at_fork(after_in_child=mapped.__init__)  # type: ignore[misc]
+    os.register_at_fork(after_in_child=mapped.forked)

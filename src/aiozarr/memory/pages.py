@@ -71,7 +71,7 @@ def _very_large(shape: int | Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any
     """Return an array in memory of its own; None where that is no use."""
     if _advise is None or dtype.hasobject or dtype.subdtype is not None:
         return None
-    nbytes = (prod(shape) if isinstance(shape, Sequence) else shape) * dtype.itemsize
+    nbytes = int(prod(shape) if isinstance(shape, Sequence) else shape) * dtype.itemsize
     return mapped.empty(shape, dtype, nbytes) if nbytes >= VERY_LARGE else None
 
 

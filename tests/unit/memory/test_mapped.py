@@ -10,14 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
-from weakref import ref
 
 import numpy as np
 import pytest
 
 from aiozarr.memory import empty, owner_of
-from aiozarr.memory.mapped import mapped
+from aiozarr.memory.mapped import WAITING_BYTES, Calls, mapped
 from aiozarr.memory.pages import VERY_LARGE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only the pages of Linux are looked after")
@@ -35,30 +35,92 @@ def wait_for(condition: Callable[[], bool]) -> bool:
     return False
 
 
-_watches: list[Any] = []  # a reference that nobody keeps says nothing
+class Watched(Calls):
+    """Notes which thread gives back how much."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped: list[tuple[str, int]] = []
+        self.unmapped: list[str] = []
+
+    def drop(self, address: int, nbytes: int) -> None:
+        assert is_mapped(address, nbytes)
+        super().drop(address, nbytes)
+        self.dropped.append((threading.current_thread().name, nbytes))
+
+    def give_back(self, address: int, nbytes: int) -> None:
+        assert is_mapped(address, nbytes)
+        super().give_back(address, nbytes)
+        assert not is_mapped(address, nbytes)
+        self.unmapped.append(threading.current_thread().name)
+
+    def share(self, name: str) -> int:
+        """Return how many bytes a thread has given back."""
+        return sum([nbytes for thread, nbytes in self.dropped if thread == name])
 
 
-def watched(array: np.ndarray) -> list[str]:
-    """Return a list to which the name of the thread is added that gives the array's memory back."""
-    seen: list[str] = []
-    _watches.append(ref(array.base, lambda _: seen.append(threading.current_thread().name)))
-    return seen
-
-
-def test_a_thread_gives_the_memory_back_and_is_there_as_long_as_there_is_some() -> None:
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Watched:
     assert wait_for(lambda: "aiozarr-memory" not in names())
+    watched = Watched()
+    monkeypatch.setattr(mapped, "calls", watched)
+    return watched
+
+
+@pytest.fixture
+def unmapped(calls: Watched) -> list[str]:
+    """The names of the threads that have given memory back."""
+    return calls.unmapped
+
+
+def is_mapped(address: int, nbytes: int) -> bool:
+    """Return whether the process has memory in the middle of this."""
+    at = address + nbytes // 2
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        start, stop = (int(end, 16) for end in line.split()[0].split("-"))
+        if start <= at < stop:
+            return True
+    return False
+
+
+def test_a_thread_gives_the_memory_back_and_is_there_as_long_as_there_is_some(unmapped: list[str]) -> None:
     first, second = empty((VERY_LARGE // 8,), "f8"), empty(VERY_LARGE, "u1")
     first[:] = 1
     assert names().count("aiozarr-memory") == 1
-    seen = watched(first)
     del first
-    assert wait_for(lambda: bool(seen))
-    assert seen == ["aiozarr-memory"]
+    assert wait_for(lambda: unmapped == ["aiozarr-memory"])
     assert "aiozarr-memory" in names()
     del second
     assert wait_for(lambda: "aiozarr-memory" not in names())
     assert empty(VERY_LARGE, "u1").nbytes == VERY_LARGE
     assert wait_for(lambda: "aiozarr-memory" not in names())
+    assert unmapped == ["aiozarr-memory"] * 3
+
+
+def test_what_may_wait_for_the_thread_is_bounded(calls: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = threading.current_thread().name, "aiozarr-memory"
+    drop, go_on = calls.drop, threading.Event()
+
+    def slow(address: int, nbytes: int) -> None:
+        if threading.current_thread().name == there:
+            go_on.wait()
+        drop(address, nbytes)
+
+    monkeypatch.setattr(calls, "drop", slow)
+    large = empty(WAITING_BYTES + VERY_LARGE + 1, "u1")
+    others = [empty(VERY_LARGE, "u1") for _ in range(3)]
+    del large
+    assert (calls.share(here), calls.share(there)) == (VERY_LARGE + mmap.PAGESIZE, 0)
+    others.clear()  # the thread has enough to do
+    assert calls.share(here) == 4 * VERY_LARGE + mmap.PAGESIZE
+    assert calls.unmapped == [here] * 3
+    go_on.set()
+    assert wait_for(lambda: there not in names())
+    assert calls.share(there) == WAITING_BYTES
+    assert calls.unmapped == [here] * 3 + [there]
+    assert empty(VERY_LARGE, "u1").nbytes  # and then there is room again
+    assert wait_for(lambda: there not in names())
+    assert calls.share(there) == WAITING_BYTES + VERY_LARGE
 
 
 @pytest.mark.parametrize(
@@ -68,24 +130,23 @@ def test_a_thread_gives_the_memory_back_and_is_there_as_long_as_there_is_some() 
         lambda array: array.reshape(-1, 2)[1:, ::-1].T,
         memoryview,
         lambda array: array.view("u1"),
-        lambda array: array.base,
+        lambda array: memoryview(array.base).cast("B"),
         lambda array: np.frombuffer(array.base, "i4"),
     ],
     ids=["slice", "strides", "memoryview", "type", "base", "buffer-of-base"],
 )
-def test_whoever_looks_at_the_memory_keeps_it(look: Callable[[np.ndarray], Any]) -> None:
+def test_whoever_looks_at_the_memory_keeps_it(look: Callable[[np.ndarray], Any], unmapped: list[str]) -> None:
     array = empty(VERY_LARGE // 4, "i4")
     array[:] = np.arange(len(array), dtype="i4")
     expected = np.array(look(array)).tobytes()
-    seen = watched(array)
     view = look(array)
     del array
     gc.collect()
     time.sleep(0.05)
-    assert not seen
+    assert not unmapped
     assert np.array(view).tobytes() == expected
     del view
-    assert wait_for(lambda: bool(seen))
+    assert wait_for(lambda: bool(unmapped))
 
 
 @pytest.mark.parametrize(
@@ -120,31 +181,29 @@ def test_the_owner_of_a_view_is_what_was_made() -> None:
         assert owner_of(array.reshape(2, -1).T) is array
 
 
-def test_where_no_memory_can_be_had_numpy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_memory_can_be_had_numpy_says_so(calls: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MemoryError):
         empty(1 << 62, "u1")
-
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(12, "Cannot allocate memory")
-
-    monkeypatch.setattr(mmap, "mmap", refuse)
+    monkeypatch.setattr(calls, "take", lambda _: None)
+    assert empty(VERY_LARGE, "u1").flags.owndata
+    monkeypatch.setattr(mapped, "calls", None)
     assert empty(VERY_LARGE, "u1").flags.owndata
 
 
-def test_where_no_thread_can_be_had_whoever_lets_go_gives_the_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_thread_can_be_had_whoever_lets_go_gives_the_memory_back(
+    unmapped: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
-    assert wait_for(lambda: "aiozarr-memory" not in names())
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    array = empty(VERY_LARGE, "u1")
-    array[:] = 7
-    seen = watched(array)
-    del array
-    assert seen == [threading.current_thread().name]
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        array = empty(VERY_LARGE, "u1")
+        array[:] = 7
+        del array
+        assert unmapped == [threading.current_thread().name]
     assert empty(VERY_LARGE, "u1").nbytes  # and the next one has a thread again
-    assert wait_for(lambda: not mapped._alive)
+    assert wait_for(lambda: unmapped[1:] == ["aiozarr-memory"])
 
 
 def test_many_threads_make_and_drop_arrays() -> None:
@@ -160,34 +219,31 @@ def test_many_threads_make_and_drop_arrays() -> None:
     for thread in threads:
         thread.join()
     assert wait_for(lambda: "aiozarr-memory" not in names())
-    assert not mapped._alive
+    assert not mapped._lent
 
 
-def test_an_array_in_a_cycle_is_let_go_of_by_the_garbage_collector() -> None:
+def test_an_array_in_a_cycle_is_let_go_of_by_the_garbage_collector(unmapped: list[str]) -> None:
     cycle: list[Any] = [empty(VERY_LARGE, "u1")]
     cycle.append(cycle)
-    seen = watched(cycle[0])
     del cycle
     gc.collect()
-    assert wait_for(lambda: bool(seen))
+    assert wait_for(lambda: unmapped == ["aiozarr-memory"])
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_drops_old_arrays_and_makes_new_ones() -> None:
+def test_a_forked_child_drops_old_arrays_and_makes_new_ones(unmapped: list[str]) -> None:
     array = empty(VERY_LARGE, "u1")
     array[:] = 3
     child = os.fork()
     if not child:
         try:
-            seen = watched(array)
             good = bool((array == 3).all())
             del array
-            good = good and seen == ["MainThread"]
+            good = good and unmapped == ["MainThread"]
             new = empty(VERY_LARGE, "u1")
             new[:] = 4
-            seen = watched(new)
             del new
-            good = good and wait_for(lambda: seen == ["aiozarr-memory"])
+            good = good and wait_for(lambda: unmapped == ["MainThread", "aiozarr-memory"])
             os._exit(0 if good else 1)
         finally:
             os._exit(2)
