@@ -85,7 +85,10 @@ class Mapped:
 
     def forked(self) -> None:
         """This is a child: it has what its parent had, but for the thread."""
+        waiting = self._waiting
         self._begin()
+        for lent in waiting.values():
+            self._end(lent)
 
     def empty(self, shape: int | Sequence[int], dtype: np.dtype[Any], nbytes: int) -> NDArray[Any] | None:
         """Return an array of `nbytes`, in C order; None where the system gives no such memory."""
@@ -98,7 +101,8 @@ class Mapped:
         lent.address, lent.nbytes = address, room
         self._lent[id(lent)] = lent
         self._start()
-        array: NDArray[Any] = np.ndarray(shape, dtype, memoryview(memory))
+        buffer: Any = memory  # which cannot be closed or released, as a `memoryview` can be
+        array: NDArray[Any] = np.ndarray(shape, dtype, buffer)
         return array
 
     def _let_go(self, lent: _Lent) -> None:

@@ -231,6 +231,30 @@ def test_an_array_in_a_cycle_is_let_go_of_by_the_garbage_collector(unmapped: lis
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_gives_back_what_was_waiting(calls: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    drop, go_on, begun = calls.drop, threading.Event(), threading.Event()
+
+    def slow(address: int, nbytes: int) -> None:
+        begun.set()
+        go_on.wait()
+        drop(address, nbytes)
+
+    monkeypatch.setattr(calls, "drop", slow)
+    arrays = [empty(VERY_LARGE, "u1") for _ in range(2)]
+    addresses = [array.ctypes.data for array in arrays]
+    arrays.clear()
+    assert begun.wait(5)
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(sum([is_mapped(address, VERY_LARGE) for address in addresses]))
+        finally:
+            os._exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    go_on.set()
+    assert wait_for(lambda: "aiozarr-memory" not in names())
+
+
 def test_a_forked_child_drops_old_arrays_and_makes_new_ones(unmapped: list[str]) -> None:
     array = empty(VERY_LARGE, "u1")
     array[:] = 3

@@ -287,7 +287,8 @@ class Pool:
     async def aclose(self) -> None:
         """Close all connections; requests under way fail."""
         self.closed = True
-        for task in self._opening:
+        opening = list(self._opening)
+        for task in opening:
             task.cancel()
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -296,4 +297,4 @@ class Pool:
             connection.abort(StoreError("the store was closed"))
         self.bodies.clear()
         # The loop closes the sockets in its next round.
-        await asyncio.sleep(0)
+        await asyncio.gather(asyncio.sleep(0), *opening, return_exceptions=True)

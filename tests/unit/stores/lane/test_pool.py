@@ -137,7 +137,7 @@ async def test_a_pool_that_closes_opens_nothing_more(server: FaultServer, turns:
     for _ in range(turns):
         await asyncio.sleep(0)
     await pool.aclose()
-    await asyncio.sleep(0.01)
+    assert len(asyncio.all_tasks()) == 1
     await until(0, server)
     assert pool.connections == 0
 
