@@ -10,6 +10,7 @@ import ctypes
 import mmap
 import os
 import threading
+from _thread import interrupt_main
 from collections.abc import Sequence
 from queue import SimpleQueue
 from typing import Any
@@ -41,24 +42,48 @@ class Calls:
         self._map.argtypes = [address, size, number, number, number, ctypes.c_long]
         self._unmap.argtypes = [address, size]
         self._advise.argtypes = [address, size, number]
+        # While the interpreter goes down, modules may have lost their names.
+        self._failed = ctypes.c_void_p(-1).value
+        self._dropped: int = mmap.MADV_DONTNEED
 
     def take(self, nbytes: int) -> int | None:
         """Return the address of new memory, whole pages; None: there is none."""
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         found = self._map(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
-        return None if found == ctypes.c_void_p(-1).value else int(found)
+        return None if found == self._failed else int(found)
 
     def drop(self, address: int, nbytes: int) -> None:
         """Give back what was written there; the place stays. The interpreter's lock is free meanwhile."""
-        self._advise(address, nbytes, mmap.MADV_DONTNEED)
+        self._advise(address, nbytes, self._dropped)
 
     def give_back(self, address: int, nbytes: int) -> None:
         """Give back the place too, whose memory is dropped."""
         self._unmap(address, nbytes)
 
 
-class _Lent(ref[Any]):
-    """Refers to what stands for mapped memory: every array in it, and whoever looks into one, refers to that too."""
+class _Place:
+    """Says once where memory is."""
+
+    __slots__ = ("__array_interface__",)
+
+    __array_interface__: dict[str, Any]
+
+
+def array_at(address: int, nbytes: int) -> NDArray[np.uint8]:
+    """Return the bytes at `address` as an array, to which every view and every buffer of them refers.
+
+    It is an array, and nothing that shows its memory is behind it, because the garbage collector does not know of
+    arrays: of what it knows, it ends weak references before objects in the same cycle have had their last word.
+    """
+    place = _Place()
+    place.__array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
+    array: NDArray[np.uint8] = np.asarray(place)
+    del place.__array_interface__
+    return array
+
+
+class _Lent(ref["NDArray[np.uint8]"]):
+    """Refers to mapped memory as a whole."""
 
     __slots__ = ("address", "left", "nbytes")
 
@@ -96,32 +121,45 @@ class Mapped:
         address = None if self.calls is None else self.calls.take(room)
         if address is None:
             return None
-        memory = (ctypes.c_char * nbytes).from_address(address)
+        memory = array_at(address, nbytes)
         lent = _Lent(memory, self._let_go)
         lent.address, lent.nbytes = address, room
         self._lent[id(lent)] = lent
         self._start()
-        buffer: Any = memory  # which cannot be closed or released, as a `memoryview` can be
-        array: NDArray[Any] = np.ndarray(shape, dtype, buffer)
-        return array
+        self._find_lost()
+        return np.ndarray(shape, dtype, memory)
+
+    def _find_lost(self) -> None:
+        """Give back what nobody sees any more and yet was not let go of: deep in a recursion nothing can be called."""
+        for lent in list(self._lent.values()):
+            if lent() is None:
+                self._let_go(lent)
 
     def _let_go(self, lent: _Lent) -> None:
         """Nobody sees the memory any more. Called in any thread and at any moment, also by the garbage collector."""
+        if self._lent.pop(id(lent), None) is None:
+            return  # somebody else has found it
         waiting = sum([each.left for each in list(self._waiting.values())])
-        lent.left = 0 if self._thread is None else max(0, min(lent.nbytes, WAITING_BYTES - waiting))
-        assert self.calls is not None
-        if lent.left < lent.nbytes:
-            self.calls.drop(lent.address, lent.nbytes - lent.left)
-        if lent.left:
-            self._waiting[id(lent)] = lent
-            self._gone.put(lent)
-        else:
-            self._end(lent)
+        lent.left = lent.nbytes
+        self._waiting[id(lent)] = lent
+        try:
+            left = 0 if self._thread is None else max(0, min(lent.nbytes, WAITING_BYTES - waiting))
+            assert self.calls is not None
+            if left < lent.nbytes:
+                self.calls.drop(lent.address, lent.nbytes - left)
+                lent.left = left
+        except KeyboardInterrupt:  # from here it would reach nobody
+            interrupt_main()
+        finally:  # whatever a signal's handler has raised
+            if lent.left:
+                self._gone.put(lent)
+            else:
+                del self._waiting[id(lent)]
+                self._end(lent)
 
     def _end(self, lent: _Lent) -> None:
         assert self.calls is not None
         self.calls.give_back(lent.address, lent.nbytes)
-        del self._lent[id(lent)]
 
     def _start(self) -> None:
         """See to it that there is a thread; while the interpreter is going down there may be none."""
@@ -146,8 +184,9 @@ class Mapped:
             del self._waiting[id(lent)]
             self._end(lent)
             del lent
+            self._find_lost()
             with self._lock:
-                if not self._lent:
+                if not self._lent and not self._waiting:
                     self._thread = None
                     return
 

@@ -76,7 +76,7 @@ def _very_large(shape: int | Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any
 
 
 def owner_of(array: NDArray[Any]) -> NDArray[Any]:
-    """Return what `empty` has returned, given that or a view of it."""
+    """Return an array over the memory of what `empty` has returned, given that or a view of it."""
     return array.base if isinstance(array.base, np.ndarray) else array
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,7 +132,7 @@ def test_what_may_wait_for_the_thread_is_bounded(calls: Watched, monkeypatch: py
         lambda array: array.reshape(-1, 2)[1:, ::-1].T,
         memoryview,
         lambda array: array.view("u1"),
-        lambda array: memoryview(array.base).cast("B"),
+        lambda array: memoryview(array.base),
         lambda array: np.frombuffer(array.base, "i4"),
     ],
     ids=["slice", "strides", "memoryview", "type", "base", "buffer-of-base"],
@@ -173,12 +175,77 @@ def test_it_is_an_array_as_numpys(shape: Any, dtype: Any) -> None:
     assert array.flags.aligned
 
 
-def test_the_owner_of_a_view_is_what_was_made() -> None:
+def test_the_owner_of_a_view_is_over_all_of_the_memory() -> None:
     for nbytes in (8, VERY_LARGE):
-        array = empty(nbytes, "u1")
-        assert owner_of(array) is array
-        assert owner_of(array[2:]) is array
-        assert owner_of(array.reshape(2, -1).T) is array
+        array = empty(nbytes // 4, "i4")
+        for view in (array, array[1:], array.reshape(2, -1).T):
+            owner = owner_of(view)
+            assert (owner.ctypes.data, owner.nbytes) == (array.ctypes.data, nbytes)
+
+
+def test_an_object_in_a_cycle_sees_the_memory_with_its_last_word(unmapped: list[str]) -> None:
+    class Last:
+        def __del__(self) -> None:
+            time.sleep(0.1)
+            words.append(bytes(self.view[:3]))
+
+    words: list[bytes] = []
+    for look in (lambda a: a, lambda a: a.base, memoryview, lambda a: memoryview(a.base)):
+        array = empty(VERY_LARGE, "u1")
+        array[:] = 7
+        last: Any = Last()
+        last.me, last.view = last, look(array)
+        del array, last
+        gc.collect()
+    assert words == [b"\7\7\7"] * 4
+    assert wait_for(lambda: len(unmapped) == 4)
+
+
+def test_nothing_shows_the_memory_behind_the_array_that_is_watched() -> None:
+    behind = empty(VERY_LARGE, "u1").base.base
+    assert np.asarray(behind).dtype == object
+    with pytest.raises(TypeError):
+        memoryview(behind)
+
+
+def test_what_is_let_go_of_deep_in_a_recursion_is_found_later(unmapped: list[str]) -> None:
+    def deep(arrays: list[Any]) -> None:
+        try:
+            deep(arrays)
+        except RecursionError:
+            arrays.clear()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pytest.PytestUnraisableExceptionWarning)
+        deep([empty(VERY_LARGE, "u1") for _ in range(2)])
+        gc.collect()
+    assert empty(VERY_LARGE, "u1").nbytes
+    assert wait_for(lambda: len(unmapped) == 3)
+    assert wait_for(lambda: "aiozarr-memory" not in names())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_what_a_signal_interrupts_is_given_back_all_the_same(
+    calls: Watched, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    drop, seen = calls.drop, list[int]()
+
+    def interrupted(address: int, nbytes: int) -> None:
+        drop(address, nbytes)
+        if threading.current_thread() is threading.main_thread():
+            raise error
+
+    monkeypatch.setattr(calls, "drop", interrupted)
+    before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+    try:
+        array = empty(WAITING_BYTES + VERY_LARGE, "u1")
+        del array
+        assert wait_for(lambda: len(calls.unmapped) == 1)
+        assert seen == ([signal.SIGINT] if error is KeyboardInterrupt else [])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert wait_for(lambda: "aiozarr-memory" not in names())
 
 
 def test_where_no_memory_can_be_had_numpy_says_so(calls: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +342,10 @@ def test_a_forked_child_drops_old_arrays_and_makes_new_ones(unmapped: list[str])
     assert (array == 3).all()
 
 
-@pytest.mark.parametrize("end", ["", "import os; os._exit(0)", "raise SystemExit(0)", "array = None"])
+@pytest.mark.parametrize(
+    "end",
+    ["", "import os; os._exit(0)", "raise SystemExit(0)", "array = None", "import numpy; numpy.zz = [array, kept]"],
+)
 def test_a_process_ends_and_says_nothing(end: str) -> None:
     program = f"""
 import atexit
