@@ -139,10 +139,10 @@ class Mapped:
         """Nobody sees the memory any more. Called in any thread and at any moment, also by the garbage collector."""
         if self._lent.pop(id(lent), None) is None:
             return  # somebody else has found it
-        waiting = sum([each.left for each in list(self._waiting.values())])
         lent.left = lent.nbytes
         self._waiting[id(lent)] = lent
         try:
+            waiting = sum([each.left for each in list(self._waiting.values())]) - lent.nbytes
             left = 0 if self._thread is None else max(0, min(lent.nbytes, WAITING_BYTES - waiting))
             assert self.calls is not None
             if left < lent.nbytes:
