@@ -1,0 +1,34 @@
+"""TensorStore's zarr3 driver: JSON specs open and create arrays, held as `TensorView`."""
+
+from aiozarr.driver.chunk_layout import ChunkLayout
+from aiozarr.driver.codec_spec import CodecChainSpec, CodecSpec
+from aiozarr.driver.conflicts import SpecConflictError
+from aiozarr.driver.context_resources import CachePool, Context
+from aiozarr.driver.index_domain import Dimension, IndexDomain
+from aiozarr.driver.index_transform import DomainTransform
+from aiozarr.driver.kv_store import KvStore
+from aiozarr.driver.open_spec import open, open_any, open_spec  # noqa: A004  # the public name
+from aiozarr.driver.schema import Schema
+from aiozarr.driver.spec import Spec
+from aiozarr.driver.tensor_view import TensorView
+from aiozarr.driver.unit import Unit
+
+__all__ = [
+    "CachePool",
+    "ChunkLayout",
+    "CodecChainSpec",
+    "CodecSpec",
+    "Context",
+    "Dimension",
+    "DomainTransform",
+    "IndexDomain",
+    "KvStore",
+    "Schema",
+    "Spec",
+    "SpecConflictError",
+    "TensorView",
+    "Unit",
+    "open",
+    "open_any",
+    "open_spec",
+]

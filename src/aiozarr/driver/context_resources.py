@@ -1,0 +1,183 @@
+"""Contexts: limits and caches that the arrays opened with them share (TensorStore's `Context`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Mapping
+from typing import Any, TypeAlias
+
+from aiozarr.driver.json_members import JSON, Members, as_json, integer, invalid, number, shown
+from aiozarr.stores.contract import Store
+from aiozarr.stores.transformer import StorageTransformer
+from aiozarr.stores.wrappers.cache_backend import CachedValue, MemoryCache
+from aiozarr.stores.wrappers.cache_store import CacheStore
+
+Bound: TypeAlias = bool | float
+"""When cached data must be revalidated: True always, False never, or if they are older than this Unix time."""
+
+RESOURCES = (
+    *("cache_pool", "data_copy_concurrency", "memory_key_value_store", "file_io_concurrency", "file_io_sync"),
+    *("file_io_locking", "http_request_concurrency", "http_request_retries", "s3_request_concurrency"),
+    *("s3_request_retries", "gcs_request_concurrency", "gcs_request_retries", "gcs_user_project", "aws_credentials"),
+    *("experimental_gcs_rate_limiter", "experimental_s3_rate_limiter"),
+)
+
+
+class CachePool:
+    """Encoded chunks in memory, bounded in bytes, of all arrays that share the pool.
+
+    Attributes:
+        total_bytes_limit: the bound in bytes; 0 caches nothing.
+    """
+
+    def __init__(self, total_bytes_limit: int = 0) -> None:
+        self.total_bytes_limit = total_bytes_limit
+        self.backend = MemoryCache(total_bytes_limit) if total_bytes_limit else None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the cached chunks."""
+        return 0 if self.backend is None else self.backend.nbytes
+
+
+class Context:
+    """Resources by name. Specs with the same `Context` as their `context` share its cache pools.
+
+    `Context({"cache_pool": {"total_bytes_limit": 100_000_000}})`; a name may have a suffix, as in `cache_pool#remote`.
+
+    Raises:
+        InvalidSpecError: a resource is unknown, or a member of one is not valid.
+    """
+
+    def __init__(self, spec: Mapping[str, JSON] | None = None) -> None:
+        self._resources = _resources(spec or {}, "context")
+        self._pools: dict[str, CachePool] = {}
+
+    @classmethod
+    def parse(cls, value: JSON, path: str) -> Context:
+        """Return the context of its JSON; a `Context` is returned unchanged."""
+        return value if isinstance(value, Context) else cls(value)
+
+    def cache_pool(self, value: JSON, path: str) -> CachePool:
+        """Return the pool that a spec's `cache_pool` names or describes."""
+        if isinstance(value, Mapping):
+            return CachePool(_pool_limit(value, path))
+        if not isinstance(value, str) or value.partition("#")[0] != "cache_pool":
+            raise invalid(path, f"expected a cache pool or the name of one, not {shown(value)}")
+        if value not in self._resources and "#" in value:
+            raise invalid(path, f"the context has no {value!r}")
+        if value not in self._pools:
+            self._pools[value] = CachePool(_pool_limit(self._resources.get(value) or {}, f"context.{value}"))
+        return self._pools[value]
+
+    def limit(self, name: str, value: JSON, path: str) -> int | None:
+        """Return the `limit` of a resource of concurrency; None if it is not limited here."""
+        if value is not None and not isinstance(value, str | Mapping):
+            raise invalid(path, f"expected an object or the name of a resource, not {shown(value)}")
+        found: JSON = value
+        if not isinstance(value, Mapping):
+            key = name if value is None else value
+            found, path = self._resources.get(key), f"context.{key}"
+        if found is None:
+            return None
+        with Members(found, path) as members:
+            found_limit: int | None = members.take("limit", _limit, None)
+        return found_limit
+
+    def __repr__(self) -> str:
+        return f"Context({self._resources!r})"
+
+
+def _resources(value: JSON, path: str) -> dict[str, JSON]:
+    members = Members(value, path)
+    found = members.rest()
+    for name in found:
+        if name.partition("#")[0] not in RESOURCES:
+            raise invalid(members.at(name), f"unknown resource {name!r}; known are {', '.join(RESOURCES)}")
+        if name.partition("#")[0] == "cache_pool" and isinstance(found[name], Mapping):
+            _pool_limit(found[name], members.at(name))
+    return found
+
+
+def _pool_limit(value: JSON, path: str) -> int:
+    with Members(value, path) as members:
+        limit = members.take("total_bytes_limit", lambda each, where: integer(each, where, 0), 0)
+        members.take("queued_for_writeback_bytes_limit", as_json, None)
+    return limit
+
+
+def _limit(value: JSON, path: str) -> int | None:
+    return None if value == "shared" else integer(value, path, 1)
+
+
+def parse_bound(value: JSON, path: str) -> Bound | str:
+    """Return a revalidation bound: true, false, "open" or a Unix time.
+
+    Raises:
+        InvalidSpecError: it is none of these.
+    """
+    if isinstance(value, bool) or value == "open":
+        return bool(value) if isinstance(value, bool) else "open"
+    if isinstance(value, int | float):
+        return number(value, path)
+    raise invalid(path, f'expected true, false, "open" or a Unix time, not {shown(value)}')
+
+
+def must_recheck(bound: Bound, checked: float) -> bool:
+    """Return whether what was checked at this Unix time must be revalidated."""
+    return bound if isinstance(bound, bool) else checked < bound
+
+
+class PooledChunks(StorageTransformer):
+    """Caches the encoded chunks of an array in a pool, and revalidates them as a bound says."""
+
+    name = "aiozarr.driver.cache_pool"
+
+    def __init__(self, pool: CachePool, bound: Bound) -> None:
+        self.pool = pool
+        self.bound = bound
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, Any]) -> PooledChunks:
+        """Return the transformer of a configuration; it is not stored in documents."""
+        return cls(CachePool(configuration["total_bytes_limit"]), configuration["bound"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the configuration."""
+        return {"total_bytes_limit": self.pool.total_bytes_limit, "bound": self.bound}
+
+    def wrap(self, store: Store, prefix: str) -> Store:
+        """Return the store of the chunks."""
+        return PooledChunkStore(store, self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_restore_pooled, (self.pool.total_bytes_limit, self.bound))
+
+
+def _restore_pooled(limit: int, bound: Bound) -> PooledChunks:
+    return PooledChunks(CachePool(limit), bound)
+
+
+class PooledChunkStore(CacheStore):
+    """The store of an array's chunks behind a cache pool."""
+
+    def __init__(self, store: Store, pooled: PooledChunks) -> None:
+        # With an age, a validated value counts as checked at that time.
+        super().__init__(store, max(1, pooled.pool.total_bytes_limit), max_age=time.time())
+        assert pooled.pool.backend is not None
+        self._backend = pooled.pool.backend
+        self._pooled = pooled
+
+    @property
+    def identity(self) -> Hashable:
+        """The inner store's: writes through both are serialised together."""
+        return self._store.identity
+
+    def _is_fresh(self, cached: CachedValue) -> bool:
+        return not must_recheck(self._pooled.bound, cached.checked)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"pooled": self._pooled}
+
+    def __repr__(self) -> str:
+        return f"PooledChunkStore({self._store!r})"

@@ -1,0 +1,278 @@
+"""Index domains: per dimension a range of indices, whose bounds may be implicit, and a label (TensorStore)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from aiozarr.driver.conflicts import SpecConflictError
+from aiozarr.driver.json_members import JSON, MAX_INDEX, Members, array, integer, invalid, ranked, text
+from aiozarr.driver.json_members import rank as parse_rank
+
+INFINITY = MAX_INDEX + 1
+"""Stands for an unbounded end: `-INFINITY` below and `INFINITY` above."""
+
+Bound: TypeAlias = tuple[int, bool]
+"""A bound and whether it is implicit: known only from the array's present shape, which a resize changes."""
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """The range of indices of one dimension.
+
+    Attributes:
+        inclusive_min: the first index; `-INFINITY` if unbounded.
+        exclusive_max: the index behind the last one; `INFINITY` if unbounded.
+        label: the name; "" for none.
+        implicit_lower: True if the lower bound follows a resize.
+        implicit_upper: True if the upper bound follows a resize.
+    """
+
+    inclusive_min: int = -INFINITY
+    exclusive_max: int = INFINITY
+    label: str = ""
+    implicit_lower: bool = True
+    implicit_upper: bool = True
+
+    @property
+    def size(self) -> int:
+        """Number of indices; meaningless if `is_finite` is false."""
+        return self.exclusive_max - self.inclusive_min
+
+    @property
+    def is_finite(self) -> bool:
+        """True if both ends are bounded."""
+        return self.inclusive_min > -INFINITY and self.exclusive_max < INFINITY
+
+    def __contains__(self, index: int) -> bool:
+        return self.inclusive_min <= index < self.exclusive_max
+
+
+@dataclass(frozen=True)
+class IndexDomain:
+    """The indices of a view: `Dimension` per dimension."""
+
+    dimensions: tuple[Dimension, ...]
+
+    @classmethod
+    def of_shape(cls, shape: Sequence[int], labels: Sequence[str] | None = None) -> IndexDomain:
+        """Return the domain of a stored array: from 0, with implicit upper bounds."""
+        names = labels if labels is not None else [""] * len(shape)
+        return cls(tuple([Dimension(0, n, name, False, True) for n, name in zip(shape, names, strict=True)]))
+
+    @classmethod
+    def parse(cls, value: JSON, path: str) -> IndexDomain:
+        """Return the domain of the JSON of an index domain."""
+        with Members(value, path) as members:
+            return cls.take(members)
+
+    @classmethod
+    def take(cls, members: Members, prefix: str = "") -> IndexDomain:
+        """Return the domain of these members; an index transform has them with the prefix `input_`.
+
+        Raises:
+            InvalidSpecError: a member is not valid, or no member says the rank.
+        """
+        count: int | None = members.take(prefix + "rank", parse_rank, None)
+        low = members.take(prefix + "inclusive_min", _lower_bounds, None)
+        ends = {
+            name: members.take(prefix + name, _upper_bounds, None)
+            for name in ("shape", "inclusive_max", "exclusive_max")
+        }
+        labels = members.take(prefix + "labels", parse_labels, None)
+        given = {name: each for name, each in ends.items() if each is not None}
+        if len(given) > 1:
+            raise invalid(members.at(prefix + min(given)), f"at most one of {', '.join(given)} is allowed")
+        known = [each for each in (low, labels, *given.values()) if each is not None]
+        ranks = {len(each) for each in known} | ({count} - {None})
+        if len(ranks) != 1:
+            reason = (
+                "the rank is unknown"
+                if not ranks
+                else f"the members have the ranks {sorted([each for each in ranks if each is not None])}"
+            )
+            raise invalid(members.path, reason)
+        (rank,) = ranks
+        assert rank is not None
+        if low is not None:
+            lows: Sequence[Bound] = low
+        else:
+            # A shape counts from 0; without one, the array's own bound is taken.
+            lows = ((0, False) if "shape" in given else (-INFINITY, True),) * rank
+        names = labels if labels is not None else ("",) * rank
+        kind, uppers = next(iter(given.items()), ("exclusive_max", ((INFINITY, True),) * rank))
+        dimensions = [
+            _dimension(kind, lower, upper, label, members.at(prefix + kind))
+            for lower, upper, label in zip(lows, uppers, names, strict=True)
+        ]
+        return cls(tuple(dimensions))
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.dimensions)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The first index of each dimension."""
+        return self.inclusive_min
+
+    @property
+    def inclusive_min(self) -> tuple[int, ...]:
+        """The first index of each dimension."""
+        return tuple([each.inclusive_min for each in self.dimensions])
+
+    @property
+    def exclusive_max(self) -> tuple[int, ...]:
+        """The index behind the last one of each dimension."""
+        return tuple([each.exclusive_max for each in self.dimensions])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of indices of each dimension."""
+        return tuple([each.size for each in self.dimensions])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The label of each dimension; "" for none."""
+        return tuple([each.label for each in self.dimensions])
+
+    @property
+    def implicit_lower_bounds(self) -> tuple[bool, ...]:
+        """Whether the lower bound of each dimension follows a resize."""
+        return tuple([each.implicit_lower for each in self.dimensions])
+
+    @property
+    def implicit_upper_bounds(self) -> tuple[bool, ...]:
+        """Whether the upper bound of each dimension follows a resize."""
+        return tuple([each.implicit_upper for each in self.dimensions])
+
+    @property
+    def is_finite(self) -> bool:
+        """True if all dimensions are bounded."""
+        return all(each.is_finite for each in self.dimensions)
+
+    def __getitem__(self, dimension: int) -> Dimension:
+        return self.dimensions[dimension]
+
+    def __len__(self) -> int:
+        return len(self.dimensions)
+
+    def to_json(self, prefix: str = "") -> dict[str, JSON]:
+        """Return the JSON of the domain; `prefix` is put before the names of members."""
+        if not self.dimensions or all(each == Dimension() for each in self.dimensions):
+            return {prefix + "rank": self.rank}
+        found: dict[str, JSON] = {}
+        if any(not each.implicit_upper or each.exclusive_max < INFINITY for each in self.dimensions):
+            found[prefix + "exclusive_max"] = [
+                _bound_json(each.exclusive_max, each.implicit_upper) for each in self.dimensions
+            ]
+        found[prefix + "inclusive_min"] = [
+            _bound_json(each.inclusive_min, each.implicit_lower) for each in self.dimensions
+        ]
+        if any(self.labels):
+            found[prefix + "labels"] = list(self.labels)
+        return found
+
+    def merged(self, other: IndexDomain, member: str) -> IndexDomain:
+        """Return the domain that satisfies both. Explicit bounds are equal; implicit unbounded ones yield.
+
+        Labels are equal, or one of them is "".
+
+        Raises:
+            SpecConflictError: there is none.
+        """
+        conflict = SpecConflictError(
+            f"the domains {self} and {other} differ", member=member, expected=self.to_json(), found=other.to_json()
+        )
+        if self.rank != other.rank:
+            raise conflict
+        merged: list[Dimension] = []
+        for a, b in zip(self.dimensions, other.dimensions, strict=True):
+            lower = _merged_bound((a.inclusive_min, a.implicit_lower), (b.inclusive_min, b.implicit_lower))
+            upper = _merged_bound((a.exclusive_max, a.implicit_upper), (b.exclusive_max, b.implicit_upper))
+            if lower is None or upper is None or (a.label and b.label and a.label != b.label):
+                raise conflict
+            merged.append(Dimension(lower[0], upper[0], a.label or b.label, lower[1], upper[1]))
+        return IndexDomain(tuple(merged))
+
+    def with_labels(self, labels: Sequence[str]) -> IndexDomain:
+        """Return the domain with other labels."""
+        return IndexDomain(
+            tuple([replace(each, label=label) for each, label in zip(self.dimensions, labels, strict=True)])
+        )
+
+    def resizable(self) -> IndexDomain:
+        """Return the domain with explicit lower and implicit upper bounds, as those of stored arrays are."""
+        return IndexDomain(
+            tuple([replace(each, implicit_lower=False, implicit_upper=True) for each in self.dimensions])
+        )
+
+    def __str__(self) -> str:
+        return "{ " + ", ".join([_shown(each) for each in self.dimensions]) + " }"
+
+
+def _shown(each: Dimension) -> str:
+    low = "-inf" if each.inclusive_min <= -INFINITY else each.inclusive_min
+    high = "+inf" if each.exclusive_max >= INFINITY else each.exclusive_max
+    label = f'"{each.label}": ' if each.label else ""
+    return f"{label}[{low}{'*' * each.implicit_lower}, {high}{'*' * each.implicit_upper})"
+
+
+def parse_labels(value: JSON, path: str) -> tuple[str, ...]:
+    """Return one label per dimension; labels other than "" are unique."""
+    labels = ranked(value, path, text)
+    repeated = repeated_label(labels)
+    if repeated is not None:
+        raise invalid(path, f"the label {repeated!r} is not unique")
+    return labels
+
+
+def repeated_label(labels: Sequence[str]) -> str | None:
+    """Return a label that two dimensions have, or None."""
+    named = [label for label in labels if label]
+    return next((label for i, label in enumerate(named) if label in named[:i]), None)
+
+
+def _lower_bounds(value: JSON, path: str) -> tuple[Bound, ...]:
+    return ranked(value, path, lambda each, where: _bound(each, where, "-inf", -INFINITY))
+
+
+def _upper_bounds(value: JSON, path: str) -> tuple[Bound, ...]:
+    return ranked(value, path, lambda each, where: _bound(each, where, "+inf", INFINITY))
+
+
+def _bound(value: JSON, path: str, infinite: str, infinity: int) -> Bound:
+    implicit = False
+    if isinstance(value, list | tuple):
+        if len(array(value, path)) != 1:
+            raise invalid(path, "an implicit bound is an array of one number")
+        value, implicit = value[0], True
+    if value == infinite:
+        return infinity, implicit
+    return integer(value, path), implicit
+
+
+def _dimension(kind: str, lower: Bound, upper: Bound, label: str, path: str) -> Dimension:
+    end = upper[0]
+    if kind == "shape" and end < INFINITY:
+        end = max(-INFINITY, lower[0]) + end if lower[0] > -INFINITY else end
+    elif kind == "inclusive_max" and end < INFINITY:
+        end += 1
+    if end < lower[0]:
+        raise invalid(path, f"the range [{lower[0]}, {end}) is not valid")
+    return Dimension(lower[0], end, label, lower[1], upper[1])
+
+
+def _bound_json(value: int, implicit: bool) -> JSON:
+    shown: Any = "-inf" if value <= -INFINITY else "+inf" if value >= INFINITY else value
+    return [shown] if implicit else shown
+
+
+def _merged_bound(a: Bound, b: Bound) -> Bound | None:
+    """Return the bound that satisfies both, or None."""
+    for one, other in ((a, b), (b, a)):
+        if one[1] and abs(one[0]) >= INFINITY:
+            return other
+    return (a[0], a[1] and b[1]) if a[0] == b[0] else None

@@ -1,0 +1,126 @@
+"""`open` for everything that can be opened: specs go to the driver, other targets to the hierarchy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, overload
+
+from aiozarr import hierarchy
+from aiozarr.driver.spec import Spec, is_spec
+from aiozarr.driver.stored_array import open_stored
+from aiozarr.driver.tensor_view import TensorView
+from aiozarr.engine.open_store import Target
+from aiozarr.errors import NodeNotFoundError
+from aiozarr.hierarchy.group import AnyNode
+from aiozarr.hierarchy.node import Mode
+from aiozarr.hierarchy.opening import Opening, opens
+from aiozarr.settings import Settings
+
+
+@overload
+def open(  # noqa: A001  # the public name
+    target: Mapping[str, Any],
+    path: str = "",
+    *,
+    mode: Mode = "r",
+    zarr_format: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
+) -> Opening[TensorView]: ...
+@overload
+def open(  # noqa: A001  # the public name
+    target: Target,
+    path: str = "",
+    *,
+    mode: Mode = "r",
+    zarr_format: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
+) -> Opening[AnyNode]: ...
+@opens  # type: ignore[misc]  # a spec gives a view, and any other target a node
+async def open(  # noqa: A001  # the public name
+    target: Target | Mapping[str, Any],
+    path: str = "",
+    *,
+    mode: Mode = "r",
+    zarr_format: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
+) -> AnyNode | TensorView:
+    """Open the array or group at `path` inside `target`, or what a TensorStore JSON spec describes.
+
+    The result is an async context manager. Leaving it closes the store if opening made it.
+
+    A spec is a mapping, `{"driver": "zarr3", "kvstore": ..., ...}`, or a URL pipeline, `"s3://bucket/a/|zarr3:"`. It
+    opens or creates an array as a `TensorView`, and no other argument goes with it.
+
+    Args:
+        target: a URL, a local path, a `Store`, or a spec.
+        path: the node's path below that, such as `"a/b"`; `""` is the target itself.
+        mode: "r": writes raise; "r+": writes are allowed. A `TensorView` can be written.
+        zarr_format: the required format of the node. None: any; with several formats at one path, 3 comes before 2
+            and 2 before 1. All documents are probed concurrently, so None costs no extra round trip.
+        storage_options: options of the store, for a URL, as fsspec's users pass them.
+        settings: limits and policies of reads and writes.
+
+    Raises:
+        NodeNotFoundError: there is no node, or none of `zarr_format`; also a `FileNotFoundError`.
+        NodeExistsError: a spec only creates, and there is an array.
+        InvalidMetadataError, UnsupportedMetadataError: its document cannot be read.
+        InvalidSpecError: a spec is not valid; the error names the member.
+        SpecMismatchError: the stored array does not satisfy a spec; the error has the member, the constraint and what
+            is stored.
+        UnknownSchemeError: no store opens such URLs.
+        InvalidKeyError: `path` is not a valid path of a node.
+        StoreError: the store could not be read.
+        TypeError, ValueError: an argument has a wrong type or value, or goes with a spec.
+    """
+    return await open_any(
+        target,
+        path,
+        mode=mode,
+        zarr_format=zarr_format,
+        storage_options=storage_options,
+        settings=settings,
+    )
+
+
+async def open_any(
+    target: Target | Mapping[str, Any],
+    path: str,
+    *,
+    mode: Mode,
+    zarr_format: int | None,
+    storage_options: Mapping[str, Any] | None,
+    settings: Settings | None,
+) -> AnyNode | TensorView:
+    """Open what `open` opens, for callers that do not know its kind; arguments and errors are those of `open`."""
+    if not is_spec(target):
+        assert not isinstance(target, Mapping)
+        return await hierarchy.open(
+            target,
+            path,
+            mode=mode,
+            zarr_format=zarr_format,
+            storage_options=storage_options,
+            settings=settings,
+        )
+    given = {"path": path, "zarr_format": zarr_format, "storage_options": storage_options, "settings": settings}
+    others = [name for name, value in given.items() if value] + (["mode"] if mode != "r" else [])
+    if others:
+        raise TypeError(f"no other argument goes with a spec, and {', '.join(others)} is given; see its members")
+    return await open_spec(target)
+
+
+async def open_spec(spec: Any) -> TensorView:
+    """Open what a spec, a mapping or a URL pipeline, describes; errors are those of `open`."""
+    parsed = Spec.parse(spec)
+    try:
+        stored = await open_stored(parsed)
+    except NodeNotFoundError:
+        if not parsed.is_automatic:
+            raise
+        # The newer format comes first, as for other targets.
+        parsed = Spec.parse(spec, automatic="zarr")
+        stored = await open_stored(parsed)
+    return TensorView(stored, parsed.view_transform(stored.facts))

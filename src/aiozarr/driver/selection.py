@@ -1,0 +1,214 @@
+"""Indexing by domain as TensorStore does it: indices are those of the domain, and negative ones do not wrap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import index as as_index
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from aiozarr.driver.index_domain import Dimension, IndexDomain
+from aiozarr.driver.index_transform import DomainTransform, Indices, OutputMap, constant
+from aiozarr.errors import SelectionError
+
+Mode: TypeAlias = Literal["numpy", "outer", "vectorized"]
+"""Where the dimensions of index arrays go: in place, each in its place (`oindex`), or first (`vindex`)."""
+
+
+@dataclass
+class _Building:
+    """The dimensions of the new view, and the map of each old dimension, while items are applied."""
+
+    dimensions: list[Dimension] = field(default_factory=list)
+    inputs: list[OutputMap | _Joint | _Outer] = field(default_factory=list)
+    arrays: list[tuple[int, Indices]] = field(default_factory=list)
+    joint_place: int | None = None
+    is_interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class _Joint:
+    """Stands for an index array, by its number, until the dimensions of all are known."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class _Outer:
+    """Stands for an index array with a dimension of its own, until the number of dimensions is known."""
+
+    dimension: int
+    indices: Indices
+
+
+def select(transform: DomainTransform, selection: Any, mode: Mode = "numpy") -> DomainTransform:
+    """Return the transform of a selection.
+
+    Integers and slices select by the domain. A slice `start:stop:step` gives a domain that begins at `start / step`,
+    rounded towards 0, with the step as stride. Index arrays give dimensions that begin at 0 and have no label.
+
+    Raises:
+        SelectionError: an index is outside of the domain, or an item is no index.
+    """
+    items = _expand(selection if isinstance(selection, tuple) else (selection,), transform.domain.rank, mode)
+    old = iter(transform.domain.dimensions)
+    building = _Building()
+    before_joint = False
+    for item in items:
+        if item is None:
+            building.dimensions.append(Dimension(0, 1, "", True, True))
+            before_joint = before_joint or building.joint_place is not None
+            continue
+        each = next(old)
+        if isinstance(item, slice):
+            dimension, output = _slice(item, each, len(building.inputs), len(building.dimensions))
+            building.dimensions.append(dimension)
+            building.inputs.append(output)
+            before_joint = before_joint or building.joint_place is not None
+        elif isinstance(item, np.ndarray):
+            _check_indices(item, each, len(building.inputs))
+            if mode == "outer":
+                building.inputs.append(_outer(item, building))
+            else:
+                if building.joint_place is None:
+                    building.joint_place = len(building.dimensions)
+                elif before_joint:
+                    building.is_interrupted = True
+                building.inputs.append(_Joint(len(building.arrays)))
+                building.arrays.append((len(building.inputs) - 1, item))
+        else:
+            _check_index(item, each, len(building.inputs))
+            building.inputs.append(constant(item))
+    return _finish(transform, building, mode)
+
+
+def _finish(transform: DomainTransform, building: _Building, mode: Mode) -> DomainTransform:
+    dimensions, inputs = building.dimensions, building.inputs
+    place, count = 0, 0
+    arrays: list[Any] = []
+    if building.arrays:
+        try:
+            arrays = list(np.broadcast_arrays(*[each for _, each in building.arrays]))
+        except ValueError as error:
+            raise SelectionError(f"the index arrays do not broadcast against each other: {error}") from error
+        shape = arrays[0].shape
+        first = mode == "vectorized" or building.is_interrupted
+        place, count = 0 if first else building.joint_place or 0, len(shape)
+        added = [Dimension(0, length, "", False, False) for length in shape]
+        dimensions = [*dimensions[:place], *added, *dimensions[place:]]
+    rank = len(dimensions)
+    found = [_shifted(each, arrays, place, count, rank) for each in inputs]
+    return transform.composed(IndexDomain(tuple(dimensions)), found)
+
+
+def _shifted(each: OutputMap | _Joint | _Outer, arrays: list[Any], place: int, count: int, rank: int) -> OutputMap:
+    """Return a map with its dimension, or its index array, where the dimensions of index arrays have been inserted."""
+    if isinstance(each, _Joint):
+        values = arrays[each.number]
+        shape = [1] * place + list(values.shape) + [1] * (rank - place - count)
+        return OutputMap(0, 1, None, values.reshape(shape)) if values.ndim else constant(int(values))
+    if isinstance(each, _Outer):
+        shape = [1] * rank
+        shape[each.dimension] = each.indices.size
+        return OutputMap(0, 1, None, each.indices.reshape(shape))
+    at = each.input_dimension
+    if at is not None and count and at >= place:
+        return OutputMap(each.offset, each.stride, at + count)
+    return each
+
+
+def _outer(item: Indices, building: _Building) -> OutputMap | _Outer:
+    """Return the map of an index array with a dimension of its own, which is added here."""
+    if item.ndim > 1:
+        raise SelectionError(f"oindex takes index arrays of one axis, not {item.ndim}")
+    if not item.ndim:
+        return constant(int(item))
+    building.dimensions.append(Dimension(0, item.size, "", False, False))
+    return _Outer(len(building.dimensions) - 1, item)
+
+
+def _expand(given: Sequence[Any], rank: int, mode: Mode) -> Iterator[Any]:
+    """Yield one item per dimension of the domain, and None per new one: masks and `...` replaced."""
+    items = list(_parsed(given, mode))
+    used = sum([item is not None and item is not Ellipsis for item in items])
+    ellipses = sum([item is Ellipsis for item in items])
+    if ellipses > 1:
+        raise SelectionError("a selection can only have a single ellipsis ('...')")
+    if used > rank:
+        raise SelectionError(f"too many indices: the selection has {used}, the domain has the rank {rank}")
+    if not ellipses:
+        items.append(Ellipsis)
+    for item in items:
+        if item is Ellipsis:
+            yield from [slice(None)] * (rank - used)
+        else:
+            yield item
+
+
+def _parsed(given: Sequence[Any], mode: Mode) -> Iterator[Any]:
+    for item in given:
+        if item is None or item is Ellipsis or isinstance(item, slice):
+            yield item
+        elif isinstance(item, bool | np.bool_):
+            raise SelectionError("a single bool is no index")
+        elif isinstance(item, list | tuple | np.ndarray) and np.ndim(item) > 0:
+            values = np.asarray(item)
+            if values.dtype.kind == "b":
+                if mode == "outer" and values.ndim > 1:
+                    raise SelectionError(f"oindex takes masks of one axis, not {values.ndim}")
+                yield from [each.astype(np.int64) for each in values.nonzero()]
+            elif values.dtype.kind in "iu" or not values.size:
+                yield values.astype(np.int64)
+            else:
+                raise SelectionError(f"index arrays are of integers or booleans, not {values.dtype}")
+        else:
+            try:
+                yield as_index(item)  # pyright: ignore[reportArgumentType]  # the TypeError is handled below
+            except TypeError as error:
+                raise SelectionError(
+                    f"integers, slices, '...', None, index arrays and masks are indices, not {type(item).__name__}"
+                ) from error
+
+
+def _slice(item: slice, each: Dimension, at: int, new: int) -> tuple[Dimension, OutputMap]:
+    try:
+        step = 1 if item.step is None else as_index(item.step)
+        low = None if item.start is None else as_index(item.start)
+        end = None if item.stop is None else as_index(item.stop)
+    except TypeError as error:
+        raise SelectionError(f"the slice {item!r} of dimension {at} has a part that is no integer") from error
+    if not step:
+        raise SelectionError(f"the slice of dimension {at} has a step of 0")
+    forwards = step > 0
+    start = (each.inclusive_min if forwards else each.exclusive_max - 1) if low is None else low
+    stop = (each.exclusive_max if forwards else each.inclusive_min - 1) if end is None else end
+    if (stop - start) * step < 0:
+        raise SelectionError(f"the slice {start}:{stop}:{step} of dimension {at} goes the other way")
+    first, last = (start, stop) if forwards else (stop + 1, start + 1)
+    if first < each.inclusive_min or last > each.exclusive_max:
+        raise SelectionError(
+            f"the slice [{first}, {last}) of dimension {at} is not inside of [{each.inclusive_min}, "
+            f"{each.exclusive_max}); indices are those of the domain, and negative ones do not wrap"
+        )
+    count = -((start - stop) // step) if forwards else -((stop - start) // -step)
+    origin = abs(start) // abs(step) * (1 if (start >= 0) == forwards else -1)
+    starts_open = low is None and (each.implicit_lower if forwards else each.implicit_upper)
+    stops_open = end is None and (each.implicit_upper if forwards else each.implicit_lower)
+    dimension = Dimension(origin, origin + count, each.label, starts_open, stops_open)
+    return dimension, OutputMap(start - origin * step, step, new)
+
+
+def _check_index(index: int, each: Dimension, at: int) -> None:
+    if index not in each:
+        raise SelectionError(
+            f"index {index} is outside of [{each.inclusive_min}, {each.exclusive_max}) in dimension {at}; indices are "
+            "those of the domain, and negative ones do not wrap"
+        )
+
+
+def _check_indices(indices: Indices, each: Dimension, at: int) -> None:
+    if indices.size:
+        _check_index(int(indices.min()), each, at)
+        _check_index(int(indices.max()), each, at)

@@ -1,0 +1,330 @@
+"""The rules of the `zarr` driver, for format 2: one grid of chunks, one compressor, no labels and no units."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from typing_extensions import Buffer
+
+from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, hard_shape
+from aiozarr.driver.chunk_shape import choose_chunk_shapes
+from aiozarr.driver.conflicts import SpecConflictError
+from aiozarr.driver.data_types import NAMES, FillValue, fill_json, same_bits
+from aiozarr.driver.index_domain import INFINITY, Dimension, IndexDomain
+from aiozarr.driver.json_members import JSON, Members, as_json, invalid, lengths, one_of, same_json, shown
+from aiozarr.driver.schema import CodecSchema, Schema
+from aiozarr.driver.unit import Units
+from aiozarr.errors import InvalidMetadataError, MetadataError
+from aiozarr.metadata import ArrayMetadata, DataType, parse_node, rules_of
+from aiozarr.metadata.v2_dtype import parse_dtype
+
+KEY = rules_of(2).array_key
+BLOSC = {"id": "blosc", "cname": "lz4", "clevel": 5, "blocksize": 0, "shuffle": -1}
+LAYOUT = "schema.chunk_layout"
+
+
+@dataclass(frozen=True)
+class Zarr2Constraints:
+    """Constraints on the members of a `.zarray`: the members that are given, each as JSON.
+
+    Attributes:
+        rank: number of dimensions; None if unknown.
+        members: the given members.
+        data_type: the type of the elements; None if unconstrained.
+    """
+
+    rank: int | None = None
+    members: Mapping[str, JSON] = field(default_factory=dict)
+    data_type: DataType | None = None
+
+    @classmethod
+    def parse(cls, value: JSON, path: str) -> Zarr2Constraints:
+        """Return the constraints of their JSON.
+
+        Raises:
+            InvalidSpecError: a member is not valid.
+            SpecConflictError: the type has fields, of which the driver cannot select one.
+        """
+        parsers: dict[str, Any] = {
+            "zarr_format": one_of(2),
+            "shape": lambda each, where: list(lengths(each, where)),
+            "chunks": lambda each, where: list(lengths(each, where, 1)),
+            "order": one_of("C", "F"),
+            "dimension_separator": one_of(".", "/"),
+            "dtype": as_json,
+            "compressor": _compressor,
+            "filters": one_of(None),
+            "fill_value": as_json,
+        }
+        with Members(value, path) as members:
+            found = {name: members.take(name, parse, _MISSING) for name, parse in parsers.items()}
+        given = {name: each for name, each in found.items() if each is not _MISSING}
+        rank = _common_rank(given, path)
+        data_type = _data_type(given["dtype"], f"{path}.dtype") if "dtype" in given else None
+        if "fill_value" in given and data_type is None:
+            raise invalid(f"{path}.fill_value", "a fill value needs dtype beside it")
+        return cls(rank, given, data_type)
+
+
+_MISSING: Any = object()
+
+
+@dataclass(frozen=True)
+class Zarr2Facts:
+    """The complete metadata of an array of format 2.
+
+    Attributes:
+        metadata: the metadata in the terms of the array.
+        members: the members of the `.zarray`.
+    """
+
+    metadata: ArrayMetadata
+    members: Mapping[str, JSON]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the dimensions."""
+        return self.metadata.shape
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def data_type(self) -> DataType:
+        """Type of the elements."""
+        return self.metadata.data_type
+
+    @property
+    def domain(self) -> IndexDomain:
+        """The domain of the stored array, without labels."""
+        return IndexDomain.of_shape(self.shape)
+
+    @property
+    def units(self) -> Units:
+        """No unit for every dimension."""
+        return (None,) * self.rank
+
+    @property
+    def fill_value(self) -> FillValue:
+        """The fill value, as 0-d array of the type."""
+        return self.metadata.fill_value
+
+    @property
+    def fill_json(self) -> JSON:
+        """The fill value as in schemas; None if the document has none."""
+        return fill_json(self.fill_value, self.data_type) if self.metadata.has_fill_value else None
+
+    @property
+    def chunk_layout(self) -> ChunkLayout:
+        """The layout of the stored array; all constraints are hard."""
+        order = tuple(range(self.rank))
+        chunks = hard_shape(self.members["chunks"])
+        inner = Constraint(order if self.members["order"] == "C" else order[::-1])
+        return ChunkLayout(self.rank, inner, (Constraint(0),) * self.rank, chunks, chunks)
+
+    @property
+    def codec(self) -> CodecSchema:
+        """The codec as in schemas."""
+        return CodecSchema("zarr", None, {name: self.members[name] for name in ("compressor", "filters")})
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return the metadata as in a spec."""
+        return dict(self.members)
+
+    def document(self) -> dict[str, JSON]:
+        """Return the members of the `.zarray`."""
+        return dict(self.members)
+
+    def with_shape(self, shape: tuple[int, ...]) -> Zarr2Facts:
+        """Return the metadata with another shape."""
+        return Zarr2Facts(self.metadata.with_shape(shape), {**self.members, "shape": list(shape)})
+
+
+def new_zarr2(metadata: Zarr2Constraints, schema: Schema, *, exact: bool = False) -> Zarr2Facts:
+    """Return the complete metadata of a new array of format 2.
+
+    Raises:
+        InvalidSpecError: the constraints do not determine an array, or contradict each other.
+    """
+    given = metadata.members
+    data_type = metadata.data_type
+    if data_type is None:
+        if schema.dtype is None:
+            raise invalid("dtype", "the data type is unknown; metadata.dtype, dtype or schema.dtype gives it")
+        if schema.dtype not in NAMES:
+            raise invalid("dtype", f"the driver does not store {schema.dtype!r}; it stores {', '.join(NAMES)}")
+        data_type = DataType.from_json(schema.dtype)
+    domain = zarr2_domain(metadata, schema)
+    if domain is None or not domain.is_finite:
+        raise invalid("schema.domain", "the shape is unknown; metadata.shape or schema.domain gives it")
+    if schema.dimension_units is not None and any(schema.dimension_units):
+        raise invalid("schema.dimension_units", "format 2 has no units")
+    layout = schema.chunk_layout or ChunkLayout()
+    if "chunks" in given:
+        layout = replace(layout, write=layout.write.merged(hard_shape(given["chunks"]), "metadata.chunks"))
+    chunks = layout.read.merged(layout.write, f"{LAYOUT}.write_chunk")
+    shapes = choose_chunk_shapes(chunks, chunks, domain.shape, exact=exact)
+    codec = {} if schema.codec is None else schema.codec.options
+    fill = schema.fill_of(data_type)
+    members = {
+        "chunks": list(shapes.write),
+        "compressor": _completed(given.get("compressor", codec.get("compressor", BLOSC))),
+        "dimension_separator": given.get("dimension_separator", "."),
+        "dtype": given.get("dtype", _encoded(data_type)),
+        "fill_value": given.get("fill_value", None if fill is None else fill_json(fill, data_type)),
+        "filters": None,
+        "order": given.get("order", _order(layout, domain.rank)),
+        "shape": list(domain.shape),
+        "zarr_format": 2,
+    }
+    try:
+        facts = parse_zarr2(json.dumps(members).encode(), node="the new array")
+    except MetadataError as error:
+        raise invalid("metadata", error.message) from error
+    check_zarr2(facts, metadata, schema)
+    return facts
+
+
+def zarr2_domain(metadata: Zarr2Constraints, schema: Schema) -> IndexDomain | None:
+    """Return the domain that the constraints give together, without labels; None if they give none.
+
+    Raises:
+        SpecConflictError: they contradict each other, or the domain does not begin at 0.
+    """
+    shape = metadata.members.get("shape")
+    if shape is None and schema.domain is None:
+        return None
+    rank = schema.domain.rank if schema.domain is not None else len(shape or ())
+    ends = (INFINITY,) * rank if shape is None else shape
+    stored = IndexDomain(tuple([Dimension(0, end, "", False, True) for end in ends]))
+    if schema.domain is not None:
+        stored = schema.domain.with_labels([""] * schema.domain.rank).merged(stored, "schema.domain")
+    return stored.resizable()
+
+
+def parse_zarr2(data: Buffer, *, node: str) -> Zarr2Facts:
+    """Return the metadata of a stored `.zarray`.
+
+    Raises:
+        InvalidMetadataError, UnsupportedMetadataError: the document is not that of an array that the driver reads.
+    """
+    metadata = parse_node({KEY: bytes(data)}, node=node, zarr_format=2)
+    assert isinstance(metadata, ArrayMetadata)
+    members = json.loads(bytes(data))
+    if metadata.data_type.name not in NAMES:
+        raise InvalidMetadataError(
+            f"the driver does not read the type {metadata.data_type.name!r}; aiozarr.open_array does",
+            node=node,
+            key=KEY,
+            member="dtype",
+        )
+    return Zarr2Facts(metadata, {"dimension_separator": ".", **members})
+
+
+def check_zarr2(facts: Zarr2Facts, metadata: Zarr2Constraints, schema: Schema) -> None:
+    """Check that the metadata satisfy the constraints.
+
+    Raises:
+        SpecConflictError: they do not.
+        InvalidSpecError: `codec` is of another driver.
+    """
+    for name, wanted in metadata.members.items():
+        found = facts.members.get(name)
+        both = isinstance(wanted, Mapping) and isinstance(found, Mapping)
+        compared = {key: found.get(key) for key in wanted} if both and isinstance(found, Mapping) else found
+        if not same_json(wanted, compared):
+            raise _mismatch(f"metadata.{name}", wanted, found)
+    for name, constraint, value in (
+        ("rank", schema.rank, facts.rank),
+        ("dtype", schema.dtype, facts.data_type.name),
+    ):
+        if constraint not in (None, value):
+            raise _mismatch(f"schema.{name}", constraint, value)
+    if schema.domain is not None:
+        schema.domain.with_labels([""] * schema.domain.rank).merged(facts.domain, "schema.domain")
+    if schema.chunk_layout is not None:
+        schema.chunk_layout.merged(facts.chunk_layout, LAYOUT)
+    if schema.has_fill_value:
+        fill = schema.fill_of(facts.data_type)
+        if not facts.metadata.has_fill_value or not same_bits(fill, facts.fill_value):
+            raise _mismatch("schema.fill_value", fill_json(fill, facts.data_type), facts.fill_json)
+    if schema.codec is not None:
+        if schema.codec.driver != "zarr":
+            raise invalid("schema.codec.driver", f"the codecs of {schema.codec.driver!r} are not those of 'zarr'")
+        for name, wanted in schema.codec.options.items():
+            if not same_json(_completed(wanted), facts.members[name]):
+                raise _mismatch(f"schema.codec.{name}", wanted, facts.members[name])
+
+
+def _mismatch(member: str, expected: JSON, found: JSON) -> SpecConflictError:
+    return SpecConflictError(f"{expected!r} is expected, not {found!r}", member=member, expected=expected, found=found)
+
+
+def _compressor(value: JSON, path: str) -> JSON:
+    if value is not None and (not isinstance(value, Mapping) or not isinstance(value.get("id"), str)):
+        raise invalid(path, f"expected null or an object with an 'id', not {shown(value)}")
+    return None if value is None else dict(value)
+
+
+def _completed(compressor: JSON) -> JSON:
+    """Return the compressor with the defaults of its options."""
+    if not isinstance(compressor, Mapping):
+        return compressor
+    defaults: dict[str, dict[str, JSON]] = {
+        "blosc": BLOSC,
+        "zlib": {"level": 1},
+        "gzip": {"level": 1},
+        "bz2": {"level": 1},
+        "zstd": {"level": 1},
+    }
+    return {**defaults.get(compressor["id"], {}), **compressor}
+
+
+def _common_rank(given: Mapping[str, JSON], path: str) -> int | None:
+    ranks = {name: len(given[name]) for name in ("shape", "chunks") if name in given}
+    if len(set(ranks.values())) > 1:
+        raise invalid(f"{path}.chunks", f"{ranks['chunks']} chunk lengths for {ranks['shape']} dimensions")
+    return next(iter(ranks.values()), None)
+
+
+def _data_type(value: JSON, path: str) -> DataType:
+    try:
+        data_type = DataType.from_numpy(parse_dtype(value))
+    except (MetadataError, TypeError, ValueError) as error:
+        raise invalid(path, f"unknown data type {shown(value)}") from error
+    if data_type.dtype.names is not None:
+        fields = ", ".join(data_type.dtype.names)
+        raise SpecConflictError(
+            f"the type has the fields {fields}, of which the driver selects none; aiozarr.open_array does",
+            member=path,
+            expected="a type without fields",
+            found=value,
+        )
+    if data_type.name not in NAMES:
+        raise invalid(path, f"the driver does not store {shown(value)}")
+    return data_type
+
+
+def _encoded(data_type: DataType) -> str:
+    """Return the type as in documents: numpy's types by kind and size, others by name."""
+    dtype = data_type.dtype
+    return dtype.name if dtype.isbuiltin == 2 else np.dtype(dtype.newbyteorder("<")).str
+
+
+def _order(layout: ChunkLayout, rank: int) -> str:
+    if layout.inner_order is None:
+        return "C"
+    order, wanted = tuple(range(rank)), layout.inner_order.value
+    if wanted == order:
+        return "C"
+    if wanted == order[::-1]:
+        return "F"
+    if not layout.inner_order.hard:
+        return "C"
+    raise invalid(f"{LAYOUT}.inner_order", f"format 2 stores elements in C or F order, not in {list(wanted)}")

@@ -1,0 +1,89 @@
+"""The choice of chunk shapes gives TensorStore's shapes, and better ones where a write length has no divisors."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from aiozarr.driver.chunk_layout import ChunkLayout
+from aiozarr.driver.chunk_shape import choose_chunk_shapes, nearest_divisor, nearest_multiple
+from aiozarr.driver.conflicts import SpecConflictError
+from aiozarr.errors import InvalidSpecError
+from tests.support.tensorstore_pairs import pairs
+
+
+def choose(layout: dict[str, Any], shape: list[int], *, exact: bool = False) -> dict[str, list[int]]:
+    parsed = ChunkLayout.parse(layout, "chunk_layout")
+    chosen = choose_chunk_shapes(parsed.read, parsed.write, shape, exact=exact)
+    return {"read_chunk": list(chosen.read), "write_chunk": list(chosen.write)}
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("pair", pairs("layout_fuzz"), ids=lambda pair: str(pair["spec"])[:60])
+def test_random_constraints_give_the_recorded_shapes(pair: Any, exact: bool) -> None:
+    spec, result = pair["spec"], pair["result"]
+    if "error" in result:
+        with pytest.raises((InvalidSpecError, SpecConflictError)):
+            choose(spec["chunk_layout"], spec["shape"], exact=exact)
+    else:
+        assert choose(spec["chunk_layout"], spec["shape"], exact=exact) == result
+
+
+def test_a_prime_write_length_gives_single_elements_only_if_exactness_is_asked_for() -> None:
+    layout = {"write_chunk": {"shape": [997, 997, 997]}}
+    assert choose(layout, [1000, 2000, 3000], exact=True)["read_chunk"] == [1, 1, 1]
+    assert choose(layout, [1000, 2000, 3000])["read_chunk"] == [1, 997, 997]
+
+
+def test_hard_shapes_that_do_not_divide_are_refused_with_the_dimension() -> None:
+    with pytest.raises(InvalidSpecError, match="dimension 1") as caught:
+        choose({"read_chunk": {"shape": [2, 3]}, "write_chunk": {"shape": [4, 4]}}, [8, 8])
+    assert caught.value.member == "schema.chunk_layout.read_chunk.shape[1]"
+
+
+@pytest.mark.parametrize(("length", "wanted", "found"), [(12, 5, 4), (12, 20, 12), (7, 3, 1), (10, 3, 2), (9, 4, 3)])
+def test_the_nearest_divisor_is_the_smaller_of_two(length: int, wanted: int, found: int) -> None:
+    assert nearest_divisor(length, wanted) == found
+
+
+@pytest.mark.parametrize(("length", "wanted", "found"), [(5, 12, 10), (5, 13, 15), (4, 6, 4), (8, 3, 8)])
+def test_the_nearest_multiple_is_the_smaller_of_two(length: int, wanted: int, found: int) -> None:
+    assert nearest_multiple(length, wanted) == found
+
+
+def random_layout(source: random.Random) -> tuple[dict[str, Any], list[int]]:
+    rank = source.randint(1, 4)
+    shape = [source.choice([1, 2, 3, 7, 10, 50, 100, 256, 1000, 5000, 100_000]) for _ in range(rank)]
+    layout: dict[str, Any] = {}
+    for usage in ("chunk", "read_chunk", "write_chunk"):
+        grid: dict[str, Any] = {}
+        if source.random() < 0.3:
+            soft = source.choice(["", "_soft_constraint"])
+            grid[f"shape{soft}"] = [source.choice([0, -1, 1, 5, 8, 10, 64, 100]) for _ in range(rank)]
+        if source.random() < 0.3:
+            grid["aspect_ratio"] = [source.choice([0, 0.5, 1, 2, 3]) for _ in range(rank)]
+        if source.random() < 0.3:
+            grid["elements"] = source.choice([1, 100, 4096, 100_000, 10_000_000])
+        if grid and source.random() < 0.8:
+            layout[usage] = grid
+    return layout, shape
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_constraints_give_the_shapes_of_tensorstore(seed: int) -> None:
+    ts = pytest.importorskip("tensorstore")
+    layout, shape = random_layout(random.Random(seed))
+    schema = {"dtype": "uint8", "domain": {"shape": shape}, "chunk_layout": layout}
+    try:
+        spec = {"driver": "zarr3", "kvstore": "memory://", "create": True, "schema": schema}
+        found = ts.open(spec).result().chunk_layout.to_json()
+    except ValueError:
+        with pytest.raises((InvalidSpecError, SpecConflictError)):
+            choose(layout, shape, exact=True)
+        return
+    assert choose(layout, shape, exact=True) == {
+        "read_chunk": found["read_chunk"]["shape"],
+        "write_chunk": found["write_chunk"]["shape"],
+    }
