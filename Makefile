@@ -1,11 +1,11 @@
-# Two commands do everything: `make demo` shows aiozarr at work, `make test` runs all tests. `make help` lists the rest.
-# Nothing has to be installed before but make and a Python from 3.11 to 3.14: every target builds the environment it needs.
+# `make demo` shows aiozarr at work, `make test` runs all tests and checks, and `make help` lists the other targets.
+# Make and a Python from 3.11 to 3.14 are all that has to be installed: each target builds the environment it needs.
 
-# The daily environment is the oldest supported Python, where nothing newer can slip in; `make PYTHON=... ` chooses another.
+# The daily environment has the oldest supported Python, so newer features cannot slip in; `make PYTHON=...` chooses another.
 PYTHON ?= $(shell scripts/find_python.sh oldest)
-# The newest one runs the tests too: newer releases of the oracles need it.
+# The tests run with the newest one too: asyncio and the newest releases of other implementations differ there.
 PYTHON_NEWEST ?= $(shell scripts/find_python.sh newest)
-# Test processes: as many as the smallest machine that runs this has cores.
+# Test processes: the number of cores of the smallest machine that runs this.
 JOBS ?= 2
 
 VENV := .venv
@@ -15,18 +15,22 @@ SERVERS := .servers
 BIN := $(VENV)/bin
 PYTEST := -m pytest -n $(JOBS) --dist loadfile -q
 READY := .ready-1
+# The newest Python leaves out what does not depend on the interpreter: stores of pure Python around other stores (each of
+# those is tested in tests/unit on both), pages and benchmarks (text and command lines), and the source's own structure.
+OLDEST_ONLY := tests/contract/test_wrappers.py tests/contract/test_fsspec.py tests/contract/test_zip.py \
+    tests/docs tests/benchmarks tests/test_architecture.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check check-format lint types contract docs docs-serve tests tests-newest test-servers test-peers test-long bench bench-stages dist format clean
+.PHONY: help demo test static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long bench bench-stages dist format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS="$$(printf '\t')" read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
 
 # --- environments ---------------------------------------------------------------------------------------------------
 
-# $(1): the folder, $(2): the interpreter. pip is renewed first: `--group` needs 25.1, and new machines may bring an older one.
+# $(1): the folder, $(2): the interpreter. pip is upgraded first: `--group` needs 25.1.
 define environment
-	@test -n "$(2)" || { echo "aiozarr needs Python 3.11 to 3.14: none was found on PATH or below ~/.pyenv. Name one: make PYTHON=/path/to/python" >&2; exit 1; }
+	@test -n "$(2)" || { echo "Python 3.11 to 3.14 was not found on PATH or below ~/.pyenv: name one with make PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "Building $(1) with $(2) ..."
 	@rm -rf $(1)
 	@$(2) -m venv $(1)
@@ -44,52 +48,64 @@ $(NEWEST)/$(READY): pyproject.toml
 # --- the two commands ---------------------------------------------------------------------------------------------------
 
 demo: $(VENV)/$(READY) ## read and copy a few hundred MiB from an embedded S3 server, and check every value; STORE=gs, az, local, memory: elsewhere
-	@$(BIN)/python scripts/demo.py $(if $(STORE),--store $(STORE)) $(DEMO)
+	@$(BIN)/python -m scripts.demo $(if $(STORE),--store $(STORE)) $(DEMO)
 
-test: tests tests-newest lint types contract docs ## everything: all tests on the oldest and the newest Python, and all static checks
+test: ## everything: the tests on the oldest and the newest Python, and all static checks
+	@$(MAKE) --no-print-directory -j $(JOBS) environments
+	@$(MAKE) --no-print-directory tests
+	@$(MAKE) --no-print-directory tests-newest
+	@$(MAKE) --no-print-directory -j $(JOBS) --output-sync=target static
+
+# One core each, so they run side by side; the tests themselves use all cores.
+static: check-format lint mypy pyright contract docs
+
+environments: $(VENV)/$(READY) $(if $(filter-out $(PYTHON),$(PYTHON_NEWEST)),$(NEWEST)/$(READY))
 
 # --- the daily loop ------------------------------------------------------------------------------------------------------
 
 check: check-format lint types contract tests docs ## format, lint, types, import contract, tests (with the documentation's snippets), documentation
 
 check-format: $(VENV)/$(READY)
-	@$(BIN)/ruff format --check --quiet . || { echo "make format mends this" >&2; exit 1; }
+	@$(BIN)/ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
 
-format: $(VENV)/$(READY) ## rewrite the code in the project's format, and mend what the linter can mend
+format: $(VENV)/$(READY) ## format the code, and apply the linter's fixes
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 
 lint: $(VENV)/$(READY) ## ruff
 	@$(BIN)/ruff check .
 
-types: $(VENV)/$(READY) ## mypy and pyright
+types: mypy pyright ## mypy and pyright
+
+mypy: $(VENV)/$(READY)
 	@$(BIN)/mypy
+
+pyright: $(VENV)/$(READY)
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 contract: $(VENV)/$(READY) ## the import contract between the layers
 	@$(BIN)/lint-imports --no-logo --no-cache
 
-tests: $(VENV)/$(READY) ## all tests on the oldest Python; ARGS is handed to pytest
+tests: $(VENV)/$(READY) ## all tests on the oldest Python; ARGS is passed to pytest
 	@$(BIN)/python $(PYTEST) $(ARGS)
 
-# Where only one interpreter is installed there is nothing left to run, and that is said.
 tests-newest: $(VENV)/$(READY)
 	@if [ "$$($(BIN)/python -c 'import sys; print(sys.version_info[:2])')" = "$$($(PYTHON_NEWEST) -c 'import sys; print(sys.version_info[:2])')" ]; then \
-	    echo "Only one suitable Python is installed ($(PYTHON_NEWEST)): the second run is left out."; \
+	    echo "Only one suitable Python is installed ($(PYTHON_NEWEST)): the second run is skipped."; \
 	else \
-	    $(MAKE) --no-print-directory $(NEWEST)/$(READY) && $(NEWEST)/bin/python $(PYTEST) $(ARGS); \
+	    $(MAKE) --no-print-directory $(NEWEST)/$(READY) && $(NEWEST)/bin/python $(PYTEST) $(addprefix --ignore=,$(OLDEST_ONLY)) $(ARGS); \
 	fi
 
-test-servers: $(VENV)/$(READY) ## tests against real servers, and the table of what was tested against what; it says what it needs
+test-servers: $(VENV)/$(READY) ## tests against real servers, with a table of the results; prints which servers are missing
 	@scripts/make_servers.sh $(SERVERS) $(PYTHON)
 	@scripts/servers_needed.sh $(SERVERS)
 	@$(BIN)/python $(PYTEST) --servers --matrix -m "servers or contract" $(ARGS)
 
-test-peers: $(VENV)/$(READY) ## every data type and codec exchanged with six other implementations, and the table of the documentation
+test-peers: $(VENV)/$(READY) ## every data type and codec exchanged with six other implementations; writes the documentation's table
 	@scripts/make_peers.sh $(PEERS) $(PYTHON_NEWEST)
 	@AIOZARR_PEERS=$(CURDIR)/$(PEERS) AIOZARR_WRITE_TABLE=1 $(BIN)/python -m pytest -q tests/interop/test_matrix.py $(ARGS)
 
-# A run that has found something can be repeated: it says its seed first.
+# The seed is printed first, so a failure can be repeated.
 test-long: $(VENV)/$(READY) ## the property tests with many more examples, minutes for each file; SEED=... repeats a run
 	@seed="$(SEED)"; seed="$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; \
 	echo "make test-long SEED=$$seed repeats this run"; \
@@ -101,11 +117,11 @@ docs: $(VENV)/$(READY) ## build the documentation into site/
 docs-serve: $(VENV)/$(READY) ## the documentation on http://127.0.0.1:8000, rebuilt as it is written
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
-bench: $(VENV)/$(READY) ## beside other readers, over a local server with latency; BENCH="--quick" takes two minutes, BENCH="--help" says more
+bench: $(VENV)/$(READY) ## compare with other readers, over a local server with latency; BENCH="--quick" takes two minutes, see BENCH="--help"
 	@scripts/make_bench_peers.sh $(PEERS)/bench $(PYTHON_NEWEST)
 	@$(BIN)/python -m benchmarks.compare --peers-python $(PEERS)/bench/bin/python $(BENCH)
 
-bench-stages: $(VENV)/$(READY) ## what each stage of a read costs, its share of whole reads, how costs grow, and memory; QUICK=1: shorter
+bench-stages: $(VENV)/$(READY) ## the cost of each stage of a read, growth curves, and memory; QUICK=1: shorter
 	@$(BIN)/python -m benchmarks.stages $(if $(QUICK),--quick)
 	@$(BIN)/python -m benchmarks.growth $(if $(QUICK),--quick) $(if $(FIGURES),--folder $(FIGURES))
 	@$(BIN)/python -m benchmarks.memory $(if $(QUICK),--size 64MiB)

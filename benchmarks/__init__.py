@@ -1,1 +1,1 @@
-"""What aiozarr costs, measured: beside its peers, stage by stage, and as reads grow."""
+"""Measurements of aiozarr: compared with other readers, by stage, and by the size of reads."""

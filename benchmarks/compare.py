@@ -29,7 +29,7 @@ from benchmarks.table import comparison, console_of, summary
 QUICK = ("medium", "small", "shard-plane", "points", "local-small")
 TASK_SECONDS = 600
 Outcomes = dict[str, list[Outcome] | str]
-"""Of one scenario, by peer: what its processes measured, or why there is nothing."""
+"""The outcomes of one scenario by peer, or the reason why there are none."""
 
 
 def options() -> argparse.ArgumentParser:
@@ -116,7 +116,7 @@ def target(folder: Path, scenario: Scenario) -> Iterator[str]:
 def measure(
     peer: str, scenario: Scenario, pythons: dict[str, str], folder: Path, server: Server, repeats: int
 ) -> Outcome | str:
-    """Run one process; return what it measured, or the last line of what it complained of."""
+    """Run one process; return its measurements, or the last line of its error output."""
     python = pythons["aiozarr" if split(peer)[0] == "aiozarr" else "peers"]
     root = str(folder) if scenario.where == "local" else server.url
     with target(folder, scenario) as name:

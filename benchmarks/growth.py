@@ -28,7 +28,7 @@ OBJECTS = 4096
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve: its table, and what of it is drawn."""
+    """A curve: its table, and the columns that are drawn."""
 
     name: str
     title: str
@@ -39,7 +39,7 @@ class Curve:
 
 
 def chunks(counts: Sequence[int], runs: int) -> Curve:
-    """Planning, and what a chunk costs from the plan to its place, with stores that answer at once."""
+    """Planning, and the cost of a chunk from plan to output, with stores that respond at once."""
     rows, planned, read = [], [], []
     for count in counts:
         for form, make in GRIDS.items():
@@ -57,7 +57,7 @@ def chunks(counts: Sequence[int], runs: int) -> Curve:
 
 
 def sizes(nbytes: Sequence[int], latency: float, *, python: bool) -> Curve:
-    """Uncompressed arrays in objects of different sizes: what is left is transport, and the budget's growth."""
+    """Uncompressed arrays in objects of different sizes: the cost of transport and of the budget's growth."""
     rows, drawn = [], []
     for size in nbytes:
         layout = Layout(min(max(64 * MIB, size), OBJECTS * size), size, codec="raw")
@@ -70,7 +70,7 @@ def sizes(nbytes: Sequence[int], latency: float, *, python: bool) -> Curve:
 
 
 def latencies(seconds: Sequence[float], layout: Layout, *, python: bool) -> Curve:
-    """The same read at growing distances: round trips are what it has to wait for."""
+    """The same read at growing latencies, which shows its round trips."""
     rows, drawn = [], []
     for latency in seconds:
         cost, requests = measured(layout, latency, python=python)

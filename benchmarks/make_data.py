@@ -1,4 +1,4 @@
-"""Writes arrays with zarr-python, a peer, so that no reader reads what it has written itself.
+"""Write arrays with zarr-python, so that no compared reader reads its own arrays.
 
 python -m benchmarks.make_data FOLDER LAYOUT...     (a layout: its fields as JSON)
 """
@@ -16,7 +16,7 @@ from benchmarks.layouts import Layout, slabs
 
 
 def compressor(layout: Layout) -> Any:
-    """Return what zarr-python calls the compressor."""
+    """Return zarr-python's name of the compressor."""
     if layout.codec == "raw":
         return None
     if layout.zarr_format == 2:

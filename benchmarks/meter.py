@@ -1,4 +1,4 @@
-"""What one measurement notes: seconds, CPU seconds of the process, peak memory, and how late the caller's loop runs."""
+"""One measurement: seconds, CPU seconds of the process, peak memory, and the lag of the caller's loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Cost:
 
 @contextmanager
 def timed() -> Iterator[Cost]:
-    """Measure what is inside."""
+    """Measure the block."""
     cost = Cost()
     begun, cpu = time.perf_counter(), time.process_time()
     yield cost
@@ -72,7 +72,7 @@ def reset_peak() -> None:
 
 
 def resident() -> int:
-    """Return the bytes of memory that the process has now; the highest so far where the system does not tell."""
+    """Return the process's resident bytes, or their peak on systems that report only that."""
     return _status("VmRSS") or peak()
 
 

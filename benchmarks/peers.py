@@ -20,7 +20,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench", "AWS_REG
 
 @dataclass(frozen=True)
 class Place:
-    """Where an array lies.
+    """The location of an array.
 
     Attributes:
         where: over HTTP, as an object of S3, or on the disk.
@@ -55,7 +55,7 @@ Opener: TypeAlias = Callable[[Place, int | None], Awaitable[Opened]]
 
 
 async def aiozarr(place: Place, requests: int | None) -> Opened:
-    """aiozarr, as its documentation says; `requests` fixes its budget, which nobody needs."""
+    """The library itself with its defaults; `requests` fixes its budget."""
     module = import_module("aiozarr")
     settings = module.Settings() if requests is None else module.Settings(max_requests=requests)
     target, options = place.path, None

@@ -26,7 +26,7 @@ from benchmarks.server_status import requests_of
 
 @dataclass(frozen=True)
 class Task:
-    """What to measure: `repeats` times `what`, of the array `name` below `root`, which has `layout`."""
+    """An order to measure `repeats` times `what`, of the array `name` below `root`, which has `layout`."""
 
     peer: str
     what: What
@@ -39,7 +39,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was measured.
+    """One measurement of an operation.
 
     Attributes:
         first: seconds of the first read in the process, with all that is opened and learnt then.

@@ -1,4 +1,4 @@
-"""What is compared: a kind of read or write, of one array, from one place."""
+"""Scenarios: a kind of read or write, of one array, at one location."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ VERSION = """header_filter_by_lua_block {
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: what it is, and its URL, below which the folder's files lie."""
+    """A running server: its name, and the URL of the folder that it serves."""
 
     name: str
     url: str

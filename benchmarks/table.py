@@ -1,4 +1,4 @@
-"""Tables of what was measured, for a terminal and, as plain lines, for a page."""
+"""Tables of measurements, for a terminal and, as plain lines, for a page."""
 
 from __future__ import annotations
 

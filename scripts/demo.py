@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,9 @@ from rich.table import Table
 
 import aiozarr
 import aiozarr.sync
-from local_azurite import local_azurite
-from local_gcs import local_gcs
-from local_s3 import local_s3
+from tests.support.servers import Azurite, NotInstalled, azurite
+from tests.support.servers.gcs_server import gcs_process
+from tests.support.servers.moto import local_s3
 
 MIB = 1 << 20
 BUCKET = "weather"
@@ -95,7 +95,7 @@ class Step:
 
 @dataclass
 class Show:
-    """What a person sees: a bar per step on a terminal, a line per step elsewhere, and the table at the end."""
+    """The output: a bar per step on a terminal, a line per step elsewhere, and the table at the end."""
 
     console: Console = field(default_factory=Console)
     steps: list[Step] = field(default_factory=list)
@@ -119,7 +119,7 @@ class Show:
             print(f"{name}: {step.seconds:.2f} s", flush=True)
 
     def table(self) -> None:
-        """Print all steps. Wanted, fetched and sent are stored bytes; rates count what the caller holds, decoded."""
+        """Print all steps. Wanted, fetched and sent are stored bytes; rates count decoded values."""
         table = Table("step", title="what it cost")
         for heading in ("requests", "MiB wanted", "MiB fetched", "MiB sent", "seconds", "MiB/s", "equal"):
             table.add_column(heading, justify="right")
@@ -198,18 +198,34 @@ async def same_objects(url: str, options: dict[str, str], copied: dict[str, Path
 
 
 @contextmanager
-def place(store: str, folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Where the arrays go: a URL and its storage options, with a server behind it where it needs one."""
+def local_azurite() -> Iterator[Azurite]:
+    """Start Azure's emulator, or exit with a message that says how to install it."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        try:
+            yield stack.enter_context(azurite(Path(folder)))
+        except NotInstalled:
+            raise SystemExit(
+                "azurite, Azure's emulator, is not installed. With npm (Debian: apt-get install npm):\n"
+                "  npm install --prefix .servers --ignore-scripts azurite@3.35.0\n"
+                "or put azurite-blob on PATH."
+            ) from None
+
+
+@contextmanager
+def location(store: str, folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Start the server that `store` needs; yield the URL for the arrays and its storage options."""
     if store == "s3":
         with local_s3() as server:
             server.create_bucket(BUCKET)
             yield f"s3://{BUCKET}/field.zarr", server.storage_options
     elif store == "gs":
-        with local_gcs(BUCKET) as options:
+        with gcs_process(BUCKET) as options:
             yield f"gs://{BUCKET}/field.zarr", options
     elif store == "az":
-        with local_azurite(BUCKET) as options:
-            yield f"az://{BUCKET}/field.zarr", options
+        with local_azurite() as emulator:
+            emulator.create_container(BUCKET)
+            yield f"az://{BUCKET}/field.zarr", emulator.storage_options
     else:
         yield str(folder / "source.zarr") if store == "local" else "memory://demo/field.zarr", {}
 
@@ -246,7 +262,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = Path(tempfile.mkdtemp(prefix="aiozarr-demo-"))
     try:
-        with place(arguments.store, folder) as (url, options):
+        with location(arguments.store, folder) as (url, options):
             show.console.print(f"{mib} MiB of float32 in {url} {options.get('endpoint_url', '')}")
             equal = run(show, url, options, folder, mib)
     except KeyboardInterrupt:

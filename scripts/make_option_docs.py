@@ -1,4 +1,4 @@
-"""Write docs/reference/storage-options.md from the tables of options; `--check` only tells whether it is up to date."""
+"""Write docs/reference/storage-options.md from the tables of options; `--check` only checks that it is up to date."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import re
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from inspect import getdoc, isclass
 from pathlib import Path
 from types import ModuleType
 
-from aiozarr.stores.options.table import Foreign, Option, Table
+from aiozarr.stores.options.option_table import Option, OptionTable, UnsupportedOption
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "storage-options.md"
 TABLES = {"s3": "S3", "gcs": "Google Cloud Storage", "azure": "Azure Blob Storage", "http": "HTTP"}
@@ -45,14 +44,13 @@ def page() -> str:
     """Return the page."""
     parts = [HEAD]
     for name, title in TABLES.items():
-        if find_spec(f"aiozarr.stores.options.{name}") is not None:
-            module = import_module(f"aiozarr.stores.options.{name}")
-            parts.append(section(title, getattr(module, f"{name.upper()}_TABLE"), attributes_of(module)))
+        module = import_module(f"aiozarr.stores.options.{name}_options")
+        parts.append(section(title, getattr(module, f"{name.upper()}_TABLE"), attributes_of(module)))
     return "\n".join(parts)
 
 
 def attributes_of(module: ModuleType) -> dict[str, str]:
-    """Return what the docstring of the module's record of options says about each of its attributes."""
+    """Return the description of each option, from the docstring of the module's record of options."""
     records = (found for name, found in vars(module).items() if name.endswith("Options") and isclass(found))
     record = next(found for found in records if found.__module__ == module.__name__)
     _, _, text = (getdoc(record) or "").partition("Attributes:\n")
@@ -64,13 +62,13 @@ def attributes_of(module: ModuleType) -> dict[str, str]:
     return found
 
 
-def section(title: str, table: Table, attributes: Mapping[str, str]) -> str:
-    """Return what the page says about one kind of store."""
+def section(title: str, table: OptionTable, attributes: Mapping[str, str]) -> str:
+    """Return the page's section about one kind of store."""
     lines = [f"## {title}", "", "| option | value | what it does | other names |", "|---|---|---|---|"]
     lines += [row(option, option.about or attributes.get(option.name, "")) for option in table.options]
-    idle = [Foreign(table.without_effect, "steered otherwise here")] if table.without_effect else []
-    idle += [foreign for foreign in table.foreign if foreign.only is None]
-    refused = [foreign for foreign in table.foreign if foreign.only is not None]
+    idle = [UnsupportedOption(table.without_effect, "steered otherwise here")] if table.without_effect else []
+    idle += [unsupported for unsupported in table.unsupported if unsupported.only is None]
+    refused = [unsupported for unsupported in table.unsupported if unsupported.only is not None]
     lines += reasons("Taken, and without effect:", idle)
     lines += reasons("Refused, with these words:", refused)
     return "\n".join([*lines, ""])
@@ -83,12 +81,12 @@ def row(option: Option, about: str) -> str:
     return f"| `{option.name}` | {KINDS[option.kind]} | {about} | {names} |"
 
 
-def reasons(title: str, foreign: list[Foreign]) -> list[str]:
+def reasons(title: str, unsupported: list[UnsupportedOption]) -> list[str]:
     """Return a list of options of others, with the reasons."""
-    if not foreign:
+    if not unsupported:
         return []
     lines = ["", title, "", "| option | why |", "|---|---|"]
-    for group in foreign:
+    for group in unsupported:
         taken = [repr(value) for value in group.only or () if value]
         note = f" (but {', '.join(f'`{value}`' for value in taken)} is taken)" if taken else ""
         lines.append(f"| {', '.join(f'`{name}`' for name in group.names)} | {group.why}{note} |")

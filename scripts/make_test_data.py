@@ -76,7 +76,7 @@ class Case:
         }
 
     def values(self) -> NDArray[Any]:
-        """What is written: noise in integers, special values in floats; with holes, one chunk of fill value."""
+        """Return the elements: noise in integers, special values in floats; with holes, one chunk of fill values."""
         dtype = np.dtype(self.dtype)
         count = int(np.prod(self.shape, dtype=int))
         if dtype.kind == "b":

@@ -16,9 +16,9 @@ import numpy as np
 import aiozarr
 from aiozarr.schedule import RequestEvent
 from aiozarr.stores import MemoryStore
-from aiozarr.testing.http_replies import Reply, Request
-from aiozarr.testing.http_server import FaultServer
 from aiozarr.testing.timeline import timeline_svg
+from tests.support.servers.http_replies import Reply, Request
+from tests.support.servers.http_server import FaultServer
 
 PICTURE = Path(__file__).parents[1] / "docs" / "assets" / "timeline.svg"
 

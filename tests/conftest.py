@@ -1,4 +1,4 @@
-"""What several tests share: the S3 server, and the lane of tests that need a server from a system package."""
+"""The fixtures and options of all tests: the S3 server, hypothesis profiles, and `--servers`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from local_s3 import LocalS3, local_s3
+from tests.support.servers.moto import LocalS3, local_s3
 
-# Servers of other makers, and the table of what was tested against what (tests/support).
-pytest_plugins = ["servers.fixtures", "tested_against"]
+# Fixtures of real servers, and the table of the conformance suite's results.
+pytest_plugins = ["tests.support.servers.fixtures", "tests.support.conformance_report"]
 
-# No example is timed: what a machine does beside the tests must not decide about them.
+# Examples have no deadline: the load of the machine must not decide about a test.
 settings.register_profile("daily", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("daily")
-# `--hypothesis-profile long` searches for long what the daily tests look at for seconds (tests/support/cases.py).
+# `--hypothesis-profile long` draws many more examples; `peer_cases.examples` scales with it.
 settings.register_profile("long", max_examples=2500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what needs a server from a system package, unless it is asked for."""
+    """Skip the tests marked `servers`, unless `--servers` is given."""
     if config.getoption("--servers"):
         return
     skip = pytest.mark.skip(reason="needs a server from a system package: make test-servers runs it")
@@ -36,13 +36,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Leave what the collected modules hold out of later collections of garbage, of which some tests make hundreds."""
+    """Exclude the objects of collected modules from garbage collection: some tests collect hundreds of times."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[LocalS3]:
-    """An S3 server (moto) in a process of its own; one per test process. A test makes buckets of its own name."""
+    """An S3 server (moto) in its own process, one per test process; each test creates buckets of its own."""
     with local_s3() as server:
         yield server

@@ -1,4 +1,4 @@
-"""The layers hold: imports go downward only, without a cycle, and the pure layers know no event loop."""
+"""The layers hold: imports go downward, there are no cycles, and each module is tested where its name says."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ import aiozarr
 from aiozarr.metadata import PROBE_KEYS
 
 ROOT = Path(aiozarr.__file__).parent
-MAX_LINES = 400
+UNIT_TESTS = Path(__file__).parent / "unit"
 
-# A room may import rooms of a lower rank, and no other room of its own. `aiozarr` is the package's own __init__.
+# True once the modules of all packages are in place. Until then a group of modules that need each other, and a module
+# without a test, are expected failures; `pytest tests/test_architecture.py --runxfail` prints them.
+IS_COMPLETE = False
+
+# A package may import packages of a lower rank, and none of its own rank. `aiozarr` is the package's own __init__.
 RANK = {
-    "cli": 10,
-    "integrations": 9,
-    "aiozarr": 8,
-    "sync": 7,
+    "cli": 11,
+    "integrations": 10,
+    "aiozarr": 9,
+    "sync": 8,
+    "driver": 7,
     "hierarchy": 6,
     "transfer": 6,
-    "driver": 6,
     "engine": 5,
     "testing": 5,
     "schedule": 4,
@@ -31,24 +35,57 @@ RANK = {
     "grid": 4,
     "metadata": 4,
     "stores": 3,
+    "http1": 2,
     "settings": 2,
     "model": 1,
     "plugins": 1,
     "memory": 1,
+    "concurrency": 1,
+    "fork_safe_lock": 0,
+    "fd_limit": 0,
+    "fork_safe_cached_property": 0,
     "errors": 0,
 }
 # No I/O and no event loop: these see the shared records alone.
 PURE = {"codecs", "grid", "metadata"}
-SHARED = {"settings", "model", "plugins", "memory", "errors"}
+SHARED = {"settings", "model", "plugins", "memory", "errors", "fork_safe_cached_property"}
+# Imports for annotations that may point upward, each with its reason.
+UPWARD_TYPES = {
+    ("aiozarr.errors", "aiozarr.model"): "an error names the byte range it is about",
+    ("aiozarr.settings", "aiozarr.schedule.events"): "`on_event` is called with the records of the schedule",
+}
+# Modules that need each other's types, each group with its reason.
+MUTUAL_TYPES = {
+    frozenset({"aiozarr.errors", "aiozarr.model"}): "an error names a byte range, and a range raises errors",
+    frozenset(
+        {"aiozarr.hierarchy.array", "aiozarr.hierarchy.view"}
+    ): "an array makes views, and a view names its array",
+    frozenset({"aiozarr.sync.array", "aiozarr.sync.view"}): "the same of the blocking twins",
+}
+# Modules whose tests have another name, or none of their own, each with its reason.
+TESTED_ELSEWHERE: dict[str, str] = {
+    "aiozarr.engine.operation": "the base of reads and writes: test_read_operation.py, write/test_operation.py",
+    "aiozarr.engine.runtime": "needs processes, threads and several loops: tests/lifecycle",
+    "aiozarr.engine.write.write": "a record whose parts are those of a read, in read/test_read.py",
+    "aiozarr.stores.http.object_client": "the base of all clients: test_authoriser.py, test_region_client.py",
+    "aiozarr.stores.nowait": "a contract, of which stores/http/test_nowait_read.py tests the implementation",
+    "aiozarr.testing.conformance.base": "run by every store in tests/contract",
+    "aiozarr.testing.conformance.conditions": "run by every store in tests/contract",
+    "aiozarr.testing.conformance.lifecycle": "run by every store in tests/contract",
+    "aiozarr.testing.conformance.listing": "run by every store in tests/contract",
+    "aiozarr.testing.conformance.reading": "run by every store in tests/contract",
+    "aiozarr.testing.conformance.writing": "run by every store in tests/contract",
+    "aiozarr.testing.faults": "the plans are tested with the store that carries them out, in test_fakes.py",
+}
 LOOPS = {"asyncio", "anyio", "trio", "uvloop", "aiohttp", "socket", "obstore", "httptools"}
-# The conformance suite is shipped to authors of stores: it must stand on what they stand on.
-# The strategies beside it draw data types and codecs.
-TESTING_MAY_USE = {"schedule", "stores", "codecs", "metadata", *SHARED}
+# The conformance suite is for authors of stores, so it imports only what a store may import. The timeline draws the
+# records of the schedule.
+TESTING_MAY_USE = {"schedule", "stores", *SHARED}
 
 
 @dataclass(frozen=True)
 class Import:
-    """One import statement: who imports what, and whether only annotations need it."""
+    """One import statement: importer, imported module, and whether only annotations need it."""
 
     importer: str
     imported: str
@@ -137,12 +174,11 @@ def test_imports_go_downward_lazy_ones_too() -> None:
     assert not upward, "\n".join(upward)
 
 
-def test_imports_for_annotations_alone_may_point_upward_and_then_stay_inside_the_shared_rooms() -> None:
-    # Settings names the event record that `on_event` is called with, and errors the range they speak of. Neither is
-    # there when the program runs. Anywhere else an upward name says that a type lives in the wrong room.
+def test_imports_for_annotations_go_downward_too_but_for_the_listed_ones() -> None:
     upward = [i for i in INSIDE if i.for_types_only and not allowed(room(i.importer), room(i.imported))]
-    outside = [str(i) for i in upward if room(i.importer) not in SHARED]
-    assert not outside, "\n".join(outside)
+    others = [str(i) for i in upward if (i.importer, i.imported) not in UPWARD_TYPES]
+    assert not others, "\n".join(others)
+    assert set(UPWARD_TYPES) <= {(i.importer, i.imported) for i in upward}, "an exception is not needed any more"
 
 
 def test_there_is_no_import_cycle_lazy_imports_counted() -> None:
@@ -152,8 +188,82 @@ def test_there_is_no_import_cycle_lazy_imports_counted() -> None:
     assert find_cycle(graph) is None
 
 
+@pytest.mark.xfail(not IS_COMPLETE, reason="modules are still being moved", strict=False)
+def test_modules_do_not_need_each_others_types_but_for_the_listed_ones() -> None:
+    graph: dict[str, set[str]] = {name: set() for name in PATHS}
+    for i in INSIDE:
+        graph[i.importer].add(i.imported)
+    found = [group for group in mutual_groups(graph) if group not in MUTUAL_TYPES]
+    assert not found, "\n".join(f"{len(group)} modules: {', '.join(sorted(group))}" for group in found)
+
+
+def mutual_groups(graph: dict[str, set[str]]) -> list[frozenset[str]]:
+    """The groups of two or more modules in which each reaches each other one."""
+    reached = {name: reachable(graph, name) for name in graph}
+    groups = {frozenset({name} | {each for each in reached[name] if name in reached.get(each, ())}) for name in graph}
+    return sorted((group for group in groups if len(group) > 1), key=sorted)
+
+
+def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+    """The modules that `start` imports, directly or through others."""
+    found: set[str] = set()
+    pending = list(graph.get(start, ()))
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += graph.get(name, ())
+    return found
+
+
+def test_the_search_for_mutual_imports_finds_the_groups() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a", "d2"}, "d2": {"d"}}
+    assert mutual_groups(graph) == [frozenset({"b", "c"}), frozenset({"d", "d2"})]
+
+
+@pytest.mark.xfail(not IS_COMPLETE, reason="modules are still being moved", strict=False)
+def test_each_module_with_code_has_a_test_of_its_name() -> None:
+    missing = [name for name in PATHS if has_code(TREES[name]) and not expected_test(name).exists()]
+    others = [
+        f"{name}: {expected_test(name).relative_to(UNIT_TESTS.parent)}"
+        for name in missing
+        if name not in TESTED_ELSEWHERE
+    ]
+    assert not others, f"{len(others)} modules have no test of their name:\n" + "\n".join(others)
+    assert set(TESTED_ELSEWHERE) <= set(missing), "an exception is not needed any more"
+
+
+def expected_test(module: str) -> Path:
+    """The file that tests a module: `codecs/_inflate.py` is tested by `unit/codecs/test_inflate.py`."""
+    *folders, name = module.split(".")[1:]
+    return UNIT_TESTS.joinpath(*folders, f"test_{name.lstrip('_')}.py")
+
+
+def has_code(tree: ast.Module) -> bool:
+    """Whether a module has a function that does something: declarations, records and re-exports need no test."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return any([not is_declaration(statement) for function in functions for statement in function.body])
+
+
+def is_declaration(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Expr(value=ast.Constant()) | ast.Pass():
+            return True
+        case ast.Raise(exc=ast.Name(id="NotImplementedError") | ast.Call(func=ast.Name(id="NotImplementedError"))):
+            return True
+        case _:
+            return False
+
+
+def test_only_modules_that_do_something_need_a_test() -> None:
+    assert not has_code(
+        ast.parse("LIMIT = 1\nclass A(Protocol):\n    def f(self) -> int:\n        'Doc.'\n        ...\n")
+    )
+    assert has_code(ast.parse("def f():\n    return 1\n"))
+
+
 def find_cycle(graph: dict[str, set[str]]) -> list[str] | None:
-    """The modules of one cycle, the first repeated at the end; None where there is none."""
+    """Return the modules of one cycle, with the first repeated at the end, or None if there is no cycle."""
     done: set[str] = set()
 
     def visit(name: str, way: list[str]) -> list[str] | None:
@@ -199,15 +309,10 @@ def test_metadata_grid_and_codecs_know_no_event_loop_and_no_network() -> None:
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_a_module_opens_with_one_sentence_that_says_what_it_is(name: str) -> None:
+def test_the_docstring_of_a_module_begins_with_a_sentence(name: str) -> None:
     docstring = ast.get_docstring(TREES[name])
     assert docstring, f"{PATHS[name]} has no docstring"
     assert docstring.split("\n\n")[0].rstrip().endswith((".", "...")), docstring
-
-
-@pytest.mark.parametrize("name", PATHS)
-def test_a_module_holds_one_thought(name: str) -> None:
-    assert len(PATHS[name].read_text("utf-8").splitlines()) <= MAX_LINES
 
 
 @pytest.mark.parametrize("name", [name for name, path in PATHS.items() if path.name == "__init__.py"])
@@ -223,6 +328,9 @@ def test_a_package_re_exports_and_nothing_more(name: str) -> None:
             # A name whose module brings a large library is re-exported when it is first asked for.
             case ast.FunctionDef(name="__getattr__" | "__dir__"):
                 pass
+            # A package that needs an optional one says what to install.
+            case ast.Try(body=body) if all(isinstance(each, ast.Import | ast.ImportFrom) for each in body):
+                pass
             # pytest must know the modules whose asserts it explains before they are imported.
             case ast.Expr(value=ast.Call() as call) if ast.unparse(call.func) == "pytest.register_assert_rewrite":
                 pass
@@ -230,7 +338,7 @@ def test_a_package_re_exports_and_nothing_more(name: str) -> None:
                 pytest.fail(f"{name}, line {node.lineno}: {ast.unparse(node)[:80]}")
 
 
-def test_nothing_that_a_store_holds_is_unpickled_or_evaluated() -> None:
+def test_stored_data_are_never_unpickled_or_evaluated() -> None:
     unsafe = {"eval", "exec", "pickle.load", "pickle.loads", "pickle.Unpickler", "marshal.load", "marshal.loads"}
     rooms = [name for name in PATHS if room(name) != "testing"]  # there, stores are pickled to see that they can be
     calls = [(name, node) for name in rooms for node in ast.walk(TREES[name]) if isinstance(node, ast.Call)]
@@ -242,9 +350,10 @@ def test_nothing_that_a_store_holds_is_unpickled_or_evaluated() -> None:
     assert not found, "\n".join(found)
 
 
-# Who compares a format's number, or spells a document's key, all the same; each with its reason.
+# Modules outside `metadata` that compare a format's number or spell a document's key, each with its reason.
 MAY_KNOW_FORMATS = {
-    "aiozarr.grid.key_extensions": "geometry sees no metadata, and a chunk must not lie where a document does",
+    "aiozarr.hierarchy.opening": "`attrs=` is a keyword that people try, besides the key of a document",
+    "aiozarr.grid.key_extensions": "geometry sees no metadata, and no chunk key may equal the key of a document",
 }
 
 
@@ -256,7 +365,7 @@ def test_only_metadata_knows_which_format_it_is() -> None:
     assert not found, "\n".join(found)
 
 
-def test_who_may_know_formats_does() -> None:
+def test_the_exceptions_for_format_numbers_are_all_needed() -> None:
     assert [name for name in MAY_KNOW_FORMATS if not list(knows_formats(TREES[name]))] == []
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 SNAPSHOT = Path(__file__).with_name("public_names.txt")
-MODULES = ["aiozarr", "aiozarr.sync", "aiozarr.stores", "aiozarr.codecs"]
+MODULES = ["aiozarr", "aiozarr.sync", "aiozarr.driver", "aiozarr.stores", "aiozarr.codecs"]
 
 
 def public_names() -> list[str]:

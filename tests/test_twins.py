@@ -18,7 +18,9 @@ CLASSES = ["Array", "Group", "View"]
 
 def waits(function: Any) -> bool:
     """Whether what `function` returns has to be awaited or iterated over asynchronously."""
-    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    # Blocking twins carry the attributes of what they wrap, but not its code.
+    is_opening = getattr(function, "__code__", None) is aiozarr.open.__code__  # type: ignore[attr-defined]
+    return is_opening or inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def parameters(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:

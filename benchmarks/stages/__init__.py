@@ -1,1 +1,1 @@
-"""What each stage of a read costs by itself, and its share of a whole read."""
+"""The cost of each stage of a read alone, and its share of a whole read."""

@@ -1,4 +1,4 @@
-"""Prints what each stage of a read costs, and the shares of whole reads: `python -m benchmarks.stages`."""
+"""Print the cost of each stage of a read, and the shares of whole reads: `python -m benchmarks.stages`."""
 
 from __future__ import annotations
 

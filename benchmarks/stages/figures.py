@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the table: what was measured, and what one unit of it costs."""
+    """One line of the table: a measurement, and its cost per unit."""
 
     stage: str
     what: str

@@ -1,4 +1,4 @@
-"""The second stage: what queue, budget and bookkeeping add to a request, with stores that answer at once."""
+"""The second stage: the cost of queue, budget and bookkeeping per request, with stores that respond at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 
 import aiozarr
 from aiozarr.model import ByteRange, Supports, Value, Version
-from aiozarr.schedule import Call, Origin, RetryPolicy, Source
+from aiozarr.schedule import RequestExecutor, RequestSource, RetryPolicy, ScheduledRequest
 from aiozarr.stores import Store
 from benchmarks.stages.figures import Figure, least_cpu
 
@@ -15,7 +15,7 @@ POLICY = RetryPolicy()
 CHUNK = 64
 
 
-class Instant(Call):
+class Instant(ScheduledRequest):
     """A call that is answered at once."""
 
     __slots__ = ("source",)
@@ -27,7 +27,7 @@ class Instant(Call):
     async def send(self) -> None:
         pass
 
-    def done(self, error: BaseException | None) -> None:
+    def completed(self, error: BaseException | None) -> None:
         source = self.source
         source.origin.release(1)
         source.left -= 1
@@ -35,17 +35,17 @@ class Instant(Call):
             source.end.set()
 
 
-class Calls(Source):
+class Calls(RequestSource):
     """So many of them, for one caller."""
 
     max_requests = None
     max_bytes = 1 << 40
 
-    def __init__(self, origin: Origin, count: int) -> None:
+    def __init__(self, origin: RequestExecutor, count: int) -> None:
         self.origin, self.left, self.waiting = origin, count, count
         self.end = asyncio.Event()
 
-    def next(self) -> Call | None:
+    def next(self) -> ScheduledRequest | None:
         if not self.waiting:
             return None
         self.waiting -= 1
@@ -79,7 +79,9 @@ class Distant(Store):
     def url(self) -> str:
         return "bench://distant"
 
-    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
+    async def fetch(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
         if "/" in key:
             return self._chunk
         return self._document if key == "zarr.json" else None
@@ -87,12 +89,12 @@ class Distant(Store):
 
 async def through_the_queue(count: int) -> None:
     """Send calls through a queue of their own."""
-    origin = Origin()
+    origin = RequestExecutor()
     calls = Calls(origin, count)
-    origin.enter(calls)
-    origin.offer(calls)
+    origin.register(calls)
+    origin.wake(calls)
     await calls.end.wait()
-    origin.leave(calls)
+    origin.unregister(calls)
 
 
 def send_instantly(count: int) -> None:

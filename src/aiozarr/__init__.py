@@ -1,15 +1,18 @@
-"""Zarr arrays in cloud object stores, from asyncio: one schedule, one budget, decode off the loop.
+"""Zarr arrays in cloud object stores, for asyncio: one request queue per origin, decoding in worker threads.
 
 ```python
-async with await aiozarr.open_array("s3://bucket/data.zarr", "temperature") as arr:
+async with aiozarr.open_array("s3://bucket/data.zarr", "temperature") as arr:
     block = await arr[0, 100:200]
 ```
 
 `aiozarr.sync` has the same names, blocking.
 """
 
-from aiozarr import stores, sync
-from aiozarr.engine import Plan, Progress
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from aiozarr.errors import (
     AiozarrError,
     ChangedError,
@@ -44,23 +47,31 @@ from aiozarr.errors import (
     UnsupportedMetadataError,
     UnsupportedOperationError,
 )
-from aiozarr.hierarchy import (
-    Array,
-    ArrayInfo,
-    Group,
-    GroupInfo,
-    View,
-    consolidate_metadata,
-    create_array,
-    create_group,
-    open,  # noqa: A004  # the public name
-    open_array,
-    open_group,
-    read_many,
-)
-from aiozarr.schedule import Report, RequestEvent, Totals, record
 from aiozarr.settings import Settings
-from aiozarr.transfer import CopyReport, copy
+
+if TYPE_CHECKING:
+    from aiozarr import driver, stores, sync
+    from aiozarr.driver import open  # noqa: A004  # the public name
+    from aiozarr.engine import Plan, Progress
+    from aiozarr.hierarchy import (
+        Array,
+        ArrayInfo,
+        Group,
+        GroupInfo,
+        View,
+        consolidate_metadata,
+        create_array,
+        create_group,
+        open_array,
+        open_group,
+        read_many,
+        require_array,
+        require_group,
+    )
+    from aiozarr.schedule import Report, RequestEvent, Totals, record
+    from aiozarr.transfer import CopyReport, copy
+
+__version__ = "0.1.0"
 
 __all__ = [
     "AiozarrError",
@@ -111,11 +122,40 @@ __all__ = [
     "copy",
     "create_array",
     "create_group",
+    "driver",
     "open",
     "open_array",
     "open_group",
     "read_many",
     "record",
+    "require_array",
+    "require_group",
     "stores",
     "sync",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when first used: `import aiozarr` itself must be cheap, also for programs that use a part of it.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    homes = {
+        "CopyReport": "transfer",
+        "Plan": "engine",
+        "Progress": "engine",
+        "Report": "schedule",
+        "RequestEvent": "schedule",
+        "Totals": "schedule",
+        "copy": "transfer",
+        "open": "driver",
+        "record": "schedule",
+    }
+    if name in ("driver", "stores", "sync"):
+        return import_module(f"aiozarr.{name}")
+    value = getattr(import_module(f"aiozarr.{homes.get(name, 'hierarchy')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,4 +1,4 @@
-"""The exception tree: every error of aiozarr, with the node, key and range it speaks of as typed fields."""
+"""The exception tree: every error of aiozarr, with the node, key and byte range it concerns as typed fields."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import TracebackType
 
     from aiozarr.model import ByteRange
 
@@ -14,21 +15,28 @@ if TYPE_CHECKING:
 class AiozarrError(Exception):
     """The base of all errors that aiozarr raises about data, stores and specifications.
 
-    Programmer's mistakes in a call (a wrong keyword, a wrong type) stay `TypeError` and `ValueError`.
+    Each class takes its own fields by keyword and no others. Mistakes in a call (a wrong keyword, a wrong type) stay
+    `TypeError` and `ValueError`.
+
+    Attributes:
+        message: the text without the fields.
     """
 
-    def __init__(self, message: str, **fields: Any) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-        for name, value in fields.items():
-            setattr(self, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {name: value for name, value in self.__dict__.items() if name not in {"message", "__notes__"}}
         return (_rebuild, (type(self), self.message, state))
 
     def __str__(self) -> str:
-        return self.message
+        facts = self._facts()
+        return f"{self.message} ({', '.join(facts)})" if facts else self.message
+
+    def _facts(self) -> list[str]:
+        """Return the fields that the text of the error shows after its message."""
+        return []
 
 
 def _rebuild(kind: type[AiozarrError], message: str, state: dict[str, Any]) -> AiozarrError:
@@ -37,19 +45,79 @@ def _rebuild(kind: type[AiozarrError], message: str, state: dict[str, Any]) -> A
     return error
 
 
+def _location_facts(store: str | None, key: str | None, range: ByteRange | None) -> list[str]:
+    facts = [] if store is None else [f"store {store}"]
+    if key is not None:
+        facts.append(f"key {key!r}")
+    if range is not None:
+        facts.append(str(range))
+    return facts
+
+
+def fill_location(
+    error: AiozarrError,
+    *,
+    store: str | None = None,
+    key: str | None = None,
+    range: ByteRange | None = None,
+    node: str | None = None,
+) -> None:
+    """Fill the location fields that `error` has and that are still None.
+
+    An error that names another key than `key` keeps its own byte range: `range` is a range of `key`.
+    """
+    if range is not None and getattr(error, "key", key) in (None, key) and getattr(error, "range", range) is None:
+        error.range = range  # type: ignore[attr-defined]  # the class has the field: getattr has found None
+    for name, value in (("store", store), ("key", key), ("node", node)):
+        if value is not None and getattr(error, name, value) is None:
+            setattr(error, name, value)
+
+
+class located:  # noqa: N801  # used as a verb in `with`, like contextlib.suppress
+    """Context manager that tells an `AiozarrError` of its block where it happened: `with located(store=..., key=...):`.
+
+    The same error object passes through, with its unset fields filled by `fill_location`. No frame is added to its
+    traceback, and none keeps a reference to it. A class and not a generator: entered for every chunk that is decoded.
+    """
+
+    __slots__ = ("_key", "_node", "_range", "_store")
+
+    def __init__(
+        self,
+        *,
+        store: str | None = None,
+        key: str | None = None,
+        range: ByteRange | None = None,
+        node: str | None = None,
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._range = range
+        self._node = node
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, AiozarrError):
+            fill_location(error, store=self._store, key=self._key, range=self._range, node=self._node)
+
+
 class StoreError(AiozarrError):
-    """A store could not do what was asked: the network, the disk or the server failed.
+    """An operation of a store failed: the network, the disk or the server did not do it.
 
     Attributes:
-        store: the store's URL, without secrets.
-        key: the key that was asked for, if the operation names one.
-        range: the byte range that was asked for; None for a whole value.
-        attempts: how many times the request was sent.
-        elapsed: seconds from the first try to this error.
-        status: the HTTP status, where there was one.
-        request_id: the server's own id of the request, where it gave one.
-        retryable: True if the same request may succeed later; the scheduler repeats such requests.
-        retry_after: seconds the server asked to wait, where it did.
+        store: URL of the store, without secrets.
+        key: the requested key, if the operation has one.
+        range: the requested byte range; None for a whole value.
+        attempts: number of times the request was sent.
+        elapsed: seconds from the first attempt to this error.
+        status: HTTP status of the response, if there was a response.
+        request_id: the server's own id of the request, if it sent one.
+        retryable: True if the same request may succeed later; aiozarr repeats such requests.
+        retry_after: seconds to wait that the server asked for.
     """
 
     store: str | None = None
@@ -62,14 +130,35 @@ class StoreError(AiozarrError):
     retryable: bool = False
     retry_after: float | None = None
 
-    def __str__(self) -> str:
-        facts: list[str] = []
-        if self.store is not None:
-            facts.append(f"store {self.store}")
-        if self.key is not None:
-            facts.append(f"key {self.key!r}")
-        if self.range is not None:
-            facts.append(str(self.range))
+    def __init__(
+        self,
+        message: str,
+        *,
+        store: str | None = None,
+        key: str | None = None,
+        range: ByteRange | None = None,
+        attempts: int = 1,
+        elapsed: float | None = None,
+        status: int | None = None,
+        request_id: str | None = None,
+        retryable: bool | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.store = store
+        self.key = key
+        self.range = range
+        self.attempts = attempts
+        self.elapsed = elapsed
+        self.status = status
+        self.request_id = request_id
+        # None leaves the default of the class: some errors are retryable unless the store knows better.
+        if retryable is not None:
+            self.retryable = retryable
+        self.retry_after = retry_after
+
+    def _facts(self) -> list[str]:
+        facts = _location_facts(self.store, self.key, self.range)
         if self.status is not None:
             facts.append(f"status {self.status}")
         if self.attempts > 1:
@@ -78,27 +167,27 @@ class StoreError(AiozarrError):
             facts.append(f"{self.elapsed:.1f} s")
         if self.request_id is not None:
             facts.append(f"request id {self.request_id}")
-        return f"{self.message} ({', '.join(facts)})" if facts else self.message
+        return facts
 
 
 class PreconditionFailedError(StoreError):
-    """A conditional write found another version, or a value where none should be. Read again, then decide."""
+    """A conditional write found another version, or a value although the key should have had none. Read again first."""
 
 
 class PermissionDeniedError(StoreError):
-    """The store knows who asks and refuses (403). It is never read as a missing chunk."""
+    """The credentials are valid and do not allow this operation (403). It is never read as a missing chunk."""
 
 
 class UnauthenticatedError(StoreError):
-    """The store does not accept the credentials (401, an unknown key, an expired token that could not be renewed)."""
+    """The store rejects the credentials (401, an unknown key, an expired token that could not be renewed)."""
 
 
 class UnsupportedOperationError(StoreError):
-    """This store cannot do this operation; `store.supports` says what it can."""
+    """The store does not have this operation; `store.supports` lists the operations that it has."""
 
 
 class UnknownSchemeError(UnsupportedOperationError, ValueError):
-    """No store of this version opens such URLs; the message names the schemes that are known."""
+    """No store of this version opens URLs of this scheme; the message lists the known schemes."""
 
 
 class InvalidKeyError(StoreError):
@@ -106,7 +195,7 @@ class InvalidKeyError(StoreError):
 
 
 class ThrottledError(StoreError):
-    """The server asked for less (429, 503) on every try."""
+    """The server asked for fewer requests (429, 503) at every attempt."""
 
     retryable = True
 
@@ -118,17 +207,17 @@ class StoreTimeoutError(StoreError, TimeoutError):
 
 
 class ShortReadError(StoreError):
-    """Fewer bytes came than were announced or asked for."""
+    """The response had fewer bytes than it announced or than the request asked for."""
 
     retryable = True
 
 
 class ChangedError(StoreError):
-    """The object was replaced while its parts were being read. Read again from the start."""
+    """The object was replaced between the requests of one read. Read it again from the start."""
 
 
 class OutcomeUnknownError(StoreError):
-    """The answer to a conditional write was lost, and what is stored cannot tell whether it took place."""
+    """The response to a conditional write was lost, and the stored object does not show whether the write happened."""
 
 
 class ForkedProcessError(StoreError):
@@ -136,17 +225,40 @@ class ForkedProcessError(StoreError):
 
 
 class EraseError(StoreError):
-    """Some of several keys could not be removed; all others were.
+    """Some of several keys could not be removed; all others were removed.
 
     Attributes:
-        failures: for each key that is left, why.
+        failures: the error of each key that was not removed.
     """
 
     failures: Mapping[str, StoreError] = MappingProxyType({})
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        failures: Mapping[str, StoreError] = MappingProxyType({}),
+        store: str | None = None,
+        key: str | None = None,
+        status: int | None = None,
+        request_id: str | None = None,
+        retryable: bool | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(
+            message,
+            store=store,
+            key=key,
+            status=status,
+            request_id=request_id,
+            retryable=retryable,
+            retry_after=retry_after,
+        )
+        self.failures = failures
+
     @classmethod
     def of(cls, failures: Mapping[str, StoreError], store: str) -> EraseError:
-        """Return the error of `failures`, of which there is at least one; it speaks of the first."""
+        """Return the error of `failures`, at least one; its location fields are those of the first."""
         key, first = next(iter(failures.items()))
         return cls(
             f"{len(failures)} {'keys' if len(failures) > 1 else 'key'} could not be removed, first {key!r}: "
@@ -162,7 +274,7 @@ class EraseError(StoreError):
 
 
 class NodeError(AiozarrError):
-    """What the errors about nodes of a hierarchy share.
+    """The base of errors about nodes of a hierarchy.
 
     Attributes:
         url: the canonical URL of the node.
@@ -172,24 +284,36 @@ class NodeError(AiozarrError):
     url: str | None = None
     path: str | None = None
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        url: str | None = None,
+        path: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.url = url
+        self.path = path
+
 
 class NodeNotFoundError(NodeError, FileNotFoundError):
-    """There is no array and no group at this place."""
+    """The path has no array and no group."""
 
-    # OSError.__str__ would print errno fields; the message is ours.
-    __str__ = AiozarrError.__str__
+
+class ChildNotFoundError(NodeNotFoundError, KeyError):
+    """A group has no node of this name; also a `KeyError`."""
 
 
 class NodeExistsError(NodeError):
-    """Something is stored where a node was to be created. Pass `overwrite=True` to replace it."""
+    """The path of a new node has stored data. `overwrite=True` removes that data and creates the node."""
 
 
 class NodeTypeError(NodeError):
-    """A group where an array was asked for, an array where a group was, or a node below an array."""
+    """The node is a group and not an array, or an array and not a group, or lies below an array."""
 
 
 class MetadataError(AiozarrError):
-    """What the errors about metadata documents share.
+    """The base of errors about metadata documents.
 
     Attributes:
         node: the URL or path of the node.
@@ -201,7 +325,20 @@ class MetadataError(AiozarrError):
     key: str | None = None
     member: str | None = None
 
-    def __str__(self) -> str:
+    def __init__(
+        self,
+        message: str,
+        *,
+        node: str | None = None,
+        key: str | None = None,
+        member: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.node = node
+        self.key = key
+        self.member = member
+
+    def _facts(self) -> list[str]:
         facts: list[str] = []
         if self.node is not None:
             facts.append(f"node {self.node}")
@@ -209,27 +346,41 @@ class MetadataError(AiozarrError):
             facts.append(f"key {self.key!r}")
         if self.member is not None:
             facts.append(f"member {self.member!r}")
-        return f"{self.message} ({', '.join(facts)})" if facts else self.message
+        return facts
 
 
 class InvalidMetadataError(MetadataError):
-    """The document is not what the format allows."""
+    """The document violates the specification of its format."""
 
 
 class UnsupportedMetadataError(MetadataError):
-    """The format allows it, and aiozarr does not do it: an unknown extension, codec or data type.
+    """The document is valid and uses a feature that aiozarr lacks: an unknown extension, codec or data type.
 
     Attributes:
         point: the extension point, such as `codec` or `data_type`.
-        name: the name that is not known.
+        name: the unknown name.
     """
 
     point: str | None = None
     name: str | None = None
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        node: str | None = None,
+        key: str | None = None,
+        member: str | None = None,
+        point: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(message, node=node, key=key, member=member)
+        self.point = point
+        self.name = name
+
 
 class MissingChunkError(AiozarrError):
-    """A chunk is not stored, and `Settings.missing` is `"raise"`.
+    """A chunk is not stored and `Settings.missing` is `"raise"`.
 
     Attributes:
         store: the store's URL.
@@ -239,27 +390,66 @@ class MissingChunkError(AiozarrError):
     store: str | None = None
     key: str | None = None
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        store: str | None = None,
+        key: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.store = store
+        self.key = key
+
 
 class SelectionError(AiozarrError, IndexError):
-    """The selection does not fit the array: out of range, too many indices, a step of zero."""
+    """The selection does not fit the array: an index out of range, too many indices, a step of zero."""
 
 
 class LimitError(AiozarrError):
-    """A limit of `Settings` would be passed; nothing was allocated or fetched for it.
+    """The operation would exceed a limit of `Settings`; it allocated and fetched nothing.
 
     Attributes:
-        limit: the name of the limit.
-        value: what was asked for.
-        allowed: what the limit allows.
+        limit: name of the setting.
+        value: the requested amount.
+        allowed: the largest allowed amount.
+        store: the store's URL, if a stored value is too large.
+        key: the key of that value.
+        range: the requested byte range of it; None for all of it.
     """
 
     limit: str | None = None
     value: int | None = None
     allowed: int | None = None
+    store: str | None = None
+    key: str | None = None
+    range: ByteRange | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        limit: str | None = None,
+        value: int | None = None,
+        allowed: int | None = None,
+        store: str | None = None,
+        key: str | None = None,
+        range: ByteRange | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.value = value
+        self.allowed = allowed
+        self.store = store
+        self.key = key
+        self.range = range
+
+    def _facts(self) -> list[str]:
+        return _location_facts(self.store, self.key, self.range)
 
 
 class CodecError(AiozarrError):
-    """Stored bytes do not decode to what the metadata says, or values could not be encoded.
+    """Stored bytes could not be decoded as the metadata says, or values could not be encoded.
 
     Attributes:
         codec: the codec's name.
@@ -273,29 +463,80 @@ class CodecError(AiozarrError):
     key: str | None = None
     range: ByteRange | None = None
 
-    def __str__(self) -> str:
-        facts: list[str] = []
-        if self.codec is not None:
-            facts.append(f"codec {self.codec!r}")
-        if self.store is not None:
-            facts.append(f"store {self.store}")
-        if self.key is not None:
-            facts.append(f"key {self.key!r}")
-        if self.range is not None:
-            facts.append(str(self.range))
-        return f"{self.message} ({', '.join(facts)})" if facts else self.message
+    def __init__(
+        self,
+        message: str,
+        *,
+        codec: str | None = None,
+        store: str | None = None,
+        key: str | None = None,
+        range: ByteRange | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.codec = codec
+        self.store = store
+        self.key = key
+        self.range = range
+
+    def _facts(self) -> list[str]:
+        codec = [] if self.codec is None else [f"codec {self.codec!r}"]
+        return codec + _location_facts(self.store, self.key, self.range)
 
 
 class ChecksumError(CodecError):
-    """A checksum does not match its bytes."""
+    """A stored checksum differs from the checksum of the stored bytes."""
 
 
 class InvalidSpecError(AiozarrError):
-    """A TensorStore JSON spec is not valid."""
+    """A TensorStore JSON spec is not valid, or does not determine an array.
+
+    Attributes:
+        member: path of the member in the spec, such as `schema.chunk_layout.read_chunk.shape[0]`; None for the whole.
+    """
+
+    member: str | None = None
+
+    def __init__(self, message: str, *, member: str | None = None) -> None:
+        super().__init__(message)
+        self.member = member
+
+    def _facts(self) -> list[str]:
+        return [] if self.member is None else [f"spec member {self.member}"]
 
 
 class SpecMismatchError(AiozarrError):
-    """What is stored does not fit the constraints of a TensorStore JSON spec."""
+    """The stored node does not satisfy the constraints of a TensorStore JSON spec.
+
+    Attributes:
+        member: path of the member in the spec with the constraint.
+        expected: the constraint, as JSON.
+        found: what is stored, as JSON; None if it is missing.
+        url: the URL of the node; None if nothing was opened yet.
+    """
+
+    member: str | None = None
+    expected: Any = None
+    found: Any = None
+    url: str | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        member: str | None = None,
+        expected: Any = None,
+        found: Any = None,
+        url: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.member = member
+        self.expected = expected
+        self.found = found
+        self.url = url
+
+    def _facts(self) -> list[str]:
+        facts = [] if self.member is None else [f"spec member {self.member}"]
+        return facts if self.url is None else [*facts, self.url]
 
 
 class CopyError(AiozarrError):
@@ -307,13 +548,23 @@ class CopyError(AiozarrError):
 
     failed: tuple[tuple[str, BaseException], ...] = ()
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        failed: tuple[tuple[str, BaseException], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.failed = failed
+
 
 class UnsafeWriteWarning(UserWarning):
-    """Partial chunk writes to this store are serialised in this process only; another process may lose updates."""
+    """Partial chunk writes to this store are serialised within this process; another process may lose updates."""
 
 
 class StaleDataWarning(UserWarning):
-    """An array has grown over values that an earlier, larger shape has left; they are visible again.
+    """An array grew over stored values of an earlier, larger shape, and shows these values again.
 
-    The v3 core specification asks for this signal ("Resizing"). `resize(..., clear=True)` makes them the fill value.
+    The v3 core specification asks for this warning ("Resizing"). `resize(..., clear=True)` overwrites the values with
+    the fill value.
     """

@@ -1,4 +1,4 @@
-"""The records that every layer shares: keys, byte ranges, versions, values and preconditions."""
+"""The records that all layers share: keys, byte ranges, versions, values and preconditions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing_extensions import Buffer
 from aiozarr.errors import InvalidKeyError
 
 MAX_KEY_BYTES = 1024
+"""Maximum length of a key in UTF-8, as S3 and GCS have it."""
 
-# Of ASCII, in segments that begin with no dot: nothing else is left to be looked for in such a key.
-_USUAL = re.compile(r"(?:[\w~-][\w.~-]*/)*[\w~-][\w.~-]*", re.ASCII)
+# Most keys: ASCII segments that do not begin with a dot. They need no further checks.
+_PLAIN_KEY = re.compile(r"(?:[\w~-][\w.~-]*/)*[\w~-][\w.~-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """`length` bytes from `start`, or everything from `start` where `length` is None.
+    """`length` bytes from `start` on, or all bytes from `start` on if `length` is None.
 
-    A range that reaches past the end of a value is cut at its end; one that starts at or after the end is empty.
+    A range that extends past the end of a value ends there. A range that starts at or after the end is empty.
     """
 
     start: int
@@ -36,7 +37,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Suffix:
-    """The last `length` bytes of a value; all of it where it is shorter."""
+    """The last `length` bytes of a value, or all bytes of a shorter value."""
 
     length: int
 
@@ -53,9 +54,9 @@ ByteRange: TypeAlias = Range | Suffix
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Which state of an object was seen: its ETag, its generation, or both. Opaque to everyone but its store.
+    """The version of a stored object: its ETag, its generation, or both. Only its store interprets them.
 
-    A weak ETag (`W/"..."`) compares, and is never sent as a condition.
+    A weak ETag (`W/"..."`) can be compared but is never sent as a condition (RFC 9110, section 8.8.3).
     """
 
     etag: str | None = None
@@ -67,15 +68,18 @@ class Version:
 
     @property
     def weak(self) -> bool:
-        """True where the version cannot be sent as a condition."""
+        """True if the version cannot be sent as a condition."""
         return self.generation is None and self.etag is not None and self.etag.startswith("W/")
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Bytes of one object, with the object's version (None: the store knows none) and whole size in bytes.
+    """Bytes of one object, with its version and size.
 
-    `size` is None only where the store cannot know it, as with a ranged HTTP answer of unknown total length.
+    Attributes:
+        data: the requested bytes.
+        version: version of the object; None if the store has no versions.
+        size: size of the complete object in bytes; None if unknown, as in an HTTP response without total length.
     """
 
     data: Buffer
@@ -85,7 +89,13 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One stored object: its key, size in bytes and version (None: the store's listing tells none)."""
+    """One listed object.
+
+    Attributes:
+        key: key of the object.
+        size: size in bytes; None if the listing has no sizes.
+        version: version of the object; None if the listing has no versions.
+    """
 
     key: str
     size: int | None
@@ -94,12 +104,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class IfAbsent:
-    """Write only where no value is stored."""
+    """Precondition of a write: the key has no value."""
 
 
 @dataclass(frozen=True, slots=True)
 class IfMatch:
-    """Write only where the stored value has this version."""
+    """Precondition of a write: the stored value has this version."""
 
     version: Version
 
@@ -109,18 +119,19 @@ Precondition: TypeAlias = IfAbsent | IfMatch
 
 @dataclass(frozen=True, slots=True)
 class Supports:
-    """What a store can do; the layers above act on it, and ask again each time: an answer or a probe may teach a store.
+    """The capabilities of a store. They may change after a response or a probe, so callers read them anew each time.
 
     Attributes:
-        readable: `fetch` and what follows from it.
-        writeable: `set`, `erase` and what follows from them.
+        readable: `fetch` and all operations that use it.
+        writeable: `set`, `erase` and all operations that use them.
         listable: `scan`, `list`, `list_dir`, `list_prefix`.
-        partial_reads: `fetch` with a range transfers that range only. Where it does not, ranges give the right bytes
-            all the same; shards are read by ranges of one object, each of which may then transfer all of it.
-        suffix_reads: a `Suffix` costs one request. Where it does not, the engine finds ends by sizes that it keeps.
-        conditional_reads: `fetch(if_match=...)` is checked by the store. Where it is not, versions are compared by
-            whoever asked, as far as answers tell them.
-        conditional_writes: preconditions of `set` hold against other writers; None: not known before a probe.
+        partial_reads: `fetch` of a range transfers only this range. Otherwise it returns the right bytes too, but may
+            transfer the complete object for each range.
+        suffix_reads: `fetch` of a `Suffix` is one request. Otherwise the engine uses the cached size of the object.
+        conditional_reads: the store checks `fetch(if_match=...)`. Otherwise the caller compares the versions of
+            responses, if they have versions.
+        conditional_writes: preconditions of `set` hold against other writers; None if unknown before a probe.
+        bounded_reads: `fetch` has the keyword `max_bytes` and raises `LimitError` instead of receiving more bytes.
     """
 
     readable: bool = True
@@ -130,20 +141,22 @@ class Supports:
     suffix_reads: bool = True
     conditional_reads: bool = False
     conditional_writes: bool | None = False
+    bounded_reads: bool = False
 
 
 def check_key(key: str, *, store: str | None = None) -> str:
     """Return `key` if it is a valid store key.
 
-    A key is non-empty, at most 1,024 bytes of UTF-8, without NUL, and made of segments that single `/` separate, none
-    of them empty, `.` or `..` (v3 core specification, "Abstract store interface", with the stricter rules of aiozarr).
+    A key has 1 to 1,024 bytes of UTF-8 without NUL. Single `/` separate its segments, and no segment is empty, `.` or
+    `..`. These rules are stricter than those of the v3 core specification, "Abstract store interface".
 
     Raises:
-        InvalidKeyError: for anything else.
+        TypeError: `key` is not a str.
+        InvalidKeyError: `key` is not a valid key.
     """
     if not isinstance(key, str):
         raise TypeError(f"a key is a str, not {type(key).__name__}")
-    if len(key) <= MAX_KEY_BYTES and _USUAL.fullmatch(key):
+    if len(key) <= MAX_KEY_BYTES and _PLAIN_KEY.fullmatch(key):
         return key
     reason = _key_fault(key)
     if reason is not None:
@@ -152,10 +165,11 @@ def check_key(key: str, *, store: str | None = None) -> str:
 
 
 def check_prefix(prefix: str, *, store: str | None = None) -> str:
-    """Return `prefix` if it is `""` or a valid key with one `/` behind it.
+    """Return `prefix` if it is `""` or a valid key followed by one `/`.
 
     Raises:
-        InvalidKeyError: for anything else.
+        TypeError: `prefix` is not a str.
+        InvalidKeyError: `prefix` is not a valid prefix.
     """
     if not isinstance(prefix, str):
         raise TypeError(f"a prefix is a str, not {type(prefix).__name__}")
@@ -189,7 +203,7 @@ def _key_fault(key: str) -> str | None:
 
 
 def resolve_range(size: int, byte_range: ByteRange | None) -> tuple[int, int]:
-    """Return `(start, stop)` of `byte_range` in a value of `size` bytes, cut at its end."""
+    """Return start and stop of `byte_range` in a value of `size` bytes, clipped to the value."""
     if byte_range is None:
         return 0, size
     if isinstance(byte_range, Suffix):

@@ -1,4 +1,4 @@
-"""Extensions that installed packages announce by entry points: found by name, imported when first asked for."""
+"""Extensions from entry points of installed packages: found by name, imported on first use."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ GROUPS: Mapping[str, str] = MappingProxyType(
         "store": "aiozarr.stores",
     }
 )
-"""The entry point group of each extension point; the name of an entry point is the name that documents use."""
+"""Entry point group of each extension point. The name of an entry point is the name in documents."""
 
-_MANY = 8
-"""Names that a message lists at most."""
+_MAX_LISTED_NAMES = 8
+"""Maximum number of names in a message."""
 
 _REGISTER = {
     "codec": "aiozarr.codecs.register",
@@ -38,16 +38,18 @@ _REGISTER = {
 
 
 def load_plugin(point: str, name: str) -> object | None:
-    """Return what an installed package announces under exactly this `name`; None where none does.
+    """Return the object that an installed package registers under exactly this `name`.
 
-    A stored name can only choose among what the user has installed for this purpose: nothing else is imported.
+    A name in a document selects among installed entry points only. Nothing else is imported.
 
     Args:
         point: the extension point, a key of `GROUPS`.
         name: the name in a document; for stores, the scheme of a URL.
 
+    Returns: the object, or None if no package has an entry point of this name.
+
     Raises:
-        UnsupportedMetadataError: the package cannot be imported, or several packages announce the name.
+        UnsupportedMetadataError: the package cannot be imported, or several packages register the name.
     """
     found = _announced().get((GROUPS[point], name), ())
     if not found:
@@ -57,7 +59,7 @@ def load_plugin(point: str, name: str) -> object | None:
         raise _unusable(point, name, f"the packages {packages} both announce it")
     entry = found[0]
     try:
-        # Python imports a module once and lets one thread do it, so nothing is kept here.
+        # No cache: Python imports a module once, in one thread.
         plugin: object = entry.load()
     except Exception as error:
         reason = f"the package {_package(entry)} announces it as {entry.value}, which fails to load: {error!r}"
@@ -66,25 +68,25 @@ def load_plugin(point: str, name: str) -> object | None:
 
 
 def load_class(point: str, name: str, *kinds: type) -> Any:
-    """Return the class that `load_plugin` finds, which must be a concrete subclass of one of `kinds`.
+    """Return the class that `load_plugin` finds, or None if it finds nothing.
 
     Raises:
-        UnsupportedMetadataError: as from `load_plugin`, or it is something else.
+        UnsupportedMetadataError: as `load_plugin`, or the object is not a concrete subclass of one of `kinds`.
     """
     plugin = load_plugin(point, name)
     if plugin is not None:
         try:
             check_class(plugin, *kinds, named=False)
         except TypeError as error:
-            raise not_of_its_kind(point, name, str(error)) from None
+            raise wrong_entry_point(point, name, str(error)) from None
     return plugin
 
 
 def check_class(given: object, *kinds: type, named: bool = True) -> None:
-    """Check that an extension is a concrete subclass of one of `kinds`, with a `name` that documents can use.
+    """Check that an extension is a concrete subclass of one of `kinds`, and has a `name` if `named`.
 
     Raises:
-        TypeError: it is not; the message says what is missing.
+        TypeError: it is not; the message names the missing part.
     """
     wanted = " or ".join(kind.__qualname__ for kind in kinds)
     if not isinstance(given, type) or not issubclass(given, kinds):
@@ -97,18 +99,18 @@ def check_class(given: object, *kinds: type, named: bool = True) -> None:
         raise TypeError(f"{given.__name__} needs a class attribute `name`, a non-empty str")
 
 
-def not_of_its_kind(point: str, name: str, reason: str) -> UnsupportedMetadataError:
-    """Return the error for a plug-in that loads and is not what its group is for."""
+def wrong_entry_point(point: str, name: str, reason: str) -> UnsupportedMetadataError:
+    """Return the error for an entry point that loads and does not fit its extension point."""
     entry = _announced()[GROUPS[point], name][0]
     return _unusable(point, name, f"the package {_package(entry)} announces it as {entry.value}: {reason}")
 
 
-def unknown(point: str, name: str, known: Iterable[str], *, member: str) -> UnsupportedMetadataError:
-    """Return the error for a name that nothing here goes by; it says which come close and how to add one."""
+def unknown_extension(point: str, name: str, known: Iterable[str], *, member: str) -> UnsupportedMetadataError:
+    """Return the error for an unknown name, with similar names and the way to register one."""
     shown = name[:200]
-    names = _suggestions(shown, sorted({*known, *announced(point)}))
+    names = _suggestions(shown, sorted({*known, *entry_point_names(point)}))
     return UnsupportedMetadataError(
-        f"unknown {point.replace('_', ' ')} {shown!r}; known: {names}. Another one is registered by "
+        f"unknown {point.replace('_', ' ')} {shown!r}; {names}. Another one is registered by "
         f"{_REGISTER[point]}, or by an installed package with an entry point in the group {GROUPS[point]!r}",
         member=member,
         point=point,
@@ -117,29 +119,31 @@ def unknown(point: str, name: str, known: Iterable[str], *, member: str) -> Unsu
 
 
 def _suggestions(name: str, known: list[str]) -> str:
-    """Return the names that a message lists: all where they are few, else those that are most like `name`."""
-    if len(known) <= _MANY:
-        return ", ".join(known) or "none"
-    # A prefix may be all that is missing, or too much: last parts are compared as well.
+    """Return the nearest name for a message, and the known names: all if they are few, otherwise similar ones."""
+    # The prefix may be missing or wrong, so last components are compared as well.
     last = name.rpartition(".")[2]
     close = [each for each in known if each.rpartition(".")[2] == last]
-    close += [each for each in get_close_matches(name, known, n=_MANY) if each not in close]
-    return f"{len(known)} names, none of which is like it" if not close else ", ".join(close[:_MANY])
+    close += [each for each in get_close_matches(name, known, n=_MAX_LISTED_NAMES) if each not in close]
+    nearest = f"did you mean {close[0]!r}? " if close else ""
+    if len(known) <= _MAX_LISTED_NAMES:
+        return f"{nearest}known: {', '.join(known) or 'none'}"
+    listed = ", ".join(close[:_MAX_LISTED_NAMES]) or f"{len(known)} names, none of which is like it"
+    return f"{nearest}known: {listed}"
 
 
-def announced(point: str) -> tuple[str, ...]:
-    """Return the names that installed packages announce at an extension point, sorted; nothing is imported."""
+def entry_point_names(point: str) -> tuple[str, ...]:
+    """Return the sorted entry point names of an extension point, without importing them."""
     return tuple(sorted(name for group, name in _announced() if group == GROUPS[point]))
 
 
-def forget_plugins() -> None:
-    """Look again, when next asked: packages were installed or removed while the program runs."""
+def clear_entry_points() -> None:
+    """Clear the cache of entry points, after packages were installed or removed while the program runs."""
     _announced.cache_clear()
 
 
 @cache
 def _announced() -> Mapping[tuple[str, str], tuple[EntryPoint, ...]]:
-    """Read the entry points of all packages once: that opens a file of each."""
+    """Return the entry points by group and name. Cached: reading them opens a file of each installed package."""
     table: dict[tuple[str, str], tuple[EntryPoint, ...]] = {}
     every = entry_points()
     for group in GROUPS.values():

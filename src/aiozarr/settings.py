@@ -1,4 +1,4 @@
-"""The options of a reader or writer, as one frozen record that is passed explicitly."""
+"""The options of readers and writers as one immutable record, passed explicitly."""
 
 from __future__ import annotations
 
@@ -15,41 +15,46 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How reads and writes behave. A value is passed to `open*` and `create_*` and holds for the node opened there.
+    """Options of reads and writes. `open*` and `create_*` take them for the node that they open.
 
-    Limits of requests and bytes in flight belong to one budget per (origin, credentials) of the process: where callers
-    ask for different limits of the same origin, the smallest of those at work holds.
+    Requests and bytes in flight share one budget per (origin, credentials) in the process. If callers have different
+    limits for one origin, the smallest limit of the running operations applies.
 
     Attributes:
-        max_requests: requests in flight per origin; "auto" starts at 64 and adapts, up to 512.
-        max_bytes_in_flight: bytes per origin that are on their way, or have landed and wait for their decoder.
-        decode_threads: threads that run codecs, for the process; None: as many as there are cores.
-        timeout: seconds for one operation such as `view.read()`; None: no limit.
-        idle_timeout: seconds without progress after which a request counts as failed.
-        retries: how often a failed request is repeated; no request is repeated after `retry_seconds`.
-        retry_seconds: seconds from the first try after which a request is given up.
-        gap: what a request costs, in bytes: as many between two wanted ranges of one object are fetched rather than
-            skipped, and it decides whether parts of chunks, or whole shards, are fetched; "auto" learns it.
-        max_over_read: bytes fetched / bytes wanted that merging may reach.
-        max_request_bytes: size limit of a merged request; larger objects come in parts of at most this size (1 MiB at
-            least).
-        index_cache_bytes: bytes of decoded shard indexes kept, for the process; 0: none.
-        chunk_cache_bytes: bytes of decoded chunks kept for later reads; 0: none. Readers with equal values share one
-            cache in the process, whatever they read.
-        chunk_cache_seconds: how long a kept chunk is given to readers; what others change is seen after that.
-            `math.inf`: for data that nobody changes. What this process writes is seen at once.
-        max_chunks: chunks, inner chunks of shards included, that one operation may touch; beyond that `LimitError` is
-            raised before anything is allocated.
-        max_chunk_bytes: decoded bytes of a chunk above which `LimitError` is raised before anything is allocated.
-        max_index_bytes: bytes of a shard index above which `LimitError` is raised before it is fetched.
-        max_metadata_bytes: size limit of a metadata document.
-        missing: "fill" reads missing chunks as the fill value, "raise" raises `MissingChunkError`.
-        missing_status: the HTTP statuses that mean "missing".
-        strict: refuse what the formats do not allow and real stores hold.
-        v1_order_f: how chunks of v1 arrays of order F without blosc lie: "spec" as the v1 specification says, "written"
-            as zarr-python 1 wrote them, which is in C order.
-        durable: local writes are flushed to the device before they count as done.
-        on_event: called with each event record, on the I/O thread; it must not block. None costs nothing.
+        max_requests: requests in flight per origin. `"auto"` starts at 64 and adapts, up to 512.
+        max_bytes_in_flight: bytes per origin that are being transferred or wait for decoding.
+        decode_threads: threads for codecs in the process; None for the number of cores.
+        timeout: seconds for one operation such as `view.read()`; None for no limit.
+        idle_timeout: seconds without progress after which a request fails.
+        retries: maximum number of repetitions of a failed request.
+        retry_seconds: seconds from the first attempt after which a request is not repeated.
+        gap: cost of one request, expressed in bytes. Two ranges of one object are fetched with one request if at most
+            this many unwanted bytes lie between them. The same cost decides whether to read part of a chunk or all of
+            it, and a whole shard or its index first. `"auto"`: measured per origin, 16 KiB to 1 MiB.
+        max_over_read: maximum ratio of fetched to wanted bytes that merging of ranges may cause.
+        max_request_bytes: maximum size of a merged request. Larger objects are fetched in parts of this size, or of
+            1 MiB if it is less.
+        index_cache_bytes: size of the cache of decoded shard indexes in the process; 0 disables it.
+        chunk_cache_bytes: size of the cache of decoded chunks; 0 disables it. All readers of the process with the same
+            number share one cache.
+        chunk_cache_seconds: age at which a cached chunk expires. Readers see changes by other processes after this
+            time, and changes by this process at once. `math.inf` for data that never changes.
+        max_chunks: maximum number of chunks per operation, including inner chunks of shards. `LimitError` is raised
+            before any allocation.
+        max_chunk_bytes: maximum decoded size of a chunk in bytes. `LimitError` is raised before any allocation.
+        max_index_bytes: maximum size of a shard index in bytes. `LimitError` is raised before the index is fetched.
+        max_metadata_bytes: maximum size of a metadata document in bytes.
+        missing: `"fill"` reads missing chunks as the fill value, `"raise"` raises `MissingChunkError`.
+        missing_status: HTTP statuses of missing objects.
+        strict: reject documents that violate the specification, which aiozarr otherwise reads if they are common.
+        v1_order_f: element order in chunks of v1 arrays of order F without blosc. `"spec"`: Fortran order, as the v1
+            specification says. `"written"`: C order, as zarr-python 1 wrote them.
+        durable: flush local writes to the device before they complete.
+        on_event: called with each event record on the I/O thread, so it must not block; None records no events.
+
+    Raises:
+        TypeError: a value of the wrong type.
+        ValueError: a value out of its range.
     """
 
     max_requests: int | Literal["auto"] = "auto"
@@ -125,21 +130,21 @@ class Settings:
         return f"Settings({', '.join(changed)})"
 
 
-def _at_least(name: str, value: object, least: int) -> None:
+def _at_least(name: str, value: object, minimum: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"Settings.{name} must be an int, not {type(value).__name__}")
-    if value < least:
-        raise ValueError(f"Settings.{name} must be at least {least}, not {value}")
+    if value < minimum:
+        raise ValueError(f"Settings.{name} must be at least {minimum}, not {value}")
 
 
 DEFAULT_SETTINGS = Settings()
 
 
 def settings_or_default(settings: Settings | None) -> Settings:
-    """Return `settings`, or the defaults where there are none.
+    """Return `settings`, or the defaults for None.
 
     Raises:
-        TypeError: they are something else, such as a dictionary.
+        TypeError: `settings` are of another type, such as a dictionary.
     """
     if settings is None:
         return DEFAULT_SETTINGS

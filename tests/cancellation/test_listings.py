@@ -9,12 +9,12 @@ import sys
 import textwrap
 
 import pytest
-from aftermath import nothing_left, wait_for
 
 import aiozarr
 from aiozarr.stores import ObjectStore
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.leaks import assert_no_leaks, wait_for
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 PAGE = b"""<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">
 <IsTruncated>false</IsTruncated><Contents><Key>a</Key><Size>3</Size><ETag>"x"</ETag>
@@ -22,7 +22,7 @@ PAGE = b"""<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com
 
 
 @pytest.mark.parametrize("moment", range(40))
-async def test_a_listing_given_up_while_its_answer_arrives_leaves_a_client_that_works(moment: int) -> None:
+async def test_a_listing_cancelled_during_its_response_leaves_a_working_client(moment: int) -> None:
     with FaultServer(latency=0.01) as server:
         server.script = lambda request, reply: spoil.Reply(200, (("Content-Type", "application/xml"),), PAGE)
         store = ObjectStore("s3://bucket", endpoint_url=server.url, anon=True)
@@ -43,7 +43,7 @@ async def test_opening_a_group_whose_listing_stalls_is_cancelled_soon() -> None:
             spoil.no_answer(reply) if "list-type" in request.target else spoil.status(404)(reply)
         )
         store = ObjectStore("s3://bucket", endpoint_url=server.url, anon=True)
-        async with nothing_left(server):
+        async with assert_no_leaks(server):
             task = asyncio.ensure_future(aiozarr.open(store, "a"))
             assert await wait_for(lambda: any("list-type" in request.target for request in server.requests))
             task.cancel()
@@ -56,8 +56,8 @@ async def test_opening_a_group_whose_listing_stalls_is_cancelled_soon() -> None:
 _EXIT = f"""
     import asyncio
     from aiozarr.stores import ObjectStore
-    from aiozarr.testing.http_server import FaultServer
-    from aiozarr.testing import http_replies as spoil
+    from tests.support.servers.http_server import FaultServer
+    from tests.support.servers import http_replies as spoil
 
     async def main():
         store = ObjectStore("s3://bucket", endpoint_url=server.url, anon=True)

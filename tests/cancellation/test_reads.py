@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aftermath import cancelling, left_on_the_io_thread, nothing_left, wait_for
-from remote_arrays import QUICK, RemoteArray, serve_array
 
 import aiozarr
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.leaks import assert_no_leaks, cancelling, unfinished_on_io_thread, wait_for
+from tests.support.remote_arrays import QUICK, RemoteArray, serve_array
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 PATIENT = replace(QUICK, idle_timeout=30, retry_seconds=30)
 """Nothing here ends by a time limit: what ends was cancelled."""
@@ -71,7 +71,7 @@ async def cancelled(task: asyncio.Task[Any]) -> bool:
 
 @pytest.mark.parametrize("inner", [None, (1,)], ids=["plain", "sharded"])
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-async def test_f60_cancelled_at_any_request_it_leaves_nothing(
+async def test_cancelled_at_any_request_it_leaves_nothing(
     server: FaultServer, operation: Operation, inner: tuple[int] | None
 ) -> None:
     settings = replace(PATIENT, index_cache_bytes=0)
@@ -80,7 +80,7 @@ async def test_f60_cancelled_at_any_request_it_leaves_nothing(
     await operation(remote)
     count = len(server.requests) - remote.begun
     for number in range(1, count + 1):
-        async with nothing_left(server):
+        async with assert_no_leaks(server):
             begun = len(server.requests)
             task = asyncio.ensure_future(operation(remote))
             server.script = cancelling(task, begun + number)
@@ -93,12 +93,12 @@ async def test_f60_cancelled_at_any_request_it_leaves_nothing(
 
 @pytest.mark.parametrize("inner", [None, (1,)], ids=["plain", "sharded"])
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-async def test_f60_cancelled_after_any_number_of_steps_it_leaves_nothing(
+async def test_cancelled_after_any_number_of_steps_it_leaves_nothing(
     server: FaultServer, operation: Operation, inner: tuple[int] | None
 ) -> None:
     remote = await serve_array(server, inner=inner, settings=replace(PATIENT, index_cache_bytes=0))
     for steps in [0, 1, 2, 3, 5, 10, 20, 50, 100, 300, 1000]:
-        async with nothing_left(server):
+        async with assert_no_leaks(server):
             task = asyncio.ensure_future(operation(remote))
             for _ in range(steps):
                 await asyncio.sleep(0)
@@ -112,7 +112,7 @@ async def test_f60_cancelled_after_any_number_of_steps_it_leaves_nothing(
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 @pytest.mark.parametrize("fault", [spoil.no_answer, spoil.stalled(3)], ids=["no-answer", "in-the-body"])
-async def test_f60_a_stalled_server_does_not_hold_up_the_cancellation(
+async def test_a_stalled_server_does_not_hold_up_the_cancellation(
     server: FaultServer, operation: Operation, fault: spoil.Spoil
 ) -> None:
     remote = await serve_array(server, inner=(1,), settings=PATIENT)
@@ -120,7 +120,7 @@ async def test_f60_a_stalled_server_does_not_hold_up_the_cancellation(
         remote = await serve_array(server, settings=PATIENT)
         fault = spoil.no_answer  # a HEAD has no body
     server.script = spoil.always(fault)
-    async with nothing_left(server):
+    async with assert_no_leaks(server):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(SOON):
                 async with asyncio.timeout(0.1):
@@ -148,22 +148,22 @@ async def test_a_cancelled_reader_does_not_hurt_another_one_of_the_same_chunks(
 ) -> None:
     remote = await serve_array(server, inner=inner, settings=PATIENT)
     server.latency = 0.5  # longer than all of this takes on a busy machine
-    async with nothing_left(server):
+    async with assert_no_leaks(server):
         first = asyncio.ensure_future(read_it(remote))
         assert await wait_for(lambda: server.in_flight > 0)
         second = asyncio.ensure_future(read_it(remote))
         for _ in range(5):
-            await left_on_the_io_thread()  # rounds of that loop, in which the second one joins
+            await unfinished_on_io_thread()  # rounds of that loop, in which the second one joins
         first.cancel()
         assert await cancelled(first)
         assert np.array_equal(await second, remote.values)
     assert len(remote.keys) == (4 if inner is None else 8)  # what the first had asked for served the second
 
 
-async def test_f62_a_cancellation_while_waiting_for_a_retry_is_immediate(server: FaultServer) -> None:
+async def test_a_cancellation_while_waiting_for_a_retry_is_immediate(server: FaultServer) -> None:
     remote = await serve_array(server, settings=PATIENT)
     server.script = spoil.always(spoil.status(503, Retry_After="20"))
-    async with nothing_left(server):
+    async with assert_no_leaks(server):
         task = asyncio.ensure_future(read_it(remote))
         assert await wait_for(lambda: len(remote.keys) == 4 and server.in_flight == 0)
         task.cancel()
@@ -173,7 +173,7 @@ async def test_f62_a_cancellation_while_waiting_for_a_retry_is_immediate(server:
 
 @pytest.mark.parametrize("inner", [None, (1,)], ids=["plain", "sharded"])
 @pytest.mark.parametrize("operation", [read_it, read_many, stream_it])
-async def test_f63_the_first_error_ends_the_others_and_is_raised_alone(
+async def test_the_first_error_ends_the_others_and_is_raised_alone(
     server: FaultServer, operation: Operation, inner: tuple[int] | None
 ) -> None:
     remote = await serve_array(server, shape=(128,), chunks=(2,), inner=inner, settings=PATIENT)
@@ -182,7 +182,7 @@ async def test_f63_the_first_error_ends_the_others_and_is_raised_alone(
         return spoil.status(403)(reply) if request.key == "c/1" else spoil.no_answer(reply)
 
     server.script = script
-    async with nothing_left(server):
+    async with assert_no_leaks(server):
         with pytest.raises(aiozarr.PermissionDeniedError) as raised:
             await operation(remote)
         assert raised.value.key == "c/1"
@@ -194,7 +194,7 @@ async def test_errors_of_many_chunks_at_once_are_one_error(server: FaultServer) 
     remote = await serve_array(server, shape=(128,), chunks=(2,), settings=replace(PATIENT, retries=0))
     server.script = spoil.always(spoil.status(500))
     for _ in range(5):
-        async with nothing_left(server):
+        async with assert_no_leaks(server):
             with pytest.raises(aiozarr.StoreError):
                 await read_it(remote)
 
@@ -208,7 +208,7 @@ async def test_the_timeout_of_the_settings_is_a_store_timeout_error_and_leaves_n
     server.script = spoil.when(lambda request: request.key != "zarr.json", spoil.no_answer)
     array = await aiozarr.open_array(server.url, zarr_format=3, settings=limited)
     server.script = spoil.always(spoil.no_answer)
-    async with nothing_left(server):
+    async with assert_no_leaks(server):
         with pytest.raises(aiozarr.StoreTimeoutError, match=r"0\.1 seconds") as raised:
             if operation is open_it:
                 await aiozarr.open_array(server.url, zarr_format=3, settings=limited)
@@ -218,10 +218,10 @@ async def test_the_timeout_of_the_settings_is_a_store_timeout_error_and_leaves_n
     assert raised.value.elapsed == 0.1
 
 
-async def test_leaving_a_stream_early_cancels_what_is_under_way(server: FaultServer) -> None:
+async def test_leaving_a_stream_early_cancels_its_requests(server: FaultServer) -> None:
     remote = await serve_array(server, shape=(64,), chunks=(1,), settings=PATIENT)
     server.script = spoil.when(lambda request: request.key not in ("c/0", "zarr.json"), spoil.no_answer)
-    async with nothing_left(server), aclosing(remote.array[...].stream()) as blocks:
+    async with assert_no_leaks(server), aclosing(remote.array[...].stream()) as blocks:
         async for region, block in blocks:
             assert (region, block.tolist()) == ((slice(0, 1),), [1])
             break
@@ -236,7 +236,7 @@ async def test_cancelled_while_chunks_are_decoded_it_waits_for_the_threads_that_
     remote = await serve_array(server, shape=(1 << 21,), chunks=(1 << 18,), inner=inner, codecs=gzip, settings=PATIENT)
     for at in range(8 if inner is None else 32):
         out = np.zeros_like(remote.values)
-        async with nothing_left(server):
+        async with assert_no_leaks(server):
             tasks: list[asyncio.Task[Any]] = []
 
             def stop(progress: aiozarr.Progress, at: int = at, tasks: list[asyncio.Task[Any]] = tasks) -> None:
@@ -254,7 +254,7 @@ async def test_cancelled_while_chunks_are_decoded_it_waits_for_the_threads_that_
 async def test_a_task_group_of_reads_one_of_which_fails_leaves_nothing(server: FaultServer) -> None:
     remote = await serve_array(server, shape=(64,), chunks=(1,), settings=PATIENT)
     server.script = lambda request, reply: spoil.status(403)(reply) if request.key == "c/63" else spoil.no_answer(reply)
-    async with nothing_left(server):
+    async with assert_no_leaks(server):
         with pytest.raises(ExceptionGroup) as raised:
             async with asyncio.TaskGroup() as group:
                 for start in range(64):
@@ -265,7 +265,7 @@ async def test_a_task_group_of_reads_one_of_which_fails_leaves_nothing(server: F
 async def test_a_second_cancellation_does_not_leave_the_first_ones_work_behind(server: FaultServer) -> None:
     remote = await serve_array(server, settings=PATIENT)
     server.script = spoil.always(spoil.no_answer)
-    async with nothing_left(server):
+    async with assert_no_leaks(server):
         task = asyncio.ensure_future(read_it(remote))
         assert await wait_for(lambda: server.in_flight == 4)
         for _ in range(3):

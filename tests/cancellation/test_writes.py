@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aftermath import cancelling, nothing_left, wait_for
-from remote_arrays import CHECKED, document
 
 import aiozarr
 from aiozarr.stores import LocalStore, MemoryStore, ObjectStore, Store
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.leaks import assert_no_leaks, cancelling, wait_for
+from tests.support.remote_arrays import CHECKED, document
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 SOON = 10.0
 
@@ -65,13 +65,13 @@ def unknown_files(root: Path) -> list[Path]:
 
 @pytest.mark.parametrize("inner", [None, (2,)], ids=["plain", "sharded"])
 @pytest.mark.parametrize("kind", ["memory", "local"])
-async def test_f61_a_write_cancelled_after_any_number_of_steps_leaves_each_chunk_old_or_new(
+async def test_a_write_cancelled_after_any_number_of_steps_leaves_each_chunk_old_or_new(
     tmp_path: Path, kind: str, inner: tuple[int] | None
 ) -> None:
     store = MemoryStore() if kind == "memory" else LocalStore(tmp_path / "a.zarr")
     array = await old_array(store, inner=inner)
     for steps in [0, 1, 2, 3, 5, 10, 20, 50, 100, 300]:
-        async with nothing_left():
+        async with assert_no_leaks():
             task = asyncio.ensure_future(array[...].write(2))
             for _ in range(steps):
                 await asyncio.sleep(0)
@@ -87,14 +87,14 @@ async def test_f61_a_write_cancelled_after_any_number_of_steps_leaves_each_chunk
 
 
 @pytest.mark.parametrize("inner", [None, (2,)], ids=["plain", "sharded"])
-async def test_f61_a_write_cancelled_at_any_request_leaves_each_chunk_old_or_new(
+async def test_a_write_cancelled_at_any_request_leaves_each_chunk_old_or_new(
     server: FaultServer, bucket: ObjectStore, inner: tuple[int] | None
 ) -> None:
     array = await old_array(bucket, inner=inner)
     for number in range(1, 9):
         begun = len(server.requests)
         server.latency = 0.02
-        async with nothing_left(server):
+        async with assert_no_leaks(server):
             task = asyncio.ensure_future(array[...].write(2))
             server.script = cancelling(task, begun + number)
             await ended(task)
@@ -105,12 +105,12 @@ async def test_f61_a_write_cancelled_at_any_request_leaves_each_chunk_old_or_new
         await array[...].write(1)
 
 
-async def test_f60_a_stalled_server_does_not_hold_up_the_cancellation_of_a_write(
+async def test_a_stalled_server_does_not_hold_up_the_cancellation_of_a_write(
     server: FaultServer, bucket: ObjectStore
 ) -> None:
     array = await old_array(bucket)
     server.script = spoil.always(spoil.no_answer)
-    async with nothing_left(server):
+    async with assert_no_leaks(server):
         task = asyncio.ensure_future(array[...].write(2))
         assert await wait_for(lambda: server.in_flight == 8)
         task.cancel()
@@ -124,7 +124,7 @@ async def test_a_cancelled_partial_write_gives_the_turn_to_the_next_one(
     array = await old_array(bucket)
     await array[0].write(1)  # from now on it is known that the server heeds conditions
     server.script = spoil.when(lambda request: request.method == "PUT", spoil.no_answer)
-    async with nothing_left(server):
+    async with assert_no_leaks(server):
         begun = len(server.requests)
         first = asyncio.ensure_future(array[0:2].write(5))
         assert await wait_for(lambda: any(each.method == "PUT" for each in server.requests[begun:]))
@@ -144,7 +144,7 @@ async def test_a_creation_cancelled_after_any_number_of_steps_leaves_a_whole_nod
     server: FaultServer, bucket: ObjectStore
 ) -> None:
     for steps in [0, 1, 3, 10, 30, 100, 300, 1000]:
-        async with nothing_left(server):
+        async with assert_no_leaks(server):
             task = asyncio.ensure_future(
                 aiozarr.create_array(bucket, f"a{steps}", shape=(4,), dtype="i4", attributes={"x": 1})
             )
@@ -173,8 +173,8 @@ async def test_a_copy_cancelled_at_any_progress_leaves_whole_objects_and_no_docu
             if progress.done >= at:
                 tasks[0].cancel()
 
-        async with nothing_left(server):
-            tasks.append(asyncio.ensure_future(aiozarr.copy(source, target, progress=stop)))
+        async with assert_no_leaks(server):
+            tasks.append(asyncio.ensure_future(aiozarr.copy(source, target, overwrite=True, progress=stop)))
             await ended(tasks[0])
         if to == "local":
             stored = {key: bytes(await target.get(key) or b"") for key in await target.list()}
@@ -190,8 +190,8 @@ async def test_a_copy_to_a_stalled_server_is_cancelled_soon(server: FaultServer,
     source = MemoryStore()
     await old_array(source)
     server.script = spoil.always(spoil.no_answer)
-    async with nothing_left(server):
-        task = asyncio.ensure_future(aiozarr.copy(source, bucket))
+    async with assert_no_leaks(server):
+        task = asyncio.ensure_future(aiozarr.copy(source, bucket, overwrite=True))
         assert await wait_for(lambda: server.in_flight == 8)
         task.cancel()
         await ended(task)

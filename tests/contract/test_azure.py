@@ -1,4 +1,4 @@
-"""The object store keeps the store contract on Azure's emulator, whatever authorises its requests."""
+"""The object store keeps the store contract on Azure's emulator, with all kinds of credentials."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from servers import Azurite
-from servers.azurite import ACCOUNT, KEY
 
 import aiozarr
 from aiozarr.errors import EraseError, PermissionDeniedError, PreconditionFailedError, StoreError, UnauthenticatedError
@@ -18,6 +16,8 @@ from aiozarr.stores import ObjectStore, Store
 from aiozarr.stores.azure.signature import sign_container
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
+from tests.support.servers import Azurite
+from tests.support.servers.azurite import ACCOUNT, KEY
 
 pytestmark = pytest.mark.servers
 

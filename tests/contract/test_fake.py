@@ -1,4 +1,4 @@
-"""The fake store of the tests keeps the store contract too: what passes with it may be expected of others."""
+"""The fake store of the tests keeps the store contract."""
 
 from typing import ClassVar
 

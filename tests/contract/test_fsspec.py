@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import fsspec
 import pytest
-from file_systems import AsyncFiles, Tree
 from fsspec.implementations.dirfs import DirFileSystem
 from gcsfs.core import GCSFileSystem
 from typing_extensions import Buffer
@@ -16,9 +15,10 @@ from aiozarr.stores import Store
 from aiozarr.stores.fsspec.store import FsspecStore
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
-from aiozarr.testing.gcs_server import GcsServer
-from aiozarr.testing.http_server import FaultServer
-from local_s3 import LocalS3
+from tests.support.fsspec_file_systems import AsyncFiles, Tree
+from tests.support.servers.gcs_server import GcsServer
+from tests.support.servers.http_server import FaultServer
+from tests.support.servers.moto import LocalS3
 
 _numbers = itertools.count()
 

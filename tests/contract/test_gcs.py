@@ -9,7 +9,7 @@ from aiozarr.stores import Store
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
-from aiozarr.testing.gcs_server import GcsServer
+from tests.support.servers.gcs_server import GcsServer
 
 
 class TestObjectStoreOnGcs(StoreConformance):

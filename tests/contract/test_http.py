@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from certificates import authority
-from proxy import proxy
-from servers import Nginx
 from typing_extensions import Buffer
 
 from aiozarr.stores import Store
 from aiozarr.stores.http.store import HTTPStore
-from aiozarr.testing import http_replies as spoil
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
-from aiozarr.testing.http_server import FaultServer
+from tests.support.certificates import authority
+from tests.support.http_proxy import proxy
+from tests.support.servers import Nginx
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 
 class TestHTTPStore(StoreConformance):

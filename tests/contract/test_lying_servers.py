@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from servers import S3Server
 
 import aiozarr
 from aiozarr.errors import ChangedError, StoreError, UnsafeWriteWarning, UnsupportedOperationError
@@ -19,6 +18,7 @@ from aiozarr.model import ByteRange, IfAbsent, IfMatch, Range, Suffix
 from aiozarr.stores import ObjectStore
 from aiozarr.testing.conformance.base import ODD_KEYS
 from aiozarr.testing.conformance.reading import DATA, RANGES
+from tests.support.servers import S3Server
 
 pytestmark = pytest.mark.servers
 

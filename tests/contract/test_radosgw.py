@@ -7,13 +7,13 @@ import itertools
 from typing import ClassVar
 
 import pytest
-from servers import S3Server
 
 from aiozarr.errors import PermissionDeniedError, PreconditionFailedError, UnauthenticatedError
 from aiozarr.model import IfAbsent, IfMatch
 from aiozarr.stores import FsspecStore, ObjectStore, Store
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
+from tests.support.servers import S3Server
 
 pytestmark = pytest.mark.servers
 

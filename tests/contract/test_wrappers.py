@@ -23,7 +23,7 @@ from aiozarr.stores import (
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
-from local_s3 import LocalS3
+from tests.support.servers.moto import LocalS3
 
 _numbers = itertools.count()
 

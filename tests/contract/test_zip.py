@@ -1,4 +1,4 @@
-"""The zip store keeps the store contract: written on disk, read there, and read behind another store."""
+"""The zip store keeps the store contract: written and read on disk, and read inside another store."""
 
 import zipfile
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 from aiozarr.stores import MemoryStore, Store, ZipStore
 from aiozarr.stores.http.store import HTTPStore
 from aiozarr.testing.conformance import StoreConformance
-from aiozarr.testing.http_server import FaultServer
+from tests.support.servers.http_server import FaultServer
 
 
 def archive_of(values: dict[str, bytes], compression: int) -> bytes:

@@ -6,9 +6,10 @@ allowed at the top level. Comments above a block direct this:
 - `<!-- not run: reason -->`: the block is only compiled.
 - `<!-- prints -->` above a ```` ```text ```` block: what the block of code before it printed.
 - `<!-- raises: Name -->`: the block ends with this exception.
+- `<!-- needs: module -->`: the page is skipped where this module is not installed; the group `test` has all of them.
 
-The endpoint `http://127.0.0.1:9000`, with the bucket `weather`, stands for an S3 server: the tests put their own in its
-place. Design notes are not run: they draw signatures.
+`http://127.0.0.1:9000`, with the bucket `weather`, stands for an S3 server, and `http://127.0.0.1:4443` for a GCS
+emulator: the tests put their own in their place. Design notes are not run.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import ast
 import asyncio
 import inspect
 import re
+import tomllib
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -26,14 +28,16 @@ from typing import Any
 
 import pytest
 
-from local_s3 import LocalS3
+from tests.support.servers.gcs_server import GcsServer
+from tests.support.servers.moto import LocalS3
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [
     REPOSITORY / "README.md",
     *sorted(page for page in (REPOSITORY / "docs").rglob("*.md") if page.parent.name != "design"),
 ]
-ENDPOINT = "http://127.0.0.1:9000"
+S3_ENDPOINT = "http://127.0.0.1:9000"
+GCS_ENDPOINT = "http://127.0.0.1:4443"
 BLOCK = re.compile(
     r"^(?P<indent> *)(?:<!-- (?P<note>[^\n]*?) -->\n\s*)?"
     r"```(?P<language>python|text)[^\n]*\n(?P<body>.*?)^(?P=indent)```",
@@ -64,14 +68,23 @@ def blocks_of(text: str) -> list[Block]:
     ]
 
 
+def modules_needed(blocks: list[Block]) -> list[str]:
+    """The modules that a page imports and that aiozarr does not depend on."""
+    return [block.note.removeprefix("needs: ") for block in blocks if block.note.startswith("needs: ")]
+
+
 def snippets() -> list[Any]:
     pages = [page for page in PAGES if any(block.language == "python" for block in blocks_of(page.read_text("utf-8")))]
     return [pytest.param(page, id=str(page.relative_to(REPOSITORY))) for page in pages]
 
 
-def run_block(block: Block, page: Path, names: dict[str, Any], runner: asyncio.Runner, endpoint: str) -> str:
+def run_block(
+    block: Block, page: Path, names: dict[str, Any], runner: asyncio.Runner, endpoints: dict[str, str]
+) -> str:
     """Run one block and return what it printed. Line numbers in errors are those of the page."""
-    source = "\n" * block.line + block.body.replace(ENDPOINT, endpoint)
+    source = "\n" * block.line + block.body
+    for documented, actual in endpoints.items():
+        source = source.replace(documented, actual)
     code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     printed = StringIO()
     if block.note.startswith("not run: "):
@@ -95,18 +108,22 @@ def test_the_snippets_of_a_page_run(
     monkeypatch.chdir(tmp_path)
     s3_server.reset()
     s3_server.create_bucket("weather")
+    blocks = blocks_of(page.read_text("utf-8"))
+    for module in modules_needed(blocks):
+        pytest.importorskip(module)
     names: dict[str, Any] = {"__name__": "__main__"}
     printed = ""
-    with asyncio.Runner() as runner:
-        for block in blocks_of(page.read_text("utf-8")):
+    with asyncio.Runner() as runner, GcsServer("weather") as gcs_server:
+        endpoints = {S3_ENDPOINT: s3_server.endpoint_url, GCS_ENDPOINT: gcs_server.url}
+        for block in blocks:
             if block.language == "text":
                 assert block.note != "prints" or printed.strip() == block.body.strip(), f"line {block.line}"
             elif block.note.startswith("raises: "):
                 with pytest.raises(BaseException) as caught:
-                    run_block(block, page, names, runner, s3_server.endpoint_url)
+                    run_block(block, page, names, runner, endpoints)
                 assert caught.type.__name__ == block.note.removeprefix("raises: ")
             else:
-                printed = run_block(block, page, names, runner, s3_server.endpoint_url)
+                printed = run_block(block, page, names, runner, endpoints)
 
 
 def test_blocks_are_found_with_their_comments() -> None:
@@ -123,4 +140,23 @@ def test_blocks_are_found_with_their_comments() -> None:
 
 def test_a_block_that_is_not_run_says_why() -> None:
     notes = [block.note for page in PAGES for block in blocks_of(page.read_text("utf-8")) if block.language == "python"]
-    assert all(re.fullmatch(r"(not run: .{8,}|raises: \w+)?", note) for note in notes)
+    assert all(re.fullmatch(r"(not run: .{8,}|raises: \w+|needs: \w+)?", note) for note in notes)
+
+
+def test_modules_that_pages_need_are_installed_with_the_tests() -> None:
+    groups = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
+    needed = {module for page in PAGES for module in modules_needed(blocks_of(page.read_text("utf-8")))}
+    assert needed <= {re.split(r"[>=\[]", name)[0] for name in groups["test"]}
+
+
+def test_links_of_the_package_page_lead_nowhere_inside_the_repository() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
+    text = (REPOSITORY / "README.md").read_text("utf-8")
+    for substitution in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(substitution["pattern"], substitution["replacement"], text)
+    assert re.findall(r"\]\((?!https://)[^)]*\)", text) == []
+
+
+def test_links_of_the_readme_lead_to_files() -> None:
+    links = re.findall(r"\]\((?!https://)([^)#]*)[^)]*\)", (REPOSITORY / "README.md").read_text("utf-8"))
+    assert [link for link in links if not (REPOSITORY / link).is_file()] == []

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from remote_arrays import CHECKED, QUICK, RAW, RemoteArray, serve_array
 
 import aiozarr
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.remote_arrays import CHECKED, QUICK, RAW, RemoteArray, serve_array
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 SHARDED: dict[str, Any] = {"shape": (8,), "chunks": (8,), "inner": (2,), "codecs": RAW, "index_codecs": RAW}
 
@@ -44,7 +44,7 @@ async def two_states(server: FaultServer, **described: Any) -> tuple[RemoteArray
 
 
 @pytest.mark.parametrize("heeds", [True, False], ids=["f38-checks-if-match", "f39-ignores-if-match"])
-async def test_f38_f39_a_shard_replaced_between_index_and_data_is_read_anew_and_never_mixed(
+async def test_a_shard_replaced_between_index_and_data_is_read_again_and_never_mixed(
     server: FaultServer, heeds: bool
 ) -> None:
     remote, _, new = await two_states(server)
@@ -63,7 +63,7 @@ async def test_f38_f39_a_shard_replaced_between_index_and_data_is_read_anew_and_
     assert "if-match" in server.requests[remote.begun + 1].headers
 
 
-async def test_f38_a_shard_that_is_replaced_each_time_is_a_changed_error_after_a_few_attempts(
+async def test_a_shard_that_is_replaced_each_time_is_a_changed_error_after_a_few_attempts(
     server: FaultServer,
 ) -> None:
     remote, old, new = await two_states(server)
@@ -79,7 +79,7 @@ async def test_f38_a_shard_that_is_replaced_each_time_is_a_changed_error_after_a
     assert len(remote.keys) <= 4 * 2
 
 
-async def test_f40_a_replaced_shard_of_the_same_etag_is_found_by_the_checksums_of_its_chunks(
+async def test_a_replaced_shard_of_the_same_etag_is_found_by_the_checksums_of_its_chunks(
     server: FaultServer,
 ) -> None:
     remote, old, new = await two_states(server, codecs=CHECKED)
@@ -99,7 +99,7 @@ async def test_f40_a_replaced_shard_of_the_same_etag_is_found_by_the_checksums_o
     assert raised.value.range is not None
 
 
-async def test_f41_without_an_etag_last_modified_tells_that_a_shard_was_replaced(server: FaultServer) -> None:
+async def test_without_an_etag_a_replaced_shard_is_detected_by_last_modified(server: FaultServer) -> None:
     remote, old, new = await two_states(server)
     server.put("c/0", old, etag=None)
     times = iter(["Mon, 01 Jan 2024 00:00:00 GMT", *["Mon, 01 Jan 2024 00:00:09 GMT"] * 20])
@@ -113,7 +113,7 @@ async def test_f41_without_an_etag_last_modified_tells_that_a_shard_was_replaced
     assert all("if-match" not in request.headers for request in server.requests[remote.begun :])
 
 
-async def test_f41_a_server_that_tells_neither_etag_nor_time_is_read_in_the_documented_weak_mode(
+async def test_a_server_without_etag_and_last_modified_is_read_in_the_documented_weak_mode(
     server: FaultServer,
 ) -> None:
     remote, old, _ = await two_states(server)
@@ -134,7 +134,7 @@ def flip(data: bytes, at: int) -> bytes:
     return bytes(changed)
 
 
-async def test_f71_a_chunk_that_was_damaged_on_its_way_is_fetched_once_more(server: FaultServer) -> None:
+async def test_a_chunk_damaged_in_transit_is_fetched_again(server: FaultServer) -> None:
     remote = await serve_array(server)
     server.script = spoil.when(
         lambda request: request.number == remote.begun + 1, lambda reply: replace(reply, body=flip(reply.body, 2))
@@ -143,7 +143,7 @@ async def test_f71_a_chunk_that_was_damaged_on_its_way_is_fetched_once_more(serv
     assert remote.keys == ["c/0"] * 2
 
 
-async def test_f71_a_damaged_chunk_is_fetched_once_more_for_all_views_that_wait_for_it(server: FaultServer) -> None:
+async def test_a_damaged_chunk_is_fetched_again_once_for_all_waiting_views(server: FaultServer) -> None:
     remote = await serve_array(server)
     server.script = spoil.when(
         lambda request: request.number == remote.begun + 1, lambda reply: replace(reply, body=flip(reply.body, 2))
@@ -153,7 +153,7 @@ async def test_f71_a_damaged_chunk_is_fetched_once_more_for_all_views_that_wait_
     assert remote.keys == ["c/0"] * 2
 
 
-async def test_f71_f63_damage_that_is_found_after_another_error_does_not_keep_the_read_waiting(
+async def test_a_checksum_error_after_another_error_does_not_delay_the_read(
     server: FaultServer,
 ) -> None:
     remote = await serve_array(server, shape=(1 << 20,), chunks=(1 << 18,))
@@ -167,7 +167,7 @@ async def test_f71_f63_damage_that_is_found_after_another_error_does_not_keep_th
                 await remote.array[...]
 
 
-async def test_f71_a_chunk_that_is_stored_damaged_is_a_checksum_error_with_store_and_key(server: FaultServer) -> None:
+async def test_a_chunk_that_is_stored_damaged_is_a_checksum_error_with_store_and_key(server: FaultServer) -> None:
     remote = await serve_array(server)
     server.put("c/0", flip(server.get("c/0") or b"", 2))
     with pytest.raises(aiozarr.ChecksumError) as raised:
@@ -177,7 +177,7 @@ async def test_f71_a_chunk_that_is_stored_damaged_is_a_checksum_error_with_store
     assert raised.value.range is None
 
 
-async def test_f71_an_inner_chunk_that_is_stored_damaged_is_named_by_its_place_in_the_shard(
+async def test_a_damaged_stored_inner_chunk_is_an_error_with_its_position_in_the_shard(
     server: FaultServer,
 ) -> None:
     remote = await serve_array(server, shape=(8,), chunks=(8,), inner=(2,))
@@ -191,7 +191,7 @@ async def test_f71_an_inner_chunk_that_is_stored_damaged_is_named_by_its_place_i
 
 
 @pytest.mark.parametrize("once", [True, False])
-async def test_f71_an_index_that_is_damaged_is_fetched_once_more(server: FaultServer, once: bool) -> None:
+async def test_a_damaged_index_is_fetched_again(server: FaultServer, once: bool) -> None:
     remote = await serve_array(server, shape=(8,), chunks=(8,), inner=(2,))
 
     def script(request: spoil.Request, reply: spoil.Reply) -> spoil.Reply:

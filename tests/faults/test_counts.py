@@ -30,7 +30,7 @@ class NoSuffixes(WrapperStore):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_record_counts_what_events_tell_of(kind: str, tmp_path: Path) -> None:
+async def test_a_report_counts_the_events(kind: str, tmp_path: Path) -> None:
     store = KINDS[kind](tmp_path)
     events: list[Any] = []
     settings = aiozarr.Settings(on_event=events.append)

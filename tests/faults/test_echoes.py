@@ -12,8 +12,8 @@ import pytest
 
 import aiozarr
 from aiozarr.stores import HTTPStore, ObjectStore, Store, from_url
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 SECRET = "hIdDeN-5ecret"
 BASIC = base64.b64encode(f"user:{SECRET}".encode()).decode().rstrip("=")
@@ -53,7 +53,7 @@ def server() -> Iterator[FaultServer]:
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", MAKERS)
-async def test_what_a_server_repeats_is_not_shown(
+async def test_secrets_echoed_by_a_server_are_not_shown(
     name: str, way: str, status: int, kind: str, server: FaultServer
 ) -> None:
     def echo(request: spoil.Request, reply: spoil.Reply) -> spoil.Reply:

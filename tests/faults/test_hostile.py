@@ -13,9 +13,9 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import pytest
-from remote_arrays import CHECKED, RAW, document
 
 import aiozarr
+from tests.support.remote_arrays import CHECKED, RAW, document
 
 SECONDS = 1.0
 """Of processor time, all threads together: a bound on what is done before a refusal."""
@@ -66,14 +66,14 @@ async def refused(place: Place, kind: Any, *selection: Any, settings: aiozarr.Se
 # --- sizes ---------------------------------------------------------------------------------------------------------
 
 
-async def test_h10_a_chunk_of_terabytes_is_refused_before_it_is_allocated(place: Place) -> None:
+async def test_a_chunk_of_terabytes_is_refused_before_it_is_allocated(place: Place) -> None:
     place.put("zarr.json", json.dumps(document(shape=[1 << 40], chunks=[1 << 40])).encode())
     place.put("c/0", b"\x28\xb5\x2f\xfd")
     error = await refused(place, aiozarr.LimitError, 5)
     assert (error.limit, error.value, error.allowed) == ("max_chunk_bytes", 4 << 40, 1 << 30)
 
 
-async def test_h10_one_inner_chunk_of_a_shard_of_terabytes_may_be_read(place: Place) -> None:
+async def test_one_inner_chunk_of_a_shard_of_terabytes_may_be_read(place: Place) -> None:
     described = document(shape=[1 << 40], chunks=[1 << 40], inner=[1 << 30])
     place.put("zarr.json", json.dumps(described).encode())
     error = await refused(place, aiozarr.LimitError, 5)
@@ -84,7 +84,7 @@ async def test_h10_one_inner_chunk_of_a_shard_of_terabytes_may_be_read(place: Pl
 
 
 @pytest.mark.parametrize("inner", [None, [1]], ids=["plain", "sharded"])
-async def test_h11_a_billion_chunks_are_refused_before_the_result_is_allocated(
+async def test_a_billion_chunks_are_refused_before_the_result_is_allocated(
     place: Place, inner: list[int] | None
 ) -> None:
     chunks = [1] if inner is None else [1000]
@@ -104,7 +104,7 @@ async def test_h11_a_billion_chunks_are_refused_before_the_result_is_allocated(
     assert (await array[123_456_789:123_456_792]).tolist() == [0, 0, 0]
 
 
-async def test_h11_the_limit_of_chunks_is_a_setting(place: Place) -> None:
+async def test_the_limit_of_chunks_is_a_setting(place: Place) -> None:
     place.put("zarr.json", json.dumps(document(shape=[8], chunks=[2])).encode())
     error = await refused(place, aiozarr.LimitError, settings=aiozarr.Settings(max_chunks=3))
     assert (error.limit, error.value, error.allowed) == ("max_chunks", 4, 3)
@@ -113,7 +113,7 @@ async def test_h11_the_limit_of_chunks_is_a_setting(place: Place) -> None:
 
 
 @pytest.mark.parametrize("bits", [1 << 31, 1 << 34, 1 << 70])
-async def test_h12_raw_bits_of_gigabytes_are_refused(place: Place, bits: int) -> None:
+async def test_raw_bits_of_gigabytes_are_refused(place: Place, bits: int) -> None:
     size = bits // 8
     fill = [] if size > 1 << 20 else [0] * size
     described = document(shape=[4], chunks=[4], dtype=f"r{bits}", fill_value=fill)
@@ -122,7 +122,7 @@ async def test_h12_raw_bits_of_gigabytes_are_refused(place: Place, bits: int) ->
 
 
 @pytest.mark.parametrize("depth", [5, 20, 200])
-async def test_h22_sharding_nested_deeply_is_refused(place: Place, depth: int) -> None:
+async def test_sharding_nested_deeply_is_refused(place: Place, depth: int) -> None:
     codecs: list[Any] = list(RAW)
     for _ in range(depth):
         configuration = {"chunk_shape": [2], "codecs": codecs, "index_codecs": RAW}
@@ -185,7 +185,7 @@ async def test_an_entry_of_an_index_that_cannot_be_is_a_codec_error_and_never_th
     assert error.store in str(error)
 
 
-async def test_h47_overlapping_entries_are_refused_when_strict_and_bounded_otherwise(place: Place) -> None:
+async def test_overlapping_entries_are_refused_when_strict_and_bounded_otherwise(place: Place) -> None:
     put_shard(place, [(0, 4), (2, 4), (8, 4), (12, 4)])
     error = await refused(place, aiozarr.CodecError, settings=aiozarr.Settings(strict=True))
     assert error.key == "c/0"
@@ -195,13 +195,13 @@ async def test_h47_overlapping_entries_are_refused_when_strict_and_bounded_other
     assert report.bytes_fetched <= 2 * len(shard(HONEST, DATA))
 
 
-async def test_h49_a_wrong_checksum_of_an_index_is_a_checksum_error(place: Place) -> None:
+async def test_a_wrong_checksum_of_an_index_is_a_checksum_error(place: Place) -> None:
     put_shard(place, HONEST, checksum=0)
     error = await refused(place, aiozarr.ChecksumError)
     assert (error.codec, error.key) == ("crc32c", "c/0")
 
 
-async def test_h50_many_entries_that_point_at_one_blob_are_refused(place: Place) -> None:
+async def test_many_entries_that_point_at_one_blob_are_refused(place: Place) -> None:
     count = 1 << 18
     described = document(shape=[count * 64], chunks=[count * 64], inner=[64], codecs=RAW, index_codecs=CHECKED)
     place.put("zarr.json", json.dumps(described).encode())
@@ -212,7 +212,7 @@ async def test_h50_many_entries_that_point_at_one_blob_are_refused(place: Place)
     assert error.key == "c/0"
 
 
-async def test_h51_an_index_larger_than_the_limit_is_refused_before_it_is_fetched(place: Place) -> None:
+async def test_an_index_larger_than_the_limit_is_refused_before_it_is_fetched(place: Place) -> None:
     described = document(shape=[1 << 30], chunks=[1 << 30], inner=[1 << 4])
     place.put("zarr.json", json.dumps(described).encode())
     place.put("c/0", b"x")

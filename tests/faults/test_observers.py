@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from remote_arrays import QUICK, serve_array
 
 import aiozarr
 from aiozarr.stores import LocalStore, MemoryStore
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.remote_arrays import QUICK, serve_array
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def told(events: list[Any]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("inner", [None, (1,)], ids=["plain", "sharded"])
-async def test_opening_reading_and_probing_tell_of_what_the_server_saw(
+async def test_opening_reading_and_probing_report_the_requests_that_the_server_saw(
     server: FaultServer, inner: tuple[int] | None
 ) -> None:
     events: list[Any] = []
@@ -43,7 +43,7 @@ async def test_opening_reading_and_probing_tell_of_what_the_server_saw(
     assert all(event.error is None and event.attempts == 1 and event.seconds >= 0 for event in events)
 
 
-async def test_a_request_that_fails_is_told_with_its_error_and_its_attempts(server: FaultServer) -> None:
+async def test_the_event_of_a_failed_request_has_its_error_and_attempts(server: FaultServer) -> None:
     events: list[Any] = []
     await serve_array(server)
     settings = replace(QUICK, on_event=events.append, retries=1)
@@ -54,7 +54,7 @@ async def test_a_request_that_fails_is_told_with_its_error_and_its_attempts(serv
 
 
 @pytest.mark.parametrize("kind", [MemoryStore, LocalStore])
-async def test_creating_writing_listing_and_deleting_tell_of_their_requests(
+async def test_creating_writing_listing_and_deleting_report_their_requests(
     kind: type[Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     events: list[Any] = []

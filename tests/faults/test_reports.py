@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from remote_arrays import QUICK, serve_array
 
 import aiozarr
 from aiozarr import sync
 from aiozarr.stores import CacheStore, HTTPStore, LocalStore, MemoryStore, StoreEvent, TraceStore
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.remote_arrays import QUICK, serve_array
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ async def test_a_cancelled_and_a_failed_read_have_cost_something_too(server: Fau
 
 
 @pytest.mark.parametrize("traced", [False, True])
-async def test_writes_tell_what_was_sent_and_how_long_encoding_took(traced: bool) -> None:
+async def test_writes_report_their_bytes_and_encoding_seconds(traced: bool) -> None:
     memory = MemoryStore()
     store = TraceStore(memory, lambda _: None) if traced else memory
     array = await aiozarr.create_array(store, shape=8, dtype="i4", chunks=2)
@@ -120,7 +120,7 @@ async def test_writes_tell_what_was_sent_and_how_long_encoding_took(traced: bool
     assert report.decode_seconds == 0
 
 
-async def test_wrapped_stores_are_counted_by_what_is_asked_of_the_wrapper(server: FaultServer) -> None:
+async def test_wrapped_stores_are_counted_by_the_requests_to_the_wrapper(server: FaultServer) -> None:
     remote = await serve_array(server)
     seen: list[StoreEvent] = []
     events: list[aiozarr.RequestEvent] = []

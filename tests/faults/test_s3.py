@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from remote_arrays import QUICK, serve_array
 
 import aiozarr
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
-from local_s3 import LocalS3
+from tests.support.remote_arrays import QUICK, serve_array
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
+from tests.support.servers.moto import LocalS3
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def open_in_bucket(server: FaultServer, **described: Any) -> aiozarr.Array
         (410, "Gone", aiozarr.StoreError),
     ],
 )
-async def test_f33_f35_a_refusal_is_an_error_and_never_the_fill_value(
+async def test_a_refusal_is_an_error_and_never_the_fill_value(
     server: FaultServer, inner: tuple[int] | None, status: int, code: str, kind: type[aiozarr.StoreError]
 ) -> None:
     array = await open_in_bucket(server, inner=inner)
@@ -63,13 +63,13 @@ async def test_f33_f35_a_refusal_is_an_error_and_never_the_fill_value(
     assert np.array_equal(await array[...], np.arange(1, 9))
 
 
-async def test_f34_a_key_that_is_not_there_reads_as_the_fill_value(server: FaultServer) -> None:
+async def test_a_missing_key_reads_as_the_fill_value(server: FaultServer) -> None:
     array = await open_in_bucket(server)
     server.script = spoil.when(lambda request: request.key == "bucket/c/0", refusal(404, "NoSuchKey"))
     assert (await array[:4]).tolist() == [0, 0, 3, 4]
 
 
-async def test_f01_an_error_document_that_asks_for_less_is_waited_out(server: FaultServer) -> None:
+async def test_a_slow_down_error_document_is_retried(server: FaultServer) -> None:
     array = await open_in_bucket(server)
     begun = len(server.requests)
     server.script = spoil.when(lambda request: request.number <= begun + 2, refusal(503, "SlowDown"))
@@ -77,7 +77,7 @@ async def test_f01_an_error_document_that_asks_for_less_is_waited_out(server: Fa
     assert len(server.requests) == begun + 3
 
 
-async def test_f23_the_idle_timeout_of_the_settings_reaches_object_stores_opened_by_url(server: FaultServer) -> None:
+async def test_the_idle_timeout_of_the_settings_reaches_object_stores_opened_by_url(server: FaultServer) -> None:
     server.script = spoil.always(spoil.no_answer)
     with pytest.raises(aiozarr.StoreTimeoutError) as raised:
         await aiozarr.open_array(
@@ -92,14 +92,14 @@ async def test_f23_the_idle_timeout_of_the_settings_reaches_object_stores_opened
 # --- a real server -------------------------------------------------------------------------------------------------
 
 
-async def test_f35_a_bucket_that_does_not_exist_is_an_error_of_opening(s3_server: LocalS3) -> None:
+async def test_opening_in_a_missing_bucket_is_an_error(s3_server: LocalS3) -> None:
     for opening in (aiozarr.open, aiozarr.open_array, aiozarr.open_group):
         with pytest.raises(aiozarr.StoreError, match="bucket") as raised:
             await opening("s3://faults-no-such-bucket/a", storage_options=s3_server.storage_options)
         assert not isinstance(raised.value, FileNotFoundError)
 
 
-async def test_f35_a_bucket_that_is_gone_is_an_error_of_reading_and_never_the_fill_value(s3_server: LocalS3) -> None:
+async def test_a_deleted_bucket_is_an_error_of_the_read_and_never_the_fill_value(s3_server: LocalS3) -> None:
     from urllib.request import Request, urlopen
 
     s3_server.create_bucket("faults-gone")

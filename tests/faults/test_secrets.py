@@ -28,8 +28,8 @@ from aiozarr.stores import (
     ZipStore,
     from_url,
 )
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 SECRET = "hIdDeN-5ecret"
 ENCODED = base64.b64encode(SECRET.encode()).decode()

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aftermath import nothing_left, wait_for
-from remote_arrays import QUICK, RemoteArray, serve_array
 
 import aiozarr
 from aiozarr.engine import Engine, run
-from aiozarr.engine.request import unpack
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from aiozarr.engine.request import chunk_requests
+from tests.support.leaks import assert_no_leaks, wait_for
+from tests.support.remote_arrays import QUICK, RemoteArray, serve_array
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 PATIENT = replace(QUICK, idle_timeout=60, retry_seconds=60)
 CACHED = replace(PATIENT, chunk_cache_bytes=1 << 20)
@@ -48,7 +48,7 @@ async def waiting() -> int:
     """How many chunks are waited for, counted once for each reader."""
 
     async def count(engine: Engine) -> int:
-        return sum(len(each.sinks) + len(each.late or ()) for each in engine.desk.flights.values())
+        return sum(len(each.subscriptions) + len(each.late or ()) for each in engine.state.in_flight.values())
 
     return await run(count)
 
@@ -72,19 +72,19 @@ async def test_a_thousand_awaits_of_overlapping_windows_fetch_and_decode_each_ch
 ) -> None:
     remote = await serve_array(server, shape=(64, 64), chunks=(16, 16), settings=settings)
     decoded: list[None] = []
-    for name in ("decode_into", "decode_apart"):
-        decode = getattr(unpack, name)
+    for name in ("decode_chunk", "decode_to_new"):
+        decode = getattr(chunk_requests, name)
 
         def counted(*args: Any, decode: Any = decode) -> Any:
             decoded.append(None)
             return decode(*args)
 
-        monkeypatch.setattr(unpack, name, counted)
+        monkeypatch.setattr(chunk_requests, name, counted)
     corners = [(number * 7 % 56, number * 13 % 56) for number in range(1000)]
     regions = [(slice(top, top + 8), slice(left, left + 8)) for top, left in corners]
     touched = sum(len({top // 16, (top + 7) // 16}) * len({left // 16, (left + 7) // 16}) for top, left in corners)
     server.script = gate = Gate()
-    async with nothing_left(server):
+    async with assert_no_leaks(server):
         reading = [asyncio.ensure_future(remote.array[region].read()) for region in regions]
         try:
             await until_waiting(touched)
@@ -106,7 +106,7 @@ async def test_neighbours_in_a_shard_that_many_ask_for_at_once_are_few_requests(
     reading = [asyncio.ensure_future(remote.array[row].read()) for row in range(64)]
 
     async def expecting(engine: Engine) -> int:
-        return sum(len(fetch.waiters) for fetch in engine.desk.index_fetches.values())
+        return sum(len(fetch._operations) for fetch in engine.state.indexes.in_flight.values())
 
     while await run(expecting) < 64:
         await asyncio.sleep(0.01)
@@ -120,14 +120,14 @@ async def test_neighbours_in_a_shard_that_many_ask_for_at_once_are_few_requests(
 
 @pytest.mark.parametrize("inner", [None, (1,)], ids=["plain", "sharded"])
 @pytest.mark.parametrize("first", [True, False], ids=["who-sent-it", "who-joined"])
-async def test_a_reader_whose_time_is_up_leaves_the_request_to_the_others(
+async def test_a_reader_that_times_out_leaves_the_request_to_the_others(
     server: FaultServer, inner: tuple[int] | None, first: bool
 ) -> None:
     remote = await serve_array(server, shape=(2,), chunks=(2,), inner=inner, settings=CACHED)
     hasty = await reopened(remote, replace(CACHED, timeout=0.2))
     remote.begun = len(server.requests)
     server.script = gate = Gate()
-    async with nothing_left(server):
+    async with assert_no_leaks(server):
         order = [hasty, remote.array] if first else [remote.array, hasty]
         tasks = [asyncio.ensure_future(array[...].read()) for array in order]
         own = asyncio.ensure_future(asyncio.wait_for(remote.array[...].read(), 0.2))
@@ -141,7 +141,7 @@ async def test_a_reader_whose_time_is_up_leaves_the_request_to_the_others(
     assert set(Counter(zip(remote.keys, remote.ranges, strict=True)).values()) == {1}
 
 
-async def test_what_is_kept_is_served_within_any_time_and_counted(server: FaultServer) -> None:
+async def test_cached_chunks_are_served_within_any_timeout_and_counted(server: FaultServer) -> None:
     remote = await serve_array(server, settings=replace(CACHED, timeout=30.0))
     await remote.array[...]
     server.script = spoil.always(spoil.no_answer)
@@ -174,10 +174,12 @@ async def test_an_error_of_the_server_is_everybodys_and_an_error_of_one_reader_i
 
 
 @pytest.mark.parametrize("inner", [None, (1,)], ids=["plain", "sharded"])
-async def test_readers_who_come_and_go_leave_nothing(server: FaultServer, inner: tuple[int] | None) -> None:
+async def test_readers_that_join_and_leave_leave_nothing_unfinished(
+    server: FaultServer, inner: tuple[int] | None
+) -> None:
     remote = await serve_array(server, shape=(32,), chunks=(4,), inner=inner, settings=replace(CACHED, timeout=60))
     server.latency = 0.005
-    async with nothing_left(server):
+    async with assert_no_leaks(server):
         for turn in range(4):
             tasks = [asyncio.ensure_future(remote.array[turn + at : 20 + at].read()) for at in range(12)]
             for at, task in enumerate(tasks):

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from remote_arrays import QUICK, RemoteArray, serve_array
 
 import aiozarr
 from aiozarr.model import Range
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.remote_arrays import QUICK, RemoteArray, serve_array
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def on(remote: RemoteArray, fault: spoil.Spoil, *numbers: int) -> None:
     "fault", [spoil.reset, spoil.reset_in_body(5), spoil.truncated(5)], ids=["f10-head", "f11-body", "f14-short"]
 )
 @pytest.mark.parametrize("inner", [None, (1,)], ids=["plain", "sharded"])
-async def test_f10_f11_f14_a_connection_that_breaks_once_costs_a_repetition_and_the_values_are_right(
+async def test_a_connection_that_breaks_once_costs_one_retry(
     server: FaultServer, fault: spoil.Spoil, inner: tuple[int] | None
 ) -> None:
     remote = await serve_array(server, inner=inner)
@@ -45,7 +45,7 @@ async def test_f10_f11_f14_a_connection_that_breaks_once_costs_a_repetition_and_
     assert len(remote.keys) == (4 if inner is None else 8) + 2
 
 
-async def test_f10_a_server_that_always_resets_is_an_error_after_the_allowed_tries(server: FaultServer) -> None:
+async def test_a_server_that_always_resets_is_an_error_after_the_allowed_attempts(server: FaultServer) -> None:
     remote = await serve_array(server, settings=replace(QUICK, retries=2))
     on(remote, spoil.reset)
     with pytest.raises(aiozarr.StoreError) as raised:
@@ -55,7 +55,7 @@ async def test_f10_a_server_that_always_resets_is_an_error_after_the_allowed_tri
     assert len(remote.keys) == 4
 
 
-async def test_f11_the_repetition_after_a_break_in_the_body_is_bound_to_the_version_of_the_index(
+async def test_a_retry_after_a_broken_body_requires_the_version_of_the_index(
     server: FaultServer,
 ) -> None:
     remote = await serve_array(server, inner=(1,))
@@ -66,7 +66,7 @@ async def test_f11_the_repetition_after_a_break_in_the_body_is_bound_to_the_vers
     assert all("if-match" in request.headers for request in data)
 
 
-async def test_f14_a_body_that_is_always_too_short_is_a_short_read(server: FaultServer) -> None:
+async def test_a_body_that_is_always_too_short_is_a_short_read(server: FaultServer) -> None:
     remote = await serve_array(server, settings=replace(QUICK, retries=2))
     on(remote, spoil.truncated(5))
     with pytest.raises(aiozarr.ShortReadError) as raised:
@@ -75,7 +75,7 @@ async def test_f14_a_body_that_is_always_too_short_is_a_short_read(server: Fault
     assert remote.keys == ["c/0"] * 3
 
 
-async def test_f75_a_kept_connection_that_the_server_has_closed_costs_none_of_the_retries(
+async def test_an_idle_connection_closed_by_the_server_costs_no_retry(
     server: FaultServer,
 ) -> None:
     remote = await serve_array(server, settings=replace(QUICK, retries=0))
@@ -100,7 +100,7 @@ RANGED: list[tuple[str, spoil.Spoil]] = [
 
 @pytest.mark.parametrize("index_codecs", ["checked", "unchecked"])
 @pytest.mark.parametrize("fault", [fault for _, fault in RANGED], ids=[name for name, _ in RANGED])
-async def test_a_ranged_answer_that_is_not_exactly_what_was_asked_for_is_an_error_even_without_checksums(
+async def test_a_response_with_another_range_is_an_error_without_checksums_too(
     server: FaultServer, fault: spoil.Spoil, index_codecs: str
 ) -> None:
     raw = [{"name": "bytes", "configuration": {"endian": "little"}}]
@@ -115,7 +115,7 @@ async def test_a_ranged_answer_that_is_not_exactly_what_was_asked_for_is_an_erro
 
 
 @pytest.mark.parametrize("fault", [spoil.shortened(3), spoil.lengthened(b"junk")], ids=["f15-shorter", "f16-longer"])
-async def test_f15_f16_a_whole_chunk_of_another_length_is_a_codec_error_that_names_it(
+async def test_a_whole_chunk_of_another_length_is_a_codec_error_that_names_it(
     server: FaultServer, fault: spoil.Spoil
 ) -> None:
     remote = await serve_array(server, codecs=[{"name": "bytes", "configuration": {"endian": "little"}}])
@@ -125,7 +125,7 @@ async def test_f15_f16_a_whole_chunk_of_another_length_is_a_codec_error_that_nam
     assert (raised.value.store, raised.value.key) == (server.url, "c/0")
 
 
-async def test_f16_bytes_behind_the_end_of_an_answer_do_not_reach_the_next_one(server: FaultServer) -> None:
+async def test_bytes_after_the_end_of_a_response_do_not_reach_the_next_one(server: FaultServer) -> None:
     remote = await serve_array(server)
 
     def more(request: spoil.Request, reply: spoil.Reply) -> spoil.Reply:
@@ -136,14 +136,14 @@ async def test_f16_bytes_behind_the_end_of_an_answer_do_not_reach_the_next_one(s
         assert np.array_equal(await remote.array[start : start + 2], remote.values[start : start + 2])
 
 
-async def test_f18_a_server_without_ranges_is_read_whole_where_that_is_affordable(server: FaultServer) -> None:
+async def test_a_server_without_ranges_is_read_whole_where_that_is_affordable(server: FaultServer) -> None:
     remote = await serve_array(server, inner=(1,))
     server.script = lambda request, reply: spoil.whole(server.get(request.key) or b"")(reply)
     assert np.array_equal(await remote.array[...], remote.values)
     assert not remote.array.store.supports.partial_reads
 
 
-async def test_f18_a_whole_object_beyond_the_budget_is_refused(server: FaultServer) -> None:
+async def test_a_whole_object_beyond_the_budget_is_refused(server: FaultServer) -> None:
     remote = await serve_array(server, inner=(1,), settings=replace(QUICK, retries=0))
     server.put("c/0", bytes(80 << 20))
     server.script = lambda request, reply: spoil.whole(server.get(request.key) or b"")(reply)
@@ -152,13 +152,13 @@ async def test_f18_a_whole_object_beyond_the_budget_is_refused(server: FaultServ
     assert raised.value.key == "c/0"
 
 
-async def test_f19_a_part_under_status_200_is_taken_where_it_says_which_it_is(server: FaultServer) -> None:
+async def test_a_range_under_status_200_is_accepted_with_an_exact_content_range(server: FaultServer) -> None:
     remote = await serve_array(server, inner=(1,))
     on(remote, spoil.status_only(200))
     assert np.array_equal(await remote.array[...], remote.values)
 
 
-async def test_f21_a_shard_that_shrank_below_the_range_is_read_anew(server: FaultServer) -> None:
+async def test_a_shard_that_shrank_below_the_range_is_read_again(server: FaultServer) -> None:
     remote = await serve_array(server, inner=(1,))
     assert np.array_equal(await remote.array[...], remote.values)  # its indexes are known now
     small = server.get("c/1")
@@ -172,7 +172,7 @@ async def test_f21_a_shard_that_shrank_below_the_range_is_read_anew(server: Faul
     assert (await remote.array[:2]).tolist() == [3, 4]
 
 
-async def test_f22_a_shard_shorter_than_its_index_is_an_error_that_names_it(server: FaultServer) -> None:
+async def test_a_shard_shorter_than_its_index_is_an_error_that_names_it(server: FaultServer) -> None:
     remote = await serve_array(server, inner=(1,))
     for data in (b"", b"short"):
         server.put("c/0", data)
@@ -191,7 +191,7 @@ async def test_f22_a_shard_shorter_than_its_index_is_an_error_that_names_it(serv
     ids=["f23-in-the-body", "f23-before-the-body", "no-head", "f24-dripping"],
 )
 @pytest.mark.parametrize("times", [1, None])
-async def test_f23_an_answer_that_stalls_is_given_up_after_the_idle_timeout_and_asked_for_again(
+async def test_a_stalled_response_is_retried_after_the_idle_timeout(
     server: FaultServer, fault: Callable[[spoil.Reply], spoil.Reply], times: int | None
 ) -> None:
     remote = await serve_array(server, settings=replace(QUICK, retries=1, idle_timeout=0.2))
@@ -208,7 +208,7 @@ async def test_f23_an_answer_that_stalls_is_given_up_after_the_idle_timeout_and_
     assert remote.keys == ["c/0"] * 2
 
 
-async def test_f23_the_idle_timeout_of_the_settings_reaches_stores_opened_by_url_and_options_come_first() -> None:
+async def test_the_idle_timeout_of_the_settings_reaches_stores_opened_by_url_and_options_come_first() -> None:
     with FaultServer({"zarr.json": b"{}"}, script=spoil.always(spoil.no_answer)) as server:
         settings = aiozarr.Settings(idle_timeout=0.1, retries=0)
         with pytest.raises(aiozarr.StoreTimeoutError, match=r"0\.1 s"):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from places import sample, stored
-from servers import Nginx
 
 import aiozarr
+from tests.support.locations import sample_values, stored_objects
+from tests.support.servers import Nginx
 
 pytestmark = pytest.mark.servers
 
-VALUES = sample()
+VALUES = sample_values()
 CHUNKS = 64
 
 
@@ -20,7 +20,7 @@ def server(nginx_server: Nginx, request: pytest.FixtureRequest) -> Nginx:
     """The server, with an array of 64 chunks in the folder that is called like the test."""
     if not nginx_server.scripted:
         pytest.skip("nginx has no lua module (apt-get install libnginx-mod-http-lua)")
-    for key, data in stored(chunks=(6, 5), shards=None).items():
+    for key, data in stored_objects(chunks=(6, 5), shards=None).items():
         nginx_server.put(f"{request.node.name}/{key}", data)
     return nginx_server
 
@@ -40,7 +40,7 @@ async def test_refusals_with_retry_after_are_repeated_and_no_others(
     assert report.requests == len(seen)
 
 
-async def test_a_slow_server_is_asked_once_for_each_chunk(server: Nginx, request: pytest.FixtureRequest) -> None:
+async def test_a_slow_server_gets_one_request_per_chunk(server: Nginx, request: pytest.FixtureRequest) -> None:
     name = request.node.name
     async with await aiozarr.open_array(f"{server.url}/slow/{name}", zarr_format=3) as array:
         with aiozarr.record() as report:

@@ -1,4 +1,4 @@
-"""What reads and writes cost over a distance: requests are counted at the line to the server, and by the report.
+"""What reads and writes cost over a distance: requests are counted at the link to the server, and by the report.
 
 The array has six shards of 2 × 2 inner chunks. A request that a store sends besides, such as a question for a size, is
 written down here, and nowhere else hidden.
@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from places import Place, a_place, all_places, sample, stored
 
 import aiozarr
 from aiozarr.stores import LatencyStore, LocalStore, MemoryStore, Store, StoreEvent, TraceStore, ZipStore
+from tests.support.locations import Location, all_locations, array_at, sample_values, stored_objects
 
-VALUES = sample()
-SHARDED = stored()
-PLAIN = stored(chunks=(6, 5), shards=None)
+VALUES = sample_values()
+SHARDED = stored_objects()
+PLAIN = stored_objects(chunks=(6, 5), shards=None)
 # Bytes that nobody wants are not read here, so that all counts are exact.
 AT_ONCE = 16
 SETTINGS = aiozarr.Settings(gap=0, max_requests=AT_ONCE)
@@ -63,110 +63,110 @@ COSTS = {
 }
 
 
-@pytest.fixture(params=all_places(*COSTS))
+@pytest.fixture(params=all_locations(*COSTS))
 def name(request: pytest.FixtureRequest) -> str:
-    place: str = request.param
-    return place
+    location: str = request.param
+    return location
 
 
 @asynccontextmanager
-async def opened(place: Place) -> AsyncIterator[aiozarr.Array]:
+async def opened(location: Location) -> AsyncIterator[aiozarr.Array]:
     """The array there, opened, with the requests of the opening forgotten."""
-    mode: Any = "r+" if place.writeable else "r"
-    options = place.storage_options
+    mode: Any = "r+" if location.writeable else "r"
+    options = location.storage_options
     async with await aiozarr.open_array(
-        place.url, zarr_format=3, mode=mode, storage_options=options, settings=SETTINGS
+        location.url, zarr_format=3, mode=mode, storage_options=options, settings=SETTINGS
     ) as array:
-        assert place.line is not None
-        place.line.reset()
+        assert location.link is not None
+        location.link.reset()
         yield array
 
 
 def test_opening_an_array_of_known_format_is_one_request(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    with a_place(name, SHARDED, tmp_path, request, LATENCY) as place:
-        assert place.line is not None
+    with array_at(name, SHARDED, tmp_path, request, LATENCY) as location:
+        assert location.link is not None
 
         async def job() -> int:
             with aiozarr.record() as report:
-                array = await aiozarr.open_array(place.url, zarr_format=3, storage_options=place.storage_options)
+                array = await aiozarr.open_array(location.url, zarr_format=3, storage_options=location.storage_options)
             await array.aclose()
             return report.requests
 
-        requests = _run(job, place)
+        requests = _run(job, location)
         assert requests == 1
-        assert place.line.requests == COSTS[name].opened
+        assert location.link.requests == COSTS[name].opened
 
 
 def test_a_plane_through_shards_costs_an_index_and_a_merged_range_of_each(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     costs = COSTS[name]
-    with a_place(name, SHARDED, tmp_path, request, LATENCY) as place:
-        line = place.line
-        assert line is not None
+    with array_at(name, SHARDED, tmp_path, request, LATENCY) as location:
+        link = location.link
+        assert link is not None
 
         async def job() -> None:
-            async with opened(place) as array:
+            async with opened(location) as array:
                 for selection, expected in ((10, costs.row), (10, costs.again), ((), costs.rest)):
                     with aiozarr.record() as report:
                         assert np.array_equal(await array[selection], VALUES[selection])
-                    assert line.requests == expected
+                    assert link.requests == expected
                     assert report.requests == sum(expected.values())
                     assert report.retries == 0
-                    line.reset()
+                    link.reset()
 
-        _run(job, place)
+        _run(job, location)
 
 
 def test_many_chunks_are_one_request_each_and_as_many_at_a_time_as_the_budget_allows(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    with a_place(name, PLAIN, tmp_path, request, LATENCY) as place:
-        line = place.line
-        assert line is not None
+    with array_at(name, PLAIN, tmp_path, request, LATENCY) as location:
+        link = location.link
+        assert link is not None
 
         async def job() -> None:
-            async with opened(place) as array:
+            async with opened(location) as array:
                 with aiozarr.record() as report:
                     assert np.array_equal(await array[...], VALUES)
-            assert line.requests == {"GET": 64}
+            assert link.requests == {"GET": 64}
             assert report.requests == 64
-            assert 4 <= line.max_in_flight <= AT_ONCE
+            assert 4 <= link.max_in_flight <= AT_ONCE
 
-        _run(job, place)
+        _run(job, location)
 
 
 def test_writing_whole_shards_is_one_request_each(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     expected = COSTS[name].written
     if expected is None:
-        pytest.skip("this place is read only")
-    with a_place(name, SHARDED, tmp_path, request, LATENCY) as place:
-        line = place.line
-        assert line is not None
+        pytest.skip("this location is read only")
+    with array_at(name, SHARDED, tmp_path, request, LATENCY) as location:
+        link = location.link
+        assert link is not None
 
         async def job() -> None:
-            async with opened(place) as array:
+            async with opened(location) as array:
                 with aiozarr.record() as report:
                     await array[...].write(VALUES + 1)
-                assert line.requests == expected
+                assert link.requests == expected
                 assert report.requests == 6
-                line.reset()
+                link.reset()
                 # What was written is not asked for its size any more, and its index not either.
                 assert np.array_equal(await array[10], VALUES[10] + 1)
-                assert "HEAD" not in line.requests
+                assert "HEAD" not in link.requests
 
-        _run(job, place)
+        _run(job, location)
 
 
 async def test_a_narrow_line_changes_no_count(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    with a_place("http", SHARDED, tmp_path, request, LATENCY) as place:
-        assert place.line is not None
-        place.line.bandwidth = 1e6
-        async with opened(place) as array:
+    with array_at("http", SHARDED, tmp_path, request, LATENCY) as location:
+        assert location.link is not None
+        location.link.bandwidth = 1e6
+        async with opened(location) as array:
             assert np.array_equal(await array[...], VALUES)
-            assert place.line.requests == {"GET": 6}
+            assert location.link.requests == {"GET": 6}
 
 
 # --- stores without a server -----------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ async def _archive(folder: Path) -> Store:
 
 
 @pytest.mark.parametrize("kind", ["memory", "local", "zip"])
-async def test_stores_on_this_machine_are_asked_as_often_when_they_are_slow(kind: str, tmp_path: Path) -> None:
+async def test_local_stores_get_the_same_calls_when_they_are_slow(kind: str, tmp_path: Path) -> None:
     makers: dict[str, Callable[[Path], Any]] = {"memory": _memory, "local": _local, "zip": _archive}
     made = makers[kind](tmp_path)
     inner: Store = made if isinstance(made, Store) else await made
@@ -218,8 +218,8 @@ def _at_once(events: list[StoreEvent]) -> int:
     return int(np.cumsum([step for _, step in turns]).max())
 
 
-def _run(job: Callable[[], Any], place: Place) -> Any:
+def _run(job: Callable[[], Any], location: Location) -> Any:
     """Run the job with the requests before it forgotten."""
-    assert place.line is not None
-    place.line.reset()
+    assert location.link is not None
+    location.link.reset()
     return asyncio.run(job())

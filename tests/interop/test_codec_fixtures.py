@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.codecs.v2.choice import BYTES_CODEC_IDS
+from aiozarr.codecs.v2.filter_registry import BYTES_CODEC_IDS
 
 ROOT = os.environ.get("AIOZARR_FIXTURES")
 pytestmark = pytest.mark.skipif(
@@ -92,7 +92,7 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", sorted({entry["config"]["id"] for entry in entries()}) or ["none"])
-def test_what_numcodecs_encoded_decodes(name: str, unpacked: Path) -> None:
+def test_values_encoded_by_numcodecs_are_decoded(name: str, unpacked: Path) -> None:
     decoded: Counter[bool] = Counter()
     for entry in entries():
         if entry["config"]["id"] != name:

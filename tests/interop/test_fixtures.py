@@ -171,7 +171,7 @@ async def read_all(place: Path, path: str, **options: Any) -> aiozarr.Array | ai
 
 
 @pytest.mark.parametrize("entry", entries("invalid"))
-async def test_what_is_damaged_is_refused_with_a_typed_error(entry: Entry, unpacked: Path) -> None:
+async def test_damaged_objects_raise_a_typed_error(entry: Entry, unpacked: Path) -> None:
     place = locate(entry, entry["path"], unpacked)
     async with asyncio.timeout(SECONDS):
         if "ambiguous" in entry:
@@ -190,7 +190,7 @@ async def test_what_is_damaged_is_refused_with_a_typed_error(entry: Entry, unpac
 
 
 @pytest.mark.parametrize("entry", entries("array", "quirk"))
-async def test_what_is_read_out_of_leniency_is_refused_by_a_strict_reader(entry: Entry, unpacked: Path) -> None:
+async def test_lenient_reads_are_refused_with_strict_settings(entry: Entry, unpacked: Path) -> None:
     if "bitround" in entry["quirk"]:
         pytest.skip("the name has been registered since")
     with pytest.raises(aiozarr.AiozarrError):

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 import zarr
-from cases import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
 import aiozarr
 import aiozarr.sync
+from tests.support.peer_cases import examples
 
 # zarr-python warns that consolidated metadata are no part of the specification, and of what it finds among nodes.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -127,7 +127,7 @@ def consolidated(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return tmp_path
 
 
-async def test_changing_a_consolidated_group_leaves_no_metadata_of_the_past_behind(consolidated: Path) -> None:
+async def test_changing_a_consolidated_group_leaves_no_stale_metadata(consolidated: Path) -> None:
     """Both see the change, and zarr-python, which trusts what is consolidated, sees all children."""
     group = await aiozarr.open_group(consolidated, mode="r+")
     await group.create_array("new", shape=4, dtype="int8", attributes=attributes_of("new"))
@@ -143,7 +143,7 @@ async def test_changing_a_consolidated_group_leaves_no_metadata_of_the_past_behi
         assert seen["a"][1]["n"] == 1
 
 
-async def test_what_lies_beside_nodes_is_no_node_to_either(tmp_path: Path) -> None:
+async def test_other_files_are_no_nodes_to_either_implementation(tmp_path: Path) -> None:
     """Files, hidden folders and version 2 documents beside those of version 3."""
     group = await aiozarr.create_group(tmp_path)
     await (await group.create_array("a", shape=2, dtype="int16"))[...].write(np.arange(2))

@@ -18,18 +18,18 @@ from typing import IO, Any, Literal
 
 import numpy as np
 import pytest
-from interop_cases import Case, all_cases, contents
-from interop_peer import lay_down
-from interop_values import AnyArray, dump, load, plain, same
 
 from aiozarr import AiozarrError
 from aiozarr import sync as aiozarr
+from tests.support.interop_cases import Case, all_cases, contents
+from tests.support.interop_peer import lay_down
+from tests.support.interop_values import AnyArray, dump, load, plain, same
 
 FOLDER = os.environ.get("AIOZARR_PEERS")
 pytestmark = pytest.mark.skipif(FOLDER is None, reason="AIOZARR_PEERS names no environments of peers (make test-peers)")
 
-WORKER = Path(__file__).parents[1] / "support" / "interop_peer.py"
-TABLE = Path(__file__).parents[2] / "docs" / "reference" / "interoperability.md"
+REPOSITORY = Path(__file__).parents[2]
+TABLE = REPOSITORY / "docs" / "reference" / "interoperability.md"
 
 PEERS = {
     "zarr2": ("zarr-python 2", "zarr2"),
@@ -56,9 +56,9 @@ class Peer:
     @classmethod
     def start(cls, name: str) -> Peer:
         python = Path(str(FOLDER), PEERS[name][1], "bin", "python")
-        environment = {**os.environ, "PYTHONPATH": str(WORKER.parent), "PYTHONWARNINGS": "ignore"}
+        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "ignore"}
         process = subprocess.Popen(
-            [python, WORKER, name],
+            [python, "-m", "tests.support.interop_peer", name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -123,14 +123,14 @@ def cases_of(peer: Peer) -> list[Case]:
     return [case for case in all_cases() if case.zarr_format in FORMATS.get(peer.name, (2, 3))]
 
 
-def test_what_a_peer_writes_is_read_here(peer: Peer, results: Results, tmp_path: Path) -> None:
+def test_arrays_written_by_a_peer_are_read(peer: Peer, results: Results, tmp_path: Path) -> None:
     found = {}
     for number, case in enumerate(cases_of(peer)):
         found[case] = exchange_from(peer, case, tmp_path / str(number))
     judge(peer, "read", found, results)
 
 
-def test_what_is_written_here_is_read_by_a_peer(peer: Peer, results: Results, tmp_path: Path) -> None:
+def test_arrays_written_by_aiozarr_are_read_by_a_peer(peer: Peer, results: Results, tmp_path: Path) -> None:
     found = {}
     for number, case in enumerate(cases_of(peer)):
         found[case] = exchange_to(peer, case, tmp_path / str(number))

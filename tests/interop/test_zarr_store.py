@@ -12,9 +12,9 @@ from hypothesis.stateful import run_state_machine_as_test
 from zarr.core.buffer import Buffer, cpu
 from zarr.testing.stateful import ZarrHierarchyStateMachine, ZarrStoreStateMachine
 from zarr.testing.store import StoreTests
-from zarr_adapter import AdaptedStore
 
 from aiozarr.stores import LocalStore, MemoryStore, Store
+from tests.support.zarr_python_adapter import AdaptedStore
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

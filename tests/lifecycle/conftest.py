@@ -10,7 +10,7 @@ import pytest
 
 from aiozarr import sync
 from aiozarr.stores import LocalStore, MemoryStore
-from aiozarr.testing.http_server import FaultServer
+from tests.support.servers.http_server import FaultServer
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import textwrap
 import time
 
 import pytest
-from scripts import run_script
 
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.child_process import run_script
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 EXIT_SECONDS = 1.5
 """How long the end of a process may take: a bound on waiting for others, with room for a busy machine."""
@@ -71,7 +71,7 @@ async def one_block():
 
 @pytest.mark.parametrize("asyncio_only", ["", "yes"], ids=["uvloop", "asyncio"])
 @pytest.mark.parametrize("part", PARTS.values(), ids=[name.replace(" ", "-") for name in PARTS])
-def test_f67_a_process_ends_soon_and_says_nothing_whatever_is_open(
+def test_a_process_exits_soon_and_silently_with_anything_open(
     server: FaultServer, part: str, asyncio_only: str
 ) -> None:
     with FaultServer({"zarr.json": server.get("zarr.json") or b""}) as stalled:
@@ -125,7 +125,7 @@ def test_reading_at_exit_and_in_finalizers_works_before_and_after_our_own_exit_h
     ]
 
 
-def test_a_thread_that_begins_behind_our_exit_handler_is_one_that_may_be_taken_down(folder: str) -> None:
+def test_an_io_thread_started_after_our_exit_handler_uses_asyncio(folder: str) -> None:
     """Nobody stops it any more, and uvloop crashes the process when the interpreter does."""
     code = """
         import atexit, sys
@@ -194,7 +194,7 @@ INTERRUPTED = """
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 @pytest.mark.parametrize("operation", ["read", "open", "stream"])
-def test_f68_ctrl_c_ends_a_blocking_call_to_a_stalled_server_soon_and_the_process_works_on(
+def test_ctrl_c_ends_a_blocking_call_to_a_stalled_server_and_the_process_continues(
     server: FaultServer, operation: str
 ) -> None:
     stall = spoil.when(lambda request: request.key != "zarr.json", spoil.no_answer)
@@ -246,9 +246,7 @@ asyncio.run(main())
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 @pytest.mark.parametrize("code", UNCAUGHT.values(), ids=UNCAUGHT)
-def test_f68_a_process_that_does_not_catch_ctrl_c_ends_by_it_and_only_its_own_traceback_is_printed(
-    server: FaultServer, code: str
-) -> None:
+def test_uncaught_ctrl_c_ends_the_process_with_its_own_traceback_only(server: FaultServer, code: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", "import sys\n" + code, server.url],
         stdout=subprocess.PIPE,

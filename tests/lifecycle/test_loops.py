@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aftermath import nothing_left
-from scripts import run_script
 
 import aiozarr
 from aiozarr import sync
 from aiozarr.stores import MemoryStore
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.child_process import run_script
+from tests.support.leaks import assert_no_leaks
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 VALUES = np.arange(20)
 
 
-def test_f64_an_array_is_read_by_one_asyncio_run_after_another(place: str) -> None:
+def test_an_array_is_read_by_one_asyncio_run_after_another(place: str) -> None:
     async def use(array: aiozarr.Array | None) -> aiozarr.Array:
         array = array or await aiozarr.open_array(place)
         assert np.array_equal(await array[...], VALUES)
@@ -38,7 +38,7 @@ def test_f64_an_array_is_read_by_one_asyncio_run_after_another(place: str) -> No
     assert sync.open_array(place)[3] == 3
 
 
-def test_f64_a_store_used_directly_has_connections_of_each_loop_and_closes_them_with_it(server: FaultServer) -> None:
+def test_a_store_used_directly_has_connections_of_each_loop_and_closes_them_with_it(server: FaultServer) -> None:
     store = aiozarr.stores.HTTPStore(server.url)
 
     async def fetch() -> None:
@@ -170,7 +170,7 @@ async def test_progress_is_called_on_the_callers_loop_and_ends_with_the_total(pl
 
 
 @pytest.mark.parametrize("operation", ["read", "write", "copy"])
-async def test_what_progress_raises_ends_the_operation_and_leaves_nothing(operation: str) -> None:
+async def test_an_error_of_progress_ends_the_operation_and_leaves_nothing_unfinished(operation: str) -> None:
     store = MemoryStore()
     array = await aiozarr.create_array(store, shape=20, dtype="i4", chunks=1)
     await array[...].write(VALUES)
@@ -178,7 +178,7 @@ async def test_what_progress_raises_ends_the_operation_and_leaves_nothing(operat
     def fail(progress: aiozarr.Progress) -> None:
         raise RuntimeError("mine")
 
-    async with nothing_left():
+    async with assert_no_leaks():
         with pytest.raises(RuntimeError, match="mine"):
             if operation == "read":
                 await array[...].read(progress=fail)
@@ -189,19 +189,19 @@ async def test_what_progress_raises_ends_the_operation_and_leaves_nothing(operat
     assert (await array[...]).shape == (20,)
 
 
-async def test_what_progress_raises_cancels_requests_that_would_not_end_by_themselves(server: FaultServer) -> None:
+async def test_an_error_of_progress_cancels_stalled_requests(server: FaultServer) -> None:
     array = await aiozarr.open_array(server.url, zarr_format=3)
     server.script = spoil.when(lambda request: request.key != "c/0", spoil.no_answer)
 
     def fail(progress: aiozarr.Progress) -> None:
         raise RuntimeError("mine")
 
-    async with nothing_left(server):
+    async with assert_no_leaks(server):
         with pytest.raises(RuntimeError, match="mine"):
             await array[...].read(progress=fail)
 
 
-async def test_what_an_observer_raises_is_logged_and_does_not_end_the_read(
+async def test_an_error_of_an_observer_is_logged_and_does_not_end_the_read(
     server: FaultServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(event: object) -> None:
@@ -216,7 +216,7 @@ async def test_what_an_observer_raises_is_logged_and_does_not_end_the_read(
 # --- asyncio's own checks ------------------------------------------------------------------------------------------
 
 
-def test_asyncio_debug_mode_finds_nothing_to_complain_of(server: FaultServer, folder: str) -> None:
+def test_asyncio_debug_mode_reports_nothing(server: FaultServer, folder: str) -> None:
     code = """
         import asyncio, logging, sys
         import aiozarr
@@ -248,6 +248,6 @@ def test_asyncio_debug_mode_finds_nothing_to_complain_of(server: FaultServer, fo
         for place in sys.argv[1:]:
             array = asyncio.run(main(place))
             assert sync.open_array(place)[...].sum() == 190
-            asyncio.run(aiozarr.copy(sys.argv[2], "memory://copied"))
+            asyncio.run(aiozarr.copy(sys.argv[2], "memory://copied", overwrite=True))
     """
     assert run_script(code, server.url, folder, PYTHONASYNCIODEBUG="1") == ""

@@ -17,10 +17,10 @@ import aiozarr
 from aiozarr import sync
 from aiozarr.errors import StoreError
 from aiozarr.stores import MemoryStore
-from aiozarr.testing import http_replies as spoil
 from aiozarr.testing.fakes import FakeStore
-from aiozarr.testing.http_replies import Reply, Spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_replies import Reply, Spoil
+from tests.support.servers.http_server import FaultServer
 
 
 class Broken(FakeStore):
@@ -84,7 +84,7 @@ async def test_arrays_of_a_failed_operation_go_without_the_garbage_collector(
 
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("operation", ["read", "write"])
-def test_so_they_do_behind_the_blocking_names(operation: str) -> None:
+def test_many_blocking_reads_fetch_and_decode_each_chunk_once(operation: str) -> None:
     store = Broken(latency=0)
     array = sync.create_array(store, shape=(8, 8), dtype="i4", chunks=(2, 2))
     array[...] = 1

@@ -7,11 +7,11 @@ import pickle
 from collections.abc import Iterator
 
 import pytest
-from scripts import run_script
 
 import aiozarr
 from aiozarr import sync
-from aiozarr.testing.http_server import FaultServer
+from tests.support.child_process import run_script
+from tests.support.servers.http_server import FaultServer
 
 forking = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
@@ -46,7 +46,7 @@ if os.environ.get("ASYNCIO_ONLY"):
 
 @forking
 @pytest.mark.parametrize("asyncio_only", ["", "yes"], ids=["uvloop", "asyncio"])
-def test_f65_a_forked_child_reads_what_its_parent_has_open_and_opens_anew_with_connections_of_its_own(
+def test_a_forked_child_reads_open_and_newly_opened_arrays_over_its_own_connections(
     place: str, server: FaultServer, asyncio_only: str
 ) -> None:
     code = (
@@ -80,7 +80,7 @@ for _ in range(2):
 
 
 @forking
-def test_f65_a_child_forked_from_the_midst_of_a_read_does_not_hang(server: FaultServer) -> None:
+def test_a_child_forked_from_the_midst_of_a_read_does_not_hang(server: FaultServer) -> None:
     code = (
         CHILD
         + """
@@ -106,7 +106,7 @@ for thread in threads:
 
 
 @forking
-def test_f65_a_child_forked_inside_of_a_running_loop_reads_and_leaves_the_parents_loop_alone(
+def test_a_child_forked_inside_of_a_running_loop_reads_and_leaves_the_parents_loop_alone(
     server: FaultServer,
 ) -> None:
     code = (
@@ -126,7 +126,7 @@ asyncio.run(main())
 
 
 @forking
-def test_f65_multiprocessing_by_fork_reads(server: FaultServer, folder: str) -> None:
+def test_multiprocessing_by_fork_reads(server: FaultServer, folder: str) -> None:
     code = (
         CHILD
         + """
@@ -147,7 +147,7 @@ if __name__ == "__main__":
 
 
 @forking
-def test_f65_an_s3_store_written_to_before_the_fork_says_so_in_the_child_when_it_writes() -> None:
+def test_an_s3_store_written_to_before_a_fork_raises_in_the_child_when_it_writes() -> None:
     code = (
         CHILD
         + """
@@ -188,7 +188,7 @@ def pickled(place: str) -> Iterator[bytes]:
         yield pickle.dumps([array, array._async, array.view[2:4], array.store])
 
 
-def test_f66_arrays_views_and_stores_are_pickled_and_work_in_a_spawned_process(
+def test_arrays_views_and_stores_are_pickled_and_work_in_a_spawned_process(
     pickled: bytes, place: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("pickled") / "it"
@@ -213,7 +213,7 @@ def test_f66_arrays_views_and_stores_are_pickled_and_work_in_a_spawned_process(
     assert lines[1:] == ([] if place.startswith("memory") else ["190 [2, 3] 190"])
 
 
-def test_f66_arrays_are_read_by_a_spawned_pool(server: FaultServer) -> None:
+def test_arrays_are_read_by_a_spawned_pool(server: FaultServer) -> None:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 

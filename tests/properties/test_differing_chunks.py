@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import aiozarr
 from aiozarr.stores import MemoryStore
 from aiozarr.testing.fakes import FakeStore
-from aiozarr.testing.strategies import basic_selections
+from tests.support.strategies.arrays import basic_selections
 
 FILL = -1
 
@@ -37,7 +37,9 @@ def divisions(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, Any]]:
 
 
 @given(divisions(), st.sampled_from([MemoryStore, FakeStore]), st.data())
-def test_they_are_what_numpy_has(case: tuple[tuple[int, ...], dict[str, Any]], kind: Any, data: st.DataObject) -> None:
+def test_arrays_of_differing_chunks_equal_numpys(
+    case: tuple[tuple[int, ...], dict[str, Any]], kind: Any, data: st.DataObject
+) -> None:
     shape, division = case
 
     async def run() -> None:

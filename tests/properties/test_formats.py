@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import AnyArray, examples
-from formats import boxed, initial
 from hypothesis import given
 from hypothesis import strategies as st
-from indexing import places_of, selected, steps
 
 import aiozarr
 from aiozarr.stores import ZipStore
-from aiozarr.testing.element_strategies import same_elements
 from aiozarr.testing.fakes import FakeStore
-from aiozarr.testing.strategies import NewArray, new_arrays
+from tests.support.expected_arrays import boxed, initial
+from tests.support.numpy_indexing import places_of, selected, steps
+from tests.support.peer_cases import AnyArray, examples
+from tests.support.strategies.arrays import NewArray, new_arrays
+from tests.support.strategies.elements import same_elements
 
 PLACES = ("memory", "disk", "zip", "asynchronous", "without conditions")
 # Stores that check no conditions say so once; what a resize may bring back is said too.
@@ -44,7 +44,7 @@ def new_target(place: str) -> Iterator[Any]:
 
 @given(new_arrays(), st.sampled_from(PLACES), st.data())
 @examples(150)
-async def test_an_array_holds_what_is_written(new: NewArray, place: str, data: st.DataObject) -> None:
+async def test_an_array_equals_its_model_after_any_changes(new: NewArray, place: str, data: st.DataObject) -> None:
     with new_target(place) as target:
         array = await aiozarr.create_array(target, **new.options)
         model = await initial(array, new)

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import tensorstore
 import zarr
-from cases import AnyArray, Selection, examples, positive_selections
-from formats import boxed, initial
 from hypothesis import given
 from hypothesis import strategies as st
 
 import aiozarr
-from aiozarr.testing.codec_strategies import blosc_options, v3_bytes_codecs, v3_codecs
-from aiozarr.testing.element_strategies import Elements, number_elements, same_elements, v2_elements, v3_elements
-from aiozarr.testing.strategies import NewArray, basic_selections, codec_chains, v2_arrays, v3_arrays
+from tests.support.expected_arrays import boxed, initial
+from tests.support.peer_cases import AnyArray, Selection, examples, positive_selections
+from tests.support.strategies.arrays import NewArray, basic_selections, codec_chains, v2_arrays, v3_arrays
+from tests.support.strategies.codecs import blosc_options, v3_bytes_codecs, v3_codecs
+from tests.support.strategies.elements import Elements, number_elements, same_elements, v2_elements, v3_elements
 
 # zarr-python warns of types and codecs that it calls experimental, which is no fault of the test's.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -180,7 +180,15 @@ def keeps_zeros(new: NewArray) -> bool:
     return bool(new.shape) and not bytes(np.asarray(new.options.get("fill_value", b""), object).item()).endswith(b"\0")
 
 
-V2_OF_ZARR_PYTHON = v2_arrays(elements=v2_elements().filter(is_known_to_zarr_python)).filter(keeps_zeros)
+def has_castable_default(new: NewArray) -> bool:
+    """Whether zarr-python 3.1 can open the array: it cannot cast its default, 0, to records with raw bytes."""
+    fields = [new.elements.dtype[name] for name in new.elements.dtype.names or ()]
+    return new.options.get("fill_value") is not None or all([field.kind != "V" for field in fields])
+
+
+V2_OF_ZARR_PYTHON = (
+    v2_arrays(elements=v2_elements().filter(is_known_to_zarr_python)).filter(keeps_zeros).filter(has_castable_default)
+)
 V3_OF_ZARR_PYTHON = v3_arrays(
     elements=v3_elements().filter(is_known_to_zarr_python_in_v3),
     chains=zarr_python_chains,

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import AnyArray, Case, cases, contents, examples, same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from indexing import places_of, selected, steps
 
 import aiozarr
 from aiozarr.testing.fakes import FakeStore
+from tests.support.numpy_indexing import places_of, selected, steps
+from tests.support.peer_cases import AnyArray, Case, cases, contents, examples, same_bits
 
 RECORD = np.dtype([("a", "i4"), ("pair", [("x", "f4"), ("y", "u1")]), ("b", "f8")])
 FIELDS: list[list[Any]] = [[], ["a"], ["pair"], ["pair", "y"], [["b", "a"]]]

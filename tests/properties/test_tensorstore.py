@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import tensorstore
-from cases import AnyArray, Case, Selection, cases, examples
-from exchange import Exchange, Facts, carry_out, exchanges
 from hypothesis import given
 
 from aiozarr.metadata import DataType, render_fill_value
+from tests.support.peer_cases import AnyArray, Case, Selection, cases, examples
+from tests.support.peer_exchange import Exchange, Facts, carry_out, exchanges
 
 
 def with_labels(case: Case) -> Case:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from cases import AnyArray, Case, cases, examples
-from exchange import Exchange, Facts, carry_out, exchanges
 from hypothesis import given
 
 from aiozarr.metadata import DataType, render_fill_value
+from tests.support.peer_cases import AnyArray, Case, cases, examples
+from tests.support.peer_exchange import Exchange, Facts, carry_out, exchanges
 
 # zarr-python warns of types and codecs that it calls experimental, which is no fault of the test's.
 pytestmark = pytest.mark.filterwarnings("ignore")

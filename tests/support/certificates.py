@@ -1,4 +1,4 @@
-"""TLS certificates for tests: an authority made on the spot, and what it signs."""
+"""TLS certificates for tests: a new authority, and the certificates that it signs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DAY = dt.timedelta(days=1)
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority; `trust()` is a client's context that believes it, and nobody else."""
+    """A certificate authority; `trust()` is a client's context that trusts this authority alone."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate

@@ -9,7 +9,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from interop_values import AnyArray
+
+from tests.support.interop_values import AnyArray
 
 SHAPE, CHUNKS, WRITTEN = (5, 4), (2, 3), 4
 """Rows from `WRITTEN` on are never written: whole chunks of them are missing, others are stored with fill values."""

@@ -1,7 +1,8 @@
-"""Another implementation at work in its own environment: it reads orders from standard input and answers each.
+"""A worker that runs another Zarr implementation in the environment that has it.
 
-`python interop_peer.py NAME`; an order is a line of JSON: `{"op": "write" | "read", "path", "format", "document",
-"values"}`. An answer is `{"ok": rows}` or `{"no": reason}`. Elements travel in files (`interop_values`).
+`python -m tests.support.interop_peer NAME`, from the repository, reads orders from standard input and answers each. An
+order is one line of JSON: `{"op": "write" | "read", "path", "format", "document", "values"}`. It answers `{"ok": rows}`
+or `{"no": reason}`. Elements are passed in files (`interop_values`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from interop_values import AnyArray, dump, load
+
+from tests.support.interop_values import AnyArray, dump, load
 
 ROWS = 4
 
@@ -166,7 +168,7 @@ class Gdal:
 
 
 class NetCDF:
-    """netCDF-C's NCZarr: a dataset of one variable; it reads an array that lies in a group."""
+    """netCDF-C's NCZarr: a dataset of one variable; it reads an array inside a group."""
 
     def __init__(self) -> None:
         import netCDF4

@@ -1,6 +1,6 @@
 """Elements in files that every environment can read: `.npy` for what numpy has itself, JSON for strings and bytes.
 
-Used on both sides of an exchange, so it imports nothing but numpy, and ml_dtypes where a type needs it.
+Both sides of an exchange use it, so it imports nothing but numpy, and ml_dtypes for types that need it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def dump(array: AnyArray, path: str | Path) -> None:
 
 
 def load(path: str | Path) -> AnyArray:
-    """Read what `dump` has written; strings and bytes as objects."""
+    """Read a file of `dump`; strings and bytes are objects."""
     data = Path(path).read_bytes()
     if data[:1] != b"{":
         loaded: AnyArray = np.load(path, allow_pickle=False)

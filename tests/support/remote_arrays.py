@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import aiozarr
 from aiozarr.stores import MemoryStore
-from aiozarr.testing.http_server import FaultServer
+from tests.support.servers.http_server import FaultServer
 
 QUICK = aiozarr.Settings(idle_timeout=0.4, retry_seconds=3.0, gap=0, max_request_bytes=50)
 """So that a test of something that ends by a time limit is over soon; the repetitions themselves fit in well.
@@ -71,7 +71,7 @@ class RemoteArray:
 
     @property
     def keys(self) -> list[str]:
-        """What was asked for since, in order."""
+        """The keys requested since, in order."""
         return [request.key for request in self.server.requests[self.begun :]]
 
     @property
@@ -81,7 +81,7 @@ class RemoteArray:
 
 
 async def serve_array(server: FaultServer, *, settings: aiozarr.Settings = QUICK, **described: Any) -> RemoteArray:
-    """Put an array onto `server`, and open it by its URL; `described` is what `document` takes."""
+    """Put an array onto `server`, and open it by its URL; `described` are the arguments of `document`."""
     described = document(**described)
     shape = tuple(described["shape"])
     values = np.arange(1, prod(shape) + 1, dtype=described["data_type"]).reshape(shape)

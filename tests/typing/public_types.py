@@ -16,6 +16,7 @@ from aiozarr.stores import MemoryStore, Store
 
 async def awaited(store: Store, path: Path) -> None:
     assert_type(await aiozarr.open(path), aiozarr.Array | aiozarr.Group)
+    assert_type(await aiozarr.open({"driver": "zarr3", "kvstore": "memory://a/"}), aiozarr.driver.TensorView)
     array = await aiozarr.open_array(store, "a", mode="r+", settings=aiozarr.Settings(timeout=3))
     group = await aiozarr.open_group("s3://bucket/store", storage_options={"anon": True})
     assert_type(array, aiozarr.Array)
@@ -54,6 +55,7 @@ def blocking(store: Store) -> None:
     array.vindex[[1, 2], 3] = [1.5, 2]
     array.blocks[0] = 0
     assert_type(aiozarr.sync.open_group(store), aiozarr.sync.Group)
+    assert_type(aiozarr.sync.open({"driver": "zarr3", "kvstore": "memory://a/"}), aiozarr.sync.TensorView)
     for region, block in array.view[...].stream():
         assert_type(region, tuple[slice | NDArray[Any], ...])
         assert_type(block, NDArray[Any])
@@ -62,5 +64,6 @@ def blocking(store: Store) -> None:
 async def refused(store: Store) -> None:
     # Each of these must stay an error: mypy reports an ignore that is not needed.
     await aiozarr.open_array(store, mode="w")  # type: ignore[arg-type]
-    await aiozarr.create_array(store, dtype="int8")  # type: ignore[call-arg]
+    await aiozarr.create_array(store, shapes=3, dtype="int8")  # type: ignore[call-arg]
+    _ = aiozarr.open_array(store).shape  # type: ignore[attr-defined]  # not awaited
     aiozarr.Settings(timeouts=3)  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""Installed packages extend aiozarr by entry points: found by exact names, imported when needed, refused when wrong."""
+"""Extensions from entry points: exact names, import on first use, rejection of wrong objects."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         ]
         (info / "entry_points.txt").write_text("\n".join(lines), "utf-8")
         monkeypatch.syspath_prepend(str(folder))
-        plugins.forget_plugins()
+        plugins.clear_entry_points()
 
     before = set(sys.modules)
     yield lay
@@ -123,7 +123,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         if name.startswith("vendor"):
             del sys.modules[name]
     monkeypatch.undo()
-    plugins.forget_plugins()
+    plugins.clear_entry_points()
 
 
 @pytest.fixture
@@ -170,8 +170,8 @@ async def test_an_array_with_the_codec_type_grid_and_key_encoding_of_a_package_i
 
 
 @pytest.mark.usefixtures("vendor")
-def test_nothing_is_imported_before_its_name_is_asked_for() -> None:
-    assert "vendor.inverted" in plugins.announced("codec")
+def test_an_entry_point_is_imported_on_first_use() -> None:
+    assert "vendor.inverted" in plugins.entry_point_names("codec")
     assert get_codec("gzip").name == "gzip"
     assert "vendor_zarr" not in sys.modules
     assert get_codec("vendor.inverted").__module__ == "vendor_zarr"
@@ -189,7 +189,7 @@ def test_names_are_exact(name: str) -> None:
     ("name", "reason"),
     [("vendor.half", "abstract: it lacks"), ("vendor.text", "a subclass of ArrayArrayCodec or")],
 )
-def test_what_is_not_of_its_kind_is_refused_with_the_name_of_the_package(name: str, reason: str) -> None:
+def test_an_entry_point_of_the_wrong_kind_is_rejected_with_the_name_of_the_package(name: str, reason: str) -> None:
     with pytest.raises(UnsupportedMetadataError, match=f"the package vendor_zarr .*{reason}") as refused:
         get_codec(name)
     assert (refused.value.point, refused.value.name) == ("codec", name)
@@ -205,14 +205,14 @@ def test_a_package_that_fails_to_import_is_named(install: Install, source: str) 
     assert refused.value.__cause__ is not None
 
 
-def test_a_name_that_two_packages_announce_is_refused(install: Install) -> None:
+def test_a_name_that_two_packages_register_is_rejected(install: Install) -> None:
     install("vendor_one", MODULE, codecs={"vendor.twice": "vendor_one:Inverted"})
     install("vendor_two", MODULE, codecs={"vendor.twice": "vendor_two:Inverted"})
     with pytest.raises(UnsupportedMetadataError, match="vendor_one and vendor_two both announce it"):
         get_codec("vendor.twice")
 
 
-def test_what_aiozarr_has_itself_is_not_replaced_by_a_package(install: Install) -> None:
+def test_names_of_aiozarr_are_not_replaced_by_entry_points(install: Install) -> None:
     install(
         "vendor_zarr", MODULE, codecs={"gzip": "vendor_zarr:Inverted"}, stores={"memory": "vendor_zarr:open_vendor"}
     )
@@ -222,7 +222,7 @@ def test_what_aiozarr_has_itself_is_not_replaced_by_a_package(install: Install) 
 
 
 @pytest.mark.usefixtures("vendor")
-def test_a_scheme_that_does_not_open_is_refused_with_the_name_of_the_package() -> None:
+def test_a_scheme_that_does_not_open_is_rejected_with_the_name_of_the_package() -> None:
     with pytest.raises(UnknownSchemeError, match=r"the package vendor_zarr .*callable"):
         from_url("vendor-text://x")
     with pytest.raises(UnknownSchemeError, match=r"the package vendor_zarr .* fails to load"):
@@ -231,7 +231,7 @@ def test_a_scheme_that_does_not_open_is_refused_with_the_name_of_the_package() -
         from_url("vendor-not://x")
 
 
-def test_an_unknown_name_says_what_is_known_and_how_to_add_to_it() -> None:
+def test_the_error_of_an_unknown_name_lists_known_names_and_how_to_register_one() -> None:
     with pytest.raises(UnsupportedMetadataError, match=r"known: [0-9]+ names.*codecs\.register.*'aiozarr\.codecs'"):
         get_codec("vendor.unknown")
     with pytest.raises(UnsupportedMetadataError, match=r"regular.*register_chunk_grid.*'aiozarr\.chunk_grids'"):
@@ -243,9 +243,7 @@ def test_an_unknown_name_says_what_is_known_and_how_to_add_to_it() -> None:
 @pytest.mark.parametrize(
     ("name", "suggested"), [("gzipp", "gzip"), ("lz4", "numcodecs.lz4"), ("numcodecs.cast_value", "cast_value")]
 )
-def test_of_many_known_names_a_message_lists_those_that_are_most_like_the_unknown_one(
-    name: str, suggested: str
-) -> None:
+def test_a_message_lists_the_most_similar_of_many_known_names(name: str, suggested: str) -> None:
     with pytest.raises(UnsupportedMetadataError) as caught:
         get_codec(name)
     listed = caught.value.message.partition("known: ")[2].partition(". Another")[0].split(", ")
@@ -254,7 +252,7 @@ def test_of_many_known_names_a_message_lists_those_that_are_most_like_the_unknow
 
 
 @pytest.mark.parametrize("name", ["a" * 10_000, "complex_float", "numcodecs." * 1000])
-def test_the_message_about_an_unknown_name_is_short_whatever_the_name(name: str) -> None:
+def test_the_message_about_an_unknown_name_is_short_for_any_name(name: str) -> None:
     for ask in (get_codec, get_data_type):
         with pytest.raises(UnsupportedMetadataError) as caught:
             ask(name)

@@ -36,18 +36,18 @@ from aiozarr.stores import MemoryStore
         {"strict": "yes"},
     ],
 )
-def test_a_value_that_makes_no_sense_is_refused_by_name(wrong: dict[str, Any]) -> None:
+def test_an_invalid_value_is_rejected_by_name(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises((ValueError, TypeError), match=name):
         Settings(**wrong)
 
 
-def test_only_what_differs_from_the_defaults_is_shown() -> None:
+def test_repr_shows_only_changed_settings() -> None:
     assert repr(Settings(gap=3)) == "Settings(gap=3)"
     assert repr(Settings()) == "Settings()"
 
 
-async def test_anything_else_in_place_of_settings_is_a_type_error() -> None:
+async def test_other_values_than_settings_are_type_errors() -> None:
     with pytest.raises(TypeError, match="Settings"):
         await aiozarr.open(MemoryStore(), settings={"timeout": 1})  # type: ignore[arg-type]  # that is the point
     with pytest.raises(TypeError, match="storage_options"):

@@ -1,6 +1,11 @@
 """Codecs: plain synchronous functions between arrays and bytes."""
 
-from aiozarr.codecs.base import (
+from aiozarr.codecs.compressors.blosc import BloscCodec
+from aiozarr.codecs.compressors.crc32c import Crc32cCodec
+from aiozarr.codecs.compressors.gzip import GzipCodec
+from aiozarr.codecs.compressors.zstd import ZstdCodec
+from aiozarr.codecs.core.chain import CodecChain, NamedCodec
+from aiozarr.codecs.core.codec import (
     JSON,
     AnyArray,
     ArrayArrayCodec,
@@ -8,17 +13,11 @@ from aiozarr.codecs.base import (
     ArraySpec,
     BytesBytesCodec,
     Codec,
-    ReadBytes,
     Region,
 )
-from aiozarr.codecs.bitround import BitroundCodec
-from aiozarr.codecs.blosc import BloscCodec
-from aiozarr.codecs.bytes import BytesCodec
-from aiozarr.codecs.cast_value import CastValueCodec
-from aiozarr.codecs.chain import CodecChain, NamedCodec
-from aiozarr.codecs.crc32c import Crc32cCodec
-from aiozarr.codecs.gzip import GzipCodec
-from aiozarr.codecs.n5_default import N5DefaultCodec
+from aiozarr.codecs.core.registry import get_codec, register
+from aiozarr.codecs.dimensions.reshape import ReshapeCodec, SingletonDimCodec, SqueezeCodec
+from aiozarr.codecs.dimensions.transpose import TransposeCodec
 from aiozarr.codecs.numcodecs.arrays import (
     NumcodecsAsTypeCodec,
     NumcodecsBitRoundCodec,
@@ -27,7 +26,7 @@ from aiozarr.codecs.numcodecs.arrays import (
     NumcodecsPackBitsCodec,
     NumcodecsQuantizeCodec,
 )
-from aiozarr.codecs.numcodecs.bytes import NumcodecsBase64Codec, NumcodecsShuffleCodec
+from aiozarr.codecs.numcodecs.byte_filters import NumcodecsBase64Codec, NumcodecsShuffleCodec
 from aiozarr.codecs.numcodecs.checksums import (
     NumcodecsAdler32Codec,
     NumcodecsCrc32cCodec,
@@ -39,19 +38,19 @@ from aiozarr.codecs.numcodecs.deflate import NumcodecsBz2Codec, NumcodecsLzmaCod
 from aiozarr.codecs.numcodecs.lz4 import NumcodecsLz4Codec
 from aiozarr.codecs.numcodecs.native import NumcodecsBloscCodec, NumcodecsGzipCodec, NumcodecsZstdCodec
 from aiozarr.codecs.numcodecs.numbers import NumcodecsPcodecCodec, NumcodecsZfpyCodec
-from aiozarr.codecs.packbits import PackbitsCodec
-from aiozarr.codecs.pipeline import CodecPipeline
-from aiozarr.codecs.registry import get_codec, register
-from aiozarr.codecs.reshape import ReshapeCodec, SingletonDimCodec, SqueezeCodec
-from aiozarr.codecs.scale_offset import ScaleOffsetCodec
-from aiozarr.codecs.shard_index import ShardIndex
-from aiozarr.codecs.shard_layout import ShardLayout
-from aiozarr.codecs.sharding import ShardingCodec
-from aiozarr.codecs.transpose import TransposeCodec
+from aiozarr.codecs.numeric.bitround import BitroundCodec
+from aiozarr.codecs.numeric.cast_value import CastValueCodec
+from aiozarr.codecs.numeric.scale_offset import ScaleOffsetCodec
+from aiozarr.codecs.pipeline.codec_pipeline import CodecPipeline
+from aiozarr.codecs.serializers.bytes import BytesCodec
+from aiozarr.codecs.serializers.n5_default import N5DefaultCodec
+from aiozarr.codecs.serializers.packbits import PackbitsCodec
+from aiozarr.codecs.serializers.vlen import VlenBytesCodec, VlenUtf8Codec
+from aiozarr.codecs.serializers.zfp import ZfpCodec
+from aiozarr.codecs.sharding.shard_index import ShardIndex
+from aiozarr.codecs.sharding.shard_layout import ShardLayout
+from aiozarr.codecs.sharding.sharding_codec import ShardingCodec
 from aiozarr.codecs.v2.elements import V2ElementsCodec
-from aiozarr.codecs.vlen import VlenBytesCodec, VlenUtf8Codec
-from aiozarr.codecs.zfp import ZfpCodec
-from aiozarr.codecs.zstd import ZstdCodec
 
 __all__ = [
     "JSON",
@@ -94,7 +93,6 @@ __all__ = [
     "NumcodecsZlibCodec",
     "NumcodecsZstdCodec",
     "PackbitsCodec",
-    "ReadBytes",
     "Region",
     "ReshapeCodec",
     "ScaleOffsetCodec",

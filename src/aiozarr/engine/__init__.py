@@ -1,17 +1,18 @@
 """The engine: plans reads and writes, has them scheduled, and runs codecs in worker threads."""
 
+from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.engine.engine import Engine
 from aiozarr.engine.layout import ArrayLayout
-from aiozarr.engine.plan.bounds import Thrift
-from aiozarr.engine.plan.plan import NO_READ, Plan, check_size, plan_bounds, surely_fits
-from aiozarr.engine.plan.rows import FirstRows
-from aiozarr.engine.plan.split_plan import split_limit
+from aiozarr.engine.plan.bounds import MergeLimitBounds
+from aiozarr.engine.plan.multipart_plan import split_limit
+from aiozarr.engine.plan.plan import NO_READ, Plan, check_size, fits_upper_bound, plan_bounds
+from aiozarr.engine.plan.rows import LazyRows
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.read.stream import BlockStream
-from aiozarr.engine.runtime import Callback, callback_here, current_engine, io_thread, run, run_blocking, shut_down
-from aiozarr.engine.session import Session
-from aiozarr.engine.work.pool import InlinePool, ThreadPool, WorkerPool
+from aiozarr.engine.runtime import Callback, bind_callback, current_engine, io_thread, run, run_blocking, shut_down
+from aiozarr.engine.scheduled_store import ScheduledStore
+from aiozarr.engine.workers.worker_pool import InlinePool, ThreadPool, WorkerPool
 from aiozarr.engine.write.write import Write
 
 __all__ = [
@@ -20,24 +21,25 @@ __all__ = [
     "BlockStream",
     "Callback",
     "Engine",
-    "FirstRows",
     "InlinePool",
+    "LazyRows",
+    "MergeLimitBounds",
     "Plan",
     "Progress",
     "Read",
-    "Session",
+    "ScheduledStore",
     "ThreadPool",
-    "Thrift",
     "WorkerPool",
     "Write",
-    "callback_here",
+    "bind_callback",
     "check_size",
+    "compare_and_swap",
     "current_engine",
+    "fits_upper_bound",
     "io_thread",
     "plan_bounds",
     "run",
     "run_blocking",
     "shut_down",
     "split_limit",
-    "surely_fits",
 ]

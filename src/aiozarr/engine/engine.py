@@ -1,49 +1,120 @@
-"""The engine: what the I/O thread does for its callers. It knows arrays, and nothing of how users hold them."""
+"""The face of the engine: reads, writes, plans, and operations on single keys, for the callers of one I/O thread."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from time import monotonic
 from typing import TypeVar
 
-from aiozarr.engine.desk import Desk
-from aiozarr.engine.job import Job
+from aiozarr.concurrency import gather_all
+from aiozarr.engine.group_commit import GroupCommit
+from aiozarr.engine.operation import Operation
 from aiozarr.engine.plan.plan import Plan
 from aiozarr.engine.progress import Progress
-from aiozarr.engine.read.job import ReadJob
+from aiozarr.engine.read.array_read import ArrayRead
 from aiozarr.engine.read.probe import probe
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.read.stream import BlockStream
-from aiozarr.engine.session import Session
-from aiozarr.engine.work.pool import ThreadPool, WorkerPool
-from aiozarr.engine.write.job import WriteJob
+from aiozarr.engine.scheduled_store import ScheduledStore
+from aiozarr.engine.state import EngineState
+from aiozarr.engine.workers.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
+from aiozarr.engine.write.object_write import ObjectWrite
 from aiozarr.engine.write.write import Write
-from aiozarr.grid.touched import takes_long
+from aiozarr.engine.write.write_operation import WriteOperation
+from aiozarr.grid.chunk_counting import is_expensive
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.origin import Origin
+from aiozarr.schedule.queue import RequestQueue
+from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
-from aiozarr.stores.tasks import together
 
 T = TypeVar("T")
 
 
+MAX_STARTS_PER_TURN = 64
+"""Operations that begin in one turn of the loop. One takes 0.1 to 0.25 ms, so that others wait 16 ms at most; and 64
+readers of neighbours in a shard still share requests, which are cut once a turn."""
+
+
+class _StartGate:
+    """Spreads the beginning of many operations over turns of the loop, first come, first served."""
+
+    def __init__(self) -> None:
+        self._started = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def enter(self) -> None:
+        """Wait for a turn of the loop in which another operation may begin."""
+        loop = asyncio.get_running_loop()
+        if not self._started and not self._waiting:
+            loop.call_soon(self._next_turn)
+        if self._started < MAX_STARTS_PER_TURN and not self._waiting:
+            self._started += 1
+            return
+        future = loop.create_future()
+        self._waiting.append(future)
+        await future
+
+    def _next_turn(self) -> None:
+        self._started = 0
+        while self._waiting and self._started < MAX_STARTS_PER_TURN:
+            future = self._waiting.popleft()
+            if not future.done():  # its caller was cancelled
+                self._started += 1
+                future.set_result(None)
+        if self._started:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+
 class Engine:
-    """Everything that is shared by the callers of one loop. All methods run on that loop.
+    """What the callers of one loop share. All methods run on that loop.
 
     Args:
         loop: the loop it runs on.
         pool: where codecs run; by default threads of its own.
+
+    Attributes:
+        state: the state that all readers and writers share.
+        group_commit: partial writes that wait for the one in progress.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: WorkerPool | None = None) -> None:
-        self.desk = Desk(pool or ThreadPool(loop))
+        self.state = EngineState(pool or ThreadPool(loop))
+        self.group_commit: GroupCommit[ObjectWrite] = GroupCommit(self.state.key_locks)
+        self._start_gate = _StartGate()
 
-    def session(self, store: Store, settings: Settings, recorder: Report | None = None) -> Session:
-        """Return `store` for operations on single keys."""
-        return Session(self.desk, store, settings, recorder)
+    def scheduled(self, store: Store, settings: Settings, report: Report | None = None) -> ScheduledStore:
+        """Return `store` for operations on single keys, which wait their turn like everything else."""
+        return ScheduledStore(self.state, store, settings, report)
+
+    def key_lock(self, store: Store, key: str) -> AbstractAsyncContextManager[None]:
+        """Return the lock that partial writes of the object `key` hold in this process."""
+        return self.state.key_locks.hold(store.object_identity(key))
+
+    @contextmanager
+    def request_limit(self, settings: Settings, *stores: Store) -> Iterator[None]:
+        """Let a fixed `Settings.max_requests` hold at the queues of `stores` meanwhile."""
+        limit = _RequestLimit(settings)
+        queues = {id(queue): queue for queue in [self.state.queues.origin(store.origin) for store in stores]}
+        for queue in queues.values():
+            queue.register(limit)
+        try:
+            yield
+        finally:
+            for queue in queues.values():
+                queue.unregister(limit)
+
+    def invalidate(self, store: Store, key: str | None) -> None:
+        """This process has changed the object `key`, or many objects (None): readers that come now see the change."""
+        self.state.invalidate(store, key)
+
+    def idle(self) -> bool:
+        """Return whether nothing is queued, in flight, being decoded or locked."""
+        return self.state.is_idle and self.group_commit.is_idle
 
     async def read(
         self,
@@ -51,11 +122,11 @@ class Engine:
         *,
         settings: Settings,
         progress: Callable[[Progress], None] | None = None,
-        recorder: Report | None = None,
+        report: Report | None = None,
     ) -> None:
         """Fill the `out` of every read.
 
-        The first error stops the rest and is raised once nothing is under way any more.
+        The first error stops the rest and is raised when nothing is in flight any more.
 
         Raises:
             StoreError, CodecError, MissingChunkError, LimitError
@@ -63,17 +134,18 @@ class Engine:
         for read in reads:
             read.layout.check_read(settings, read.maps)
         self._prepare(settings)
+        await self._start_gate.enter()
         await self.sort(reads)
-        begun = 0.0 if recorder is None else monotonic()
-        jobs = [
-            ReadJob(self.desk, group, settings=settings, recorder=recorder, progress=progress)
+        begun = 0.0 if report is None else monotonic()
+        operations = [
+            ArrayRead(self.state, group, settings=settings, report=report, progress=progress)
             for group in self._by_origin(reads)
         ]
         try:
-            await _all(jobs)
+            await _run_all(operations)
         finally:
-            if recorder is not None:
-                recorder.operation(seconds=monotonic() - begun)
+            if report is not None:
+                report.operation(seconds=monotonic() - begun)
 
     async def write(
         self,
@@ -81,11 +153,11 @@ class Engine:
         *,
         settings: Settings,
         progress: Callable[[Progress], None] | None = None,
-        recorder: Report | None = None,
+        report: Report | None = None,
     ) -> None:
         """Store the `values` of every write; each stored object is replaced whole or not at all.
 
-        The first error stops the rest and is raised once nothing is under way any more.
+        The first error stops the rest and is raised when nothing is in flight any more.
 
         Raises:
             StoreError, CodecError, LimitError
@@ -93,67 +165,89 @@ class Engine:
         for write in writes:
             write.layout.check_write(settings, write.maps)
         self._prepare(settings)
+        await self._start_gate.enter()
         await self.sort(writes)
-        begun = 0.0 if recorder is None else monotonic()
+        begun = 0.0 if report is None else monotonic()
         try:
-            await _all(
+            await _run_all(
                 [
-                    WriteJob(self.desk, write, settings=settings, recorder=recorder, progress=progress)
+                    WriteOperation(
+                        self.state, write, self.group_commit, settings=settings, report=report, progress=progress
+                    )
                     for write in writes
                 ]
             )
         finally:
-            if recorder is not None:
-                recorder.operation(seconds=monotonic() - begun)
+            if report is not None:
+                report.operation(seconds=monotonic() - begun)
 
     def stream(
-        self, read: Read, *, settings: Settings, prefetch: int | None = None, recorder: Report | None = None
+        self, read: Read, *, settings: Settings, prefetch: int | None = None, report: Report | None = None
     ) -> BlockStream:
-        """Return the blocks of a read as they land; `read.out` gives type and shape and is not filled."""
+        """Return the blocks of a read as they are complete; `read.out` gives type and shape and is not filled."""
         read.layout.check_read(settings, read.maps)
         self._prepare(settings)
-        return BlockStream(self.desk, read, settings=settings, prefetch=prefetch, recorder=recorder)
+        return BlockStream(self.state, read, settings=settings, prefetch=prefetch, report=report)
 
-    async def probe(self, read: Read, *, settings: Settings, recorder: Report | None = None) -> Plan:
+    async def probe(self, read: Read, *, settings: Settings, report: Report | None = None) -> Plan:
         """Return exactly what `read` would fetch now; indexes and sizes are looked up for it."""
         read.layout.check_read(settings, read.maps)
         await self.sort([read])
-        return await probe(self.desk, read, settings=settings, recorder=recorder)
+        return await probe(self.state, read, settings=settings, report=report)
 
     async def sort(self, operations: Sequence[Read | Write]) -> None:
-        """Sort long index arrays by chunk, in a worker: the loop has others to serve.
+        """Sort long index arrays by chunk, in a worker.
 
-        `read`, `write` and `probe` do so themselves; before a stream begins it is its caller's to do.
+        `read`, `write` and `probe` do so themselves. The caller of `stream` must do it before the stream begins.
         """
         for each in operations:
-            if takes_long(each.maps):
-                await self.work(partial(getattr, each, "parts"))
+            if is_expensive(each.maps):
+                await self.run_in_worker(partial(getattr, each, "parts"))
 
-    async def work(self, function: Callable[[], T]) -> T:
-        """Run what would hold up a loop, such as copying arrays, in a worker."""
-        return await self.desk.pool.call(function)
+    async def run_in_worker(self, function: Callable[[], T], nbytes: int = BATCH_BYTES) -> T:
+        """Run `function`, which would hold up a loop, in a worker: copying arrays, for example.
+
+        Args:
+            function: the work.
+            nbytes: the bytes that it moves; a worker takes several small pieces of work at once.
+        """
+        return await self.state.pool.call(function, nbytes)
 
     async def close(self) -> None:
-        """Stop what is under way and let the threads go."""
-        await self.desk.scheduler.close()
-        self.desk.pool.close()
+        """Stop everything in flight and let the threads end."""
+        await self.state.queues.close()
+        self.state.pool.close()
 
     def _prepare(self, settings: Settings) -> None:
-        if settings.decode_threads is not None and isinstance(self.desk.pool, ThreadPool):
-            self.desk.pool.resize(settings.decode_threads)
+        if settings.decode_threads is not None and isinstance(self.state.pool, ThreadPool):
+            self.state.pool.resize(settings.decode_threads)
 
     def _by_origin(self, reads: Iterable[Read]) -> list[list[Read]]:
-        groups: dict[int, tuple[Origin, list[Read]]] = {}
+        groups: dict[int, tuple[RequestQueue, list[Read]]] = {}
         for read in reads:
-            queue = self.desk.queue_of(read.store)
+            queue = self.state.queue_for(read.store)
             groups.setdefault(id(queue), (queue, []))[1].append(read)
         return [group for _, group in groups.values()]
 
 
-async def _all(jobs: Sequence[Job]) -> None:
-    """Run all jobs; the first error stops the others, and is raised once they have ended."""
-    if len(jobs) == 1:
+class _RequestLimit(RequestSource):
+    """A caller without requests, whose limit holds while it is registered."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.max_requests = None if settings.max_requests == "auto" else settings.max_requests
+        self.max_bytes = settings.max_bytes_in_flight
+
+    def next(self) -> ScheduledRequest | None:
+        return None
+
+    def pending(self) -> int:
+        return 0
+
+
+async def _run_all(operations: Sequence[Operation]) -> None:
+    """Run all operations; the first error stops the others, and is raised when they have ended."""
+    if len(operations) == 1:
         # Nearly always; a task of its own would cost as much as a small read.
-        await jobs[0].run()
+        await operations[0].run()
     else:
-        await together(job.run() for job in jobs)
+        await gather_all(each.run() for each in operations)

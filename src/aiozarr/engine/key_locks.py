@@ -1,4 +1,4 @@
-"""One lock per stored object that somebody is changing in part; locks exist only while they are held or waited for."""
+"""Locks by key, such as the identity of a stored object. A lock exists only while it is held or waited for."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ class KeyLocks:
     def __init__(self) -> None:
         self._locks: dict[Hashable, tuple[asyncio.Lock, list[None]]] = {}
 
+    @property
+    def is_idle(self) -> bool:
+        """True if no lock is held."""
+        return not self._locks
+
     def held(self, key: Hashable) -> bool:
-        """Return whether somebody holds the lock of `key`, or waits for it."""
+        """Return whether a task holds the lock of `key`, or waits for it."""
         return key in self._locks
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What readers and writers need to know of an array, resolved once from its metadata: grid, keys, codecs."""
+"""The layout of an array, resolved once from its metadata: grid, keys, codecs."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from math import prod
 from typing import Any
 
 from aiozarr.codecs import ArraySpec, CodecPipeline, ShardLayout
-from aiozarr.codecs.chain import CodecChain, parse_chain
+from aiozarr.codecs.core.chain import CodecChain, parse_chain
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
 from aiozarr.grid import ChunkGrid, ChunkKeyEncoding, DimensionMap, resolve_grid, resolve_key_encoding
 from aiozarr.grid.axes import Axis, RegularAxis, regular_axes
-from aiozarr.grid.projection import Part
-from aiozarr.grid.runs_axis import RunsAxis
+from aiozarr.grid.projection import ChunkSelection
+from aiozarr.grid.run_length_axis import RunLengthAxis
 from aiozarr.metadata import ArrayMetadata
-from aiozarr.metadata.places import document_place
+from aiozarr.metadata.member_paths import stored_member_path
 from aiozarr.settings import Settings
 
 MAX_LISTED = 1_000_000
-"""Lengths of chunks that are listed on request."""
+"""The most chunk lengths that `ArrayLayout.objects` lists."""
 
 MAX_OBJECTS = 256
-"""Shapes of stored objects whose codecs are kept resolved at a time, where an array has objects of many shapes."""
+"""An array with stored objects of many shapes has the resolved codecs of at most this many shapes in memory."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ObjectLayout:
-    """What is known of one stored object, a chunk or a shard, from its shape.
+    """The layout of one stored object, a chunk or a shard, which follows from its shape.
 
     Attributes:
         pipeline: its codecs.
         spec: its decoded representation.
-        shard: how it divides into inner chunks that can be read by ranges; None where it does not.
-        inner_axes: the dimensions of the grid of inner chunks inside it; empty without shards.
+        shard: its division into inner chunks that can be read by ranges, or None.
+        inner_axes: the dimensions of the grid of its inner chunks; empty without shards.
     """
 
     pipeline: CodecPipeline
@@ -44,7 +44,7 @@ class ObjectLayout:
 
     @classmethod
     def of(cls, pipeline: CodecPipeline) -> ObjectLayout:
-        """Return the layout of objects that these codecs are for."""
+        """Return the layout of the objects of these codecs."""
         shard = pipeline.shard
         inner_axes = () if shard is None else regular_axes(shard.inner_shape, shard.shard_shape)
         return cls(pipeline, pipeline.spec, shard, inner_axes)
@@ -56,13 +56,13 @@ class ArrayLayout:
 
     Attributes:
         node: the array's URL or path, for errors.
-        metadata: what it was resolved from.
+        metadata: the array's metadata.
         grid: the grid of stored objects.
         axes: the grid's dimensions.
         key_encoding: chunk coordinates → key, relative to the array.
-        largest: what is known of the largest stored object.
-        single: the same where all stored objects have one shape; else None.
-        token: equal for arrays whose chunks decode alike; decoded chunks are shared between readers by it.
+        largest: the layout of the largest stored object.
+        single: the same if all stored objects have one shape, else None.
+        token: equal for arrays whose chunks decode alike. Readers share decoded chunks by it.
         strict: `Settings.strict`.
     """
 
@@ -85,7 +85,7 @@ class ArrayLayout:
         Raises:
             InvalidMetadataError, UnsupportedMetadataError: with `node` and `member`.
         """
-        # Limits of chunks hold when a chunk is touched: metadata of a huge chunk may still be looked at.
+        # Limits of chunks are checked by reads and writes: metadata of a huge chunk may still be opened.
         try:
             grid = resolve_grid(metadata.chunk_grid, metadata.shape)
             axes = grid.axes
@@ -98,12 +98,14 @@ class ArrayLayout:
                 _check_division(axes, largest.shard.inner_shape)
         except MetadataError as error:
             error.node = error.node or node
-            error.key, error.member = document_place(metadata, error.member)
+            error.key, error.member = stored_member_path(metadata, error.member)
             raise
         single = largest if all([axis.is_uniform for axis in axes]) else None
-        # Where chunks differ, one key may hold chunks of other shapes after another grid has been stored.
+        # If chunks differ, one key may hold chunks of other shapes after another grid was stored.
         shapes = spec.shape if single is not None else sha256(repr(grid.to_json()).encode()).hexdigest()
         codecs = largest.pipeline.to_json()
+        # By it decoders refuse elements of variable length, which one reader may accept and another not.
+        most = spec.max_bytes if spec.is_variable else ""
         return cls(
             node=node,
             metadata=metadata,
@@ -112,13 +114,13 @@ class ArrayLayout:
             key_encoding=key_encoding,
             largest=largest,
             single=single,
-            token=f"{shapes}{metadata.data_type!r}{_fill_key(metadata)}{codecs!r}{settings.strict}",
+            token=f"{shapes}{metadata.data_type!r}{_fill_key(metadata)}{codecs!r}{settings.strict}{most}",
             strict=settings.strict,
             _chain=chain,
         )
 
-    def object_of(self, projection: Part) -> ObjectLayout:
-        """Return what is known of the stored object that `projection` is of.
+    def object_of(self, projection: ChunkSelection) -> ObjectLayout:
+        """Return the layout of the stored object of `projection`.
 
         Raises:
             InvalidMetadataError, UnsupportedMetadataError: the codecs do not take chunks of its shape.
@@ -128,11 +130,13 @@ class ArrayLayout:
         parts = zip(self.axes, projection.coords, strict=True)
         return self._object(tuple([axis.chunk_length(chunk) for axis, chunk in parts]))
 
-    def unpadded(self, projection: Part) -> CodecPipeline | None:
-        """Return the codecs of a chunk at the array's end that was stored without what lies behind the end.
+    def unpadded(self, projection: ChunkSelection) -> CodecPipeline | None:
+        """Return the codecs of a chunk at the array's end that was stored without its part outside the array.
 
-        The formats want chunks stored whole; some writers do not. None where the chunk lies inside the array, or
-        `Settings.strict` holds, or objects are shards, whose indexes would not fit.
+        The formats require complete chunks; some writers do not store them.
+
+        Returns: None if the chunk is inside the array, if `Settings.strict` is set, and for shards, whose indexes
+            would not fit.
         """
         if self.strict or self.largest.shard is not None:
             return None
@@ -151,9 +155,9 @@ class ArrayLayout:
                 found = ObjectLayout.of(CodecPipeline(self._chain, replace(self.spec, shape=shape)))
             except MetadataError as error:
                 error.node = error.node or self.node
-                error.key, error.member = document_place(self.metadata, error.member)
+                error.key, error.member = stored_member_path(self.metadata, error.member)
                 raise
-            # Several threads may be here at once; what one of them drops or makes twice costs only time.
+            # Several threads may do this at once: an entry that one drops or makes twice only costs time.
             if len(self._objects) >= MAX_OBJECTS:
                 self._objects.clear()
             self._objects[shape] = found
@@ -161,12 +165,12 @@ class ArrayLayout:
 
     @property
     def spec(self) -> ArraySpec:
-        """The decoded representation of the largest stored object; all have its type and fill value."""
+        """The decoded representation of the largest stored object. All have its type and fill value."""
         return self.largest.spec
 
     @property
     def shard(self) -> ShardLayout | None:
-        """How the largest stored object divides into inner chunks, which have one shape in all; None: they do not."""
+        """The division of the largest stored object into inner chunks, which have one shape in all objects, or None."""
         return self.largest.shard
 
     @property
@@ -176,12 +180,12 @@ class ArrayLayout:
 
     @property
     def shards(self) -> tuple[Any, ...] | None:
-        """As `objects` where stored objects are shards; else None."""
+        """As `objects` if stored objects are shards, else None."""
         return None if self.shard is None else self.objects
 
     @property
     def objects(self) -> tuple[Any, ...]:
-        """The shape of stored objects; where they differ, per dimension a tuple of their lengths inside the array.
+        """The shape of stored objects. If they differ: per dimension a tuple of their lengths inside the array.
 
         Raises:
             LimitError: there are more than a million lengths.
@@ -199,9 +203,9 @@ class ArrayLayout:
         return f"chunks {objects}" if self.shard is None else f"chunks {self.shard.inner_shape} shards {objects}"
 
     def check_read(self, settings: Settings, maps: Sequence[DimensionMap] | None = None) -> None:
-        """Raise `LimitError` where decoding one unit that `maps` touch would pass a limit of `settings`.
+        """Raise `LimitError` if decoding one chunk that `maps` touch would exceed a limit of `settings`.
 
-        Without `maps` all units count.
+        Without `maps` all chunks count.
         """
         shape = self._largest_touched(maps)
         nbytes = self._nbytes(shape) if self.shard is None else self.shard.inner.spec.nbytes
@@ -213,7 +217,7 @@ class ArrayLayout:
             self._check("max_index_bytes", index_nbytes, settings.max_index_bytes, "the index of a shard has")
 
     def check_write(self, settings: Settings, maps: Sequence[DimensionMap] | None = None) -> None:
-        """Raise `LimitError` where encoding one stored object that `maps` touch would pass a limit of `settings`."""
+        """Raise `LimitError` if encoding one stored object that `maps` touch would exceed a limit of `settings`."""
         self.check_read(settings, maps)
         nbytes = self._nbytes(self._largest_touched(maps))
         self._check("max_chunk_bytes", nbytes, settings.max_chunk_bytes, "a stored object decodes to")
@@ -221,8 +225,8 @@ class ArrayLayout:
     def _largest_touched(self, maps: Sequence[DimensionMap] | None) -> tuple[int, ...]:
         if self.single is not None or maps is None:
             return self.spec.shape
-        # A grid is a product of its dimensions, so there is a chunk that is the longest in each of them. (Maps
-        # behind the last dimension are those of fields.)
+        # A grid is a product of its dimensions: one chunk is the longest in each of them. (Maps after the last
+        # dimension are those of fields.)
         return tuple([axis.longest(each) for axis, each in zip(self.axes, maps, strict=False)])
 
     def _nbytes(self, shape: tuple[int, ...]) -> int:
@@ -241,7 +245,7 @@ class ArrayLayout:
 def _check_division(axes: Sequence[Axis], inner_shape: Sequence[int]) -> None:
     """Check that inner chunks divide every shard, not only the largest."""
     for dimension, (axis, inner) in enumerate(zip(axes, inner_shape, strict=True)):
-        wrong = [each for each in axis.lengths if each % inner] if isinstance(axis, RunsAxis) else []
+        wrong = [each for each in axis.lengths if each % inner] if isinstance(axis, RunLengthAxis) else []
         if wrong:
             raise InvalidMetadataError(
                 f"the inner chunks, {inner} long in dimension {dimension}, do not divide a shard of {wrong[0]}",

@@ -1,4 +1,4 @@
-"""How other threads have functions called on an event loop: in bursts, one wake-up for all that have gathered."""
+"""Calls of functions on an event loop from other threads, with one wake-up of the loop per burst."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from weakref import WeakKeyDictionary, ref
 
 
 class Mailbox:
-    """Functions to call on a loop, from any thread: one wake-up of the loop for all that have gathered."""
+    """A queue of functions to call on a loop. Any thread may post; one wake-up of the loop serves a burst."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Weak: the table of mailboxes must not keep a loop alive that its owner has dropped.
+        # Weak: the table of mailboxes must not keep a dropped loop alive.
         self._loop = ref(loop)
-        self._letters: deque[Callable[[], None]] = deque()
+        self._callbacks: deque[Callable[[], None]] = deque()
         self._woken = False
 
     def post(self, function: Callable[[], None]) -> bool:
-        """Have `function` called on the loop; return False where the loop is closed."""
-        # The letter goes in before the flag is read, and the flag is cleared before letters are taken out: whoever
-        # finds the flag set is served by the wake-up that is under way.
-        self._letters.append(function)
+        """Call `function` on the loop.
+
+        Returns: False if the loop is closed.
+        """
+        # The callback goes in before the flag is read, and the flag is cleared before callbacks are taken out. So a
+        # wake-up that has not run yet serves every caller that finds the flag set.
+        self._callbacks.append(function)
         if not self._woken:
             loop = self._loop()
             if loop is None:
@@ -32,19 +35,19 @@ class Mailbox:
             except RuntimeError:
                 return False
             except BaseException:
-                # Ctrl-C between the flag and the wake-up: whoever found the flag set relies on it.
+                # Ctrl-C between the flag and the wake-up: callers that found the flag set rely on it.
                 loop.call_soon_threadsafe(self._empty)
                 raise
         return True
 
     def _empty(self) -> None:
         self._woken = False
-        letters = self._letters
-        while letters:
+        callbacks = self._callbacks
+        while callbacks:
             try:
-                letters.popleft()()
+                callbacks.popleft()()
             except Exception as error:
-                # A caller's callback: its mistake must not keep the other letters from their readers.
+                # An exception of one caller's callback must not stop those of others.
                 report_error(error)
 
 
@@ -60,10 +63,10 @@ def mailbox_of(loop: asyncio.AbstractEventLoop) -> Mailbox:
 
 
 def forget_mailboxes() -> None:
-    """After a fork the loops are the parent's."""
+    """Forget all loops: after a fork they are those of the parent."""
     _mailboxes.clear()
 
 
 def report_error(error: Exception) -> None:
-    """Tell the running loop of a callback's mistake that must not end what called it."""
+    """Report an exception of a callback to the running loop."""
     asyncio.get_running_loop().call_exception_handler({"message": "a callback of aiozarr raised", "exception": error})

@@ -1,4 +1,4 @@
-"""How far a read, a write or a copy has come, as a callback receives it."""
+"""The progress of a read, a write or a copy, which callbacks receive."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 
 class Progress(NamedTuple):
-    """How far an operation has come.
+    """The progress of an operation.
 
     Attributes:
-        done: stored objects that are finished.
+        done: stored objects that are complete.
         total: stored objects that the operation touches.
         bytes_done: bytes of array elements in place (copy: bytes of objects).
-        bytes_total: all of them.
+        bytes_total: bytes of all of them.
     """
 
     done: int

@@ -1,4 +1,4 @@
-"""The border between callers and the I/O thread: calls go over in bursts, cancellation crosses and is awaited."""
+"""Calls from the loops and threads of callers to the I/O thread. A cancellation is passed on, and its end awaited."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from contextvars import ContextVar, copy_context
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from aiozarr.concurrency import wait_uncancelled
 from aiozarr.engine.engine import Engine
 from aiozarr.engine.mailbox import Mailbox, forget_mailboxes, mailbox_of, report_error
 from aiozarr.errors import StoreTimeoutError
 
 T = TypeVar("T")
 
-NOTICE_SECONDS = 0.5
-"""How late a waiting thread may notice Ctrl-C."""
+SIGNAL_POLL_SECONDS = 0.5
+"""A waiting thread handles Ctrl-C at most this much later."""
 
 JOIN_SECONDS = 2.0
 
 
-class _Here(threading.local):
-    """What the calling thread is: the I/O thread has an engine."""
+class _ThreadState(threading.local):
+    """The engine of the calling thread: the I/O thread has one, all other threads have None."""
 
     engine: Engine | None = None
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 class IOThread:
-    """The thread with the loop that engine, schedule and stores run on."""
+    """The thread whose loop runs the engine, the request queues and the stores."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -55,7 +56,7 @@ class IOThread:
             self.loop = new_loop()
             self.mailbox = Mailbox(self.loop)
             asyncio.set_event_loop(self.loop)
-            self.engine = _here.engine = Engine(self.loop)
+            self.engine = _thread_state.engine = Engine(self.loop)
         except BaseException as error:
             self._failure = error
             self._ready.set()
@@ -66,9 +67,9 @@ class IOThread:
             self.loop.run_forever()
         finally:
             with contextlib.suppress(Exception):
-                self._wind_up()
+                self._shutdown()
 
-    def _wind_up(self) -> None:
+    def _shutdown(self) -> None:
         loop = self.loop
         tasks = asyncio.all_tasks(loop)
         for task in tasks:
@@ -80,15 +81,15 @@ class IOThread:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
-    def here(self) -> bool:
+    def is_current_thread(self) -> bool:
         """Return whether the calling thread is this one."""
         return threading.get_ident() == self.ident
 
     def stop(self, *, exiting: bool = False) -> None:
-        """Cancel what is under way and end the thread, within two seconds.
+        """Cancel all operations and end the thread, within two seconds.
 
-        When the interpreter is exiting nobody is told: who still waits is a daemon thread, which ends with the process,
-        and would only write a traceback before.
+        With `exiting`, callers that still wait are not resumed. They are daemon threads, which end with the process;
+        resumed, they would only print a traceback.
         """
         self.exiting = exiting
         with contextlib.suppress(RuntimeError):
@@ -97,9 +98,9 @@ class IOThread:
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop: uvloop's where it is installed."""
+    """Return a new event loop: one of uvloop if that is installed."""
     if _exiting:
-        # Nobody stops a thread that begins now: the interpreter takes it down, which crashes one of ten with uvloop.
+        # Nothing stops a thread that starts now. The interpreter ends it, which crashes one process in ten with uvloop.
         return asyncio.new_event_loop()
     try:
         import uvloop
@@ -117,7 +118,7 @@ def io_thread() -> IOThread:
     """Return the process's I/O thread, started on first use.
 
     Raises:
-        RuntimeError: the interpreter is exiting, and has taken its threads down already.
+        RuntimeError: the interpreter is exiting and has ended its threads.
     """
     global _thread
     thread = _thread
@@ -132,16 +133,16 @@ def io_thread() -> IOThread:
 
 
 def _forget_after_fork() -> None:
-    # Threads do not survive a fork, and locks may be held by threads that no longer are: everything is made anew.
+    # Threads do not survive a fork, and threads of the parent may have held these locks.
     global _thread, _lock
     _thread = None
     _lock = threading.Lock()
-    _here.engine = None
+    _thread_state.engine = None
     forget_mailboxes()
 
 
 def shut_down(*, exiting: bool = False) -> None:
-    """End the I/O thread, if there is one; the next call starts another."""
+    """End the I/O thread, if there is one. The next call starts another."""
     global _thread, _exiting
     _exiting = exiting
     with _lock:
@@ -158,13 +159,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def current_engine() -> Engine | None:
-    """Return the engine where the caller runs on the I/O thread, else None."""
-    # Known to the thread itself, not by comparing with the present one: a thread that winds up is still this.
-    return _here.engine
+    """Return the engine if the caller runs on the I/O thread, else None."""
+    # State of the thread itself: a thread that is shutting down is not `_thread` any more, but has its engine.
+    return _thread_state.engine
 
 
-class _Crossing(Generic[T]):
-    """One call across the border: a task on the I/O thread, in the context of whoever waits for it."""
+class _CrossThreadCall(Generic[T]):
+    """One call from another thread: a task on the I/O thread, in the context of the caller."""
 
     def __init__(
         self,
@@ -175,28 +176,28 @@ class _Crossing(Generic[T]):
         self._thread = thread
         self._make = make
         self._answer = answer
-        # The mailbox is emptied in the context of whoever woke it, who may be anyone.
+        # The mailbox is emptied in the context of the first caller of a burst.
         self._context = copy_context()
         self._task: asyncio.Task[T] | None = None
         self._cancelled = False
 
     def begin(self) -> None:
-        """On the I/O thread."""
+        """Runs on the I/O thread."""
         if not self._cancelled:
             self._task = asyncio.get_running_loop().create_task(self._make(), context=self._context)
             self._task.add_done_callback(self._ended)
 
     def cancel(self) -> None:
-        """On the I/O thread."""
+        """Runs on the I/O thread."""
         if self._task is not None:
             self._task.cancel()
         elif not self._cancelled:
-            # Never begun: Ctrl-C came before the call was posted.
+            # Never started: Ctrl-C came before the call was posted.
             self._cancelled = True
             self._answer(None)
 
     def _ended(self, task: asyncio.Task[T]) -> None:
-        # Whoever raises its error still holds this.
+        # The traceback of its error may still hold this object.
         self._task, self._cancelled = None, True
         if not (self._thread.exiting and task.cancelled()):
             self._answer(task)
@@ -207,8 +208,8 @@ async def run(
 ) -> T:
     """Await `function(engine)` on the I/O thread, from any loop.
 
-    A cancellation crosses over and is awaited: when it is raised here, nothing is under way there any more. An
-    exception of `callback`, which `callback_here` has made, ends the work likewise, and is raised.
+    A cancellation is passed to the I/O thread and raised here when the work has ended there. An exception of
+    `callback`, a result of `bind_callback`, ends the work likewise, and is raised.
 
     Raises:
         StoreTimeoutError: the operation took more than `timeout` seconds.
@@ -222,15 +223,18 @@ async def run(
     loop = asyncio.get_running_loop()
     mailbox = mailbox_of(loop)
     future: asyncio.Future[T] = loop.create_future()
-    ended = False
+    is_settled = False
+    end: asyncio.Future[None] | None = None
 
     def settle(task: asyncio.Task[T] | None) -> None:
-        nonlocal ended
-        ended = True
+        nonlocal is_settled
+        is_settled = True
         if not future.done():
-            hand_over(task, future)
+            copy_outcome(task, future)
         elif task is not None and not task.cancelled():
-            task.exception()  # somebody else's error is raised already; this one counts as seen
+            task.exception()  # another error is raised already: this one counts as retrieved
+        if end is not None:
+            end.set_result(None)
 
     def fail(error: Exception) -> None:
         if not future.done():
@@ -238,29 +242,28 @@ async def run(
 
     if callback is not None:
         callback.fail = fail
-    crossing = _Crossing(
+    call = _CrossThreadCall(
         thread, lambda: _limited(function, engine, timeout), lambda task: mailbox.post(lambda: settle(task))
     )
-    thread.mailbox.post(crossing.begin)
+    thread.mailbox.post(call.begin)
     try:
         return await future
     except GeneratorExit:
-        thread.mailbox.post(crossing.cancel)
+        thread.mailbox.post(call.cancel)
         raise
     except BaseException:
-        if not ended:
-            thread.mailbox.post(crossing.cancel)
-        while not ended:
-            future = loop.create_future()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await future
-        # The traceback of an error holds this frame: no way back may lead from here to the error.
+        if not is_settled:
+            end = loop.create_future()
+            thread.mailbox.post(call.cancel)
+            with contextlib.suppress(asyncio.CancelledError):
+                await wait_uncancelled(end)
+        # The traceback of the error holds this frame, which must not refer back to the error.
         future = loop.create_future()
         raise
 
 
-def hand_over(task: asyncio.Task[T] | None, future: asyncio.Future[T]) -> None:
-    """Give `future` what `task` ended with."""
+def copy_outcome(task: asyncio.Task[T] | None, future: asyncio.Future[T]) -> None:
+    """Copy the result, error or cancellation of `task` to `future`."""
     if task is None or task.cancelled():
         future.cancel()
     elif (error := task.exception()) is not None:
@@ -283,7 +286,7 @@ async def _limited(function: Callable[[Engine], Awaitable[T]], engine: Engine, t
             f"the operation took more than {timeout} seconds (Settings.timeout)", elapsed=timeout
         ) from error.with_traceback(None)
     finally:
-        # The clock holds the task, which ends with the error: neither that nor its cause may hold frames that hold it.
+        # `limit` holds the task, which ends with the error. No frame of the error may hold `limit`.
         del limit
 
 
@@ -293,34 +296,34 @@ _blocking_caller: ContextVar[SimpleQueue[Callable[[], None] | None] | None] = Co
 
 
 def run_blocking(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run the coroutine that `function` returns on the I/O thread and wait for it, from any thread but that one.
+    """Run the coroutine that `function` returns on the I/O thread and wait for it, from any other thread.
 
-    Callbacks made with `callback_here` are called in the waiting thread. An exception that is raised in it meanwhile,
-    such as `KeyboardInterrupt`, cancels the work, and is raised once that has ended.
+    Callbacks of `bind_callback` run in the waiting thread. An exception in the waiting thread, such as
+    `KeyboardInterrupt`, cancels the work and is raised when the work has ended.
     """
     thread = io_thread()
-    if thread.here():
+    if thread.is_current_thread():
         raise RuntimeError("aiozarr.sync would wait for itself here: on the I/O thread, await the coroutine instead")
-    letters: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+    callbacks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
     outcome: list[asyncio.Task[T] | None] = []
 
     def settle(task: asyncio.Task[T] | None) -> None:
         outcome.append(task)
-        letters.put(None)
+        callbacks.put(None)
 
     async def call() -> T:
-        _blocking_caller.set(letters)
+        _blocking_caller.set(callbacks)
         return await function()
 
-    crossing = _Crossing(thread, call, settle)
+    crossing = _CrossThreadCall(thread, call, settle)
     try:
         thread.mailbox.post(crossing.begin)
-        _serve_letters(letters)
+        _run_callbacks(callbacks)
     except BaseException:
         thread.mailbox.post(crossing.cancel)
         with contextlib.suppress(Exception):
             while not outcome:
-                _next_letter(letters)
+                _next_callback(callbacks)
         raise
     task = outcome.pop()
     if task is None or task.cancelled():
@@ -328,27 +331,27 @@ def run_blocking(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         return task.result()
     finally:
-        # The traceback of an error holds this frame: no way back may lead from here to the error.
+        # The traceback of the error holds this frame, which must not refer back to the error.
         del task
 
 
-def _serve_letters(letters: SimpleQueue[Callable[[], None] | None]) -> None:
-    while (letter := _next_letter(letters)) is not None:
-        letter()
+def _run_callbacks(callbacks: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (callback := _next_callback(callbacks)) is not None:
+        callback()
 
 
-def _next_letter(letters: SimpleQueue[T]) -> T:
-    # A signal that comes in just before the wait begins does not end the wait: it is noticed after this time.
+def _next_callback(callbacks: SimpleQueue[T]) -> T:
+    # A signal that arrives just before the wait begins does not end it: the next poll handles the signal.
     while True:
         with contextlib.suppress(Empty):
-            return letters.get(timeout=NOTICE_SECONDS)
+            return callbacks.get(timeout=SIGNAL_POLL_SECONDS)
 
 
 class Callback(Generic[T]):
-    """A caller's function, to be called from the I/O thread: where the caller is, and with the latest value only.
+    """A caller's function, which the I/O thread calls in the caller's loop or thread, with the latest value only.
 
     Attributes:
-        fail: called, where the function is called, with what it raises.
+        fail: called there with the exception of the function, if it raises one.
     """
 
     def __init__(self, function: Callable[[T], object], post: Callable[[Callable[[], None]], object]) -> None:
@@ -364,7 +367,7 @@ class Callback(Generic[T]):
             self._post(self._deliver)
 
     def _deliver(self) -> None:
-        # Emptied by an earlier letter that found a later value already.
+        # An earlier delivery may have taken a later value.
         if not self._values:
             return
         try:
@@ -375,23 +378,23 @@ class Callback(Generic[T]):
             self.fail(error)
 
 
-def callback_here(function: Callable[[T], object] | None) -> Callback[T] | None:
-    """Return a function for the I/O thread that has `function` called where this is called.
+def bind_callback(function: Callable[[T], object] | None) -> Callback[T] | None:
+    """Return a function for the I/O thread that calls `function` in the running loop.
 
-    The caller is the running loop, or the thread that waits in `run_blocking`. What `function` raises ends the
-    operation: `run_blocking` raises it, and so does `run` where it is told of the callback.
+    If that is the loop of the I/O thread, `function` is called in the thread that waits in `run_blocking`. An exception
+    of `function` ends the operation: `run_blocking` raises it, and so does `run` if it is given the callback.
     """
     if function is None:
         return None
     if current_engine() is None:
         return Callback(function, mailbox_of(asyncio.get_running_loop()).post)
-    letters = _blocking_caller.get()
-    return Callback(function, call_now if letters is None else letters.put)
+    callbacks = _blocking_caller.get()
+    return Callback(function, run_callback if callbacks is None else callbacks.put)
 
 
-def call_now(letter: Callable[[], None]) -> None:
-    """Call `letter`: on the I/O thread itself there is nobody to send it to, and nobody to raise its error."""
+def run_callback(callback: Callable[[], None]) -> None:
+    """Call `callback` on the I/O thread itself. Its exception is reported to the loop: no caller could raise it."""
     try:
-        letter()
+        callback()
     except Exception as error:
         report_error(error)

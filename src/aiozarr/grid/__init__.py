@@ -1,4 +1,4 @@
-"""Pure geometry: chunk grids, chunk keys and index transforms."""
+"""Chunk grids, chunk key encodings and index transforms: pure geometry, without I/O."""
 
 from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.chunk_grid import ChunkGrid, RegularGrid, register_chunk_grid, resolve_grid

@@ -1,7 +1,7 @@
-"""Orthogonal and pointwise indexing composed lazily: `oindex` and `vindex` of whatever a transform addresses already.
+"""Orthogonal and pointwise indexing composed lazily: `oindex` and `vindex` of any index transform.
 
-Orthogonal: each item stands for one axis, as with numpy's `np.ix_`. Pointwise: index arrays and masks broadcast against
-each other, and the axes of the result come first (NEP 21 and TensorStore's `vindex`).
+Orthogonal: each item indexes one axis, as with `np.ix_`. Pointwise: index arrays and masks broadcast against each
+other, and the axes of the result come first (NEP 21 and `vindex` of TensorStore).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Indices: TypeAlias = NDArray[np.int64]
 def select_orthogonal(transform: IndexTransform, selection: ArraySelection) -> IndexTransform:
     """Return the transform of `view.oindex[selection]`.
 
-    Takes integers, slices, one `...`, new axes, and per axis a list of integers or a mask of its length.
+    Takes integers, slices, one `...`, new axes, and per axis a list of integers or a mask of the length of the axis.
 
     Raises:
-        SelectionError: as `IndexTransform.select`; an array of more than one axis, or a mask of another length.
+        SelectionError: as `IndexTransform.select`, and for an array of several axes or a mask of another length.
     """
     basic: list[Any] = []
     arrays: dict[int, Indices] = {}
@@ -38,18 +38,18 @@ def select_orthogonal(transform: IndexTransform, selection: ArraySelection) -> I
         place += not isinstance(item, int)
     result = transform.select(tuple(basic))
     for view_axis, indices in arrays.items():
-        result = _take(result, view_axis, indices)
+        result = _index_axis(result, view_axis, indices)
     return result
 
 
 def select_pointwise(transform: IndexTransform, selection: ArraySelection) -> IndexTransform:
     """Return the transform of `view.vindex[selection]`.
 
-    Takes integers, slices, one `...`, new axes, integer arrays that broadcast against each other, and masks, each of
-    which covers as many axes as it has.
+    Takes integers, slices, one `...`, new axes, integer arrays that broadcast against each other, and masks. A mask
+    indexes as many axes as it has.
 
     Raises:
-        SelectionError: as `IndexTransform.select`; arrays that do not broadcast, or a mask of another shape.
+        SelectionError: as `IndexTransform.select`, and for arrays that do not broadcast or a mask of another shape.
     """
     basic: list[Any] = []
     arrays: dict[int, Indices] = {}
@@ -68,7 +68,7 @@ def select_pointwise(transform: IndexTransform, selection: ArraySelection) -> In
         axis += item is not None
         place += not isinstance(item, int)
     result = transform.select(tuple(basic))
-    return _join(result, arrays) if arrays else result
+    return _index_together(result, arrays) if arrays else result
 
 
 def _one_axis(item: NDArray[Any], axis: int, shape: tuple[int, ...]) -> Indices:
@@ -80,47 +80,49 @@ def _one_axis(item: NDArray[Any], axis: int, shape: tuple[int, ...]) -> Indices:
     return unmask(item, axis, shape)[0] if item.dtype.kind == "b" else wrap(item, axis, shape[axis])
 
 
-def _take(transform: IndexTransform, axis: int, indices: Indices) -> IndexTransform:
-    """Return the transform with `indices` taken along one axis of the view."""
+def _index_axis(transform: IndexTransform, axis: int, indices: Indices) -> IndexTransform:
+    """Return the transform of `indices` along one axis of the view."""
     maps, axes, shape = list(transform.maps), list(transform.axes), list(transform.shape)
     along = axes[axis]
     if isinstance(along, GroupAxis):
         for dimension, each in enumerate(maps):
             if isinstance(each, Indexed) and each.group == along.group:
-                maps[dimension] = listed(along.group, each.indices.take(indices, axis=along.axis))
+                maps[dimension] = _indexed_map(along.group, each.indices.take(indices, axis=along.axis))
     elif along is not None:
-        maps[along] = listed(along, _resolve(maps[along], indices))
+        maps[along] = _indexed_map(along, _resolve(maps[along], indices))
         axes[axis] = GroupAxis(along, 0)
     shape[axis] = len(indices)
     return IndexTransform(tuple(maps), tuple(axes), tuple(shape))
 
 
-def _join(transform: IndexTransform, arrays: dict[int, Indices]) -> IndexTransform:
-    """Return the transform with index arrays, by axis of the view, walked together.
+def _index_together(transform: IndexTransform, arrays: dict[int, Indices]) -> IndexTransform:
+    """Return the transform of index arrays, by axis of the view, that are iterated together.
 
-    All dimensions they index become one group. So do the groups of which they index some axes only: the other axes of
-    those stand behind the new ones in the group's shape.
+    All indexed dimensions become one group. Groups that are indexed along some of their axes join it. Their other axes
+    follow the new axes in the shape of the group.
     """
     points = _broadcast_shape(arrays)
     indexed = [transform.axes[axis] for axis in arrays]
     old_groups = {along.group for along in indexed if isinstance(along, GroupAxis)}
-    kept = [
+    remaining = [
         axis
         for axis, along in enumerate(transform.axes)
         if axis not in arrays and isinstance(along, GroupAxis) and along.group in old_groups
     ]
-    shape = points + tuple([transform.shape[axis] for axis in kept])
-    # What each axis of the view that takes part contributes, laid out over the new group's shape.
-    laid: dict[int, Indices] = {axis: each.reshape(each.shape + (1,) * len(kept)) for axis, each in arrays.items()}
-    for number, axis in enumerate(kept):
-        laid[axis] = np.arange(transform.shape[axis]).reshape((-1,) + (1,) * (len(kept) - 1 - number))
+    shape = points + tuple([transform.shape[axis] for axis in remaining])
+    # The indices along each participating axis of the view, broadcastable to the shape of the new group.
+    broadcastable: dict[int, Indices] = {
+        axis: each.reshape(each.shape + (1,) * len(remaining)) for axis, each in arrays.items()
+    }
+    for number, axis in enumerate(remaining):
+        broadcastable[axis] = np.arange(transform.shape[axis]).reshape((-1,) + (1,) * (len(remaining) - 1 - number))
     lists = {
         along: _resolve(transform.maps[along], each)
-        for along, each in [(transform.axes[axis], each) for axis, each in laid.items()]
+        for along, each in [(transform.axes[axis], each) for axis, each in broadcastable.items()]
         if isinstance(along, int)
     }
     for group in old_groups:
-        key = tuple([laid[axis] for axis, along in enumerate(transform.axes) if _belongs(along, group)])
+        key = tuple([broadcastable[axis] for axis, along in enumerate(transform.axes) if _belongs(along, group)])
         for dimension, mapped in enumerate(transform.maps):
             if isinstance(mapped, Indexed) and mapped.group == group:
                 lists[dimension] = mapped.indices[key]
@@ -135,23 +137,24 @@ def _join(transform: IndexTransform, arrays: dict[int, Indices]) -> IndexTransfo
     maps = list(transform.maps)
     for dimension, each in lists.items():
         full = np.broadcast_to(each, shape)
-        maps[dimension] = listed(name, full) if full.ndim else Constant(int(full))
+        maps[dimension] = _indexed_map(name, full) if full.ndim else Constant(int(full))
     axes = [GroupAxis(name, number) for number in range(len(points))]
     others = [
-        GroupAxis(name, len(points) + kept.index(axis)) if axis in kept else transform.axes[axis] for axis in rest
+        GroupAxis(name, len(points) + remaining.index(axis)) if axis in remaining else transform.axes[axis]
+        for axis in rest
     ]
     return IndexTransform(tuple(maps), (*axes, *others), new_shape)
 
 
-def listed(group: int, indices: NDArray[Any]) -> Indexed:
-    """Return a map of these indices, which nobody changes any more."""
+def _indexed_map(group: int, indices: NDArray[Any]) -> Indexed:
+    """Return a map of a read-only copy of these indices."""
     own = np.ascontiguousarray(indices, np.int64)
     own.setflags(write=False)
     return Indexed(group, own)
 
 
 def _resolve(current: Any, indices: Indices) -> Indices:
-    assert isinstance(current, Strided)  # an axis of the view runs along it
+    assert isinstance(current, Strided)  # an axis of the view addresses this dimension
     if current.start == 0 and current.step == 1:
         return indices
     return current.start + current.step * indices

@@ -1,4 +1,4 @@
-"""One dimension of a chunk grid: how the indices that a selection takes along it fall into chunks."""
+"""One dimension of a chunk grid, and the piece of a selection that falls into each chunk along it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 
 from aiozarr.grid.transform import Constant, Strided
 
-Map: TypeAlias = Constant | Strided
+BasicMap: TypeAlias = Constant | Strided
 Index: TypeAlias = slice | int
 Indices: TypeAlias = NDArray[np.int64]
 
 
-class DimPart(NamedTuple):
-    """The part of a selection that falls into one chunk, along one dimension.
+class AxisSelection(NamedTuple):
+    """The selected elements of one chunk along one dimension.
 
     Attributes:
-        chunk: the chunk's index in the grid.
-        selection: the elements in the chunk's own coordinates.
-        out: where they go along this axis of the output; None where the dimension is indexed by an integer.
-        start, step, taken: the same elements as `selection`, as numbers.
-        offset: position of the first of them along the output axis.
-        extent: how many elements of the chunk lie inside the array.
+        chunk: index of the chunk in the grid.
+        selection: the elements in coordinates of the chunk.
+        out: the positions along this axis of the output; None if the dimension is indexed by an integer.
+        start, step, taken: the elements of `selection` as first index, step and count.
+        offset: position of the first element along the output axis.
+        extent: number of elements of the chunk inside the array.
     """
 
     chunk: int
@@ -38,8 +38,10 @@ class DimPart(NamedTuple):
     extent: int
 
     @classmethod
-    def of_run(cls, chunk: int, first: int, step: int, count: int, offset: int, *, length: int, extent: int) -> Self:
-        """Return as much of `count` elements, from `first` on by `step`, as a chunk of this length holds."""
+    def from_progression(
+        cls, chunk: int, first: int, step: int, count: int, offset: int, *, length: int, extent: int
+    ) -> Self:
+        """Return the first of `count` elements, from `first` on by `step`, that lie inside a chunk of `length`."""
         room = length - 1 - first if step > 0 else first
         taken = min(count, room // abs(step) + 1)
         stop = first + step * taken
@@ -47,17 +49,17 @@ class DimPart(NamedTuple):
         return cls(chunk, inside, slice(offset, offset + taken), first, step, taken, offset, extent)
 
     @property
-    def whole(self) -> bool:
-        """True where every element of the chunk that lies inside the array is selected."""
+    def is_complete(self) -> bool:
+        """True if every element of the chunk inside the array is selected."""
         return self.taken == self.extent
 
-    def as_map(self) -> Map:
-        """Return the selection as an index map of the chunk's own coordinates."""
+    def as_map(self) -> BasicMap:
+        """Return the selection as an index map in coordinates of the chunk."""
         return Constant(self.start) if self.out is None else Strided(self.start, self.step, self.taken)
 
 
 class Axis(Protocol):
-    """One dimension of a grid, regular or not."""
+    """One dimension of a chunk grid, regular or not."""
 
     @property
     def extent(self) -> int:
@@ -69,41 +71,41 @@ class Axis(Protocol):
         """Number of chunks."""
         ...
 
-    def count(self, selected: Map) -> int:
-        """Return how many chunks `selected` touches."""
+    def count(self, selected: BasicMap) -> int:
+        """Return the number of chunks that `selected` touches."""
         ...
 
-    def split(self, selected: Map, offset: int = 0) -> Iterator[DimPart]:
-        """Yield the part of `selected` in each chunk it touches, in the order of the output, beginning at `offset`."""
+    def split(self, selected: BasicMap, offset: int = 0) -> Iterator[AxisSelection]:
+        """Yield the selection in each touched chunk, in the order of the output, from output position `offset` on."""
         ...
 
     def locate(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Return, for indices inside the array, the chunk of each and its place in that chunk."""
+        """Return the chunk of each index, and the position of the index in that chunk."""
         ...
 
     def chunks_of(self, indices: Indices) -> Indices:
-        """Return, for indices inside the array, the chunk of each."""
+        """Return the chunk of each index; all indices lie inside the array."""
         ...
 
     def chunk_start(self, chunk: int) -> int:
-        """Return where a chunk begins in the array."""
+        """Return the index in the array of the first element of a chunk."""
         ...
 
     def chunk_length(self, chunk: int) -> int:
-        """Return the length of a chunk, which may reach past the array's end."""
+        """Return the length of a chunk; the last chunk may extend past the end of the array."""
         ...
 
     def chunk_extent(self, chunk: int) -> int:
-        """Return how many elements of a chunk lie inside the array."""
+        """Return the number of elements of a chunk that lie inside the array."""
         ...
 
     def longest(self, selected: Any = None) -> int:
-        """Return the length of the longest chunk that `selected` touches, or of all; an upper bound will do."""
+        """Return an upper bound of the lengths of the chunks that `selected` touches, or of all chunks."""
         ...
 
     @property
     def is_uniform(self) -> bool:
-        """True where all chunks have one length."""
+        """True if all chunks have the same length."""
         ...
 
 
@@ -118,8 +120,8 @@ class RegularAxis(NamedTuple):
         """Number of chunks."""
         return -(-self.extent // self.length)
 
-    def count(self, selected: Map) -> int:
-        """Return how many chunks `selected` touches."""
+    def count(self, selected: BasicMap) -> int:
+        """Return the number of chunks that `selected` touches."""
         if isinstance(selected, Constant):
             return 1
         start, step, count = selected.start, selected.step, selected.count
@@ -129,33 +131,33 @@ class RegularAxis(NamedTuple):
             return count
         return abs((start + step * (count - 1)) // self.length - start // self.length) + 1
 
-    def split(self, selected: Map, offset: int = 0) -> Iterator[DimPart]:
-        """Yield the part of `selected` in each chunk it touches, in the order of the output, beginning at `offset`."""
+    def split(self, selected: BasicMap, offset: int = 0) -> Iterator[AxisSelection]:
+        """Yield the selection in each touched chunk, in the order of the output, from output position `offset` on."""
         length = self.length
         if isinstance(selected, Constant):
             chunk, inner = divmod(selected.index, length)
-            yield DimPart(chunk, inner, None, inner, 1, 1, offset, min(length, self.extent - chunk * length))
+            yield AxisSelection(chunk, inner, None, inner, 1, 1, offset, min(length, self.extent - chunk * length))
             return
         start, step, count = selected.start, selected.step, selected.count
         while count:
             chunk, first = divmod(start, length)
             if step == 1 and not first and count >= length:
-                whole = count // length
-                yield from self._whole(chunk, whole, offset)
-                taken = whole * length
+                complete = count // length
+                yield from self._complete_chunks(chunk, complete, offset)
+                taken = complete * length
             else:
                 extent = min(length, self.extent - chunk * length)
-                part = DimPart.of_run(chunk, first, step, count, offset, length=length, extent=extent)
-                yield part
-                taken = part.taken
+                piece = AxisSelection.from_progression(chunk, first, step, count, offset, length=length, extent=extent)
+                yield piece
+                taken = piece.taken
             start += step * taken
             offset += taken
             count -= taken
 
-    def _whole(self, chunk: int, count: int, offset: int) -> Iterator[DimPart]:
-        """Yield `count` chunks, all of each, from `chunk` on."""
-        # Nearly all parts of nearly all selections come from here: no bytecode runs for one of them, and DimPart's own
-        # constructor would take as long as all the rest.
+    def _complete_chunks(self, chunk: int, count: int, offset: int) -> Iterator[AxisSelection]:
+        """Yield the selections of `count` complete chunks from `chunk` on."""
+        # Nearly all axis selections are made here. No bytecode runs per chunk, which takes 0.5 µs per chunk instead of
+        # the 0.9 µs of calling the class (Python 3.11).
         length = self.length
         starts = range(offset, offset + count * length, length)
         stops = range(offset + length, offset + (count + 1) * length, length)
@@ -170,20 +172,20 @@ class RegularAxis(NamedTuple):
             repeat(length),
             strict=False,
         )
-        return map(tuple.__new__, repeat(DimPart), fields)
+        return map(tuple.__new__, repeat(AxisSelection), fields)
 
     def locate(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Return, for indices inside the array, the chunk of each and its place in that chunk."""
+        """Return the chunk of each index, and the position of the index in that chunk."""
         chunks = self.chunks_of(indices)
-        # Division alone is what numpy has a fast way for.
+        # numpy vectorises the division and not `divmod`.
         return chunks, indices - chunks * self.length
 
     def chunks_of(self, indices: Indices) -> Indices:
-        """Return, for indices inside the array, the chunk of each."""
+        """Return the chunk of each index; all indices lie inside the array."""
         return indices // self.length
 
     def chunk_start(self, chunk: int) -> int:
-        """Return where a chunk begins in the array."""
+        """Return the index in the array of the first element of a chunk."""
         return chunk * self.length
 
     def chunk_length(self, chunk: int) -> int:
@@ -191,7 +193,7 @@ class RegularAxis(NamedTuple):
         return self.length
 
     def chunk_extent(self, chunk: int) -> int:
-        """Return how many elements of a chunk lie inside the array."""
+        """Return the number of elements of a chunk that lie inside the array."""
         return min(self.length, self.extent - chunk * self.length)
 
     def longest(self, selected: Any = None) -> int:
@@ -200,7 +202,7 @@ class RegularAxis(NamedTuple):
 
     @property
     def is_uniform(self) -> bool:
-        """True: all chunks have one length."""
+        """True: all chunks have the same length."""
         return True
 
 

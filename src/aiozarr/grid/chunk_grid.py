@@ -1,33 +1,36 @@
-"""A chunk grid says where the chunks of an array lie (v3 core specification, "Chunk grids")."""
+"""Chunk grids: the division of an array into chunks (v3 core specification, "Chunk grids")."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.grid._configuration import NamedConfiguration, check_members
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.axes import Axis, regular_axes
-from aiozarr.grid.runs_axis import RunsAxis
-from aiozarr.plugins import check_class, load_class, unknown
+from aiozarr.grid.named_configuration import NamedConfiguration, check_members
+from aiozarr.grid.run_length_axis import RunLengthAxis
+from aiozarr.plugins import check_class, load_class, unknown_extension
 
 _POINT = "chunk_grid"
 _CHUNK_SHAPE = "chunk_grid.configuration.chunk_shape"
 _END = 1 << 63
 
-MAX_RUNS = 1 << 18
-"""Runs of chunks of equal length that all dimensions of one grid may have together."""
+MAX_LENGTH_RUNS = 1 << 18
+"""Maximum number of runs of equal chunk lengths, summed over the dimensions of one grid."""
 
 GridClass = TypeVar("GridClass", bound="type[ChunkGrid]")
 
 
 class ChunkGrid(ABC):
-    """The chunks of one array: hyperrectangles that tile it, with whole-numbered coordinates from 0.
+    """The chunks of one array: hyperrectangles that tile it (v3 core specification, "Chunk grids").
 
-    Third parties subclass it and register the class with `register_chunk_grid`. What is abstract here is enough, as
-    long as chunks along different dimensions are independent of each other.
+    Third parties subclass it and register the class with `register_chunk_grid`. The abstract methods suffice for grids
+    whose chunk boundaries along one dimension are independent of the other dimensions.
+
+    Attributes:
+        name: the name in metadata documents.
     """
 
     name: ClassVar[str]
@@ -38,7 +41,7 @@ class ChunkGrid(ABC):
         """Build the grid of an array of `shape` from the `configuration` member.
 
         Raises:
-            InvalidMetadataError: with `member` counted from the document.
+            InvalidMetadataError: the configuration is invalid; `member` is the path from the document.
         """
 
     @abstractmethod
@@ -53,13 +56,13 @@ class ChunkGrid(ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Number of chunks along each dimension; 0 where the array has length 0."""
+        """Number of chunks along each dimension; 0 if the array has length 0."""
 
     @abstractmethod
     def edges(self, dimension: int) -> Sequence[int]:
         """Return the boundaries of the chunks along one dimension, ascending: chunk `i` is `[edges[i], edges[i + 1])`.
 
-        There is one more of them than chunks. The last chunk is whole, so its end may lie behind the array's.
+        There is one boundary more than chunks. The last chunk is complete, so its end may be past the end of the array.
         """
 
     @property
@@ -67,37 +70,38 @@ class ChunkGrid(ABC):
         """Number of dimensions."""
         return len(self.array_shape)
 
-    @cached_property
+    @fork_safe_cached_property
     def axes(self) -> tuple[Axis, ...]:
-        """The grid's dimensions, for readers and writers.
+        """The dimensions of the grid, for readers and writers.
 
         Raises:
-            UnsupportedMetadataError: a dimension has more than 262,144 chunks, and the grid's class does not say more
-                of them than its `edges`.
+            UnsupportedMetadataError: a dimension has more than 262,144 chunks and the class does not override `axes`.
         """
         return tuple([_axis_of(self, dimension) for dimension in range(self.ndim)])
 
     @property
     def largest_chunk(self) -> tuple[int, ...]:
-        """Shape of the largest chunk, the parts of chunks behind the array's end included."""
+        """Shape of the largest chunk, with its elements past the end of the array."""
         return tuple([axis.longest() for axis in self.axes])
 
     def with_shape(self, shape: Sequence[int], multiple: Sequence[int] | None = None) -> ChunkGrid:
         """Return the grid of the array after a resize to `shape`.
 
         Args:
-            shape: as many lengths as before.
-            multiple: lengths that those of chunks that are added must be multiples of, as shards need; None: any.
+            shape: the new shape, of the same rank.
+            multiple: per dimension the divisor of the lengths of added chunks, as shards require; None for any length.
         """
         return self.from_json(self.to_json(), shape)
 
 
 class RegularGrid(ChunkGrid):
-    """Chunks of one shape; those at the end of a dimension reach past it and are stored whole.
+    """The grid `regular`: chunks of one shape (v3 core specification, "Regular grids").
+
+    Chunks at the end of a dimension extend past it and are stored complete. A chunk length of 0 is allowed for a
+    dimension of length 0 and counts as 1.
 
     Raises:
-        ValueError: the shapes differ in rank, or a length is negative, or a chunk length is 0. (It may be
-            where the array's length is, as the specification says; it counts as 1 then: no arithmetic looks for zeros.)
+        ValueError: the shapes differ in rank, a length is negative, or a chunk length is 0.
     """
 
     name = "regular"
@@ -117,8 +121,8 @@ class RegularGrid(ChunkGrid):
         """Build the grid of an array of `shape` from `{"chunk_shape": [...]}`.
 
         Raises:
-            InvalidMetadataError: `chunk_shape` is no list of integers of at least 1 that has the array's rank.
-            UnsupportedMetadataError: a length of 2^63 or more, or a member that is not known.
+            InvalidMetadataError: `chunk_shape` is not a list of positive integers, or has another rank than the array.
+            UnsupportedMetadataError: a length of 2^63 or more, or an unknown member.
         """
         check_members(configuration, ("chunk_shape",), point=_POINT, name=cls.name)
         chunk_shape = configuration.get("chunk_shape")
@@ -129,7 +133,7 @@ class RegularGrid(ChunkGrid):
                 f"the chunks have {len(chunk_shape)} dimensions, the array has {len(shape)}", member=_CHUNK_SHAPE
             )
         for dimension, (chunk, length) in enumerate(zip(chunk_shape, shape, strict=True)):
-            chunk_length(chunk, f"{_CHUNK_SHAPE}[{dimension}]", least=1 if length else 0)
+            chunk_length(chunk, f"{_CHUNK_SHAPE}[{dimension}]", minimum=1 if length else 0)
         return cls(shape, chunk_shape)
 
     def to_json(self) -> dict[str, Any]:
@@ -143,12 +147,12 @@ class RegularGrid(ChunkGrid):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of chunks along each dimension; 0 where the array has length 0."""
+        """Number of chunks along each dimension; 0 if the array has length 0."""
         return self._shape
 
-    @cached_property
+    @fork_safe_cached_property
     def axes(self) -> tuple[Axis, ...]:
-        """The grid's dimensions."""
+        """The dimensions of the grid."""
         return regular_axes(self.chunk_shape, self._array_shape)
 
     @property
@@ -157,7 +161,7 @@ class RegularGrid(ChunkGrid):
         return self.chunk_shape
 
     def edges(self, dimension: int) -> range:
-        """Return the multiples of the chunk length as a range: three numbers, however many chunks there are."""
+        """Return the multiples of the chunk length, as a range of constant size."""
         chunk = self.chunk_shape[dimension]
         return range(0, self._shape[dimension] * chunk + 1, chunk)
 
@@ -177,12 +181,12 @@ _GRIDS: dict[str, type[ChunkGrid]] = {RegularGrid.name: RegularGrid}
 
 
 def register_chunk_grid(grid: GridClass) -> GridClass:
-    """Make `grid` the chunk grid of its `name`, in this process; also a class decorator.
+    """Register a chunk grid under its `name` in this process. Also a class decorator.
 
-    A name that is taken is replaced: the last registration holds, for arrays opened after it.
+    A later registration of a name replaces the earlier one, for arrays that are opened after it.
 
     Raises:
-        TypeError: it is no concrete subclass of `ChunkGrid` with a name.
+        TypeError: `grid` is not a concrete subclass of `ChunkGrid` with a name.
     """
     check_class(grid, ChunkGrid)
     _GRIDS[grid.name] = grid
@@ -193,28 +197,28 @@ def resolve_grid(config: NamedConfiguration, shape: Sequence[int]) -> ChunkGrid:
     """Return the chunk grid that the `chunk_grid` member `config` describes for an array of `shape`.
 
     Raises:
-        InvalidMetadataError: the configuration does not fit; `member` is counted from the document.
-        UnsupportedMetadataError: there is no grid of that name, or its package cannot be used.
+        InvalidMetadataError: the configuration is invalid; `member` is the path from the document.
+        UnsupportedMetadataError: an unknown name, or a package that cannot be imported.
     """
     grid = _GRIDS.get(config.name)
     if grid is None:
         grid = load_class(_POINT, config.name, ChunkGrid)
     if grid is None:
-        raise unknown(_POINT, config.name, _GRIDS, member=f"{_POINT}.name")
+        raise unknown_extension(_POINT, config.name, _GRIDS, member=f"{_POINT}.name")
     return grid.from_json(config.configuration, shape)
 
 
-def chunk_length(given: Any, member: str, least: int = 1) -> int:
-    """Return `given` if it is the length of a chunk.
+def chunk_length(given: Any, member: str, minimum: int = 1) -> int:
+    """Return `given` if it is a chunk length.
 
     Raises:
-        InvalidMetadataError: no integer, or less than `least`.
+        InvalidMetadataError: not an integer, or less than `minimum`.
         UnsupportedMetadataError: 2^63 or more.
     """
-    # bool is an int to Python, and 16.0 equals 16; neither is an integer in JSON.
+    # Python counts bool as int and 16.0 equals 16. Neither is an integer in JSON.
     if type(given) is not int:
         raise InvalidMetadataError("not an integer", member=member)
-    if given < least:
+    if given < minimum:
         raise InvalidMetadataError("a chunk length is at least 1", member=member)
     if given >= _END:
         raise UnsupportedMetadataError("chunk lengths are less than 2^63 here", member=member)
@@ -223,9 +227,10 @@ def chunk_length(given: Any, member: str, least: int = 1) -> int:
 
 def _axis_of(grid: ChunkGrid, dimension: int) -> Axis:
     count = grid.shape[dimension]
-    if count > MAX_RUNS:
-        reason = f"dimension {dimension} has {count} chunks; a grid of another kind than 'regular' has up to {MAX_RUNS}"
+    if count > MAX_LENGTH_RUNS:
+        limit = f"a grid of another kind than 'regular' has up to {MAX_LENGTH_RUNS}"
+        reason = f"dimension {dimension} has {count} chunks; {limit}"
         raise UnsupportedMetadataError(reason, member=_POINT, point=_POINT, name=grid.name)
     edges = grid.edges(dimension)
     lengths = [int(edges[at + 1]) - int(edges[at]) for at in range(count)]
-    return RunsAxis([(length, 1) for length in lengths], grid.array_shape[dimension])
+    return RunLengthAxis([(length, 1) for length in lengths], grid.array_shape[dimension])

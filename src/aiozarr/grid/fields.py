@@ -1,4 +1,4 @@
-"""Fields of structured elements: which part of each element a view means, and how it is moved to and from chunks."""
+"""Fields of structured elements: their selection in a view, and their projection onto chunks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from aiozarr.errors import SelectionError
 from aiozarr.grid.axes import RegularAxis
-from aiozarr.grid.projection import AnyArray, CoreRegion, Part, Parts
+from aiozarr.grid.projection import AnyArray, ChunkSelection, ChunkSelections, CoreRegion
 
 FieldNames: TypeAlias = str | tuple[str, ...]
 """The name of a field, or the names of several."""
@@ -18,12 +18,12 @@ FieldNames: TypeAlias = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class Fields:
-    """A part of each element, reached by one step or several.
+    """Selected fields of each element, nested in one or more steps.
 
     Attributes:
-        path: the steps; several names keep a structure of these fields.
-        dtype: what is there.
-        shape: of the sub-arrays on the way, outermost first: dimensions that each element has behind the array's own.
+        path: the steps. A tuple of names keeps a structure of these fields.
+        dtype: the type of the selected fields.
+        shape: shapes of the sub-arrays along the path, outermost first. They follow the dimensions of the array.
     """
 
     path: tuple[FieldNames, ...]
@@ -32,10 +32,10 @@ class Fields:
 
     @classmethod
     def of(cls, dtype: np.dtype[Any], names: FieldNames, before: Fields | None = None) -> Fields:
-        """Return the field `names` of elements of `dtype`, which are themselves the fields `before` of others.
+        """Return the fields `names` of elements of `dtype`. `before` is the path to these elements, if they are fields.
 
         Raises:
-            SelectionError: there is no such field, or a name is repeated.
+            SelectionError: an unknown field, or a repeated name.
         """
         for name in (names,) if isinstance(names, str) else names:
             if dtype.names is None:
@@ -49,35 +49,35 @@ class Fields:
         return cls((*path, names), found.base, shape + found.shape)
 
     def view(self, array: AnyArray) -> AnyArray:
-        """Return these fields of the elements of `array`, as a view; their own dimensions are the last."""
+        """Return the fields of the elements of `array` as a view. Dimensions of sub-arrays are the last."""
         for step in self.path:
             array = array[step if isinstance(step, str) else list(step)]
         return array
 
 
-class FieldPart:
-    """A chunk of which fields are selected. A `Part`; `inner` is the one of the chunk of fields."""
+class FieldProjection:
+    """A `ChunkSelection` of fields. `inner` selects from the chunk of these fields."""
 
     __slots__ = ("_fields", "_inner", "_ndim")
 
-    def __init__(self, inner: Part, fields: Fields, ndim: int) -> None:
+    def __init__(self, inner: ChunkSelection, fields: Fields, ndim: int) -> None:
         self._inner = inner
         self._fields = fields
         self._ndim = ndim
 
     @property
-    def elements(self) -> Part:
-        """The part with the dimensions of the fields behind those of the chunk."""
+    def elements(self) -> ChunkSelection:
+        """The selection with the dimensions of the fields after those of the chunk."""
         return self._inner
 
     @property
     def coords(self) -> tuple[int, ...]:
-        """The chunk's index in the grid."""
+        """Index of the chunk in the grid."""
         return self._inner.coords[: self._ndim]
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """How many elements of the chunk lie inside the array, per dimension."""
+        """Number of elements of the chunk inside the array, per dimension."""
         return self._inner.extents[: self._ndim]
 
     @property
@@ -86,67 +86,70 @@ class FieldPart:
         return self._inner.size
 
     @property
-    def listed(self) -> int:
-        """How many points index arrays list here."""
-        return self._inner.listed
+    def point_count(self) -> int:
+        """Number of points of index arrays in this chunk."""
+        return self._inner.point_count
 
     @property
-    def whole(self) -> bool:
-        """False: the other fields stay."""
+    def is_complete(self) -> bool:
+        """False: a write keeps the other fields."""
         return False
 
     def whole_window(self, out: AnyArray, shape: tuple[int, ...]) -> None:
-        """Return None: a chunk holds more than its fields."""
+        """Return None, because a chunk has more than the selected fields."""
 
     def window(self, out: AnyArray) -> None:
-        """Return None: no chunk can be decoded into fields alone."""
+        """Return None, because a chunk cannot be decoded into single fields."""
 
     def gather(self, chunk: AnyArray) -> AnyArray:
         """Return the selected fields of `chunk`."""
         return self._inner.gather(self._fields.view(chunk))
 
-    def scatter(self, out: AnyArray, part: AnyArray) -> None:
-        """Put what `gather` has returned to its places in `out`."""
-        self._inner.scatter(out, part)
+    def scatter(self, out: AnyArray, elements: AnyArray) -> None:
+        """Write the result of `gather` to its positions in `out`."""
+        self._inner.scatter(out, elements)
 
     def fill(self, out: AnyArray, value: AnyArray) -> None:
-        """Put the fields of `value`, a 0-d array of the chunk's type, to all these places in `out`."""
-        # As from a chunk: of a sub-array the selection may want some elements only.
+        """Write the fields of `value`, a 0-d array of the type of the chunk, to all their positions in `out`."""
+        # Broadcast to a chunk: the selection may contain some elements of a sub-array only.
         chunk = np.broadcast_to(self._fields.view(value), self._inner.extents)
         self._inner.scatter(out, self._inner.gather(chunk))
 
     def take(self, values: AnyArray) -> AnyArray:
-        """Return the elements that are at these places in `values`."""
+        """Return the elements of `values` at the positions of the selection."""
         return self._inner.take(values)
 
-    def put(self, chunk: AnyArray, part: AnyArray) -> None:
-        """Put what `take` has returned into the fields of `chunk`."""
-        self._inner.put(self._fields.view(chunk), part)
+    def put(self, chunk: AnyArray, elements: AnyArray) -> None:
+        """Write the result of `take` into the fields of `chunk`."""
+        self._inner.put(self._fields.view(chunk), elements)
 
-    def within(self, axes: Sequence[RegularAxis]) -> FieldParts:
-        """Return the inner chunks that are touched; `axes` are those of the inner grid."""
+    def inner_chunks(self, axes: Sequence[RegularAxis]) -> FieldProjections:
+        """Return the selections of the touched inner chunks. `axes` are those of the inner grid."""
         own = [RegularAxis(length, length) for length in self._fields.shape]
-        return FieldParts(self._inner.within([*axes, *own]), self._fields, self._ndim)
+        return FieldProjections(self._inner.inner_chunks([*axes, *own]), self._fields, self._ndim)
 
-    def detached(self) -> tuple[tuple[int, ...], CoreRegion, FieldPart]:
-        """Return the shape of an array for these elements alone, its place in the output, and the part for it."""
-        shape, region, inner = self._inner.detached()
-        return shape, region, FieldPart(inner, self._fields, self._ndim)
+    def rebased(self) -> tuple[tuple[int, ...], CoreRegion, FieldProjection]:
+        """Return the selection for an output of these elements alone.
+
+        Returns: the shape of that output, its region in the full output, and the selection.
+        """
+        shape, region, inner = self._inner.rebased()
+        return shape, region, FieldProjection(inner, self._fields, self._ndim)
 
     def __repr__(self) -> str:
         return f"FieldPart({self._fields.path}, {self._inner!r})"
 
 
-class FieldParts:
+class FieldProjections:
     """The chunks that a selection of fields touches.
 
     Args:
-        inner: the chunks of a grid with the dimensions of the fields behind the array's.
-        fields: which.
+        inner: the projection onto a grid with the dimensions of the fields after those of the array.
+        fields: the selected fields.
         ndim: number of dimensions of the array.
     """
 
-    def __init__(self, inner: Parts, fields: Fields, ndim: int) -> None:
+    def __init__(self, inner: ChunkSelections, fields: Fields, ndim: int) -> None:
         self._inner = inner
         self._fields = fields
         self._ndim = ndim
@@ -154,12 +157,12 @@ class FieldParts:
     def __len__(self) -> int:
         return len(self._inner)
 
-    def __iter__(self) -> Iterator[FieldPart]:
-        return (FieldPart(each, self._fields, self._ndim) for each in self._inner)
+    def __iter__(self) -> Iterator[FieldProjection]:
+        return (FieldProjection(each, self._fields, self._ndim) for each in self._inner)
 
-    def numbered(self, grid_shape: Sequence[int]) -> Iterator[tuple[int, FieldPart]]:
-        """Yield each part with its chunk's linear index, in C order, in a grid of `grid_shape`."""
-        # Along its own dimensions a field lies in one chunk.
+    def numbered(self, grid_shape: Sequence[int]) -> Iterator[tuple[int, FieldProjection]]:
+        """Yield the linear index of each chunk in a grid of `grid_shape`, in C order, and its selection."""
+        # A field has one chunk along its own dimensions.
         ones = (1,) * len(self._fields.shape)
         for number, each in self._inner.numbered((*grid_shape, *ones)):
-            yield number, FieldPart(each, self._fields, self._ndim)
+            yield number, FieldProjection(each, self._fields, self._ndim)

@@ -1,4 +1,4 @@
-"""Items of an orthogonal or pointwise selection, checked: integers, slices, new axes, index arrays and masks."""
+"""Validation of the items of `oindex` and `vindex`: integers, slices, new axes, index arrays and masks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Parsed: TypeAlias = int | slice | EllipsisType | NDArray[Any] | None
 
 
 def parse_items(selection: Any) -> list[Parsed]:
-    """Return the items of a selection; arrays among them are boolean or of integers.
+    """Return the items of a selection. Its arrays are boolean or integer arrays.
 
     Raises:
-        SelectionError: something is no index: a float, a string, a single bool.
+        SelectionError: an item is not an index, such as a float, a string or a single bool.
     """
     items = selection if isinstance(selection, tuple) else (selection,)
     return [_parse(item, number) for number, item in enumerate(items)]
@@ -38,7 +38,7 @@ def _parse(item: Any, number: int) -> Parsed:
     except ValueError as error:
         raise SelectionError(f"index {number} of the selection is a ragged sequence") from error
     if array.ndim and array.size == 0 and array.dtype.kind != "b":
-        # numpy calls an empty list float64, which says nothing about it.
+        # numpy makes an empty list a float64 array.
         return array.astype(np.int64)
     if array.ndim and array.dtype.kind in "biu":
         return array
@@ -47,7 +47,7 @@ def _parse(item: Any, number: int) -> Parsed:
             f"index {number} of the selection is an array of {array.dtype}; index arrays hold integers, masks bools"
         )
     if array.dtype.kind == "b":
-        raise SelectionError(f"index {number} of the selection is a single bool; masks have at least one axis")
+        raise SelectionError(f"index {number} of the selection is a single bool; masks have at lowest one axis")
     try:
         return as_index(item)
     except TypeError as error:
@@ -58,12 +58,15 @@ def _parse(item: Any, number: int) -> Parsed:
 
 
 def expand(items: Sequence[Parsed], ndim: int, *, wide_masks: bool) -> list[Any]:
-    """Return the items with slices in place of `...` and behind the last, so that they cover `ndim` axes.
+    """Return the items with `...` and missing trailing items replaced by full slices, so that they cover `ndim` axes.
 
     Args:
         items: as `parse_items` returns them.
         ndim: number of axes.
-        wide_masks: a mask covers as many axes as it has; else each item covers one.
+        wide_masks: a mask covers as many axes as it has; otherwise every item covers one axis.
+
+    Raises:
+        SelectionError: several `...`, or too many indices.
     """
     ellipses = [place for place, item in enumerate(items) if item is Ellipsis]
     if len(ellipses) > 1:
@@ -76,7 +79,7 @@ def expand(items: Sequence[Parsed], ndim: int, *, wide_masks: bool) -> list[Any]
 
 
 def width(item: Parsed, *, wide_masks: bool) -> int:
-    """Return how many axes an item covers."""
+    """Return the number of axes that an item covers."""
     if item is None or item is Ellipsis:
         return 0
     if wide_masks and isinstance(item, np.ndarray) and item.dtype.kind == "b":
@@ -85,15 +88,15 @@ def width(item: Parsed, *, wide_masks: bool) -> int:
 
 
 def unmask(mask: NDArray[Any], axis: int, lengths: Sequence[int]) -> list[NDArray[np.int64]]:
-    """Return where `mask`, which begins at `axis`, is true: one list of indices per axis of it.
+    """Return the indices of the true elements of a mask of `axis` and the following axes, one list per axis.
 
     Raises:
-        SelectionError: it has another shape than these axes.
+        SelectionError: the shape of the mask differs from the shape of these axes.
     """
     covered = tuple(lengths[axis : axis + mask.ndim])
     if mask.shape != covered:
         raise SelectionError(f"a mask of shape {mask.shape} does not fit axis {axis} and following, of shape {covered}")
-    # By far faster than `nonzero` of several axes.
+    # `nonzero` is many times slower for several axes.
     rest = np.flatnonzero(mask).astype(np.int64, copy=False)
     found = []
     for length in mask.shape[:0:-1]:
@@ -104,18 +107,18 @@ def unmask(mask: NDArray[Any], axis: int, lengths: Sequence[int]) -> list[NDArra
 
 
 def wrap(indices: NDArray[Any], axis: int, length: int) -> NDArray[np.int64]:
-    """Return integer indices as int64, the negative ones counted from the end.
+    """Return indices as a new int64 array without negative ones, which count from the end of the axis.
 
     Raises:
-        SelectionError: one is out of range; names it and the axis.
+        SelectionError: an index is out of range; the message names the index and the axis.
     """
     if indices.size:
-        least, greatest = int(indices.min()), int(indices.max())
-        if least < -length or greatest >= length:
-            wrong = least if least < -length else greatest
+        lowest, highest = int(indices.min()), int(indices.max())
+        if lowest < -length or highest >= length:
+            wrong = lowest if lowest < -length else highest
             raise SelectionError(f"index {wrong} is out of range for axis {axis} of size {length}")
-        if least < 0:
+        if lowest < 0:
             signed = indices.astype(np.int64)
             return np.where(signed < 0, signed + length, signed)
-    # A copy in any case: what the caller does to the array later does not move the view.
+    # Always a copy: later changes of the array by the caller must not move the view.
     return np.array(indices, np.int64)

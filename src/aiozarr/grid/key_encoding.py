@@ -1,4 +1,4 @@
-"""A chunk key encoding turns chunk coordinates into the key, below its array, that the chunk is stored under."""
+"""Chunk key encodings: the mapping of chunk coordinates to store keys (v3 core specification, "Chunk key encoding")."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 from aiozarr.errors import InvalidMetadataError
-from aiozarr.grid._configuration import NamedConfiguration, check_members
-from aiozarr.plugins import check_class, load_class, unknown
+from aiozarr.grid.named_configuration import NamedConfiguration, check_members
+from aiozarr.plugins import check_class, load_class, unknown_extension
 
 _POINT = "chunk_key_encoding"
 
-# One formatting operation for a whole key takes a third of the time that joining its numbers takes. By separator and
-# number of dimensions: numpy has at most 64.
+# By separator and number of dimensions, at most the 64 of numpy. One formatting operation takes a third of the time of
+# joining the numbers.
 _DEFAULT_FORMS = {each: ["c" + f"{each}%d" * ndim for ndim in range(65)] for each in "/."}
 _V2_FORMS = {each: ["0", *[each.join(["%d"] * ndim) for ndim in range(1, 65)]] for each in "/."}
 
@@ -23,7 +23,11 @@ EncodingClass = TypeVar("EncodingClass", bound="type[ChunkKeyEncoding]")
 
 
 class ChunkKeyEncoding(ABC):
-    """A one-to-one mapping from chunk coordinates to keys (v3 core specification, `chunk_key_encoding`)."""
+    """A one-to-one mapping of chunk coordinates to keys (v3 core specification, "Chunk key encoding").
+
+    Attributes:
+        name: the name in metadata documents.
+    """
 
     name: ClassVar[str]
 
@@ -33,7 +37,7 @@ class ChunkKeyEncoding(ABC):
         """Build the encoding of an array of `ndim` dimensions from the `configuration` member.
 
         Raises:
-            InvalidMetadataError: with `member` counted from the document.
+            InvalidMetadataError: the configuration is invalid; `member` is the path from the document.
         """
 
     @abstractmethod
@@ -45,10 +49,10 @@ class ChunkKeyEncoding(ABC):
         """Return the key of the chunk at `coords`, relative to the array."""
 
     def decode(self, key: str, ndim: int) -> tuple[int, ...] | None:
-        """Return the coordinates of the chunk that has `key`, relative to the array; None where no chunk has it.
+        """Return the coordinates of the chunk with the relative key `key`, or None if no chunk has this key.
 
-        Here for keys that have the coordinates as decimal numbers in order: they are tried, and the key made again from
-        them. Encodings of other keys override it; else a resize does not find their chunks in listings.
+        This implementation reads coordinates that the key contains as decimal numbers in order. Other encodings
+        override it, so that a resize finds their chunks in listings.
         """
         numbers = re.findall("[0-9]+", key)[-ndim:] if ndim else []
         if len(numbers) != ndim or any(len(number) > 19 for number in numbers):
@@ -68,10 +72,10 @@ class _SeparatedEncoding(ChunkKeyEncoding):
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, Any], ndim: int) -> Self:
-        """Build the encoding from `{"separator": "/" or "."}`; the member is optional.
+        """Build the encoding from `{"separator": "/"}` or `{"separator": "."}`; the member is optional.
 
         Raises:
-            InvalidMetadataError: any other separator: one such as `/../` would lead out of the array.
+            InvalidMetadataError: any other separator; `/../`, for example, would leave the array.
         """
         check_members(configuration, ("separator",), point=_POINT, name=cls.name)
         separator = configuration.get("separator", cls.separator_by_default)
@@ -80,13 +84,13 @@ class _SeparatedEncoding(ChunkKeyEncoding):
         return cls(separator)
 
     def to_json(self) -> dict[str, Any]:
-        """Return `{"separator": ...}`, written out even where it is the default: readers need not know defaults."""
+        """Return `{"separator": ...}`, also for the default, so that readers need not know it."""
         return {"separator": self.separator}
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultKeyEncoding(_SeparatedEncoding):
-    """`c/1/23/45`, and `c` where there are no dimensions: chunks never share a key with a metadata document."""
+    """The encoding `default`: `c/1/23/45`, and `c` for an array without dimensions. It avoids keys of documents."""
 
     name: ClassVar[str] = "default"
     separator_by_default: ClassVar[str] = "/"
@@ -100,7 +104,7 @@ class DefaultKeyEncoding(_SeparatedEncoding):
 
 @dataclass(frozen=True, slots=True)
 class V2KeyEncoding(_SeparatedEncoding):
-    """`1.23.45`, and `0` where there are no dimensions: the keys of Zarr v2."""
+    """The encoding `v2`: `1.23.45`, and `0` for an array without dimensions, as in Zarr v2."""
 
     name: ClassVar[str] = "v2"
     separator_by_default: ClassVar[str] = "."
@@ -116,12 +120,12 @@ _ENCODINGS: dict[str, type[ChunkKeyEncoding]] = {each.name: each for each in (De
 
 
 def register_chunk_key_encoding(encoding: EncodingClass) -> EncodingClass:
-    """Make `encoding` the chunk key encoding of its `name`, in this process; also a class decorator.
+    """Register a chunk key encoding under its `name` in this process. Also a class decorator.
 
-    A name that is taken is replaced: the last registration holds, for arrays opened after it.
+    A later registration of a name replaces the earlier one, for arrays that are opened after it.
 
     Raises:
-        TypeError: it is no concrete subclass of `ChunkKeyEncoding` with a name.
+        TypeError: `encoding` is not a concrete subclass of `ChunkKeyEncoding` with a name.
     """
     check_class(encoding, ChunkKeyEncoding)
     _ENCODINGS[encoding.name] = encoding
@@ -132,12 +136,12 @@ def resolve_key_encoding(config: NamedConfiguration, ndim: int) -> ChunkKeyEncod
     """Return the encoding that the `chunk_key_encoding` member `config` describes for an array of `ndim` dimensions.
 
     Raises:
-        InvalidMetadataError: the configuration does not fit; `member` is counted from the document.
-        UnsupportedMetadataError: there is no encoding of that name, or its package cannot be used.
+        InvalidMetadataError: the configuration is invalid; `member` is the path from the document.
+        UnsupportedMetadataError: an unknown name, or a package that cannot be imported.
     """
     encoding = _ENCODINGS.get(config.name)
     if encoding is None:
         encoding = load_class(_POINT, config.name, ChunkKeyEncoding)
     if encoding is None:
-        raise unknown(_POINT, config.name, _ENCODINGS, member=f"{_POINT}.name")
+        raise unknown_extension(_POINT, config.name, _ENCODINGS, member=f"{_POINT}.name")
     return encoding.from_json(config.configuration, ndim)

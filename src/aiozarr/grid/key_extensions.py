@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.grid._configuration import check_members
 from aiozarr.grid.key_encoding import ChunkKeyEncoding, register_chunk_key_encoding, resolve_key_encoding
+from aiozarr.grid.named_configuration import check_members
 
 _POINT = "chunk_key_encoding"
 _CONFIGURATION = "chunk_key_encoding.configuration"
 MAX_DEPTH = 8
-"""How many encodings may be wrapped into each other."""
+"""Maximum number of nested encodings."""
 MAX_LENGTH = 512
-"""Characters that a metadata document may add to every key."""
+"""Maximum number of characters that a metadata document may add to each key."""
 
 
 @register_chunk_key_encoding
 @dataclass(frozen=True, slots=True)
 class FanoutKeyEncoding(ChunkKeyEncoding):
-    """`d0/1/23/d1/5/c`: the digits of each coordinate are nodes, so that no node has more than `max_children`."""
+    """The encoding `fanout`: `d0/1/23/d1/5/c`. Digits of coordinates are folders of at most `max_children` entries."""
 
     name: ClassVar[str] = "fanout"
     max_children: int = 1001
@@ -32,7 +32,7 @@ class FanoutKeyEncoding(ChunkKeyEncoding):
         """Build the encoding from `{"max_children": ...}`; the member is optional.
 
         Raises:
-            InvalidMetadataError: no integer greater than 3.
+            InvalidMetadataError: `max_children` is not an integer greater than 3.
         """
         check_members(configuration, ("max_children",), point=_POINT, name=cls.name)
         children = configuration.get("max_children", 1001)
@@ -52,7 +52,7 @@ class FanoutKeyEncoding(ChunkKeyEncoding):
         return "/".join([*parts, "c"])
 
     def decode(self, key: str, ndim: int) -> tuple[int, ...] | None:
-        """Return the coordinates of the chunk that has this key; None where no chunk has it."""
+        """Return the coordinates of the chunk that has this key, or None if no chunk has this key."""
         coords: list[int] = []
         for part in key.split("/")[:-1]:
             if part == f"d{len(coords)}":
@@ -64,7 +64,7 @@ class FanoutKeyEncoding(ChunkKeyEncoding):
         return tuple(coords) if len(coords) == ndim and self.encode(coords) == key else None
 
     def _digits(self, coordinate: int) -> list[int]:
-        """Return the digits of a coordinate; the base is one less than `max_children`, as a node may hold `c` too."""
+        """Return the digits of a coordinate in base `max_children - 1`: a folder may contain `c` as well."""
         digits: list[int] = []
         while coordinate or not digits:
             coordinate, digit = divmod(coordinate, self.max_children - 1)
@@ -74,7 +74,7 @@ class FanoutKeyEncoding(ChunkKeyEncoding):
 
 @dataclass(frozen=True, slots=True)
 class _Wrapped(ChunkKeyEncoding):
-    """An encoding that adds a constant to the keys of another."""
+    """An encoding that adds a constant to the keys of another encoding."""
 
     text: str
     base: ChunkKeyEncoding
@@ -84,15 +84,15 @@ class _Wrapped(ChunkKeyEncoding):
         """Build the encoding from its constant, a member of its own name, and `base_encoding`.
 
         Raises:
-            InvalidMetadataError: the constant is no str, is empty, or would lead out of the array.
-            UnsupportedMetadataError: the base is not known, or itself wrapped more than eight times.
+            InvalidMetadataError: the constant is not a str, is empty, or would leave the array.
+            UnsupportedMetadataError: the base encoding is unknown, or nested more than eight times.
         """
         check_members(configuration, (cls.name, "base_encoding", "base-encoding"), point=_POINT, name=cls.name)
         text = _safe_text(configuration.get(cls.name), f"{_CONFIGURATION}.{cls.name}")
-        # The registry's texts have both spellings, and the base is left out where it is "default".
+        # The registry has both spellings, and omits the base encoding "default".
         given = configuration.get("base_encoding", configuration.get("base-encoding", "default"))
         _check_depth(given)
-        base = _Named.of(given, f"{_CONFIGURATION}.base_encoding")
+        base = _BaseEncoding.of(given, f"{_CONFIGURATION}.base_encoding")
         return cls(text, resolve_key_encoding(base, ndim))
 
     def to_json(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class _Wrapped(ChunkKeyEncoding):
 @register_chunk_key_encoding
 @dataclass(frozen=True, slots=True)
 class SuffixKeyEncoding(_Wrapped):
-    """`c/1/2.tiff`: the key of another encoding, and an ending for programs that go by it."""
+    """The encoding `suffix`: `c/1/2.tiff`, the key of another encoding and a constant file extension."""
 
     name: ClassVar[str] = "suffix"
 
@@ -112,14 +112,14 @@ class SuffixKeyEncoding(_Wrapped):
         return self.base.encode(coords) + self.text
 
     def decode(self, key: str, ndim: int) -> tuple[int, ...] | None:
-        """Return the coordinates of the chunk that has this key; None where no chunk has it."""
+        """Return the coordinates of the chunk that has this key, or None if no chunk has this key."""
         return self.base.decode(key.removesuffix(self.text), ndim) if key.endswith(self.text) else None
 
 
 @register_chunk_key_encoding
 @dataclass(frozen=True, slots=True)
 class PrefixKeyEncoding(_Wrapped):
-    """`images/0.0`: a constant, and the key of another encoding."""
+    """The encoding `prefix`: `images/0.0`, a constant and the key of another encoding."""
 
     name: ClassVar[str] = "prefix"
 
@@ -128,28 +128,27 @@ class PrefixKeyEncoding(_Wrapped):
         return self.text + self.base.encode(coords)
 
     def decode(self, key: str, ndim: int) -> tuple[int, ...] | None:
-        """Return the coordinates of the chunk that has this key; None where no chunk has it."""
+        """Return the coordinates of the chunk that has this key, or None if no chunk has this key."""
         return self.base.decode(key.removeprefix(self.text), ndim) if key.startswith(self.text) else None
 
 
 @register_chunk_key_encoding
 @dataclass(frozen=True, slots=True)
 class TemplateKeyEncoding(ChunkKeyEncoding):
-    """`images/{-1}/{*:04}.jpeg`: the coordinates stand where a template says; those not named stand for `{*}`."""
+    """The encoding `template`: `images/{-1}/{*:04}.jpeg`, coordinates in a text; `{*}` stands for all others."""
 
     name: ClassVar[str] = "template"
     template: str
     separator: str | None
     pieces: tuple[str | tuple[tuple[int, ...], int], ...] = field(repr=False)
-    """In order: text, and (dimensions, width to fill with zeros)."""
+    """In order: texts, and pairs of dimensions and the width to pad with zeros."""
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, Any], ndim: int) -> Self:
         """Build the encoding from `{"template": ..., "separator": ...}`.
 
         Raises:
-            InvalidMetadataError: the template is not valid, or not for this number of dimensions: then two chunks would
-                share a key.
+            InvalidMetadataError: the template is invalid, or two chunks would have the same key.
         """
         check_members(configuration, ("template", "separator"), point=_POINT, name=cls.name)
         member = f"{_CONFIGURATION}.template"
@@ -175,11 +174,11 @@ class TemplateKeyEncoding(ChunkKeyEncoding):
             else:
                 pieces.append((rest if term[0] == "*" else (_dimension(term[0], ndim, member),), term[1]))
         _safe_text("".join([each if isinstance(each, str) else "0" for each in pieces]), member)
-        _check_apart(pieces, separator, member)
+        _check_separated(pieces, separator, member)
         return cls(template, separator, tuple(pieces))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the template, and the separator where there is one."""
+        """Return the template, and the separator if it has one."""
         return {"template": self.template, **({} if self.separator is None else {"separator": self.separator})}
 
     def encode(self, coords: Iterable[int]) -> str:
@@ -195,7 +194,7 @@ class TemplateKeyEncoding(ChunkKeyEncoding):
         )
 
     def decode(self, key: str, ndim: int) -> tuple[int, ...] | None:
-        """Return the coordinates of the chunk that has this key; None where no chunk has it."""
+        """Return the coordinates of the chunk that has this key, or None if no chunk has this key."""
         number = "([0-9]{1,19})"
         between = re.escape(self.separator or "")
         pattern = "".join(
@@ -211,13 +210,13 @@ class TemplateKeyEncoding(ChunkKeyEncoding):
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _BaseEncoding:
     name: str
     configuration: Mapping[str, Any]
 
     @classmethod
-    def of(cls, given: Any, member: str) -> _Named:
-        """Return the extension that a document names inside another's configuration."""
+    def of(cls, given: Any, member: str) -> _BaseEncoding:
+        """Return the base encoding that the configuration of an encoding names."""
         if isinstance(given, str):
             return cls(given, {})
         name = given.get("name") if isinstance(given, Mapping) else None
@@ -239,7 +238,7 @@ def _check_depth(given: Any) -> None:
 
 
 def _safe_text(text: Any, member: str, *, may_begin_with_slash: bool = False) -> str:
-    """Return `text` if it is a str that no key can leave its array by."""
+    """Return `text` if it is a str that keeps keys inside the array."""
     if not isinstance(text, str) or not text or len(text) > MAX_LENGTH:
         raise InvalidMetadataError(f"a str of 1 to {MAX_LENGTH} characters is wanted", member=member)
     forbidden = [each for each in ("..", "\\", "\0", "//", "zarr.json") if each in text]
@@ -249,7 +248,7 @@ def _safe_text(text: Any, member: str, *, may_begin_with_slash: bool = False) ->
 
 
 def _split(template: str, member: str) -> list[str | tuple[str, int]]:
-    """Return texts and terms (index or `*`, width) of a template; doubled braces stand for themselves."""
+    """Return the texts and terms (index or `*`, width) of a template. Doubled braces are literal braces."""
     terms: list[str | tuple[str, int]] = []
     text, at = "", 0
     for found in re.finditer(r"\{\{|\}\}|\{(\*|-?[0-9]{1,3})(?::0([1-9][0-9]?))?\}|[{}]", template):
@@ -274,8 +273,8 @@ def _dimension(index: str, ndim: int, member: str) -> int:
     return number % ndim
 
 
-def _check_apart(pieces: Sequence[str | tuple[Any, int]], separator: str | None, member: str) -> None:
-    """Check that no two numbers touch or are parted by digits alone: chunks (1, 11) and (11, 1) would share a key."""
+def _check_separated(pieces: Sequence[str | tuple[Any, int]], separator: str | None, member: str) -> None:
+    """Check that a non-digit separates any two coordinates. Otherwise chunks (1, 11) and (11, 1) share a key."""
     between: list[str] = []
     previous: str | None = None
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""Chunks that index arrays touch, and how their elements are moved: costs grow with the points, not with the grid."""
+"""Projections of index arrays onto chunks. Costs grow with the number of points, not with the grid."""
 
 from __future__ import annotations
 
@@ -8,187 +8,216 @@ from math import prod
 from operator import mul
 from typing import NamedTuple, TypeVar
 
-from aiozarr.grid.axes import Axis, DimPart, Indices, Map, RegularAxis
-from aiozarr.grid.groups import AnyPart, GroupPart, Positions, flat_indices, group_dims, split_group
-from aiozarr.grid.mesh import Mesh
-from aiozarr.grid.projection import LAZY_FROM, AnyArray, ChunkProjection, CoreRegion, moved_to_start, strides_of
+from aiozarr.grid.axes import Axis, AxisSelection, BasicMap, Indices, RegularAxis
+from aiozarr.grid.index_groups import (
+    AxisOrGroupSelection,
+    GroupSelection,
+    Positions,
+    flat_indices,
+    group_dims,
+    split_group,
+)
+from aiozarr.grid.mixed_index import MixedIndex
+from aiozarr.grid.projection import (
+    MAX_CACHED_SELECTIONS,
+    AnyArray,
+    ChunkProjection,
+    CoreRegion,
+    moved_to_start,
+    strides_of,
+)
 from aiozarr.grid.transform import DimensionMap, Indexed
 
 T = TypeVar("T")
 
 
 class PointProjection:
-    """One chunk that index arrays touch. A `Part`.
+    """A `ChunkSelection` of index arrays, slices and integers.
 
     Args:
-        parts: of each core axis and each dimension without one, in the order of their (first) dimensions.
-        owners: for each dimension of the grid, which of the parts it belongs to.
+        selections: one per core axis and per dimension without a core axis, in the order of their first dimensions.
+        owners: for each dimension of the grid, the number of its selection.
     """
 
-    __slots__ = ("owners", "parts")
+    __slots__ = ("owners", "selections")
 
-    def __init__(self, parts: tuple[AnyPart, ...], owners: tuple[int, ...]) -> None:
-        self.parts = parts
+    def __init__(self, selections: tuple[AxisOrGroupSelection, ...], owners: tuple[int, ...]) -> None:
+        self.selections = selections
         self.owners = owners
 
     @property
     def coords(self) -> tuple[int, ...]:
-        """The chunk's index in the grid."""
-        return tuple(self._by_dimension(lambda part: part.chunk, lambda part: part.chunks))
+        """Index of the chunk in the grid."""
+        return tuple(self._by_dimension(lambda selection: selection.chunk, lambda selection: selection.chunks))
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """How many elements of the chunk lie inside the array, per dimension."""
-        return tuple(self._by_dimension(lambda part: part.extent, lambda part: part.extents))
+        """Number of elements of the chunk inside the array, per dimension."""
+        return tuple(self._by_dimension(lambda selection: selection.extent, lambda selection: selection.extents))
 
     @property
     def size(self) -> int:
-        """Number of selected elements, repeated ones counted as often as they are selected."""
-        return prod([part.taken for part in self.parts])
+        """Number of selected elements. Repeated elements count repeatedly."""
+        return prod([selection.taken for selection in self.selections])
 
     @property
-    def listed(self) -> int:
-        """How many points index arrays list here."""
-        return sum([part.taken for part in self.parts if isinstance(part, GroupPart)])
+    def point_count(self) -> int:
+        """Number of points of index arrays in this chunk."""
+        return sum([selection.taken for selection in self.selections if isinstance(selection, GroupSelection)])
 
     @property
-    def whole(self) -> bool:
-        """True only where every element of the chunk that lies inside the array is selected."""
-        return all([part.whole for part in self.parts])
+    def is_complete(self) -> bool:
+        """True only if every element of the chunk inside the array is selected."""
+        return all([selection.is_complete for selection in self.selections])
 
     def whole_window(self, out: AnyArray, shape: tuple[int, ...]) -> None:
-        """Return None: nobody has looked."""
+        """Return None, because index arrays are not checked for complete chunks in order."""
 
     def window(self, out: AnyArray) -> None:
-        """Return None: the places make no view."""
+        """Return None, because the positions do not form a view."""
 
     def gather(self, chunk: AnyArray) -> AnyArray:
         """Return a copy of the selected elements of `chunk`."""
         return self._in_chunk().get(chunk)
 
-    def scatter(self, out: AnyArray, part: AnyArray) -> None:
-        """Put what `gather` has returned to its places in `out`."""
-        self._in_core().set(out, part)
+    def scatter(self, out: AnyArray, elements: AnyArray) -> None:
+        """Write the result of `gather` to its positions in `out`."""
+        self._in_core().set(out, elements)
 
     def fill(self, out: AnyArray, value: AnyArray) -> None:
-        """Put `value` to all these places in `out`."""
+        """Write `value` to all positions of the elements in `out`."""
         self._in_core().fill(out, value)
 
     def take(self, values: AnyArray) -> AnyArray:
-        """Return the elements that are at these places in `values`."""
+        """Return the elements of `values` at the positions of the selection."""
         return self._in_core().get(values)
 
-    def put(self, chunk: AnyArray, part: AnyArray) -> None:
-        """Put what `take` has returned into `chunk`; of elements that are selected repeatedly, the last one stays."""
-        self._in_chunk().set(chunk, part)
+    def put(self, chunk: AnyArray, elements: AnyArray) -> None:
+        """Write the result of `take` into `chunk`. The last value of an element that is selected repeatedly stays."""
+        self._in_chunk().set(chunk, elements)
 
-    def within(self, axes: Sequence[RegularAxis]) -> Points:
-        """Return the inner chunks that are touched; `axes` are those of the inner grid."""
+    def inner_chunks(self, axes: Sequence[RegularAxis]) -> PointProjections:
+        """Return the selections of the touched inner chunks. `axes` are those of the inner grid."""
         clipped = [RegularAxis(axis.length, n) for axis, n in zip(axes, self.extents, strict=True)]
-        columns = []
-        for number, part in enumerate(self.parts):
+        core_axes = []
+        for number, selection in enumerate(self.selections):
             own = [axis for axis, owner in zip(clipped, self.owners, strict=True) if owner == number]
-            if isinstance(part, GroupPart):
-                columns.append(_of_points(own, part.dims, part.inner, part.out))
+            if isinstance(selection, GroupSelection):
+                core_axes.append(_of_points(own, selection.dims, selection.inner, selection.out))
             else:
-                columns.append(_of_axis(own[0], self.owners.index(number), part.as_map(), part.offset))
-        return Points(columns)
+                core_axes.append(_of_axis(own[0], self.owners.index(number), selection.as_map(), selection.offset))
+        return PointProjections(core_axes)
 
-    def detached(self) -> tuple[tuple[int, ...], CoreRegion, PointProjection]:
-        """Return the shape of an array for these elements alone, its place in the output, and the part for it."""
-        places = [(part.taken, part.out) for part in self.parts if part.out is not None]
+    def rebased(self) -> tuple[tuple[int, ...], CoreRegion, PointProjection]:
+        """Return the selection for an output of these elements alone.
+
+        Returns: the shape of that output, its region in the full output, and the selection.
+        """
+        pairs = [(selection.taken, selection.out) for selection in self.selections if selection.out is not None]
         moved = [
-            part._replace(out=slice(0, part.taken)) if isinstance(part, GroupPart) else moved_to_start(part)
-            for part in self.parts
+            selection._replace(out=slice(0, selection.taken))
+            if isinstance(selection, GroupSelection)
+            else moved_to_start(selection)
+            for selection in self.selections
         ]
         return (
-            tuple([taken for taken, _ in places]),
-            tuple([out for _, out in places]),
+            tuple([taken for taken, _ in pairs]),
+            tuple([out for _, out in pairs]),
             PointProjection(tuple(moved), self.owners),
         )
 
-    def _in_chunk(self) -> Mesh:
-        items = self._by_dimension(lambda part: part.selection, lambda part: part.inner)
-        return Mesh(items, self.owners, range(len(self.parts)))
+    def _in_chunk(self) -> MixedIndex:
+        items = self._by_dimension(lambda selection: selection.selection, lambda selection: selection.inner)
+        return MixedIndex(items, self.owners, range(len(self.selections)))
 
-    def _in_core(self) -> Mesh:
-        items = [part.out for part in self.parts if part.out is not None]
-        return Mesh(items, range(len(items)), range(len(items)))
+    def _in_core(self) -> MixedIndex:
+        items = [selection.out for selection in self.selections if selection.out is not None]
+        return MixedIndex(items, range(len(items)), range(len(items)))
 
-    def _by_dimension(self, of_axis: Callable[[DimPart], T], of_group: Callable[[GroupPart], Sequence[T]]) -> list[T]:
+    def _by_dimension(
+        self, of_axis: Callable[[AxisSelection], T], of_group: Callable[[GroupSelection], Sequence[T]]
+    ) -> list[T]:
         """Return one value per dimension."""
         values = []
         for dimension, owner in enumerate(self.owners):
-            part = self.parts[owner]
-            if isinstance(part, GroupPart):
-                values.append(of_group(part)[part.dims.index(dimension)])
+            selection = self.selections[owner]
+            if isinstance(selection, GroupSelection):
+                values.append(of_group(selection)[selection.dims.index(dimension)])
             else:
-                values.append(of_axis(part))
+                values.append(of_axis(selection))
         return values
 
     def __repr__(self) -> str:
         return f"PointProjection({self.coords}, {self.size} elements)"
 
 
-class Column(NamedTuple):
-    """What a core axis, or a dimension that has none, contributes: its dimensions and parts, listed when asked for."""
+class CoreAxisSelections(NamedTuple):
+    """The selections along one core axis, or along one dimension without a core axis.
+
+    Attributes:
+        dims: the dimensions.
+        number: number of selections.
+        generate: returns the selections.
+    """
 
     dims: tuple[int, ...]
     number: int
-    parts: Callable[[], Iterable[AnyPart]]
+    generate: Callable[[], Iterable[AxisOrGroupSelection]]
 
 
-def _of_axis(axis: Axis, dimension: int, selected: Map, offset: int = 0) -> Column:
-    return Column((dimension,), axis.count(selected), lambda: axis.split(selected, offset))
+def _of_axis(axis: Axis, dimension: int, selected: BasicMap, offset: int = 0) -> CoreAxisSelections:
+    return CoreAxisSelections((dimension,), axis.count(selected), lambda: axis.split(selected, offset))
 
 
-def _of_points(axes: Sequence[Axis], dims: tuple[int, ...], lists: Sequence[Indices], positions: Positions) -> Column:
-    parts = split_group(axes, dims, lists, positions)
-    return Column(dims, len(parts), lambda: parts)
+def _of_points(
+    axes: Sequence[Axis], dims: tuple[int, ...], lists: Sequence[Indices], positions: Positions
+) -> CoreAxisSelections:
+    selections = split_group(axes, dims, lists, positions)
+    return CoreAxisSelections(dims, len(selections), lambda: selections)
 
 
-class Points:
-    """The chunks of a grid that index arrays touch, as an iterable of parts: the product of the columns."""
+class PointProjections:
+    """The chunks that index arrays touch, as an iterable: the product of the selections of all core axes."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
-        self._columns = tuple(columns)
-        owners = {dimension: number for number, column in enumerate(columns) for dimension in column.dims}
+    def __init__(self, core_axes: Sequence[CoreAxisSelections]) -> None:
+        self._core_axes = tuple(core_axes)
+        owners = {dimension: number for number, core_axis in enumerate(core_axes) for dimension in core_axis.dims}
         self._owners = tuple([owners[dimension] for dimension in sorted(owners)])
 
     @classmethod
-    def of(cls, axes: Sequence[Axis], maps: Sequence[DimensionMap]) -> Points:
-        """Return the chunks that `maps`, one per dimension of the grid, touch."""
-        columns = []
+    def of(cls, axes: Sequence[Axis], maps: Sequence[DimensionMap]) -> PointProjections:
+        """Return the projections of `maps`, one per dimension of the grid."""
+        core_axes = []
         for dimension, each in enumerate(maps):
             if not isinstance(each, Indexed):
-                columns.append(_of_axis(axes[dimension], dimension, each))
+                core_axes.append(_of_axis(axes[dimension], dimension, each))
             elif each.group == dimension:
                 dims = group_dims(maps, dimension)
                 own = [axes[other] for other in dims]
-                columns.append(_of_points(own, dims, flat_indices(maps, dims), slice(0, each.indices.size)))
-        return cls(columns)
+                core_axes.append(_of_points(own, dims, flat_indices(maps, dims), slice(0, each.indices.size)))
+        return cls(core_axes)
 
     def __len__(self) -> int:
-        return prod([column.number for column in self._columns])
+        return prod([core_axis.number for core_axis in self._core_axes])
 
     def __iter__(self) -> Iterator[PointProjection | ChunkProjection]:
         if len(self) == 0:
             return iter(())
-        first, *others = self._columns
-        pools = [list(column.parts()) for column in others]
-        if first.number > LAZY_FROM:
-            # `product` would hold a list of it.
-            return chain.from_iterable(map(self._part, product((each,), *pools)) for each in first.parts())
-        return map(self._part, product(first.parts(), *pools))
+        first, *others = self._core_axes
+        pools = [list(core_axis.generate()) for core_axis in others]
+        if first.number > MAX_CACHED_SELECTIONS:
+            # `product` would keep a list of them.
+            return chain.from_iterable(map(self._projection, product((each,), *pools)) for each in first.generate())
+        return map(self._projection, product(first.generate(), *pools))
 
-    def _part(self, parts: tuple[AnyPart, ...]) -> PointProjection | ChunkProjection:
-        if all([isinstance(part, DimPart) for part in parts]):
-            # What index arrays take of this chunk is what slices would take.
-            return ChunkProjection(parts)  # type: ignore[arg-type]
-        return PointProjection(parts, self._owners)
+    def _projection(self, selections: tuple[AxisOrGroupSelection, ...]) -> PointProjection | ChunkProjection:
+        if all([isinstance(selection, AxisSelection) for selection in selections]):
+            # In this chunk the index arrays are equal to slices.
+            return ChunkProjection(selections)  # type: ignore[arg-type]
+        return PointProjection(selections, self._owners)
 
     def numbered(self, grid_shape: Sequence[int]) -> Iterator[tuple[int, PointProjection | ChunkProjection]]:
-        """Yield each part with its chunk's linear index, in C order, in a grid of `grid_shape`."""
+        """Yield the linear index of each chunk in a grid of `grid_shape`, in C order, and its selection."""
         strides = strides_of(grid_shape)
-        for part in self:
-            yield sum(map(mul, part.coords, strides)), part
+        for selection in self:
+            yield sum(map(mul, selection.coords, strides)), selection

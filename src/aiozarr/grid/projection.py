@@ -1,4 +1,4 @@
-"""Which chunks a selection touches and where their elements go: per dimension, iterated lazily, never listed."""
+"""The chunks that a selection touches, and the positions of their elements in the output; iterated lazily."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiozarr.grid.axes import Axis, DimPart, Index, Map, RegularAxis
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
+from aiozarr.grid.axes import Axis, AxisSelection, BasicMap, Index, RegularAxis
 from aiozarr.grid.reorder import assign
 
 AnyArray: TypeAlias = NDArray[Any]
 CoreRegion: TypeAlias = tuple[slice | NDArray[np.int64], ...]
-"""Places in an array of the core shape, orthogonal: a slice or ascending positions per axis."""
+"""An orthogonal region of an array of the core shape: a slice or ascending positions per axis."""
 
-LAZY_FROM = 4096
-"""A dimension with more parts than this is generated anew at each pass in place of being kept."""
+MAX_CACHED_SELECTIONS = 4096
+"""Dimensions with more axis selections are generated again at each pass, so that memory stays bounded."""
 
 
-class Part(Protocol):
-    """One chunk that a selection touches, and the way of the selected elements to and from an output.
+class ChunkSelection(Protocol):
+    """One touched chunk, and the transfer of its selected elements to and from an output.
 
-    The output has the core shape: `core_shape_of` the selection's maps.
+    The output has the core shape: `core_shape_of` the maps of the selection.
     """
 
     @property
     def coords(self) -> tuple[int, ...]:
-        """The chunk's index in the grid."""
+        """Index of the chunk in the grid."""
         ...
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """How many elements of the chunk lie inside the array, per dimension."""
+        """Number of elements of the chunk inside the array, per dimension."""
         ...
 
     @property
@@ -43,180 +44,185 @@ class Part(Protocol):
         ...
 
     @property
-    def listed(self) -> int:
-        """How many points index arrays list here; sorting them takes as long."""
+    def point_count(self) -> int:
+        """Number of points of index arrays in this chunk; 0 without index arrays. Sorting takes time in proportion."""
         ...
 
     @property
-    def whole(self) -> bool:
-        """True only where every element of the chunk that lies inside the array is selected."""
+    def is_complete(self) -> bool:
+        """True only if every element of the chunk inside the array is selected."""
         ...
 
     def whole_window(self, out: AnyArray, shape: tuple[int, ...]) -> AnyArray | None:
-        """Return the places in `out` of all elements of a chunk of `shape`, as a view; None: not all are selected.
+        """Return a view of `out` over a completely selected chunk of `shape`, in the order of the chunk.
 
-        They are in their order; None also where nobody has looked.
+        Returns: the view, or None if elements are not selected, are reversed, or the class does not check.
         """
         ...
 
     def window(self, out: AnyArray) -> AnyArray | None:
-        """Return the elements' places in `out` as a view; None where they make none."""
+        """Return the positions of the elements in `out` as a view, or None if they do not form a view."""
         ...
 
     def gather(self, chunk: AnyArray) -> AnyArray:
-        """Return the selected elements of `chunk`, a view where that is possible."""
+        """Return the selected elements of `chunk`, as a view if possible."""
         ...
 
-    def scatter(self, out: AnyArray, part: AnyArray) -> None:
-        """Put what `gather` has returned to its places in `out`."""
+    def scatter(self, out: AnyArray, elements: AnyArray) -> None:
+        """Write the result of `gather` to its positions in `out`."""
         ...
 
     def fill(self, out: AnyArray, value: AnyArray) -> None:
-        """Put `value`, a 0-d array of the chunk's type, to all these places in `out`."""
+        """Write `value`, a 0-d array of the type of the chunk, to all positions of the elements in `out`."""
         ...
 
     def take(self, values: AnyArray) -> AnyArray:
-        """Return the elements that are at these places in `values`, a view where that is possible."""
+        """Return the elements of `values` at the positions of the selection, as a view if possible."""
         ...
 
-    def put(self, chunk: AnyArray, part: AnyArray) -> None:
-        """Put what `take` has returned into `chunk`; of elements that are selected repeatedly, the last one stays."""
+    def put(self, chunk: AnyArray, elements: AnyArray) -> None:
+        """Write the result of `take` into `chunk`. The last value of an element that is selected repeatedly stays."""
         ...
 
-    def within(self, axes: Sequence[RegularAxis]) -> Parts:
-        """Return the inner chunks that are touched; `axes` are those of the inner grid."""
+    def inner_chunks(self, axes: Sequence[RegularAxis]) -> ChunkSelections:
+        """Return the selections of the touched inner chunks. `axes` are those of the inner grid."""
         ...
 
-    def detached(self) -> tuple[tuple[int, ...], CoreRegion, Part]:
-        """Return the shape of an array for these elements alone, its place in the output, and the part for it."""
+    def rebased(self) -> tuple[tuple[int, ...], CoreRegion, ChunkSelection]:
+        """Return the selection for an output of these elements alone.
+
+        Returns: the shape of that output, its region in the full output, and the selection.
+        """
         ...
 
 
-class Parts(Protocol):
-    """All chunks that a selection touches, in C order of the output where that is defined."""
+class ChunkSelections(Protocol):
+    """The selections of all touched chunks, in C order of the output if that order is defined."""
 
     def __len__(self) -> int: ...
 
-    def __iter__(self) -> Iterator[Part]: ...
+    def __iter__(self) -> Iterator[ChunkSelection]: ...
 
-    def numbered(self, grid_shape: Sequence[int]) -> Iterator[tuple[int, Part]]:
-        """Yield each part with its chunk's linear index, in C order, in a grid of `grid_shape`."""
+    def numbered(self, grid_shape: Sequence[int]) -> Iterator[tuple[int, ChunkSelection]]:
+        """Yield the linear index of each chunk in a grid of `grid_shape`, in C order, and its selection."""
         ...
 
 
-class ChunkProjection(tuple[DimPart, ...]):
-    """One chunk that a selection touches: `out[p.out_selection] = chunk[p.chunk_selection]`. A `Part`.
+class ChunkProjection(tuple[AxisSelection, ...]):
+    """A `ChunkSelection` of slices and integers: `out[p.out_selection] = chunk[p.chunk_selection]`.
 
-    It is what is selected of each dimension, and no more: a plan makes a million of them in C.
+    It is a tuple of the selections along each dimension, so that `itertools.product` and `map` make a million of them
+    without bytecode per chunk.
     """
 
     __slots__ = ()
 
     @property
     def coords(self) -> tuple[int, ...]:
-        """The chunk's index in the grid."""
-        return tuple([part[0] for part in self])
+        """Index of the chunk in the grid."""
+        return tuple([each[0] for each in self])
 
     @property
     def chunk_selection(self) -> tuple[Index, ...]:
-        """The elements in the chunk's own coordinates, one index per dimension."""
-        return tuple([part.selection for part in self])
+        """The elements in coordinates of the chunk, one index per dimension."""
+        return tuple([each.selection for each in self])
 
     @property
     def out_selection(self) -> tuple[slice, ...]:
         """The elements in the output, one slice per dimension that is not indexed by an integer."""
-        return tuple([part.out for part in self if part.out is not None])
+        return tuple([each.out for each in self if each.out is not None])
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """How many elements of the chunk lie inside the array, per dimension."""
-        return tuple([part.extent for part in self])
+        """Number of elements of the chunk inside the array, per dimension."""
+        return tuple([each.extent for each in self])
 
     @property
-    def listed(self) -> int:
-        """0: there are no index arrays."""
+    def point_count(self) -> int:
+        """Number of points of index arrays: 0."""
         return 0
 
     @property
-    def whole(self) -> bool:
-        """True where every element of the chunk that lies inside the array is selected."""
-        return all([part.taken == part.extent for part in self])
+    def is_complete(self) -> bool:
+        """True if every element of the chunk inside the array is selected."""
+        return all([each.taken == each.extent for each in self])
 
     @property
     def size(self) -> int:
         """Number of selected elements."""
-        return prod([part.taken for part in self])
+        return prod([each.taken for each in self])
 
     def whole_window(self, out: AnyArray, shape: tuple[int, ...]) -> AnyArray | None:
-        """Return the places in `out` of all elements of a chunk of `shape`, as a view; None: not all are selected."""
-        # Without a name for any of it: this is done for every chunk.
-        places = [place for _, _, place, _, step, _, _, _ in self if place is not None and step > 0]
+        """Return a view of `out` over a completely selected chunk of `shape`, or None for other chunks."""
+        places = [each.out for each in self if each.out is not None and each.step > 0]
         if len(places) < len(shape):
             return None
         window = out[tuple(places)] if places else out
         return window if window.shape == shape else None
 
     def window(self, out: AnyArray) -> AnyArray:
-        """Return the elements' places in `out` as a view."""
+        """Return the positions of the elements in `out` as a view."""
         selection = self.out_selection
         # `out[()]` would be a scalar, not a view.
         return out[selection] if selection else out
 
     def gather(self, chunk: AnyArray) -> AnyArray:
         """Return the selected elements of `chunk`."""
-        # An index of integers alone would give the element: of objects, one that is a list.
+        # The ellipsis keeps the result an array: an index of integers alone returns the element, which may be a list.
         return chunk[(*self.chunk_selection, ...)]
 
-    def scatter(self, out: AnyArray, part: AnyArray) -> None:
-        """Put what `gather` has returned to its places in `out`."""
-        assign(self.window(out), part)
+    def scatter(self, out: AnyArray, elements: AnyArray) -> None:
+        """Write the result of `gather` to its positions in `out`."""
+        assign(self.window(out), elements)
 
     def fill(self, out: AnyArray, value: AnyArray) -> None:
-        """Put `value` to all these places in `out`."""
+        """Write `value` to all positions of the elements in `out`."""
         selection: tuple[Any, ...] = (*self.out_selection, ...)
         out[selection] = value
 
     def take(self, values: AnyArray) -> AnyArray:
-        """Return the elements that are at these places in `values`, as a view."""
+        """Return the elements of `values` at the positions of the selection, as a view."""
         return self.window(values)
 
-    def put(self, chunk: AnyArray, part: AnyArray) -> None:
-        """Put what `take` has returned into `chunk`."""
-        assign(chunk[(*self.chunk_selection, ...)], part)
+    def put(self, chunk: AnyArray, elements: AnyArray) -> None:
+        """Write the result of `take` into `chunk`."""
+        assign(chunk[(*self.chunk_selection, ...)], elements)
 
-    def within(self, axes: Sequence[RegularAxis]) -> Projection:
-        """Return the inner chunks that are touched; `axes` are those of the inner grid."""
-        clipped = [RegularAxis(axis.length, part.extent) for axis, part in zip(axes, self, strict=True)]
-        return Projection(clipped, [part.as_map() for part in self], [part.offset for part in self])
+    def inner_chunks(self, axes: Sequence[RegularAxis]) -> Projection:
+        """Return the selections of the touched inner chunks. `axes` are those of the inner grid."""
+        clipped = [RegularAxis(axis.length, each.extent) for axis, each in zip(axes, self, strict=True)]
+        return Projection(clipped, [each.as_map() for each in self], [each.offset for each in self])
 
-    def detached(self) -> tuple[tuple[int, ...], CoreRegion, ChunkProjection]:
-        """Return the shape of an array for these elements alone, its place in the output, and the part for it."""
-        shape = tuple([part.taken for part in self if part.out is not None])
-        return shape, self.out_selection, ChunkProjection(tuple([moved_to_start(part) for part in self]))
+    def rebased(self) -> tuple[tuple[int, ...], CoreRegion, ChunkProjection]:
+        """Return the selection for an output of these elements alone.
+
+        Returns: the shape of that output, its region in the full output, and the selection.
+        """
+        shape = tuple([each.taken for each in self if each.out is not None])
+        return shape, self.out_selection, ChunkProjection(tuple([moved_to_start(each) for each in self]))
 
     def __repr__(self) -> str:
         return f"ChunkProjection({self.coords}, {self.chunk_selection} -> {self.out_selection})"
 
 
-def moved_to_start(part: DimPart) -> DimPart:
-    """Return `part` for an output that begins with it."""
-    return part if part.out is None else part._replace(out=slice(0, part.taken), offset=0)
+def moved_to_start(each: AxisSelection) -> AxisSelection:
+    """Return the selection for an output that starts with its elements."""
+    return each if each.out is None else each._replace(out=slice(0, each.taken), offset=0)
 
 
 class Projection:
-    """The chunks of a grid that slices and integers touch: an iterable of `ChunkProjection` in C order of the output.
+    """The chunks that slices and integers touch: an iterable of `ChunkProjection` in C order of the output.
 
     Args:
         axes: one per dimension of the grid.
         maps: the selected elements, one map per dimension.
-        offsets: position in the output where each dimension's elements begin.
+        offsets: position in the output of the first element of each dimension.
     """
 
-    def __init__(self, axes: Sequence[Axis], maps: Sequence[Map], offsets: Sequence[int] | None = None) -> None:
+    def __init__(self, axes: Sequence[Axis], maps: Sequence[BasicMap], offsets: Sequence[int] | None = None) -> None:
         self._axes = tuple(axes)
         self._maps = tuple(maps)
         self._offsets = tuple(offsets) if offsets is not None else (0,) * len(self._maps)
-        self._listed: list[list[DimPart]] | None = None
         self.counts = tuple([axis.count(m) for axis, m in zip(self._axes, self._maps, strict=True)])
 
     def __len__(self) -> int:
@@ -225,54 +231,55 @@ class Projection:
     def __iter__(self) -> Iterator[ChunkProjection]:
         if 0 in self.counts:
             return iter(())
-        # `product` holds lists of what it is given: dimensions up to the last long one are walked anew each time.
-        walked = max([dimension for dimension, count in enumerate(self.counts, 1) if count > LAZY_FROM], default=0)
-        if not walked:
-            return map(ChunkProjection, product(*self._dims))
-        rest = [list(self._along(dimension)) for dimension in range(walked, len(self.counts))]
-        heads = self._heads(walked)
+        # `product` stores its arguments as lists: dimensions up to the last long one are generated again at each pass.
+        generated = max(
+            [dimension for dimension, count in enumerate(self.counts, 1) if count > MAX_CACHED_SELECTIONS], default=0
+        )
+        if not generated:
+            return map(ChunkProjection, product(*self._cached_dimensions))
+        rest = [list(self._along(dimension)) for dimension in range(generated, len(self.counts))]
+        heads = self._leading(generated)
         if not rest:
             return map(ChunkProjection, heads)
         return map(ChunkProjection, chain.from_iterable(_joined(head, rest) for head in heads))
 
     def chunks_by_dimension(self) -> list[list[int]]:
-        """Return the indices of the touched chunks along each dimension; the projection is their product, in order."""
-        if max(self.counts, default=0) <= LAZY_FROM:
-            return [[part.chunk for part in dimension] for dimension in self._dims]
-        return [[part.chunk for part in self._along(dimension)] for dimension in range(len(self.counts))]
+        """Return the indices of the touched chunks along each dimension. The projection is their ordered product."""
+        if max(self.counts, default=0) <= MAX_CACHED_SELECTIONS:
+            return [[each.chunk for each in dimension] for dimension in self._cached_dimensions]
+        return [[each.chunk for each in self._along(dimension)] for dimension in range(len(self.counts))]
 
     def numbered(self, grid_shape: Sequence[int]) -> Iterator[tuple[int, ChunkProjection]]:
-        """Yield each part with its chunk's linear index, in C order, in a grid of `grid_shape`."""
+        """Yield the linear index of each chunk in a grid of `grid_shape`, in C order, and its selection."""
         offsets = [
             [chunk * stride for chunk in chunks]
             for chunks, stride in zip(self.chunks_by_dimension(), strides_of(grid_shape), strict=True)
         ]
         return zip(map(sum, product(*offsets)), self, strict=True)
 
-    @property
-    def _dims(self) -> list[list[DimPart]]:
-        # Not functools.cached_property: before Python 3.12 it takes a lock, which a fork leaves locked in the child.
-        if self._listed is None:
-            self._listed = [list(self._along(dimension)) for dimension in range(len(self.counts))]
-        return self._listed
+    @fork_safe_cached_property
+    def _cached_dimensions(self) -> list[list[AxisSelection]]:
+        return [list(self._along(dimension)) for dimension in range(len(self.counts))]
 
-    def _along(self, dimension: int) -> Iterator[DimPart]:
+    def _along(self, dimension: int) -> Iterator[AxisSelection]:
         return self._axes[dimension].split(self._maps[dimension], self._offsets[dimension])
 
-    def _heads(self, ndim: int) -> Iterator[tuple[DimPart, ...]]:
-        """Yield what is selected of the first `ndim` dimensions, in C order, in memory that does not grow with it."""
+    def _leading(self, ndim: int) -> Iterator[tuple[AxisSelection, ...]]:
+        """Yield the selections of the first `ndim` dimensions in C order, in constant memory."""
         if ndim == 1:
             return zip(self._along(0), strict=True)
-        outer = self._heads(ndim - 1)
-        return ((*head, part) for head in outer for part in self._along(ndim - 1))
+        outer = self._leading(ndim - 1)
+        return ((*head, each) for head in outer for each in self._along(ndim - 1))
 
 
-def _joined(head: tuple[DimPart, ...], rest: Sequence[Sequence[DimPart]]) -> Iterator[tuple[DimPart, ...]]:
-    return product(*[(part,) for part in head], *rest)
+def _joined(
+    head: tuple[AxisSelection, ...], rest: Sequence[Sequence[AxisSelection]]
+) -> Iterator[tuple[AxisSelection, ...]]:
+    return product(*[(each,) for each in head], *rest)
 
 
 def strides_of(grid_shape: Sequence[int]) -> list[int]:
-    """Return by how much the linear index of a chunk, in C order, grows along each dimension."""
+    """Return the step of the linear chunk index, in C order, along each dimension."""
     strides = [1]
     for length in reversed(grid_shape[1:]):
         strides.append(strides[-1] * length)

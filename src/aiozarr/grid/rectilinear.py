@@ -1,22 +1,22 @@
-"""The chunk grid `rectilinear`: a sequence of chunk lengths per dimension, as the registry of extensions has it."""
+"""The chunk grid `rectilinear` of the registry of extensions: a list of chunk lengths per dimension."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Self, TypeAlias
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.grid._configuration import check_members
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.axes import Axis, RegularAxis
-from aiozarr.grid.chunk_grid import MAX_RUNS, ChunkGrid, chunk_length, register_chunk_grid
-from aiozarr.grid.runs_axis import RunsAxis
+from aiozarr.grid.chunk_grid import MAX_LENGTH_RUNS, ChunkGrid, chunk_length, register_chunk_grid
+from aiozarr.grid.named_configuration import check_members
+from aiozarr.grid.run_length_axis import RunLengthAxis
 
-Runs: TypeAlias = tuple[tuple[int, int], ...]
+LengthRuns: TypeAlias = tuple[tuple[int, int], ...]
 """The chunks of one dimension as (length, count), in order."""
-Lengths: TypeAlias = int | Runs
-"""The chunks of one dimension: one length that is repeated as far as the array reaches, or runs."""
+Lengths: TypeAlias = int | LengthRuns
+"""The chunks of one dimension: one length for all chunks up to the end of the array, or runs."""
 
 _POINT = "chunk_grid"
 _CHUNK_SHAPES = "chunk_grid.configuration.chunk_shapes"
@@ -25,13 +25,13 @@ _CHUNK_SHAPES = "chunk_grid.configuration.chunk_shapes"
 @register_chunk_grid
 @dataclass(frozen=True)
 class RectilinearGrid(ChunkGrid):
-    """Chunks whose lengths along each dimension are listed; the last ones may reach past the array, or lie behind it.
+    """Chunks of listed lengths along each dimension. The last chunks may extend past the array or lie outside it.
 
     Attributes:
-        lengths: the chunks of each dimension. Counts may be huge: no chunk is ever made a record of.
+        lengths: the chunks of each dimension. Counts may be huge: memory and time grow with runs only.
 
     Raises:
-        ValueError: another number of dimensions, or chunks that do not reach the array's end.
+        ValueError: another number of dimensions than the array, or chunks that end before the array.
     """
 
     name: ClassVar[str] = "rectilinear"
@@ -50,7 +50,7 @@ class RectilinearGrid(ChunkGrid):
         `chunk_shapes` has one element per dimension: an integer, or a list of integers and `[length, count]` pairs.
 
         Raises:
-            InvalidMetadataError: something else, or lengths whose sum does not reach the array's end.
+            InvalidMetadataError: another form, or lengths whose sum is less than the length of the array.
             UnsupportedMetadataError: another `kind`, a length of 2^63 or more, or more than 262,144 runs.
         """
         check_members(configuration, ("kind", "chunk_shapes"), point=_POINT, name=cls.name)
@@ -67,9 +67,9 @@ class RectilinearGrid(ChunkGrid):
             raise InvalidMetadataError(
                 f"the chunks have {len(given)} dimensions, the array has {len(shape)}", member=_CHUNK_SHAPES
             )
-        if sum([len(each) for each in given if isinstance(each, list | tuple)]) > MAX_RUNS:
+        if sum([len(each) for each in given if isinstance(each, list | tuple)]) > MAX_LENGTH_RUNS:
             raise UnsupportedMetadataError(
-                f"more than {MAX_RUNS} runs of chunks", member=_CHUNK_SHAPES, point=_POINT, name=cls.name
+                f"more than {MAX_LENGTH_RUNS} runs of chunks", member=_CHUNK_SHAPES, point=_POINT, name=cls.name
             )
         lengths: list[Lengths] = []
         for dimension, (each, extent) in enumerate(zip(given, shape, strict=True)):
@@ -86,7 +86,7 @@ class RectilinearGrid(ChunkGrid):
         return cls(tuple(shape), tuple(lengths))
 
     def to_json(self) -> dict[str, Any]:
-        """Return `{"kind": "inline", "chunk_shapes": [...]}`, runs of several chunks as `[length, count]`."""
+        """Return `{"kind": "inline", "chunk_shapes": [...]}` with runs of several chunks as `[length, count]`."""
         return {"kind": "inline", "chunk_shapes": [_to_json(each) for each in self.lengths]}
 
     @property
@@ -94,24 +94,24 @@ class RectilinearGrid(ChunkGrid):
         """Shape of the array."""
         return self._array_shape
 
-    @cached_property
+    @fork_safe_cached_property
     def axes(self) -> tuple[Axis, ...]:
-        """The grid's dimensions."""
+        """The dimensions of the grid."""
         return tuple(
             [
-                RegularAxis(each, extent) if isinstance(each, int) else RunsAxis(each, extent)
+                RegularAxis(each, extent) if isinstance(each, int) else RunLengthAxis(each, extent)
                 for each, extent in zip(self.lengths, self._array_shape, strict=True)
             ]
         )
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of chunks along each dimension, those behind the array's end left out."""
+        """Number of chunks along each dimension, without chunks outside the array."""
         return tuple([axis.chunks for axis in self.axes])
 
     @property
     def largest_chunk(self) -> tuple[int, ...]:
-        """Shape of the largest chunk; where an array of length 0 has none, of the first one it would grow into."""
+        """Shape of the largest chunk. For a dimension of length 0 the length of its first listed chunk."""
         return tuple(
             [
                 each if isinstance(each, int) else axis.longest() if axis.chunks or not each else each[0][0]
@@ -120,15 +120,18 @@ class RectilinearGrid(ChunkGrid):
         )
 
     def edges(self, dimension: int) -> Sequence[int]:
-        """Return the boundaries of the chunks along one dimension, computed as they are asked for."""
+        """Return the boundaries of the chunks along one dimension, as a lazy sequence."""
         return Edges(self.axes[dimension])
 
     def with_shape(self, shape: Sequence[int], multiple: Sequence[int] | None = None) -> RectilinearGrid:
         """Return the grid of the array after a resize.
 
-        Chunks stay as they are, those behind the end too: an array that grows back finds them again. Where the array
-        grows past the last of them, one is added that reaches to the new end, or several, none of them longer than the
-        longest there is. With `multiple` each length is one of it, as shards need.
+        All chunks stay, also those outside a smaller array: an array that grows back finds its data again. If the array
+        grows past the last chunk, chunks are added up to the new end, none longer than the longest existing chunk.
+
+        Args:
+            shape: the new shape, of the same rank.
+            multiple: per dimension the divisor of the lengths of added chunks, as shards require; None for any length.
         """
         lengths: list[Lengths] = []
         for dimension, (each, extent) in enumerate(zip(self.lengths, shape, strict=True)):
@@ -140,14 +143,14 @@ class RectilinearGrid(ChunkGrid):
                 unit = 1 if multiple is None else multiple[dimension]
                 longest = max([length for length, _ in each], default=-(-missing // unit) * unit)
                 count, rest = divmod(missing, longest)
-                each = _joined(each, longest, count)
-                each = _joined(each, -(-rest // unit) * unit, 1 if rest else 0)
+                each = _appended(each, longest, count)
+                each = _appended(each, -(-rest // unit) * unit, 1 if rest else 0)
             lengths.append(each)
         return RectilinearGrid(tuple(shape), tuple(lengths))
 
 
 class Edges(Sequence[int]):
-    """Where the chunks of an axis begin, and where the last one ends."""
+    """The boundaries of the chunks of an axis, computed on access."""
 
     def __init__(self, axis: Axis) -> None:
         self._axis = axis
@@ -175,8 +178,8 @@ def _run(given: Any, member: str) -> tuple[int, int]:
     return chunk_length(length, f"{member}[0]"), count
 
 
-def _joined(runs: Runs, length: int, count: int) -> Runs:
-    """Return `runs` and `count` chunks behind them; they go into the last run where they can, as appends add many."""
+def _appended(runs: LengthRuns, length: int, count: int) -> LengthRuns:
+    """Return `runs` with `count` chunks appended, merged into the last run if it has the same length."""
     if not count:
         return runs
     if runs and runs[-1][0] == length:

@@ -1,8 +1,8 @@
-"""An index transform is numpy's indexing composed lazily: which elements of an array a view addresses, and how.
+"""Index transforms: numpy indexing composed lazily (compare the index transforms of TensorStore).
 
-A view's elements are, per dimension of the array, one index, an arithmetic progression of indices, or listed indices.
-Every chain of integers, slices, `...` and `np.newaxis` keeps the first two, so a view costs a few integers whatever it
-addresses; index arrays (`aiozarr.grid.advanced`) cost what they list.
+A view addresses, per dimension of the array, one index, an arithmetic progression of indices, or an index array. Any
+chain of integers, slices, `...` and `np.newaxis` keeps the first two, so a view costs a few integers. Index arrays
+(`aiozarr.grid.advanced`) cost memory for their points.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from aiozarr.errors import SelectionError
 BasicIndex: TypeAlias = SupportsIndex | slice | EllipsisType | None
 BasicSelection: TypeAlias = BasicIndex | tuple[BasicIndex, ...]
 
-# What numpy itself allows an indexing result to have; a view of more axes could never be read.
+# The maximum of numpy: a view of more axes could never be read.
 MAX_VIEW_NDIM = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """One index of an array dimension; the view has no axis for it."""
+    """One index of an array dimension. The view has no axis for this dimension."""
 
     index: int
 
@@ -37,8 +37,8 @@ class Constant:
 class Strided:
     """The indices `start + i * step` of an array dimension, for `i` in `range(count)`; `step` is negative or positive.
 
-    Equal progressions have one form, which `IndexTransform` keeps: `(0, 1, 0)` for no index, step 1 for a single one.
-    All indices lie inside the dimension.
+    `IndexTransform` normalises progressions: `(0, 1, 0)` for no index, step 1 for a single one. All indices lie inside
+    the dimension.
     """
 
     start: int
@@ -48,14 +48,14 @@ class Strided:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Indexed:
-    """Listed indices of an array dimension, all inside it.
+    """An index array of an array dimension; all indices lie inside the dimension.
 
-    Dimensions of one group are walked together: their lists have one shape, and the points of the view are the tuples
-    of what stands in them at the same place. Different groups are orthogonal, as are other dimensions.
+    Dimensions of one group are iterated together: their index arrays have one shape, and each point of the view is the
+    tuple of their elements at one position. Different groups are orthogonal to each other and to other dimensions.
 
     Attributes:
         group: the first dimension of the group.
-        indices: read-only int64, of the group's shape: one axis or more.
+        indices: read-only int64 array of the shape of the group, which has one axis or more.
     """
 
     group: int
@@ -74,9 +74,13 @@ DimensionMap: TypeAlias = Constant | Strided | Indexed
 
 
 class GroupAxis(NamedTuple):
-    """An axis of a view that runs along an axis of a group of listed dimensions.
+    """An axis of a view along an axis of a group of index arrays.
 
-    A view has all axes of its groups, those of one group in ascending order.
+    A view has all axes of its groups. The axes of one group are in ascending order.
+
+    Attributes:
+        group: the first dimension of the group.
+        axis: the axis of the shape of the group.
     """
 
     group: int
@@ -91,16 +95,16 @@ _ONLY_BASIC = "only integers and slices stand in plain brackets; `oindex` and `v
 
 @dataclass(frozen=True, slots=True)
 class IndexTransform:
-    """The elements of an array that a view addresses, and the order of the view's axes.
+    """The elements of an array that a view addresses, and the order of the axes of the view.
 
-    A new axis has length 1, and 0 once it is sliced to nothing. Then `size` is 0 and nothing is addressed, although
-    `core_shape` may have elements: look at `size` first. An index array makes it longer: along it elements are
-    repeated (`repeats`), which `core_shape` does not know of.
+    A new axis has length 1. After an empty slice it has length 0: then `size` is 0 although `core_shape` may have
+    elements, so check `size` first. After an index array it is longer: elements are repeated along it (`repeats`),
+    which `core_shape` does not contain.
 
     Attributes:
         maps: one per dimension of the array, in order.
-        axes: for each axis of the view the array dimension or the axis of a group it runs along; None for a new axis.
-        shape: lengths of the view's axes.
+        axes: per axis of the view the array dimension or group axis that it addresses; None for a new axis.
+        shape: lengths of the axes of the view.
     """
 
     maps: tuple[DimensionMap, ...]
@@ -109,9 +113,9 @@ class IndexTransform:
 
     @classmethod
     def identity(cls, shape: Iterable[int]) -> IndexTransform:
-        """Return the transform of the whole array of this shape."""
+        """Return the transform of the full array of this shape."""
         lengths = tuple(shape)
-        return cls(tuple(map(_whole, lengths)), tuple(range(len(lengths))), lengths)
+        return cls(tuple(map(_full, lengths)), tuple(range(len(lengths))), lengths)
 
     @property
     def ndim(self) -> int:
@@ -120,26 +124,26 @@ class IndexTransform:
 
     @property
     def size(self) -> int:
-        """Number of elements of the view; exact at any size."""
+        """Number of elements of the view, exact at any size."""
         return prod(self.shape)
 
     @property
     def core_shape(self) -> tuple[int, ...]:
-        """The shape in which elements are moved: `core_shape_of` the maps."""
+        """The shape in which the engine moves elements: `core_shape_of` the maps."""
         return core_shape_of(self.maps)
 
     @property
     def repeats(self) -> bool:
-        """True where a new axis is longer than 1."""
+        """True if a new axis is longer than 1."""
         return any([along is None and length > 1 for along, length in zip(self.axes, self.shape, strict=True)])
 
     def unrepeated(self) -> IndexTransform:
-        """Return the transform with new axes of length 1; `size` is not 0."""
+        """Return the transform with new axes of length 1. `size` must not be 0."""
         pairs = zip(self.axes, self.shape, strict=True)
         return IndexTransform(self.maps, self.axes, tuple([1 if along is None else n for along, n in pairs]))
 
     def last_of_repeated(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return those values of `array`, of the view's shape, that stay once all have been written."""
+        """Return the values of `array`, of the shape of the view, that remain after all have been written."""
         if not self.repeats:
             return array
         return array[tuple([slice(-1, None) if along is None else slice(None) for along in self.axes])]
@@ -150,8 +154,8 @@ class IndexTransform:
         Takes integers (anything with `__index__`), slices of any step, at most one `...`, and None for a new axis.
 
         Raises:
-            SelectionError: an index out of range, too many indices, a second `...`, a step of 0, or something that is
-                no basic index: a float, a string, a bool, a list or an array.
+            SelectionError: an index out of range, too many indices, a second `...`, a step of 0, or an item that is
+                not a basic index: a float, a string, a bool, a list or an array.
         """
         items = _expand(selection if isinstance(selection, tuple) else (selection,), self.shape)
         maps = list(self.maps)
@@ -186,23 +190,23 @@ class IndexTransform:
         return IndexTransform(tuple(maps), tuple(axes), tuple(shape))
 
     def without_new_axes(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return `array`, of the view's shape, without its new axes; never a copy. `size` must not be 0."""
+        """Return a view of `array`, of the shape of the view, without its new axes. `size` must not be 0."""
         if None not in self.axes:
             return array
-        # The trailing `...` keeps a result without axes an array instead of a scalar.
+        # The trailing `...` keeps a result without axes an array, not a scalar.
         return array[(*(0 if along is None else slice(None) for along in self.axes), ...)]
 
     def extended(self, lengths: Iterable[int]) -> IndexTransform:
-        """Return the transform with dimensions of these lengths behind the others, all of them taken."""
+        """Return the transform with additional complete dimensions of these lengths after the others."""
         added = tuple(lengths)
         dimensions = range(len(self.maps), len(self.maps) + len(added))
         if self.ndim + len(added) > MAX_VIEW_NDIM:
             raise SelectionError(f"the view would have {self.ndim + len(added)} axes; numpy allows {MAX_VIEW_NDIM}")
-        return IndexTransform((*self.maps, *map(_whole, added)), (*self.axes, *dimensions), self.shape + added)
+        return IndexTransform((*self.maps, *map(_full, added)), (*self.axes, *dimensions), self.shape + added)
 
 
 def core_shape_of(maps: Iterable[DimensionMap]) -> tuple[int, ...]:
-    """Return the lengths of the core axes: one per strided dimension and, in place of its first dimension, per group.
+    """Return the lengths of the core axes: one per strided dimension, and one per group at its first dimension.
 
     The axes of a group are flattened in C order.
     """
@@ -215,12 +219,12 @@ def core_shape_of(maps: Iterable[DimensionMap]) -> tuple[int, ...]:
     return tuple(lengths)
 
 
-def _whole(length: int) -> Strided:
+def _full(length: int) -> Strided:
     return Strided(0, 1, length) if length else NOTHING
 
 
 def _narrow(current: DimensionMap, start: int, step: int, count: int) -> Strided:
-    assert type(current) is Strided  # an axis of the view never runs along a dimension that is held constant
+    assert type(current) is Strided  # an axis of the view never addresses a constant dimension
     if count > 1:
         return Strided(current.start + start * current.step, step * current.step, count)
     return Strided(current.start + start * current.step, 1, 1) if count else NOTHING
@@ -233,12 +237,12 @@ def _pick(current: DimensionMap, position: int) -> Constant:
 
 def _slice_of(start: int, step: int, count: int) -> slice:
     stop = start + step * count
-    # Counted from the front, a stop before it is written as None.
+    # A negative stop would count from the end.
     return slice(start, stop if stop >= 0 else None, step) if count else slice(0, 0)
 
 
 def _add_to_group(groups: dict[int, list[slice | int]], along: GroupAxis, taken: slice | int) -> GroupAxis:
-    """Note what is taken of one axis of a group; return the axis as it will be numbered."""
+    """Add the index of one axis of a group, and return the axis with its number after all indices are applied."""
     before = groups.setdefault(along.group, [])
     kept = sum([isinstance(each, slice) for each in before])
     before.append(taken)
@@ -246,7 +250,7 @@ def _add_to_group(groups: dict[int, list[slice | int]], along: GroupAxis, taken:
 
 
 def _index_group(maps: list[DimensionMap], group: int, taken: tuple[slice | int, ...]) -> None:
-    """Narrow all lists of a group; a single point is held constant."""
+    """Index all arrays of a group. A single point becomes constant."""
     for dimension, each in enumerate(maps):
         if type(each) is Indexed and each.group == group:
             indices = each.indices[(*taken, ...)]
@@ -254,8 +258,8 @@ def _index_group(maps: list[DimensionMap], group: int, taken: tuple[slice | int,
 
 
 def _expand(items: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return one item for every axis of the view, and None for each new axis."""
-    # `in` and `count` would compare arrays element by element: only identity is meant here.
+    """Return one item per axis of the view, and None per new axis."""
+    # By identity: `in` and `count` would compare arrays element by element.
     ellipses = [place for place, item in enumerate(items) if item is Ellipsis]
     new_axes = sum([item is None for item in items])
     indices = len(items) - new_axes - len(ellipses)
@@ -263,7 +267,7 @@ def _expand(items: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
         raise SelectionError("a selection can only have a single ellipsis ('...')")
     missing = len(shape) - indices
     if missing < 0:
-        # An array among the indices is the likelier mistake: a mask stands for as many axes as it has.
+        # An array among the indices is the likelier mistake: a mask indexes as many axes as it has.
         for axis, item in enumerate(each for each in items if each is not None and each is not Ellipsis):
             if not isinstance(item, slice):
                 _as_integer(item, axis)
@@ -274,14 +278,14 @@ def _expand(items: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
             raise SelectionError(f"the view would have {kept} axes; numpy allows {MAX_VIEW_NDIM}")
     if not missing:
         return items if not ellipses else items[: ellipses[0]] + items[ellipses[0] + 1 :]
-    whole = (slice(None),) * missing
+    full = (slice(None),) * missing
     if not ellipses:
-        return items + whole
-    return items[: ellipses[0]] + whole + items[ellipses[0] + 1 :]
+        return items + full
+    return items[: ellipses[0]] + full + items[ellipses[0] + 1 :]
 
 
 def _resolve_slice(item: slice, axis: int, length: int) -> tuple[int, int, int]:
-    """Return start, step and number of the positions that `item` takes of an axis of `length`."""
+    """Return start, step and count of the positions of the slice `item` in an axis of `length`."""
     try:
         start, stop, step = item.indices(length)
     except ValueError:

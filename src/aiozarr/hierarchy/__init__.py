@@ -1,12 +1,11 @@
-"""What users hold: arrays, groups and views, and the coroutines that open and create them."""
+"""Arrays, groups and views, and the coroutines that open and create them."""
 
-from aiozarr.hierarchy.array import Array
+from aiozarr.hierarchy.array import Array, read_many
 from aiozarr.hierarchy.consolidate import consolidate_metadata
 from aiozarr.hierarchy.create import create_array, create_group
 from aiozarr.hierarchy.group import Group
 from aiozarr.hierarchy.info import ArrayInfo, GroupInfo
-from aiozarr.hierarchy.many import read_many
-from aiozarr.hierarchy.open import open, open_array, open_group  # noqa: A004  # the public name
+from aiozarr.hierarchy.open import open, open_array, open_group, require_array, require_group  # noqa: A004  # the public name
 from aiozarr.hierarchy.view import View
 
 __all__ = [
@@ -22,4 +21,6 @@ __all__ = [
     "open_array",
     "open_group",
     "read_many",
+    "require_array",
+    "require_group",
 ]

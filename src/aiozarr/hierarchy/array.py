@@ -1,30 +1,32 @@
-"""An array: what its metadata say, views of it, and the operations that change the metadata."""
+"""An array: its properties, views of it, and the operations that change its metadata; `read_many`."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any, Literal, NoReturn, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aiozarr.engine import ArrayLayout
+from aiozarr.engine import ArrayLayout, run
 from aiozarr.errors import MetadataError, NodeTypeError, StaleDataWarning
 from aiozarr.grid import BasicSelection, IndexTransform
-from aiozarr.hierarchy.describe.v3 import check_shape, storage_order
-from aiozarr.hierarchy.documents import NodeMetadata, Place
-from aiozarr.hierarchy.indexer import Indexer, block_slices
+from aiozarr.hierarchy.casting.values import convert_values
+from aiozarr.hierarchy.html_repr import grid_svg, table
+from aiozarr.hierarchy.indexer import BlockIndexer, Indexer, block_slices, length_of
 from aiozarr.hierarchy.info import ArrayInfo, count_objects, format_bytes
 from aiozarr.hierarchy.location import key_prefix
+from aiozarr.hierarchy.new_metadata.v3 import check_shape, storage_order
 from aiozarr.hierarchy.node import Mode, Node
-from aiozarr.hierarchy.picture import grid_picture, table
-from aiozarr.hierarchy.regrowth import clear_gained, shows_old_data
-from aiozarr.hierarchy.reshaping import erase_outside, reshaped
-from aiozarr.hierarchy.values.written import convert_values
+from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata
+from aiozarr.hierarchy.resize import clear_gained_area, erase_outside, has_stale_data, resized_metadata
+from aiozarr.hierarchy.unread_values import UnreadValues, equal_handles, unread_error
 from aiozarr.hierarchy.view import FieldSelection, View
 from aiozarr.metadata import ArrayMetadata
+from aiozarr.schedule import current_recorder
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.stores.transformer import StorageTransformer, resolve_transformers, wrap_store
@@ -32,14 +34,14 @@ from aiozarr.stores.transformer import StorageTransformer, resolve_transformers,
 AnyArray: TypeAlias = NDArray[Any]
 
 
-class Array(Node[ArrayMetadata]):
+class Array(UnreadValues, Node[ArrayMetadata]):
     """An array in a store. `arr[selection]` is a `View`; `await arr[selection]` reads it, `.write(values)` writes it.
 
-    Made by `open`, `open_array`, `create_array` and the methods of `Group`, not by hand. Resolving the metadata checks
-    them whole: an array that is there can be read.
+    Made by `open`, `open_array`, `create_array` and the methods of `Group`, not by hand. Opening checks the metadata
+    completely: an opened array can be read.
     """
 
-    # Without this, Python would try arr[0], arr[1], ... as it does for whatever can be indexed.
+    # Without this, iteration would fall back to arr[0], arr[1], ...
     __iter__ = None
 
     def __init__(
@@ -54,8 +56,20 @@ class Array(Node[ArrayMetadata]):
     ) -> None:
         super().__init__(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)
         self._layout = self._resolve(metadata)
-        self._run_time: tuple[StorageTransformer, ...] = ()
-        self._chunk_store = self._behind_transformers(metadata)
+        self._runtime_transformers: tuple[StorageTransformer, ...] = ()
+        self._chunk_store = self._transformed_store(metadata)
+
+    # A handle in a list of handles, or beside None, is no use of its values.
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return equal_handles(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not equal_handles(self, other)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -69,58 +83,77 @@ class Array(Node[ArrayMetadata]):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements in memory: native byte order, whatever the stored one is."""
+        """Type of the elements in memory, in native byte order."""
         return self._metadata.dtype
 
     @property
     def size(self) -> int:
-        """Number of elements; exact at any size."""
+        """Number of elements, as an unbounded integer."""
         return self._whole().size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory."""
+        return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements in memory."""
         return self.size * self.dtype.itemsize
 
-    @property
-    def chunks(self) -> tuple[Any, ...]:
-        """Shape of the smallest unit that can be read: of the inner chunks where there are shards.
-
-        Where chunks differ in length (chunk grid `rectilinear`, without shards): for each dimension a tuple of the
-        lengths of its chunks inside the array, as dask has it.
+    def __len__(self) -> int:
+        """Return the length of the first dimension.
 
         Raises:
-            LimitError: chunks differ, and there are more than a million lengths.
+            TypeError: there are no dimensions.
+        """
+        return length_of(self.shape)
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks in the grid, stored or not; of inner chunks in a sharded array."""
+        return prod(
+            len(chunk) if isinstance(chunk, tuple) else -(-length // chunk)
+            for length, chunk in zip(self.shape, self.chunks, strict=True)
+        )
+
+    @property
+    def chunks(self) -> tuple[Any, ...]:
+        """Shape of the smallest unit that can be read: of the inner chunks in a sharded array.
+
+        In an unsharded array with the chunk grid `rectilinear`: for each dimension a tuple of the lengths of its
+        chunks inside the array, as in dask.
+
+        Raises:
+            LimitError: the grid is rectilinear, and there are more than a million lengths.
         """
         return self._layout.chunks
 
     @property
     def shards(self) -> tuple[Any, ...] | None:
-        """Shape of a stored object that holds several chunks; None where each chunk is an object of its own.
-
-        Where shards differ in length: as `chunks`.
-        """
+        """Shape of a shard; None if the array is not sharded. Rectilinear shards: as `chunks`."""
         return self._layout.shards
 
     @property
     def fill_value(self) -> Any:
-        """What missing chunks hold, as a numpy scalar."""
+        """The value of missing chunks, as a numpy scalar."""
         return self._metadata.fill_value[()]
 
     @property
     def order(self) -> Literal["C", "F"]:
-        """The order of elements in a stored chunk: "F" where its first axis runs fastest, else "C"."""
+        """The order of elements in a stored chunk: "F" if its first axis is the fastest, else "C"."""
         return storage_order(self._metadata)
 
     @property
     def dimension_names(self) -> tuple[str | None, ...] | None:
-        """One name or None per dimension; None where the array has no names."""
+        """One name or None per dimension; None if the array has no names."""
         return self._metadata.dimension_names
 
     def __getitem__(self, selection: BasicSelection | FieldSelection) -> View:
-        """Return a view, without I/O: integers, slices of any step, `...` and None (a new axis), as numpy.
+        """Return a view, without I/O, of integers, slices of any step, `...` and None (a new axis), as in numpy.
 
-        Names of fields select parts of structured elements: `arr["a"]`, `arr[["a", "b"]]`, `arr["a", :3]`.
+        Names of fields select parts of structured elements: `arr["a"]`, `arr[["a", "b"]]`, `arr["a", :3]`. One list
+        of integers or one mask selects as in numpy: `arr[[1, 5]]`, `arr[mask]`. Several go with `oindex` or `vindex`.
 
         Raises:
             SelectionError: the selection does not fit the shape; also an `IndexError`.
@@ -138,17 +171,19 @@ class Array(Node[ArrayMetadata]):
         return self._whole().vindex
 
     @property
-    def blocks(self) -> Indexer[View]:
-        """The grid of stored objects, shards where there are shards: `arr.blocks[i, 1:3]` is a view of their elements.
+    def blocks(self) -> BlockIndexer[View]:
+        """Indexing by stored objects (shards or chunks): `arr.blocks[i, 1:3]` is a view of their elements.
 
-        Takes integers, which keep their axis, slices of step 1, and `...`.
+        Takes integers, which keep their axis, slices of step 1, and `...`. `blocks.shape` is the shape of the grid.
+        Iterating yields the region of each stored object, a tuple of slices: `arr[region]` is its view.
         """
         grid = self._layout.grid
         whole = self._whole()
-        return Indexer(
+        return BlockIndexer(
             lambda selection: whole._select(
                 lambda transform, rest: transform.select(block_slices(grid, rest)), selection
-            )
+            ),
+            grid,
         )
 
     async def resize(
@@ -158,46 +193,46 @@ class Array(Node[ArrayMetadata]):
         delete_chunks: bool = True,
         clear: bool = False,
     ) -> None:
-        """Give the array another shape of the same number of dimensions.
+        """Change the shape of the array. The number of dimensions stays.
 
-        The metadata are stored first; then, with `delete_chunks`, the chunks that lie wholly outside are erased. Chunks
-        that the new edge cuts stay (v3 core specification, "Resizing"): if the array grows again, the values
-        behind the cut are there again. Where it grows into what was never stored, it holds the fill value.
+        The metadata are stored first. With `delete_chunks`, the chunks wholly outside of the new shape are then erased.
+        Chunks across the new edge stay whole (v3 core specification, "Resizing"): if the array grows again, their
+        values behind the edge reappear. Area that was never stored holds the fill value.
 
-        Where chunks differ in length they stay as they are; past the last of them chunks are added, none longer than
-        the longest of the dimension.
+        Chunks of a rectilinear grid keep their lengths. Beyond the last one, chunks are added, none longer than the
+        longest of the dimension.
 
         Args:
             shape: the new lengths.
-            delete_chunks: erase chunks that lie wholly outside. Without it they show again when the array grows.
-            clear: make all that the array gains hold the fill value: chunks stored there are erased, and the fill
-                value is written into those that the old edge cuts.
+            delete_chunks: erase the chunks wholly outside. Otherwise they reappear when the array grows.
+            clear: fill the gained area with the fill value: chunks stored there are erased, and the fill value is
+                written into those across the old edge.
 
         Raises:
             ValueError: another number of dimensions, or a negative length.
-            TypeError: lengths that are no integers.
+            TypeError: a length is not an integer.
             UnsupportedOperationError: the array is read-only.
-            NodeNotFoundError: the array is no longer there.
+            NodeNotFoundError: the array no longer exists.
 
         Warns:
-            StaleDataWarning: the array has grown, without `clear`, and shows values that an earlier, larger shape has
-                left. Up to 500 gained chunks and 64 cut ones are looked at.
+            StaleDataWarning: the array has grown, without `clear`, and shows values of an earlier, larger shape. Up to
+                500 gained chunks and 64 chunks across the old edge are checked.
         """
         lengths = check_shape(shape, self.ndim)
         stale = False
 
-        async def follow(place: Place, old: ArrayMetadata, new: ArrayMetadata) -> None:
+        async def clean_up(access: NodeAccess, old: ArrayMetadata, new: ArrayMetadata) -> None:
             nonlocal stale
             before, after = self._resolve(old), self._resolve(new)
-            place = replace(place, store=self._chunk_store)
+            access = replace(access, store=self._chunk_store)
             if delete_chunks:
-                await erase_outside(place, before, after)
+                await erase_outside(access, before, after)
             if clear:
-                await clear_gained(place, before, after)
+                await clear_gained_area(access, before, after)
             else:
-                stale = await shows_old_data(place, before, after)
+                stale = await has_stale_data(access, before, after)
 
-        await self._change(lambda metadata: reshaped(self._resolve(metadata), lengths), follow)
+        await self._change(lambda metadata: resized_metadata(self._resolve(metadata), lengths), clean_up)
         if stale:
             warnings.warn(
                 f"{self.url} has grown over values that an earlier, larger shape has left: they are visible again; "
@@ -209,11 +244,11 @@ class Array(Node[ArrayMetadata]):
     async def append(self, values: ArrayLike, axis: int = 0) -> tuple[int, ...]:
         """Append `values` along `axis` and return the new shape.
 
-        The array is grown first, from the shape that is stored, so that several writers append behind each
-        other. If the write then fails, the array stays grown and holds the fill value there.
+        The array is first grown from its stored shape, so that several writers append one after the other. If the
+        write then fails, the array stays grown and holds the fill value there.
 
         Raises:
-            ValueError: `values` differ from the array in the other dimensions, or there is no such axis.
+            ValueError: `values` differ from the array in the other dimensions, or the axis does not exist.
             TypeError, OverflowError: as `View.write`.
             UnsupportedOperationError, NodeNotFoundError: as `resize`.
         """
@@ -237,8 +272,8 @@ class Array(Node[ArrayMetadata]):
         start = starts[-1]
         region: list[slice] = [slice(None)] * self.ndim
         region[axis] = slice(start, start + added.shape[axis])
-        # Seen as reaching to the end of its last chunk, the array has no chunk that this write covers only because the
-        # array ends there: another append may be writing behind it, and neither may replace what the other has stored.
+        # The write uses a layout that reaches to the end of the last chunk, which is then written in part. Otherwise
+        # it would count as written whole, and would replace what a concurrent append stores behind these values.
         layout = self._resolve(grown)
         end = int(layout.grid.edges(axis)[-1])
         layout = self._resolve(_with_length(layout, axis, min(end, (1 << 63) - 1)))
@@ -246,12 +281,12 @@ class Array(Node[ArrayMetadata]):
         return grown.shape
 
     async def info(self) -> ArrayInfo:
-        """Return the facts of this array; where the store can list, what is stored is counted, page by page.
+        """Return the facts of this array. If the store can list, the stored objects are counted, page by page.
 
         Raises:
             StoreError: the listing failed.
         """
-        count, total = await self._at_place(count_objects)
+        count, total = await self._run_on_io_thread(count_objects)
         expected = 1
         for length in self._layout.grid.shape:
             expected *= length
@@ -276,32 +311,30 @@ class Array(Node[ArrayMetadata]):
     def with_storage_transformer(self, transformer: StorageTransformer) -> Array:
         """Return a handle of this array whose chunks are read and written through `transformer`; without I/O.
 
-        It is not recorded in the metadata: other handles of the array, and other programs, know nothing of it. It lies
-        over those that the metadata name. `aiozarr.stores.CachingTransformer` keeps chunks in memory.
+        It is not recorded in the metadata, so other handles and other programs do not use it. It is applied before
+        those of the metadata. `aiozarr.stores.CachingTransformer` caches chunks in memory.
 
         Raises:
-            TypeError: it is no `StorageTransformer`.
+            TypeError: it is not a `StorageTransformer`.
         """
         if not isinstance(transformer, StorageTransformer):
-            raise TypeError(f"a StorageTransformer is wanted, not {type(transformer).__name__}")
-        array = self._at(self._metadata)
-        array._run_time = (*self._run_time, transformer)
-        array._chunk_store = array._behind_transformers(self._metadata)
+            raise TypeError(f"transformer must be a StorageTransformer, not {type(transformer).__name__}")
+        array = self._with_metadata(self._metadata)
+        array._runtime_transformers = (*self._runtime_transformers, transformer)
+        array._chunk_store = array._transformed_store(self._metadata)
         return array
 
     def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
-        raise TypeError(
-            "an Array holds no values; `await arr[...]` reads them (aiozarr.sync arrays convert by themselves)"
-        )
+        raise unread_error(self, "numpy")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_restore, (*super().__reduce__()[1][1:], self._run_time))
+        return (_restore, (*super().__reduce__()[1][1:], self._runtime_transformers))
 
     def __repr__(self) -> str:
         return f"<aiozarr.Array {self.url} {self.dtype} {self.shape} {self._layout}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: what is known already, without a request, and a picture of the grid."""
+        """Return the HTML that notebooks show, with a drawing of the grid. Makes no request."""
         facts = [
             ("url", self.url),
             ("shape", self.shape),
@@ -315,7 +348,7 @@ class Array(Node[ArrayMetadata]):
             ("zarr format", self.zarr_format),
             ("read only", self.read_only),
         ]
-        return table("aiozarr.Array", facts, self._metadata.attributes, grid_picture(self._layout.grid))
+        return table("aiozarr.Array", facts, self._metadata.attributes, grid_svg(self._layout.grid))
 
     # --- for this package ----------------------------------------------------------------------------------------
 
@@ -323,29 +356,29 @@ class Array(Node[ArrayMetadata]):
         layout = self._layout
         return View(self, layout, IndexTransform.identity(layout.metadata.shape))
 
-    def _at(self, metadata: ArrayMetadata) -> Array:
-        """Return another handle of this array, with these metadata."""
+    def _with_metadata(self, metadata: ArrayMetadata) -> Array:
+        """Return another handle of this array with these metadata."""
         array = Array(
             self._store, self._path, metadata, settings=self._settings, mode=self._mode, owns_store=self._owns_store
         )
-        array._run_time = self._run_time
-        array._chunk_store = array._behind_transformers(metadata)
+        array._runtime_transformers = self._runtime_transformers
+        array._chunk_store = array._transformed_store(metadata)
         return array
 
-    def _behind_transformers(self, metadata: ArrayMetadata) -> Store:
-        """Return the store that chunks are in: this array's, behind the transformers of the metadata and of run time.
+    def _transformed_store(self, metadata: ArrayMetadata) -> Store:
+        """Return the store of the chunks: this array's, with the transformers of the metadata and of this handle.
 
         Raises:
-            UnsupportedMetadataError: the metadata name one that is not known.
+            UnsupportedMetadataError: the metadata name an unknown transformer.
         """
-        if not metadata.storage_transformers and not self._run_time:
+        if not metadata.storage_transformers and not self._runtime_transformers:
             return self._store
         try:
             named = resolve_transformers(metadata.storage_transformers)
         except MetadataError as error:
             error.node = error.node or self.url
             raise
-        return wrap_store(self._store, key_prefix(self._path), (*reversed(self._run_time), *named))
+        return wrap_store(self._store, key_prefix(self._path), (*reversed(self._runtime_transformers), *named))
 
     def _check_axis(self, ndim: int, axis: int) -> int:
         if not -self.ndim <= axis < self.ndim:
@@ -354,14 +387,16 @@ class Array(Node[ArrayMetadata]):
             raise ValueError(f"values of {ndim} dimensions cannot be appended to an array of {self.ndim} dimensions")
         return axis % self.ndim
 
-    def _expect(self, metadata: NodeMetadata) -> ArrayMetadata:
+    def _require_kind(self, metadata: NodeMetadata) -> ArrayMetadata:
         if not isinstance(metadata, ArrayMetadata):
             raise NodeTypeError(f"there is a group at {self.url} now", url=self.url, path=self._path)
         return metadata
 
-    def _adopt(self, metadata: ArrayMetadata) -> None:
-        # The layout first: whoever reads in between sees a layout that can be read.
+    def _set_metadata(self, metadata: ArrayMetadata) -> None:
+        # The layout comes first: a reader in another thread must never see metadata without their layout.
         self._layout = self._resolve(metadata)
+        if metadata.storage_transformers != self._metadata.storage_transformers:
+            self._chunk_store = self._transformed_store(metadata)
         self._metadata = metadata
 
     def _resolve(self, metadata: ArrayMetadata) -> ArrayLayout:
@@ -385,4 +420,49 @@ def _restore(
 
 def _with_length(layout: ArrayLayout, axis: int, length: int) -> ArrayMetadata:
     shape = layout.metadata.shape
-    return reshaped(layout, [length if dimension == axis else n for dimension, n in enumerate(shape)])
+    return resized_metadata(layout, [length if dimension == axis else n for dimension, n in enumerate(shape)])
+
+
+async def read_many(views: Sequence[View | Array]) -> list[AnyArray]:
+    """Read several views, of any arrays and stores, as one schedule, and return their values in order.
+
+    The settings are those of the first view. The first error ends all reads.
+
+    Raises:
+        TypeError: an item is not a view or array, or is one of `aiozarr.sync`.
+        StoreError, CodecError, MissingChunkError, LimitError, TimeoutError: as `View.read`.
+    """
+    requested = [_as_view(view) for view in views]
+    for view in requested:
+        await view._check_size()
+    targets = [view._output(None) for view in requested]
+    pairs = [(view, target) for view, target in zip(requested, targets, strict=True) if view.size]
+    planned = [(target, *view._reading(target, new=True)) for view, target in pairs]
+    if planned:
+        reads = [read for _, read, _ in planned]
+        settings, report = requested[0]._settings, current_recorder()
+        await run(lambda engine: engine.read(reads, settings=settings, report=report), timeout=settings.timeout)
+        copies = [(target, filled) for target, _, filled in planned if filled is not target]
+        if copies:
+            await run(lambda engine: engine.run_in_worker(lambda: _copy_arrays(copies)), timeout=settings.timeout)
+    return [view._result(target) for view, target in zip(requested, targets, strict=True)]
+
+
+def _copy_arrays(pairs: Sequence[tuple[AnyArray, AnyArray]]) -> None:
+    for target, filled in pairs:
+        np.copyto(target, filled)
+
+
+def _as_view(view: object) -> View:
+    if isinstance(view, View):
+        return view
+    if isinstance(view, Array):
+        return view._whole()
+    raise wrong_view_error("aiozarr", view)
+
+
+def wrong_view_error(module: str, view: object) -> TypeError:
+    """Return the error of the `read_many` of `module`, which takes the views and arrays of that module only."""
+    kind = type(view)
+    home = "aiozarr.sync" if kind.__module__.startswith("aiozarr.sync") else kind.__module__.partition(".")[0]
+    return TypeError(f"{module}.read_many takes {module}.View and {module}.Array, not {home}.{kind.__qualname__}")

@@ -1,4 +1,4 @@
-"""Attributes as JSON values: copied on the way in and on the way out, so that no caller holds what a node holds."""
+"""Attributes as JSON values: copied when they are set and when they are read, so that callers never share them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ import numpy as np
 JSON: TypeAlias = Any
 
 MAX_DEPTH = 200
-"""Nesting that a document may have; a value that contains itself is found by it too."""
+"""Nesting depth that a document may have. The limit also stops at a value that contains itself."""
 
 
 def _refuse(*_: object, **__: object) -> NoReturn:
-    raise TypeError("attributes are read-only here: update_attributes and replace_attributes change what is stored")
+    raise TypeError(
+        "attributes are read-only here: `await node.update_attributes({...})` changes the stored ones, and "
+        "`attrs.copy()` is a plain dict"
+    )
 
 
 class Attributes(dict[str, JSON]):
-    """Attributes that were read: a dict that cannot be changed, because nothing would be stored by it."""
+    """Attributes that were read: a read-only dict, because changing it would not change the stored ones."""
 
     __slots__ = ()
 
@@ -31,20 +34,68 @@ class Attributes(dict[str, JSON]):
     setdefault: Any = _refuse
     update: Any = _refuse
 
+    def copy(self) -> dict[str, JSON]:
+        """Return a deep copy that can be changed, of plain dicts and lists."""
+        return copy_json(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Attributes, (dict(self),))
+        return (frozen_attributes, (copy_json(self),))
+
+
+class AttributeList(list[JSON]):
+    """A list inside attributes that were read: as read-only as these."""
+
+    __slots__ = ()
+
+    __setitem__: Any = _refuse
+    __delitem__: Any = _refuse
+    __iadd__: Any = _refuse
+    __imul__: Any = _refuse
+    append: Any = _refuse
+    clear: Any = _refuse
+    extend: Any = _refuse
+    insert: Any = _refuse
+    pop: Any = _refuse
+    remove: Any = _refuse
+    reverse: Any = _refuse
+    sort: Any = _refuse
+
+    def copy(self) -> list[JSON]:
+        """Return a deep copy that can be changed, of plain dicts and lists."""
+        copied: list[JSON] = copy_json({"": self})[""]
+        return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_frozen_list, (self.copy(),))
+
+
+def _frozen_list(values: list[JSON]) -> JSON:
+    return frozen_attributes({"": values})[""]
 
 
 def frozen_attributes(attributes: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """Return a read-only dict of copies: changing a nested list changes that copy alone."""
-    return Attributes(copy_json(attributes))
+    """Return a deep copy that is read-only at every level."""
+    plain = copy_json(attributes)
+    # Children before their parents, without recursion: the caller's stack may be deep already.
+    containers: list[dict[str, JSON] | list[JSON]] = [plain]
+    for each in containers:
+        children = each.values() if isinstance(each, dict) else each
+        containers += [child for child in children if isinstance(child, (dict, list))]
+    frozen: dict[int, JSON] = {}
+    for each in reversed(containers):
+        if isinstance(each, dict):
+            frozen[id(each)] = Attributes({key: frozen.get(id(item), item) for key, item in each.items()})
+        else:
+            frozen[id(each)] = AttributeList([frozen.get(id(item), item) for item in each])
+    result: Mapping[str, JSON] = frozen[id(plain)]
+    return result
 
 
 def checked_attributes(attributes: Mapping[str, Any] | None) -> dict[str, JSON]:
-    """Return `attributes` as plain JSON values: numpy scalars become numbers, tuples lists, None no attributes.
+    """Return `attributes` as plain JSON values: numpy scalars become numbers, tuples lists, None an empty dict.
 
     Raises:
-        TypeError: no mapping, a key that is no string, or a value that JSON does not have; names its place.
+        TypeError: not a mapping, a key that is not a string, or a value that JSON does not have. Names its position.
         ValueError: nested deeper than 200 levels.
     """
     if attributes is None:
@@ -58,7 +109,7 @@ def checked_attributes(attributes: Mapping[str, Any] | None) -> dict[str, JSON]:
 def copy_json(value: Mapping[str, Any]) -> dict[str, JSON]:
     """Return a deep copy made of dict, list, str, int, float, bool and None.
 
-    It works through a list in place of calling itself: the caller's stack may be deep already.
+    Iterative, not recursive: the caller's stack may be deep already.
 
     Raises:
         TypeError, ValueError: as `checked_attributes` says.
@@ -66,30 +117,30 @@ def copy_json(value: Mapping[str, Any]) -> dict[str, JSON]:
     result: dict[str, JSON] = {}
     open_values: list[tuple[Any, dict[str, JSON] | list[JSON], tuple[Any, ...]]] = [(value, result, ())]
     while open_values:
-        source, target, place = open_values.pop()
-        if len(place) >= MAX_DEPTH:
+        source, target, path = open_values.pop()
+        if len(path) >= MAX_DEPTH:
             raise ValueError(f"attributes are nested deeper than {MAX_DEPTH} levels, or contain themselves")
         for key, item in source.items() if isinstance(source, Mapping) else enumerate(source):
-            at = (*place, key)
-            copied = _shallow(item, at)
+            item_path = (*path, key)
+            copied = _shallow(item, item_path)
             if isinstance(copied, (dict, list)):
-                open_values.append((item, copied, at))
+                open_values.append((item, copied, item_path))
             if isinstance(target, list):
                 target.append(copied)
             elif isinstance(key, str):
                 target[key] = copied
             else:
-                raise TypeError(f"the names of attributes are strings, not {key!r} ({_at(at)})")
+                raise TypeError(f"the names of attributes are strings, not {key!r} ({_format_path(item_path)})")
     return result
 
 
-def _shallow(item: Any, place: tuple[Any, ...]) -> JSON:
-    """Return `item` where it is a JSON scalar, an empty container of its kind where it is a container."""
+def _shallow(item: Any, path: tuple[Any, ...]) -> JSON:
+    """Return a JSON scalar as it is, and a container as an empty container of its kind."""
     if item is None or isinstance(item, (str, bool)):
         return item
     if isinstance(item, np.generic):
         item = item.item()
-    # Subclasses such as enumerations would be written by their own rules: plain numbers are not.
+    # json would render subclasses, such as enumerations, by their own methods: they become plain numbers.
     if isinstance(item, bool):
         return item
     if isinstance(item, int):
@@ -100,8 +151,8 @@ def _shallow(item: Any, place: tuple[Any, ...]) -> JSON:
         return {}
     if isinstance(item, (list, tuple)):
         return []
-    raise TypeError(f"{type(item).__name__} is no JSON value ({_at(place)})")
+    raise TypeError(f"{type(item).__name__} is not a JSON value ({_format_path(path)})")
 
 
-def _at(place: tuple[Any, ...]) -> str:
-    return "attributes" + "".join(f"[{part!r}]" for part in place[:8])
+def _format_path(path: tuple[Any, ...]) -> str:
+    return "attributes" + "".join(f"[{part!r}]" for part in path[:8])

@@ -1,4 +1,4 @@
-"""Writes copies of the metadata of all nodes below a group into the group's own documents."""
+"""Consolidates metadata: writes those of all nodes below a group into the group's own documents."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
-from aiozarr.engine import Engine, run
-from aiozarr.engine.target import Target, opened_store
-from aiozarr.errors import NodeTypeError, PreconditionFailedError
-from aiozarr.hierarchy.changes.above import group_keys, seen_from_above
-from aiozarr.hierarchy.changes.copies_kept import begin_copies, end_copies
-from aiozarr.hierarchy.changes.surroundings import Root
-from aiozarr.hierarchy.changes.turns import exclusively, ledger_of
-from aiozarr.hierarchy.documents import NodeMetadata, Place, check_format, parse_documents, read_documents, require_node
-from aiozarr.hierarchy.group import Group, make_node
-from aiozarr.hierarchy.listing import check_listable, walk_levels
-from aiozarr.metadata import GroupMetadata, check_path, probe_keys
-from aiozarr.schedule import current_recorder
-from aiozarr.settings import Settings, settings_or_default
-
-MAX_CONFLICTS = 20
+from aiozarr.engine import compare_and_swap
+from aiozarr.engine.open_store import Target
+from aiozarr.errors import NodeTypeError
+from aiozarr.hierarchy.group import Group, HandleOptions, make_group
+from aiozarr.hierarchy.members import check_listable, walk_levels
+from aiozarr.hierarchy.mutations.consolidated_update import MAX_INVALIDATIONS, invalidate, write_consolidated
+from aiozarr.hierarchy.mutations.context import ConsolidatedGroup
+from aiozarr.hierarchy.mutations.locks import changes_of
+from aiozarr.hierarchy.mutations.parent_store import group_keys, resolve_outermost
+from aiozarr.hierarchy.mutations.store_documents import MAX_SWAP_DELAY
+from aiozarr.hierarchy.node import check_store_writeable
+from aiozarr.hierarchy.node_access import (
+    NodeAccess,
+    NodeMetadata,
+    check_format,
+    parse_documents,
+    read_documents,
+    require_node,
+    run_at_target,
+)
+from aiozarr.metadata import GroupMetadata, probe_keys
+from aiozarr.settings import Settings
 
 
 async def consolidate_metadata(
@@ -31,18 +38,19 @@ async def consolidate_metadata(
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
 ) -> Group:
-    """Store copies of the metadata of all nodes below the group at `path`, and return the group, which can be written.
+    """Store the metadata of all nodes below the group at `path` in the group, and return the group, opened for writing.
 
-    Who opens the group then has the whole tree with one request: format 2 keeps the copies in `.zmetadata`, format 3 in
-    the group's own `zarr.json`, as zarr-python does. What aiozarr changes below later, anywhere in the tree, it
-    changes in the copies too, also through a target further down as long as the groups between have documents; other
-    programs may not, and then have to consolidate anew.
+    Opening the group then reads the whole tree with one request. Format 2 stores consolidated metadata in
+    `.zmetadata`, format 3 in the group's own `zarr.json`, as zarr-python does.
+
+    Later changes by aiozarr anywhere in the tree also update the consolidated metadata. That holds for targets further
+    down as long as the groups between have documents. Other programs may not update them; consolidate again then.
 
     Args:
         target: a URL, a local path, or a `Store`.
         path: the group's path below that.
-        zarr_format: the format of the group; None: found from what is stored.
-        storage_options: how to reach the store, for a URL.
+        zarr_format: the format of the group; None: found from the stored documents.
+        storage_options: options of the store, for a URL.
         settings: limits and policies of reads and writes.
 
     Raises:
@@ -54,70 +62,65 @@ async def consolidate_metadata(
         UnknownSchemeError, InvalidKeyError, StoreError, TypeError, ValueError: as `open`.
     """
     check_format(zarr_format)
-    path = check_path(path, zarr_format)
-    settings = settings_or_default(settings)
-    recorder = current_recorder()
 
-    async def work(engine: Engine) -> Group:
-        async with opened_store(target, storage_options, settings) as (store, owned):
-            check_listable(store, "consolidate: the nodes below have to be found")
-            place = Place(engine, store, path, settings, recorder)
-            found = await require_node(place, zarr_format)
-            node = make_node(store, path, found, settings=settings, mode="r+", owns_store=owned)
-            if not isinstance(node, Group):
-                raise NodeTypeError(f"{place.url} is an array, not a group", url=place.url, path=path)
-            node._check_writeable()
-            ledger = ledger_of(engine.desk)
-            # As who changes nodes below does: under the locks of the highest group.
-            [top] = await seen_from_above([place], group_keys())
-            async with exclusively(top), ledger.hold(top.store.identity, alone=True):
-                try:
-                    metadata = await _consolidate(top, found.zarr_format)
-                finally:
-                    ledger.note_change(top.store)
-                node._metadata, node._seen = metadata, ledger.changes(store)
-            return node
+    async def update(access: NodeAccess, owns_store: bool) -> Group:
+        check_listable(access.store, "consolidate: the nodes below have to be found")
 
-    return await run(work, timeout=settings.timeout)
+        def make(metadata: NodeMetadata, seen_changes: int | None = None) -> Group:
+            options = HandleOptions(access.settings, "r+", owns_store, seen_changes)
+            return make_group(access.store, access.path, metadata, options)
+
+        # Made before anything is stored: it checks that there is a group.
+        group = make(await require_node(access, zarr_format))
+        check_store_writeable(access.store)
+        tracker = changes_of(access.engine)
+        # Changes of nodes below run from the outermost group too: the locks must be the same.
+        [outermost] = await resolve_outermost([access], group_keys())
+        async with outermost.lock(), tracker.exclusive(outermost.store):
+            with tracker.recording(outermost.store):
+                metadata = await _consolidate(outermost, group.zarr_format)
+            return make(metadata, tracker.count(access.store))
+
+    return await run_at_target(
+        update, target, path, zarr_format=zarr_format, storage_options=storage_options, settings=settings
+    )
 
 
-async def _consolidate(place: Place, zarr_format: int) -> GroupMetadata:
-    for attempt in range(MAX_CONFLICTS):
-        documents = await read_documents(place, probe_keys(zarr_format))
-        group = parse_documents(place, documents, zarr_format)
-        if not isinstance(group, GroupMetadata):
-            # Implicit until now.
-            group, documents = GroupMetadata(zarr_format), {}
-        try:
-            # The mark first: who changes a node while they are read takes it away.
-            root = await begin_copies(Root(place, group, documents))
-            return await end_copies(root, await _read_all(place, zarr_format))
-        except PreconditionFailedError:
-            if attempt == MAX_CONFLICTS - 1:
-                raise
-    raise AssertionError("the loop returns or raises")
+async def _consolidate(access: NodeAccess, zarr_format: int) -> GroupMetadata:
+    async def swap() -> GroupMetadata:
+        documents = await read_documents(access, probe_keys(zarr_format))
+        group = parse_documents(access, documents, zarr_format)
+        if isinstance(group, GroupMetadata):
+            stored = ConsolidatedGroup(access, group, documents)
+        else:  # The group has been implicit until now.
+            stored = ConsolidatedGroup(access, GroupMetadata(zarr_format), {})
+        # The sentinel comes before the nodes are read: a concurrent change of a node removes it.
+        invalidated = await invalidate(stored, sentinel=True)
+        return await write_consolidated(invalidated, await _read_all(access, zarr_format))
+
+    return await compare_and_swap(swap, max_swaps=MAX_INVALIDATIONS, max_delay=MAX_SWAP_DELAY)
 
 
-async def _read_all(place: Place, zarr_format: int) -> dict[str, NodeMetadata]:
-    """Return all nodes below the place by name.
+async def _read_all(access: NodeAccess, zarr_format: int) -> dict[str, NodeMetadata]:
+    """Return all nodes below the group by name relative to it.
 
     Raises:
         MetadataError, LimitError: a document cannot be read.
         NodeTypeError: a node is of another format.
     """
     nodes: dict[str, NodeMetadata] = {}
-    levels = walk_levels(lambda work: work(place), zarr_format)
+    levels = walk_levels(lambda function: function(access), zarr_format)
     async with aclosing(levels):
-        async for found in levels:
-            for each in found:
-                if isinstance(each.metadata, Exception):
-                    raise each.metadata
-                if each.metadata.zarr_format != zarr_format:
+        async for batch in levels:
+            for node in batch:
+                if isinstance(node.metadata, Exception):
+                    raise node.metadata
+                if node.metadata.zarr_format != zarr_format:
                     raise NodeTypeError(
-                        f"{each.name!r} is of Zarr format {each.metadata.zarr_format}, and what is consolidated is of "
+                        f"{node.name!r} is of Zarr format {node.metadata.zarr_format}; the consolidated group is of "
                         f"format {zarr_format}",
-                        url=place.url,
-                        path=place.path,
+                        url=access.url,
+                        path=access.path,
                     )
-                nodes[each.name] = each.metadata
+                nodes[node.name] = node.metadata
     return nodes

@@ -2,85 +2,136 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, SupportsIndex, TypeAlias
+from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from aiozarr.errors import NodeExistsError, NodeTypeError
+from aiozarr.errors import ChildNotFoundError, NodeExistsError, NodeTypeError
 from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.changes.building import create_nodes
-from aiozarr.hierarchy.changes.moving import move_node
-from aiozarr.hierarchy.changes.nodes import create_node, delete_node
-from aiozarr.hierarchy.changes.turns import ledger_of
-from aiozarr.hierarchy.copies import copied_nodes, find_copy
-from aiozarr.hierarchy.describe.chunking import ChunksLike, ShardsLike
-from aiozarr.hierarchy.describe.node import describe_array, describe_group, describe_node
-from aiozarr.hierarchy.describe.v2 import CompressorLike, FiltersLike
-from aiozarr.hierarchy.describe.v3 import CodecsLike, DataTypeLike, KeyEncodingLike, TransformerLike
-from aiozarr.hierarchy.documents import NodeMetadata, Place, node_not_found_at, read_child, read_explicit
+from aiozarr.hierarchy.consolidated_lookup import find_node, iter_nodes
+from aiozarr.hierarchy.html_repr import table
 from aiozarr.hierarchy.info import GroupInfo, count_objects
-from aiozarr.hierarchy.listing import BATCH, Found, check_depth, check_listable, render_tree, walk_levels
-from aiozarr.hierarchy.location import child_path, join_path
+from aiozarr.hierarchy.location import child_path, join_path, relative_name
+from aiozarr.hierarchy.members import (
+    BATCH_NODES,
+    ListedNode,
+    check_depth,
+    check_listable,
+    render_tree,
+    walk_levels,
+)
+from aiozarr.hierarchy.missing import missing_node_error
+from aiozarr.hierarchy.mutations.create_many import create_nodes
+from aiozarr.hierarchy.mutations.locks import changes_of
+from aiozarr.hierarchy.mutations.move import move_node
+from aiozarr.hierarchy.mutations.nodes import create_node, delete_node
+from aiozarr.hierarchy.new_metadata.by_format import new_array_with_data, new_group_metadata, new_node_metadata
+from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
+from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
+from aiozarr.hierarchy.new_metadata.v2 import CompressorLike, FiltersLike
+from aiozarr.hierarchy.new_metadata.v3 import (
+    DataTypeLike,
+    KeyEncodingLike,
+    TransformerLike,
+    check_shape,
+    resolve_dtype,
+)
 from aiozarr.hierarchy.node import Mode, Node
-from aiozarr.hierarchy.picture import table
-from aiozarr.hierarchy.requiring import fitting_array
-from aiozarr.metadata import ArrayMetadata, GroupMetadata
+from aiozarr.hierarchy.node_access import (
+    NodeAccess,
+    NodeMetadata,
+    read_child,
+    read_explicit,
+)
+from aiozarr.hierarchy.opening import opens
+from aiozarr.metadata import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 
 AnyNode: TypeAlias = "Array | Group"
+N = TypeVar("N", bound=AnyNode)
+
+
+@dataclass(frozen=True)
+class HandleOptions:
+    """The options of a handle besides its location and metadata; `Array` and `Group` document them."""
+
+    settings: Settings
+    mode: Mode
+    owns_store: bool = False
+    seen_changes: int | None = None
+
+
+MakeNode: TypeAlias = Callable[[Store, str, NodeMetadata, HandleOptions], N]
+"""Makes the handle of a node: `make_array`, `make_group`, or `make_node` for either."""
 
 
 class Group(Node[GroupMetadata]):
     """A group in a store. Made by `open`, `open_group`, `create_group` and the methods of `Group`, not by hand.
 
-    What is opened or created through a group shares its store, settings and mode. A group that holds consolidated
-    metadata answers from them, without a request, until this process changes something in the store: then it looks
-    again. Any other one lists, for which the store must be able to list.
+    Nodes that are opened or created through a group share its store, settings and mode. A group with consolidated
+    metadata answers from them, without a request, until this process changes something in the store; then it reads
+    them again. Any other group lists the store, which must be able to list.
     """
 
-    # How often this process had changed the store when the group was read; no such number: it has to be read again.
-    _seen = -1
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        metadata: GroupMetadata,
+        *,
+        settings: Settings,
+        mode: Mode,
+        owns_store: bool = False,
+        seen_changes: int | None = None,
+    ) -> None:
+        super().__init__(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)
+        # The number of changes of the store by this process when the metadata were read (`ChangeTracker.count`).
+        # None: unknown, so consolidated metadata are read again before they are used.
+        self._seen_changes = seen_changes
 
+    @opens
     async def open(self, name: str) -> AnyNode:
         """Open the node `name`, such as `"a"` or `"a/b"`, below this group.
 
         Raises:
-            NodeNotFoundError: there is none.
-            InvalidKeyError: no node can have this name.
+            NodeNotFoundError: there is none; also a `KeyError`.
+            InvalidKeyError: `name` is not a valid name.
             InvalidMetadataError, UnsupportedMetadataError: its document cannot be read.
         """
         path = join_path(self._path, name, self.zarr_format)
-        found = await self._at_place(self._find, path)
+        found = await self._run_on_io_thread(self._find, path)
         if found is None:
-            raise node_not_found_at(self._store, path)
-        return self._child(path, found)
+            raise await self._run_on_io_thread(self._missing_child_error, path)
+        return self._child(make_node, path, found)
 
     async def contains(self, name: str) -> bool:
         """Return whether there is a node `name` below this group."""
-        return await self._at_place(self._find, join_path(self._path, name, self.zarr_format)) is not None
+        return await self._run_on_io_thread(self._find, join_path(self._path, name, self.zarr_format)) is not None
 
     async def members(self, max_depth: int | None = 0) -> AsyncGenerator[tuple[str, AnyNode], None]:
         """Iterate over the nodes below, level by level: `(name relative to this group, node)`.
 
-        Their documents are fetched many at a time. Directories whose names no node can have are passed over.
+        Many documents are fetched concurrently. Directories with names that are invalid for nodes are skipped.
 
         Args:
-            max_depth: how many levels of groups to go down into; 0: children only; None: everything.
+            max_depth: levels of groups to descend into; 0: children only; None: no limit.
 
         Raises:
             UnsupportedOperationError: the store cannot list, and the group is not consolidated.
-            InvalidMetadataError, UnsupportedMetadataError: a document cannot be read; `tree` goes on there.
+            InvalidMetadataError, UnsupportedMetadataError: a document cannot be read. `tree` reports it and continues.
         """
         async for batch in self._levels(max_depth):
             for found in batch:
                 if isinstance(found.metadata, Exception):
                     raise found.metadata
-                yield found.name, self._child(join_path(self._path, found.name, None), found.metadata)
+                yield found.name, self._child(make_node, join_path(self._path, found.name, None), found.metadata)
 
     async def arrays(self, max_depth: int | None = 0) -> AsyncGenerator[tuple[str, Array], None]:
         """Iterate over the arrays below, as `members` does."""
@@ -95,7 +146,7 @@ class Group(Node[GroupMetadata]):
                 yield name, node
 
     async def tree(self, max_depth: int | None = None) -> str:
-        """Return the nodes below as a drawing: arrays with shape and type, nodes that cannot be read with the reason.
+        """Return the nodes below as a text tree: arrays with shape and type, unreadable nodes with the reason.
 
         Raises:
             UnsupportedOperationError: the store cannot list, and the group is not consolidated.
@@ -103,12 +154,14 @@ class Group(Node[GroupMetadata]):
         found = [each async for batch in self._levels(max_depth) for each in batch]
         return render_tree(f"/{self._path}", found)
 
+    @opens
     async def create_array(
         self,
         name: str,
         *,
-        shape: SupportsIndex | Iterable[SupportsIndex],
-        dtype: DataTypeLike,
+        shape: SupportsIndex | Iterable[SupportsIndex] | None = None,
+        dtype: DataTypeLike | None = None,
+        data: ArrayLike | None = None,
         chunks: ChunksLike = "auto",
         shards: ShardsLike = None,
         codecs: CodecsLike = "auto",
@@ -143,49 +196,51 @@ class Group(Node[GroupMetadata]):
             "compressor": compressor,
             "dimension_separator": dimension_separator,
         }
-        node = await self._create(name, describe_array(self.zarr_format, options), overwrite)
-        assert isinstance(node, Array)
-        return node
+        metadata, values = new_array_with_data(self.zarr_format, options, data)
+        array = await self._create(make_array, name, metadata, overwrite)
+        if values is not None:
+            await array[...].write(values)
+        return array
 
+    @opens
     async def create_group(
         self, name: str, *, attributes: Mapping[str, Any] | None = None, overwrite: bool = False
     ) -> Group:
         """Create the group `name` below this group; arguments and errors are those of `aiozarr.create_group`."""
-        node = await self._create(name, describe_group(self.zarr_format, attributes), overwrite)
-        assert isinstance(node, Group)
-        return node
+        return await self._create(make_group, name, new_group_metadata(self.zarr_format, attributes), overwrite)
 
     async def create_hierarchy(
         self, nodes: Mapping[str, ArrayMetadata | GroupMetadata | Mapping[str, Any]], *, overwrite: bool = False
     ) -> dict[str, AnyNode]:
-        """Create many nodes below this group, all of a level at once, and return them by their names.
+        """Create many nodes below this group, level by level, and return them by their names.
 
-        Everything is checked before anything is stored. If one cannot be stored, those that were stay.
+        Everything is checked before anything is stored. If a node cannot be stored, those already stored remain.
 
         Args:
             nodes: by name relative to this group: the keywords of `create_array` (with `shape` and `dtype`), those of
-                `create_group` (`{}` or `attributes`), or the `metadata` of another node of this format. Groups in
-                between that are not named are made.
-            overwrite: erase first what is stored at each name, with everything below it.
+                `create_group` (`{}` or `attributes`), or the `metadata` of another node of this format. Missing
+                groups between them are created.
+            overwrite: first erase the node and everything else stored below each name.
 
         Raises:
             NodeExistsError: something is stored at one of the names.
-            ValueError: a name lies below an array of the mapping, or is there twice, or is empty.
+            ValueError: a name is empty, occurs twice, or is below an array of the mapping.
             TypeError, InvalidMetadataError, UnsupportedMetadataError: as `create_array`.
         """
         self._check_writeable()
         if not isinstance(nodes, Mapping):
-            raise TypeError(f"nodes are a mapping of names to what each is, not {type(nodes).__name__}")
+            raise TypeError(f"nodes are a mapping of names to descriptions of nodes, not {type(nodes).__name__}")
         metadata = {
-            child_path(self._path, name, self.zarr_format): describe_node(each, self.zarr_format)
+            child_path(self._path, name, self.zarr_format): new_node_metadata(each, self.zarr_format)
             for name, each in nodes.items()
         }
         if len(metadata) != len(nodes):
             raise ValueError("two of the names are one path")
-        handles = {path: self._child(path, each) for path, each in metadata.items()}
-        await self._at_place(partial(create_nodes, nodes=metadata, overwrite=overwrite))
-        return {path[len(self._path) + 1 if self._path else 0 :]: node for path, node in handles.items()}
+        handles = {path: self._child(make_node, path, each) for path, each in metadata.items()}
+        await self._run_on_io_thread(partial(create_nodes, nodes=metadata, overwrite=overwrite))
+        return {relative_name(path, self._path): node for path, node in handles.items()}
 
+    @opens
     async def require_array(
         self,
         name: str,
@@ -206,18 +261,21 @@ class Group(Node[GroupMetadata]):
         compressor: CompressorLike = "auto",
         dimension_separator: Literal[".", "/"] | None = None,
     ) -> Array:
-        """Open the array `name` below this group, or create it where nothing is.
+        """Open the array `name` below this group, or create it if nothing is stored there.
 
-        An array that is there must have this shape, and a type whose values `dtype` can hold, or with `exact` this very
-        type; the other options are not looked at then. Of two that require it at once, one creates it.
+        An existing array must have this shape, and a type that casts safely to `dtype`, or with `exact` this very
+        type. The other options apply only if it is created. Of two tasks that require it at once, one creates it.
 
         Raises:
-            TypeError: the array that is there differs in shape or type.
+            TypeError: the existing array has another shape or type.
             NodeTypeError: there is a group.
-            NodeExistsError: keys are stored there that are no node's.
+            NodeExistsError: keys that do not belong to a node are stored there.
         """
+        found = await self._open_matching_array(name, shape, dtype, exact)
+        if found is not None:
+            return found
         try:
-            return fitting_array(await self._open_if_there(name), shape, dtype, exact) or await self.create_array(
+            return await self.create_array(
                 name,
                 shape=shape,
                 dtype=dtype,
@@ -235,60 +293,64 @@ class Group(Node[GroupMetadata]):
                 dimension_separator=dimension_separator,
             )
         except NodeExistsError:
-            found = fitting_array(await self._open_if_there(name), shape, dtype, exact)
+            # Another task has created it meanwhile.
+            found = await self._open_matching_array(name, shape, dtype, exact)
             if found is None:
                 raise
             return found
 
+    @opens
     async def require_group(self, name: str) -> Group:
-        """Open the group `name` below this group, or create it where nothing is.
+        """Open the group `name` below this group, or create it if nothing is stored there.
 
         Raises:
             NodeTypeError: there is an array.
         """
-        found = await self._open_if_there(name)
+        found = await self._open_existing(name)
         if found is None:
             try:
                 return await self.create_group(name)
             except NodeExistsError:
                 found = await self.open(name)
         if isinstance(found, Array):
-            raise NodeTypeError(f"{found.url} is an array, not a group", url=found.url, path=found.path)
+            raise _wrong_kind_error(found.url, found.path, found.metadata)
         return found
 
     async def move(self, source: str, dest: str) -> None:
-        """Move the node `source` below this group, with all below it, to the name `dest` below this group.
+        """Move the node `source` below this group, with everything below it, to the name `dest` below this group.
 
-        Its keys are copied and then erased: stores cannot rename. The node appears at `dest` when everything of it is
-        there, and only then goes away at `source`; a move that is interrupted leaves the source whole.
+        Stores cannot rename, so all keys are copied and then erased. The node appears at `dest` once it is copied
+        completely, and only then disappears from `source`. An interrupted move leaves the source complete.
 
         Raises:
-            NodeNotFoundError: there is nothing at `source`.
+            NodeNotFoundError: nothing is stored at `source`.
             NodeExistsError: something is stored at `dest`.
             NodeTypeError: a node above `dest` is an array.
-            ValueError: one of the names is empty or lies inside the other.
+            ValueError: one of the names is empty or is inside the other.
             UnsupportedOperationError: the group is read-only, or the store cannot list.
         """
         self._check_writeable()
         old, new = (child_path(self._path, name, self.zarr_format) for name in (source, dest))
-        await self._at_place(lambda place: move_node(place.at(old), place.at(new), self.zarr_format))
+        await self._run_on_io_thread(
+            lambda access: move_node(access.sibling(old), access.sibling(new), self.zarr_format)
+        )
 
     async def delete(self, name: str) -> None:
-        """Erase the node `name` below this group, and all that lies below it.
+        """Erase the node `name` below this group, and everything below it.
 
-        The documents of all nodes are erased first: an erasure that is interrupted leaves no array that reads as fill
-        values. Where the store cannot list, arrays of up to 100 000 chunks can be erased, and nothing else.
+        The documents of all nodes are erased first, so an interrupted erasure leaves no array that reads as fill
+        values. If the store cannot list, only arrays of up to 100 000 chunks can be erased.
 
         Raises:
             NodeNotFoundError: there is none.
-            UnsupportedOperationError: the group is read-only, or the store cannot list; nothing was erased.
+            UnsupportedOperationError: the group is read-only, or the store cannot list. Nothing was erased.
         """
         self._check_writeable()
         path = child_path(self._path, name, self.zarr_format)
-        await self._at_place(lambda place: delete_node(place, self.zarr_format), path)
+        await self._run_on_io_thread(lambda access: delete_node(access, self.zarr_format), path)
 
     async def info(self) -> GroupInfo:
-        """Return the facts of this group: how many nodes lie below it, and what is stored for all of them.
+        """Return the facts of this group: the number of nodes below it, and the objects stored for all of them.
 
         Raises:
             StoreError: the listing failed.
@@ -297,7 +359,7 @@ class Group(Node[GroupMetadata]):
         if self._metadata.consolidated is not None or self._store.supports.listable:
             kinds = [type(each.metadata) async for batch in self._levels(None) for each in batch]
             arrays, groups = kinds.count(ArrayMetadata), kinds.count(GroupMetadata)
-        count, total = await self._at_place(count_objects)
+        count, total = await self._run_on_io_thread(count_objects)
         return GroupInfo(
             url=self.url,
             zarr_format=self.zarr_format,
@@ -315,78 +377,143 @@ class Group(Node[GroupMetadata]):
         return f"<aiozarr.Group {self.url}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: what is known already, without a request."""
-        copies = self._metadata.consolidated
+        """Return the HTML that notebooks show. Makes no request."""
+        consolidated = self._metadata.consolidated
         facts = [
             ("url", self.url),
             ("zarr format", self.zarr_format),
             ("read only", self.read_only),
-            ("consolidated", None if copies is None else f"{len(copies.nodes)} nodes"),
+            ("consolidated", None if consolidated is None else f"{len(consolidated.nodes)} nodes"),
         ]
         return table("aiozarr.Group", facts, self._metadata.attributes)
 
     # --- for this package ----------------------------------------------------------------------------------------
 
-    async def _create(self, name: str, metadata: NodeMetadata, overwrite: bool) -> AnyNode:
+    async def _create(self, make: MakeNode[N], name: str, metadata: NodeMetadata, overwrite: bool) -> N:
         self._check_writeable()
-        # The handle first: making it checks the metadata as a reader will.
-        node = self._child(child_path(self._path, name, self.zarr_format), metadata)
-        await self._at_place(lambda place: create_node(place, metadata, overwrite=overwrite), node.path)
+        # The handle comes first: making it checks the metadata as opening does.
+        node = self._child(make, child_path(self._path, name, self.zarr_format), metadata)
+        await self._run_on_io_thread(lambda access: create_node(access, metadata, overwrite=overwrite), node.path)
         return node
 
-    async def _open_if_there(self, name: str) -> AnyNode | None:
+    async def _open_existing(self, name: str) -> AnyNode | None:
         path = child_path(self._path, name, self.zarr_format)
-        found = await self._at_place(self._find, path)
-        return None if found is None else self._child(path, found)
+        found = await self._run_on_io_thread(self._find, path)
+        return None if found is None else self._child(make_node, path, found)
 
-    async def _find(self, place: Place) -> NodeMetadata | None:
-        """Return the metadata of the node at `place`, from the copies where there are any that can be trusted."""
-        group = await self._trusted(place.at(self._path))
-        if group is None or place.path == self._path:
-            return await read_child(place, self.zarr_format)
-        return find_copy(place, group, place.path[len(self._path) + 1 if self._path else 0 :])
+    async def _open_matching_array(self, name: str, shape: Any, dtype: DataTypeLike, exact: bool) -> Array | None:
+        """Open the array `name` if it exists, and check its shape and type as `require_array` says."""
+        node = await self._open_existing(name)
+        if node is None:
+            return None
+        if isinstance(node, Group):
+            raise _wrong_kind_error(node.url, node.path, node.metadata)
+        return check_matches(node, shape, dtype, exact=exact)
 
-    async def _trusted(self, place: Place) -> GroupMetadata | None:
-        """Return this group with its copies; read again where this process has changed the store since."""
-        now = ledger_of(place.engine.desk).changes(place.store)
-        if self._metadata.consolidated is not None and now != self._seen:
-            found = await read_explicit(place, self.zarr_format)
+    async def _find(self, access: NodeAccess) -> NodeMetadata | None:
+        """Return the metadata of a node below this group, from current consolidated metadata if there are any."""
+        consolidated = await self._current_consolidated(access.sibling(self._path))
+        if consolidated is None or access.path == self._path:
+            return await read_child(access, self.zarr_format)
+        return find_node(access, consolidated, relative_name(access.path, self._path), self.zarr_format)
+
+    async def _missing_child_error(self, access: NodeAccess) -> ChildNotFoundError:
+        """Return the error of a missing node below this group; it names a sibling of nearly the same name."""
+        consolidated = await self._current_consolidated(access.sibling(self._path))
+        names = None
+        if consolidated is not None:
+            parent = relative_name(access.path, self._path).rpartition("/")[0]
+            names = [name.rpartition("/")[2] for name in consolidated.nodes if name.rpartition("/")[0] == parent]
+        found = await missing_node_error(access, self.zarr_format, names)
+        return ChildNotFoundError(found.message, url=found.url, path=found.path)
+
+    async def _current_consolidated(self, access: NodeAccess) -> Consolidated | None:
+        """Return the consolidated metadata; read them again if this process has changed the store since."""
+        changes = changes_of(access.engine).count(access.store)
+        if self._metadata.consolidated is not None and changes != self._seen_changes:
+            found = await read_explicit(access, self.zarr_format)
             if not isinstance(found, GroupMetadata):
                 return None
-            self._metadata, self._seen = found, now
-        return None if self._metadata.consolidated is None else self._metadata
+            self._metadata, self._seen_changes = found, changes
+        return self._metadata.consolidated
 
-    async def _levels(self, max_depth: int | None) -> AsyncGenerator[list[Found], None]:
-        """Yield what lies below in batches, level by level."""
+    async def _levels(self, max_depth: int | None) -> AsyncGenerator[list[ListedNode], None]:
+        """Yield the nodes below in batches, level by level."""
         max_depth = check_depth(max_depth)
-        trusted = await self._at_place(self._trusted)
-        if trusted is not None:
-            copies = copied_nodes(self._store, self._path, trusted, self._settings, max_depth)
-            while batch := list(islice(copies, BATCH)):
+        consolidated = await self._run_on_io_thread(self._current_consolidated)
+        if consolidated is not None:
+            nodes = iter_nodes(
+                consolidated, self._store, self._path, self._settings, self.zarr_format, max_depth=max_depth
+            )
+            while batch := list(islice(nodes, BATCH_NODES)):
                 yield batch
             return
         check_listable(self._store, "show what lies below a group that is not consolidated")
-        levels = walk_levels(self._at_place, self.zarr_format, max_depth)
+        levels = walk_levels(self._run_on_io_thread, self.zarr_format, max_depth)
         async with aclosing(levels):
             async for batch in levels:
                 yield batch
 
-    def _child(self, path: str, metadata: NodeMetadata) -> AnyNode:
-        node = make_node(self._store, path, metadata, settings=self._settings, mode=self._mode)
-        if isinstance(node, Group):
-            node._seen = self._seen
-        return node
+    def _child(self, make: MakeNode[N], path: str, metadata: NodeMetadata) -> N:
+        options = HandleOptions(self._settings, self._mode, seen_changes=self._seen_changes)
+        return make(self._store, path, metadata, options)
 
-    def _expect(self, metadata: NodeMetadata) -> GroupMetadata:
+    def _require_kind(self, metadata: NodeMetadata) -> GroupMetadata:
         if not isinstance(metadata, GroupMetadata):
             raise NodeTypeError(f"there is an array at {self.url} now", url=self.url, path=self._path)
         return metadata
 
 
-def make_node(
-    store: Store, path: str, metadata: NodeMetadata, *, settings: Settings, mode: Mode, owns_store: bool = False
-) -> AnyNode:
-    """Return the handle for what the metadata describe."""
-    if isinstance(metadata, ArrayMetadata):
-        return Array(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)
-    return Group(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)
+def check_matches(array: Array, shape: Any, dtype: DataTypeLike, *, exact: bool) -> Array:
+    """Return the array if it has this shape, and a type that casts safely to `dtype`, or with `exact` this very type.
+
+    Raises:
+        TypeError: it has not.
+    """
+    if array.shape != check_shape(shape):
+        raise TypeError(f"{array.url} has the shape {array.shape}, not {check_shape(shape)}")
+    required = np.dtype(object) if dtype is object else resolve_dtype(dtype)[0].dtype
+    if not (array.dtype == required if exact else np.can_cast(array.dtype, required)):
+        raise TypeError(f"{array.url} holds {array.metadata.data_type.name}, not {required}")
+    return array
+
+
+def make_array(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> Array:
+    """Return the handle of an array.
+
+    Raises:
+        NodeTypeError: the metadata are those of a group.
+    """
+    if not isinstance(metadata, ArrayMetadata):
+        raise _wrong_kind_error(store.url_of(path), path, metadata)
+    return Array(store, path, metadata, settings=options.settings, mode=options.mode, owns_store=options.owns_store)
+
+
+def make_group(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> Group:
+    """Return the handle of a group.
+
+    Raises:
+        NodeTypeError: the metadata are those of an array.
+    """
+    if not isinstance(metadata, GroupMetadata):
+        raise _wrong_kind_error(store.url_of(path), path, metadata)
+    return Group(
+        store,
+        path,
+        metadata,
+        settings=options.settings,
+        mode=options.mode,
+        owns_store=options.owns_store,
+        seen_changes=options.seen_changes,
+    )
+
+
+def make_node(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> AnyNode:
+    """Return the handle of an array or a group."""
+    make: MakeNode[AnyNode] = make_array if isinstance(metadata, ArrayMetadata) else make_group
+    return make(store, path, metadata, options)
+
+
+def _wrong_kind_error(url: str, path: str, metadata: NodeMetadata) -> NodeTypeError:
+    found, expected = ("an array", "a group") if isinstance(metadata, ArrayMetadata) else ("a group", "an array")
+    return NodeTypeError(f"{url} is {found}, not {expected}", url=url, path=path)

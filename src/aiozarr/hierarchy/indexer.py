@@ -1,12 +1,22 @@
-"""The objects behind `oindex`, `vindex` and `blocks`: brackets with a meaning of their own, and nothing else."""
+"""The objects of `oindex`, `vindex` and `blocks`, and the parsing of their selections."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator
+from types import EllipsisType
+from typing import Any, Generic, TypeVar
+
+import numpy as np
 
 from aiozarr.errors import SelectionError
-from aiozarr.grid import ArraySelection, ChunkGrid, FieldNames
+from aiozarr.grid import (
+    ArraySelection,
+    ChunkGrid,
+    FieldNames,
+    IndexTransform,
+    select_orthogonal,
+    select_pointwise,
+)
 from aiozarr.grid.indices import expand, parse_items
 
 V = TypeVar("V")
@@ -17,7 +27,7 @@ class Indexer(Generic[V]):
 
     __slots__ = ("_select",)
 
-    # Without this, Python would try indexer[0], indexer[1], ... as it does for whatever can be indexed.
+    # Without this, iteration would fall back to indexer[0], indexer[1], ...
     __iter__ = None
 
     def __init__(self, select: Callable[[ArraySelection], V]) -> None:
@@ -32,13 +42,104 @@ class Indexer(Generic[V]):
         return self._select(selection)
 
 
-def split_fields(selection: object) -> tuple[FieldNames | None, tuple[object, ...]]:
-    """Return the fields that a selection names, and its other items; fields come first in meaning wherever they stand.
+class BlockIndexer(Indexer[V]):
+    """`blocks[selection]` is a view of stored objects. Iterating yields the region of each, a tuple of slices."""
 
-    Several names, or a list of them, keep a structure of these fields.
+    __slots__ = ("_grid",)
+
+    def __init__(self, select: Callable[[ArraySelection], V], grid: ChunkGrid) -> None:
+        super().__init__(select)
+        self._grid = grid
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of stored objects along each dimension."""
+        return self._grid.shape
+
+    def __len__(self) -> int:
+        return length_of(self.shape)
+
+    def __iter__(self) -> Iterator[tuple[slice, ...]]:  # type: ignore[override]  # other indexers cannot be iterated
+        return block_regions(self._grid)
+
+
+def length_of(shape: tuple[int, ...]) -> int:
+    """Return the length of the first dimension.
+
+    Raises:
+        TypeError: there are no dimensions.
+    """
+    if not shape:
+        raise TypeError("an array without dimensions has no length")
+    return shape[0]
+
+
+def block_regions(grid: ChunkGrid) -> Iterator[tuple[slice, ...]]:
+    """Iterate over the regions of the stored objects of a grid inside its array, in C order."""
+
+    def along(axis: int) -> Iterator[tuple[slice, ...]]:
+        if axis == grid.ndim:
+            yield ()
+            return
+        edges, length = grid.edges(axis), grid.array_shape[axis]
+        for number in range(grid.shape[axis]):
+            region = slice(int(edges[number]), min(int(edges[number + 1]), length))
+            for rest in along(axis + 1):
+                yield (region, *rest)
+
+    return along(0)
+
+
+def select_as_numpy(transform: IndexTransform, selection: Any) -> IndexTransform:
+    """Return the transform of `view[selection]`: basic indices, and one list or mask where numpy's meaning is clear.
+
+    Raises:
+        SelectionError: as `IndexTransform.select`; also for several lists or masks, and for one of several axes that
+            is not first.
     """
     items = selection if isinstance(selection, tuple) else (selection,)
-    # Nothing is compared here: an item may be an array.
+    lists = [number for number, item in enumerate(items) if isinstance(item, list | range | tuple) or _ndim(item)]
+    if not lists:
+        return transform.select(selection)
+    if len(lists) > 1:
+        raise SelectionError(
+            "a selection in plain brackets takes one list or mask; with several, `oindex` takes each axis by itself, "
+            "and `vindex` takes points"
+        )
+    place = lists[0]
+    array = parse_items((items[place],))[0]
+    if isinstance(array, np.ndarray) and array.ndim > 1:
+        if place or any(_is_integer(item) for item in items):
+            raise SelectionError(
+                "an index array of several axes in plain brackets comes first and alone among slices; `vindex` takes "
+                "it anywhere, and puts its axes first"
+            )
+        return select_pointwise(transform, (array, *items[1:]))
+    integers = [number for number, item in enumerate(items) if _is_integer(item)]
+    # numpy broadcasts integers beside a list: where a slice separates them, the axis of the list comes first.
+    if integers and sorted([*integers, place]) != list(range(min([*integers, place]), max([*integers, place]) + 1)):
+        raise SelectionError(
+            "a list and an integer that a slice separates are ambiguous in plain brackets; `oindex` keeps the order of "
+            "the axes, and `vindex` puts the axis of the list first"
+        )
+    return select_orthogonal(transform, (*items[:place], array, *items[place + 1 :]))
+
+
+def _ndim(item: object) -> int:
+    return int(getattr(item, "ndim", 0))
+
+
+def _is_integer(item: object) -> bool:
+    return item is not None and not isinstance(item, slice | EllipsisType | list | tuple | range) and not _ndim(item)
+
+
+def split_fields(selection: object) -> tuple[FieldNames | None, tuple[object, ...]]:
+    """Return the field names in a selection, and its other items. Fields are applied first, wherever they stand.
+
+    Several names, or a list of names, select a structure of these fields.
+    """
+    items = selection if isinstance(selection, tuple) else (selection,)
+    # Items are not compared by ==: an item may be an array.
     names = [item for item in items if isinstance(item, str)]
     lists = [item for item in items if isinstance(item, list) and item and all(isinstance(each, str) for each in item)]
     if not names and not lists:
@@ -52,12 +153,12 @@ def split_fields(selection: object) -> tuple[FieldNames | None, tuple[object, ..
 
 
 def block_slices(grid: ChunkGrid, selection: ArraySelection) -> tuple[slice, ...]:
-    """Return the elements of a selection of stored objects: integers, slices of step 1 and `...`.
+    """Return the slices of elements of a selection of stored objects: integers, slices of step 1 and `...`.
 
     Raises:
-        SelectionError: an index out of range, a step, or something that is none of these.
+        SelectionError: an index is out of range, a slice has a step, or an item has another type.
     """
-    taken = []
+    slices = []
     for axis, item in enumerate(expand(parse_items(selection), grid.ndim, wide_masks=False)):
         count = grid.shape[axis] if axis < grid.ndim else 0
         if isinstance(item, slice):
@@ -75,5 +176,5 @@ def block_slices(grid: ChunkGrid, selection: ArraySelection) -> tuple[slice, ...
         else:
             raise SelectionError("blocks are selected by integers, slices and '...'")
         edges = grid.edges(axis)
-        taken.append(slice(int(edges[start]), int(edges[stop])) if start < stop else slice(0, 0))
-    return tuple(taken)
+        slices.append(slice(int(edges[start]), int(edges[stop])) if start < stop else slice(0, 0))
+    return tuple(slices)

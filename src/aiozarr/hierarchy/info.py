@@ -1,11 +1,11 @@
-"""What there is to say of an array, as a record that prints as a table."""
+"""Facts of an array or a group, as records that print as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from aiozarr.hierarchy.documents import Place
+from aiozarr.hierarchy.node_access import NodeAccess
 from aiozarr.metadata import is_document
 
 
@@ -15,21 +15,21 @@ class ArrayInfo:
 
     Attributes:
         type: "Array".
-        url: where it lies.
+        url: the canonical URL.
         zarr_format: version of the format.
-        store: the kind of store.
+        store: class name of the store.
         read_only: whether writes raise.
         data_type: name of the elements' type.
         shape: lengths of the dimensions.
         chunks: shape of the smallest unit that can be read.
-        shards: shape of a stored object that holds several chunks; None without shards.
+        shards: shape of a shard; None without shards.
         order: "C" or "F", the order of elements in a chunk.
-        fill_value: what missing chunks hold, as text.
+        fill_value: the value of missing chunks, as text.
         codecs: names of the codecs, in the order of encoding.
         nbytes: bytes of the array in memory.
-        objects_expected: stored objects that a full array has.
-        objects_stored: objects of chunks or shards that are stored; None where the store cannot list.
-        bytes_stored: their bytes; None where the store cannot list or does not tell sizes.
+        objects_expected: number of stored objects of a completely written array.
+        objects_stored: number of stored chunks or shards; None if the store cannot list.
+        bytes_stored: their bytes; None if the store cannot list or does not report sizes.
     """
 
     type: str = "Array"
@@ -51,7 +51,7 @@ class ArrayInfo:
 
     @property
     def ratio(self) -> float | None:
-        """Bytes in memory / bytes stored; None where either is not known or nothing is stored."""
+        """Bytes in memory / bytes stored; None if the latter are unknown or 0."""
         return self.nbytes / self.bytes_stored if self.bytes_stored else None
 
     def as_dict(self) -> dict[str, object]:
@@ -71,16 +71,16 @@ class GroupInfo:
 
     Attributes:
         type: "Group".
-        url: where it lies.
+        url: the canonical URL.
         zarr_format: version of the format.
-        store: the kind of store.
+        store: class name of the store.
         read_only: whether writes raise.
-        consolidated: whether it holds the metadata of all nodes below.
+        consolidated: whether it has consolidated metadata.
         attributes: number of attributes.
-        arrays: arrays below it, at any depth; None where they cannot be listed.
-        groups: groups below it, at any depth; None where they cannot be listed.
-        objects_stored: objects of chunks or shards below it; None where the store cannot list.
-        bytes_stored: their bytes; None where the store cannot list or does not tell sizes.
+        arrays: number of arrays below it, at any depth; None if the store cannot list.
+        groups: number of groups below it, at any depth; None if the store cannot list.
+        objects_stored: number of stored chunks and shards below it; None if the store cannot list.
+        bytes_stored: their bytes; None if the store cannot list or does not report sizes.
     """
 
     type: str = "Group"
@@ -103,12 +103,12 @@ class GroupInfo:
         return _table([(name, value) for name, value in self.as_dict().items() if value is not None])
 
 
-async def count_objects(place: Place) -> tuple[int | None, int | None]:
-    """Return number and bytes of the objects below the place that are no documents of nodes; None: not known."""
-    if not place.store.supports.listable:
+async def count_objects(access: NodeAccess) -> tuple[int | None, int | None]:
+    """Return the number and bytes of the stored objects of the node, without metadata documents; None: unknown."""
+    if not access.store.supports.listable:
         return None, None
     count, total, sized = 0, 0, True
-    async for entry in place.session.scan(place.prefix):
+    async for entry in access.scheduled.scan(access.prefix):
         if not _is_document(entry.key.rpartition("/")[2]):
             count += 1
             total += entry.size or 0
@@ -117,7 +117,7 @@ async def count_objects(place: Place) -> tuple[int | None, int | None]:
 
 
 def format_bytes(count: int) -> str:
-    """Return `count` in the unit that makes it readable, and exactly."""
+    """Return a number of bytes exactly and in a readable unit, such as "2048 B (2.0 KiB)"."""
     size, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
         if size < 1024:
@@ -127,7 +127,7 @@ def format_bytes(count: int) -> str:
 
 
 def _is_document(name: str) -> bool:
-    # NCZarr's own members begin so.
+    # NCZarr stores documents of its own under such names.
     return is_document(name) or name.startswith(".nc")
 
 

@@ -1,4 +1,4 @@
-"""What an array and a group have in common: a place in a store, attributes, settings, and a life that ends."""
+"""The common base of arrays and groups: location, attributes, settings, closing, and changes of the metadata."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 from aiozarr.engine import run
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.hierarchy.attributes import checked_attributes, frozen_attributes
-from aiozarr.hierarchy.changes.nodes import update_node
-from aiozarr.hierarchy.documents import NodeMetadata, Place
-from aiozarr.hierarchy.location import node_url
+from aiozarr.hierarchy.mutations.nodes import update_node
+from aiozarr.hierarchy.node_access import (
+    NodeAccess,
+    NodeMetadata,
+    node_not_found_error,
+    read_explicit,
+    require_node,
+    timeouts_located,
+)
 from aiozarr.metadata import ArrayMetadata, GroupMetadata
 from aiozarr.schedule import current_recorder
 from aiozarr.settings import Settings
@@ -25,7 +31,7 @@ M = TypeVar("M", ArrayMetadata, GroupMetadata)
 
 
 class Node(ABC, Generic[M]):
-    """A handle of one node. Its metadata are those of the last time that this handle read or wrote them.
+    """A handle of one node. Its metadata are those that this handle last read or wrote.
 
     A handle may be used from any number of tasks, threads and event loops, and be pickled.
     """
@@ -42,54 +48,59 @@ class Node(ABC, Generic[M]):
 
     @property
     def store(self) -> Store:
-        """The store that the node lies in."""
+        """The store of the node."""
         return self._store
 
     @property
     def path(self) -> str:
-        """The node's path in the store, such as `a/b`; the root's is empty."""
+        """The node's path in the store, such as `a/b`. The root's path is empty."""
         return self._path
 
     @property
+    def name(self) -> str:
+        """The path with a leading `/`, as in h5py: `/a/b`; `/` is the root."""
+        return f"/{self._path}"
+
+    @property
     def url(self) -> str:
-        """The canonical URL of the node, without secrets."""
-        return node_url(self._store, self._path)
+        """The canonical URL of the node, without secrets. Opening it opens the same node."""
+        return self._store.url_of(self._path)
 
     @property
     def settings(self) -> Settings:
-        """The options that reads and writes of this node go by."""
+        """The settings of the node's reads and writes."""
         return self._settings
 
     @property
     def metadata(self) -> M:
-        """What the node's metadata document says; not to be changed in place."""
+        """The content of the node's metadata document. Not to be changed in place."""
         return self._metadata
 
     @property
     def zarr_format(self) -> int:
-        """Version of the Zarr format that the node is stored in."""
+        """Version of the Zarr format of the stored node."""
         return self._metadata.zarr_format
 
     @property
     def read_only(self) -> bool:
-        """True where writes raise: the node was opened with `mode="r"`, or its store cannot write."""
+        """True if writes raise: the node was opened with `mode="r"`, or its store cannot write."""
         return self._mode == "r" or not self._store.supports.writeable
 
     @property
     def attrs(self) -> Mapping[str, JSON]:
-        """The attributes, as a read-only copy; `update_attributes` and `replace_attributes` change what is stored."""
+        """The attributes, as a read-only copy. `update_attributes` and `replace_attributes` change the stored ones."""
         return frozen_attributes(self._metadata.attributes)
 
     async def update_attributes(self, attributes: Mapping[str, JSON]) -> None:
-        """Set these attributes and leave the others; concurrent updates of other names, by anyone, are kept.
+        """Set these attributes and leave the others. Concurrent updates of other names are not lost.
 
         Raises:
-            TypeError, ValueError: `attributes` are no JSON values.
+            TypeError, ValueError: `attributes` are not JSON values.
             UnsupportedOperationError: the node is read-only.
-            NodeNotFoundError: the node is no longer there.
+            NodeNotFoundError: the node no longer exists.
         """
-        given = checked_attributes(attributes)
-        await self._change(lambda metadata: metadata.with_attributes({**metadata.attributes, **given}))
+        checked = checked_attributes(attributes)
+        await self._change(lambda metadata: metadata.with_attributes({**metadata.attributes, **checked}))
 
     async def replace_attributes(self, attributes: Mapping[str, JSON]) -> None:
         """Store exactly these attributes.
@@ -97,11 +108,43 @@ class Node(ABC, Generic[M]):
         Raises:
             TypeError, ValueError, UnsupportedOperationError, NodeNotFoundError: as `update_attributes`.
         """
-        given = checked_attributes(attributes)
-        await self._change(lambda metadata: metadata.with_attributes(given))
+        checked = checked_attributes(attributes)
+        await self._change(lambda metadata: metadata.with_attributes(checked))
+
+    async def refresh(self) -> bool:
+        """Read the metadata again, which other processes may have changed, and use them from now on.
+
+        Views that exist already keep the shape that they were made with.
+
+        Returns: True if the metadata differ from those that this handle had.
+
+        Raises:
+            NodeNotFoundError: the node no longer exists.
+            NodeTypeError: it was replaced by a node of another kind.
+            InvalidMetadataError, UnsupportedMetadataError, StoreError: its document cannot be read.
+        """
+
+        async def read(access: NodeAccess) -> bool:
+            # Under the node's lock: a change by this process must not be undone by what was read before it.
+            async with access.lock():
+                known: NodeMetadata = self._metadata
+                if isinstance(known, GroupMetadata):
+                    metadata: NodeMetadata | None = await require_node(access, self.zarr_format)
+                else:
+                    # Chunks may be left below the path of a deleted array; they do not make it an implicit group.
+                    metadata = await read_explicit(access, self.zarr_format)
+                if metadata is None:
+                    raise node_not_found_error(access.store, access.path)
+                found = self._require_kind(metadata)
+                if found == self._metadata:
+                    return False
+                self._set_metadata(found)
+                return True
+
+        return await self._run_on_io_thread(read)
 
     async def aclose(self) -> None:
-        """Close the store if opening this node has made it; one that was passed in stays open. Twice is no error."""
+        """Close the store if opening this node made it. A store that was passed in stays open. May be called twice."""
         if self._owns_store:
             await run(lambda engine: self._store.aclose())
 
@@ -119,48 +162,54 @@ class Node(ABC, Generic[M]):
             (type(self), self._store, self._path, self._metadata, self._settings, self._mode, self._owns_store),
         )
 
-    # --- for the nodes' own modules ------------------------------------------------------------------------------
+    # --- for this package ----------------------------------------------------------------------------------------
 
-    async def _at_place(self, function: Callable[[Place], Awaitable[T]], path: str | None = None) -> T:
-        """Run `function` on the I/O thread with the place of this node, or of the one at `path`."""
-        where = self._path if path is None else path
-        recorder = current_recorder()
-        return await run(
-            lambda engine: function(Place(engine, self._store, where, self._settings, recorder)),
-            timeout=self._settings.timeout,
-        )
+    async def _run_on_io_thread(self, function: Callable[[NodeAccess], Awaitable[T]], path: str | None = None) -> T:
+        """Await `function` on the I/O thread, with access to this node or to the one at `path`."""
+        path = self._path if path is None else path
+        report = current_recorder()
+        with timeouts_located([self._store], path):
+            return await run(
+                lambda engine: function(NodeAccess(engine, self._store, path, self._settings, report)),
+                timeout=self._settings.timeout,
+            )
 
     async def _change(
-        self, change: Callable[[M], M], then: Callable[[Place, M, M], Awaitable[None]] | None = None
+        self, change: Callable[[M], M], then: Callable[[NodeAccess, M, M], Awaitable[None]] | None = None
     ) -> M:
-        """Change the stored metadata and this handle's; `then(place, old, new)` follows before any other change."""
+        """Replace the stored metadata, and this handle's, by `change(metadata)`.
+
+        `then(access, old, new)` runs before any other change of the node by this process.
+        """
         self._check_writeable()
 
-        async def apply(place: Place) -> M:
+        async def apply(access: NodeAccess) -> M:
             old: list[M] = []
 
-            def checked(metadata: NodeMetadata) -> M:
-                old[:] = [self._expect(metadata)]
+            def checked_change(metadata: NodeMetadata) -> M:
+                old[:] = [self._require_kind(metadata)]
                 return change(old[0])
 
-            async def adopt(metadata: NodeMetadata) -> None:
-                # Here, and not after the way back: in the order in which changes were stored.
-                new = self._expect(metadata)
-                self._adopt(new)
+            async def finish(metadata: NodeMetadata) -> None:
+                # The handle is updated under the lock of the node, so in the order of the stored changes.
+                new = self._require_kind(metadata)
+                self._set_metadata(new)
                 if then is not None:
-                    await then(place, old[0], new)
+                    await then(access, old[0], new)
 
-            # Below an array that is gone there may be chunks still: they make no group of it.
-            implicit = isinstance(self._metadata, GroupMetadata)
-            return self._expect(await update_node(place, self.zarr_format, checked, adopt, implicit=implicit))
+            # Chunks may be left below the path of a deleted array; they do not make it an implicit group.
+            may_be_implicit = isinstance(self._metadata, GroupMetadata)
+            return self._require_kind(
+                await update_node(access, self.zarr_format, checked_change, finish, may_be_implicit=may_be_implicit)
+            )
 
-        return await self._at_place(apply)
+        return await self._run_on_io_thread(apply)
 
     @abstractmethod
-    def _expect(self, metadata: NodeMetadata) -> M:
+    def _require_kind(self, metadata: NodeMetadata) -> M:
         """Return `metadata` if they are of this node's kind, else raise `NodeTypeError`."""
 
-    def _adopt(self, metadata: M) -> None:
+    def _set_metadata(self, metadata: M) -> None:
         self._metadata = metadata
 
     def _check_writeable(self) -> None:
@@ -168,8 +217,17 @@ class Node(ABC, Generic[M]):
             raise UnsupportedOperationError(
                 f"{self.url} was opened with mode='r'; open it with mode='r+' to write", store=self._store.url
             )
-        if not self._store.supports.writeable:
-            raise UnsupportedOperationError(f"{type(self._store).__name__} cannot write", store=self._store.url)
+        check_store_writeable(self._store)
+
+
+def check_store_writeable(store: Store) -> None:
+    """Check that the store can write.
+
+    Raises:
+        UnsupportedOperationError: it cannot.
+    """
+    if not store.supports.writeable:
+        raise UnsupportedOperationError(f"{type(store).__name__} cannot write", store=store.url)
 
 
 def _restore(

@@ -1,24 +1,48 @@
-"""Opens what is stored: arrays and groups, by URL, local path or store."""
+"""Opens stored arrays and groups by URL, local path or store."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar
 
-from aiozarr.engine import Engine, run
-from aiozarr.engine.target import Target, opened_store
-from aiozarr.errors import NodeTypeError, StoreTimeoutError
+from aiozarr.engine.open_store import Target
+from aiozarr.errors import InvalidMetadataError, NodeExistsError
 from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.changes.turns import ledger_of
-from aiozarr.hierarchy.documents import Place, check_format, require_node
-from aiozarr.hierarchy.group import AnyNode, Group, make_node
-from aiozarr.hierarchy.node import Mode
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_path
-from aiozarr.schedule import current_recorder
-from aiozarr.settings import Settings, settings_or_default
+from aiozarr.hierarchy.group import (
+    AnyNode,
+    Group,
+    HandleOptions,
+    MakeNode,
+    check_matches,
+    make_array,
+    make_group,
+    make_node,
+)
+from aiozarr.hierarchy.missing import missing_node_error
+from aiozarr.hierarchy.mutations.locks import changes_of
+from aiozarr.hierarchy.mutations.nodes import create_node
+from aiozarr.hierarchy.new_metadata.by_format import DEFAULTS, new_array_metadata, new_group_metadata
+from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
+from aiozarr.hierarchy.node import Mode, check_store_writeable
+from aiozarr.hierarchy.node_access import (
+    NodeAccess,
+    NodeMetadata,
+    check_format,
+    read_explicit,
+    read_node,
+    read_other_format,
+    run_at_target,
+)
+from aiozarr.hierarchy.opening import opens, unknown_keyword_error
+from aiozarr.settings import Settings
 from aiozarr.stores import Store
 
+OpenMode: TypeAlias = Literal["r", "r+", "a"]
+N = TypeVar("N", Array, Group, AnyNode)
 
+
+@opens
 async def open(  # noqa: A001  # the public name
     target: Target,
     path: str = "",
@@ -30,104 +54,220 @@ async def open(  # noqa: A001  # the public name
 ) -> AnyNode:
     """Open the array or group at `path` inside `target`.
 
-    The result is an async context manager, which closes the store if it was made here.
+    The result is an async context manager. Leaving it closes the store if opening made it.
 
     Args:
         target: a URL, a local path, or a `Store`.
         path: the node's path below that, such as `"a/b"`; `""` is the target itself.
-        mode: "r": writes raise; "r+": they do not.
-        zarr_format: the format that the node must have; None: any, and 3, 2, 1 where it has several. All documents
-            are looked for at once, whether there is one format or three.
-        storage_options: how to reach the store, for a URL: what fsspec's users pass.
+        mode: "r": writes raise; "r+": writes are allowed.
+        zarr_format: the required format of the node. None: any; with several formats at one path, 3 comes before 2
+            and 2 before 1. All documents are probed concurrently, so None costs no extra round trip.
+        storage_options: options of the store, for a URL, as fsspec's users pass them.
         settings: limits and policies of reads and writes.
 
     Raises:
         NodeNotFoundError: there is no node, or none of `zarr_format`; also a `FileNotFoundError`.
         InvalidMetadataError, UnsupportedMetadataError: its document cannot be read.
         UnknownSchemeError: no store opens such URLs.
-        InvalidKeyError: `path` is not one that a node can have.
+        InvalidKeyError: `path` is not a valid path of a node.
         StoreError: the store could not be read.
-        TypeError, ValueError: an argument is not what it should be.
+        TypeError, ValueError: an argument has a wrong type or value.
     """
-    return await _open(target, path, mode, zarr_format, storage_options, settings, (ArrayMetadata, GroupMetadata))
+    if str(mode) == "a":
+        raise ValueError("open has no mode 'a', which does not say what to create; open_array and open_group have it")
+    return await _open(make_node, target, path, mode, zarr_format, storage_options, settings)
 
 
+@opens
 async def open_array(
     target: Target,
     path: str = "",
     *,
-    mode: Mode = "r",
+    mode: OpenMode = "r",
     zarr_format: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    **create_options: Any,
 ) -> Array:
     """Open the array at `path` inside `target`; arguments and errors are those of `open`.
+
+    With `mode="a"`, the array is created if there is no node, and allows writes. `create_options` are then keywords of
+    `create_array`, `shape` and `dtype` among them, which apply only if the array is created.
 
     Raises:
         NodeTypeError: there is a group.
     """
-    node = await _open(target, path, mode, zarr_format, storage_options, settings, (ArrayMetadata,))
-    assert isinstance(node, Array)
-    return node
+    if mode != "a":
+        if create_options:
+            name = next(iter(create_options))
+            if name in DEFAULTS or name in ("shape", "dtype"):
+                raise TypeError(f"{name!r} describes a new array: it goes with mode='a', or with create_array")
+            raise unknown_keyword_error("open_array", name, _KEYWORDS)
+        return await _open(make_array, target, path, mode, zarr_format, storage_options, settings)
+    metadata = new_array_metadata(3 if zarr_format is None else zarr_format, create_options) if create_options else None
+    return await _open(
+        make_array,
+        target,
+        path,
+        mode,
+        zarr_format,
+        storage_options,
+        settings,
+        create=metadata,
+        creates="shape= and dtype=",
+    )
 
 
+@opens
 async def open_group(
     target: Target,
     path: str = "",
     *,
-    mode: Mode = "r",
+    mode: OpenMode = "r",
     zarr_format: int | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    use_consolidated: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
 ) -> Group:
     """Open the group at `path` inside `target`; arguments and errors are those of `open`.
 
+    With `mode="a"`, the group is created with `attributes` if there is no node, and allows writes.
+    `use_consolidated=False` reads and lists the nodes themselves, whatever consolidated metadata say. True requires
+    consolidated metadata, and None uses them where they are.
+
     Raises:
         NodeTypeError: there is an array.
+        InvalidMetadataError: `use_consolidated` is True, and the group has no consolidated metadata.
     """
-    node = await _open(target, path, mode, zarr_format, storage_options, settings, (GroupMetadata,))
-    assert isinstance(node, Group)
-    return node
+    if mode != "a" and attributes is not None:
+        raise TypeError("'attributes' describes a new group: it goes with mode='a', or with create_group")
+    metadata = new_group_metadata(3 if zarr_format is None else zarr_format, attributes) if mode == "a" else None
+
+    def make(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> Group:
+        group = make_group(store, path, metadata, options)
+        if use_consolidated and group.metadata.consolidated is None:
+            raise InvalidMetadataError(
+                f"{group.url} has no consolidated metadata; use_consolidated=None reads the nodes themselves then",
+                node=group.url,
+            )
+        if use_consolidated is False and group.metadata.consolidated is not None:
+            return make_group(store, path, replace(group.metadata, consolidated=None), options)
+        return group
+
+    return await _open(make, target, path, mode, zarr_format, storage_options, settings, create=metadata)
+
+
+@opens
+async def require_group(
+    target: Target,
+    path: str = "",
+    *,
+    attributes: Mapping[str, Any] | None = None,
+    zarr_format: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
+) -> Group:
+    """Open the group at `path` for writing, or create it with these attributes if there is no node.
+
+    Arguments and errors are those of `open_group` with `mode="a"`.
+    """
+    metadata = new_group_metadata(3 if zarr_format is None else zarr_format, attributes)
+    return await _open(make_group, target, path, "a", zarr_format, storage_options, settings, create=metadata)
+
+
+@opens
+async def require_array(
+    target: Target,
+    path: str = "",
+    *,
+    shape: SupportsIndex | Iterable[SupportsIndex],
+    dtype: DataTypeLike,
+    exact: bool = False,
+    zarr_format: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
+    **create_options: Any,
+) -> Array:
+    """Open the array at `path` for writing, or create it if there is no node.
+
+    An existing array must have this shape, and a type that casts safely to `dtype`, or with `exact` this very type.
+    The other keywords of `create_array` apply only if it is created.
+
+    Raises:
+        TypeError: the existing array has another shape or type.
+        NodeTypeError: there is a group.
+    """
+    options = {"shape": shape, "dtype": dtype, **create_options}
+    metadata = new_array_metadata(3 if zarr_format is None else zarr_format, options)
+
+    def make(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> Array:
+        return check_matches(make_array(store, path, metadata, options), shape, dtype, exact=exact)
+
+    return await _open(make, target, path, "a", zarr_format, storage_options, settings, create=metadata)
 
 
 async def _open(
+    make: MakeNode[N],
     target: Target,
     path: str,
-    mode: Mode,
+    mode: OpenMode,
     zarr_format: int | None,
     storage_options: Mapping[str, Any] | None,
     settings: Settings | None,
-    kinds: tuple[type[ArrayMetadata] | type[GroupMetadata], ...],
-) -> AnyNode:
-    if mode not in ("r", "r+"):
-        raise ValueError(f"mode is 'r' or 'r+', not {mode!r}; create_array and create_group create")
+    *,
+    create: NodeMetadata | None = None,
+    creates: str | None = None,
+) -> N:
+    """Open a node. With mode "a", create it from the metadata `create` if there is none."""
+    _check_mode(mode, path)
     check_format(zarr_format)
-    path = check_path(path, zarr_format)
-    settings = settings_or_default(settings)
-    recorder = current_recorder()
-    asked: list[Store] = []
 
-    async def find(engine: Engine) -> AnyNode:
-        async with opened_store(target, storage_options, settings) as (store, owned):
-            asked.append(store)
-            place = Place(engine, store, path, settings, recorder)
-            # Before the documents: what is changed while they are on their way is found to be newer.
-            seen = ledger_of(engine.desk).changes(store)
-            metadata = await require_node(place, zarr_format)
-            if not isinstance(metadata, kinds):
-                found, wanted = (
-                    ("an array", "a group") if isinstance(metadata, ArrayMetadata) else ("a group", "an array")
-                )
-                raise NodeTypeError(f"{place.url} is {found}, not {wanted}", url=place.url, path=path)
-            node = make_node(store, path, metadata, settings=settings, mode=mode, owns_store=owned)
-            if isinstance(node, Group):
-                node._seen = seen
-            return node
+    async def find(access: NodeAccess, owns_store: bool) -> N:
+        # Counted before the documents are read: a change made meanwhile counts as later than what was read.
+        seen_changes = changes_of(access.engine).count(access.store)
 
-    try:
-        return await run(find, timeout=settings.timeout)
-    except StoreTimeoutError as error:
-        # The clock of an operation knows no store.
-        if error.store is None and asked:
-            error.store, error.key = asked[0].url, path or None
-        raise
+        def handle(metadata: NodeMetadata) -> N:
+            kind: Mode = "r" if mode == "r" else "r+"
+            return make(
+                access.store, access.path, metadata, HandleOptions(access.settings, kind, owns_store, seen_changes)
+            )
+
+        metadata = await read_node(access, zarr_format)
+        if metadata is None and create is not None:
+            node = handle(create)
+            check_store_writeable(access.store)
+            try:
+                await create_node(access, create, overwrite=False)
+                return node
+            except NodeExistsError:
+                # Another task has created it meanwhile, or chunks without a document are stored there.
+                metadata = await read_explicit(access, zarr_format)
+                if metadata is None:
+                    raise
+        if metadata is None:
+            other = await read_other_format(access, zarr_format)
+            error = await missing_node_error(access, zarr_format, other=other)
+            if mode == "a" and creates is not None:
+                error.message += f"; with {creates}, mode='a' creates it"
+            raise error
+        return handle(metadata)
+
+    return await run_at_target(
+        find, target, path, zarr_format=zarr_format, storage_options=storage_options, settings=settings
+    )
+
+
+def _check_mode(mode: object, path: object) -> None:
+    if path in ("r+", "w-", "rb", "r+b"):
+        raise TypeError(f"the second argument is a path, and {path!r} looks like a mode: write mode={path!r}")
+    if mode not in ("r", "r+", "a"):
+        advice = {
+            "w": "; create_array and create_group with overwrite=True replace what is stored",
+            "w-": "; create_array and create_group create, and refuse to replace",
+            "x": "; create_array and create_group create, and refuse to replace",
+        }.get(str(mode), "; create_array and create_group create")
+        raise ValueError(f"mode is 'r', 'r+' or 'a', not {mode!r}{advice}")
+
+
+_KEYWORDS = ("path", "mode", "zarr_format", "storage_options", "settings")

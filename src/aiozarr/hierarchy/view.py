@@ -1,4 +1,4 @@
-"""A view is a selection of an array that is read, written, planned or streamed; making one does no I/O."""
+"""A view: a selection of an array that can be read, written, planned or streamed. Making one does no I/O."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from aiozarr.engine import (
     BlockStream,
     Callback,
     Engine,
-    FirstRows,
+    LazyRows,
+    MergeLimitBounds,
     Plan,
     Progress,
     Read,
-    Thrift,
     Write,
-    callback_here,
+    bind_callback,
     check_size,
+    fits_upper_bound,
     plan_bounds,
     run,
     split_limit,
-    surely_fits,
 )
-from aiozarr.errors import SelectionError, StoreTimeoutError
+from aiozarr.engine.progress_bar import ProgressLike, shown_progress
+from aiozarr.errors import SelectionError
 from aiozarr.grid import (
     BasicSelection,
     FieldNames,
@@ -38,12 +39,15 @@ from aiozarr.grid import (
     select_orthogonal,
     select_pointwise,
 )
-from aiozarr.grid.arrangement import core_array, new_array, view_region
+from aiozarr.grid.axis_layout import core_array, new_array, view_region
+from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive
 from aiozarr.grid.projection import CoreRegion
-from aiozarr.grid.touched import LONG, takes_long
-from aiozarr.hierarchy.indexer import Indexer, split_fields
+from aiozarr.hierarchy.casting.numeric import Casting
+from aiozarr.hierarchy.casting.values import broadcast_values, convert_values
+from aiozarr.hierarchy.indexer import Indexer, length_of, select_as_numpy, split_fields
 from aiozarr.hierarchy.location import key_prefix
-from aiozarr.hierarchy.values.written import broadcast_values, convert_values
+from aiozarr.hierarchy.node_access import timeouts_located
+from aiozarr.hierarchy.unread_values import UnreadValues, unread_error
 from aiozarr.memory import owner_of
 from aiozarr.schedule import Report, current_recorder
 from aiozarr.settings import Settings
@@ -55,22 +59,21 @@ AnyArray: TypeAlias = NDArray[Any]
 T = TypeVar("T")
 Region: TypeAlias = tuple[slice | AnyArray, ...]
 FieldSelection: TypeAlias = FieldNames | list[str] | tuple[Any, ...]
-ProgressCallback: TypeAlias = Callable[[Progress], object]
 
 
-class View:
+class View(UnreadValues):
     """Elements of an array, as numpy's indexing selects them. `await view` reads them.
 
-    Views are made by brackets, of an array or of another view: `[...]` as numpy's basic indexing, `.oindex[...]` axis
-    by axis, `.vindex[...]` point by point. Names of fields in any of them select parts of structured elements.
+    Indexing an array or another view makes a view: `[...]` as numpy's basic indexing, `.oindex[...]` axis by axis,
+    `.vindex[...]` point by point. Names of fields in any of them select parts of structured elements.
 
-    A view belongs to the array as it was when the view was made: a later `resize` does not move it, and what the resize
-    has erased reads as the fill value.
+    A view refers to the array as it was when the view was made. A later `resize` does not change it; chunks that the
+    resize has erased read as the fill value.
     """
 
     __slots__ = ("_array", "_fields", "_layout", "_scalar", "_transform")
 
-    # Without this, Python would try view[0], view[1], ... as it does for whatever can be indexed.
+    # Without this, iteration would fall back to view[0], view[1], ...
     __iter__ = None
 
     def __init__(
@@ -85,14 +88,14 @@ class View:
         self._array = array
         self._layout = layout
         self._transform = transform
-        # numpy gives a scalar where integers alone have led to one element, and a 0-d array after `...`.
+        # numpy returns a scalar if integers alone select one element, and a 0-d array after `...`.
         self._scalar = scalar
-        # The transform has the dimensions of fields behind those of the array.
+        # The transform has the dimensions of the fields after those of the array.
         self._fields = fields
 
     @property
     def array(self) -> Array:
-        """The array that this is a view of."""
+        """The array of the view."""
         return self._array
 
     @property
@@ -107,7 +110,7 @@ class View:
 
     @property
     def size(self) -> int:
-        """Number of elements; exact at any size."""
+        """Number of elements, as an unbounded integer."""
         return self._transform.size
 
     @property
@@ -120,16 +123,21 @@ class View:
         """Bytes of the elements in memory."""
         return self.size * self.dtype.itemsize
 
+    def __len__(self) -> int:
+        """Return the length of the first axis; a `TypeError` without axes."""
+        return length_of(self.shape)
+
     def __getitem__(self, selection: BasicSelection | FieldSelection) -> View:
         """Return a view of this view, without I/O: integers, slices, `...`, None (a new axis), names of fields.
 
         `view["a"]` is the field `a` of structured elements, `view[["a", "b"]]` the structure of two fields, and
         `view["a", :3]` is `view["a"][:3]`. The axes of a sub-array come last, as in numpy.
+        One list of integers or one mask selects as in numpy. Several of them go with `oindex` or `vindex`.
 
         Raises:
             SelectionError: the selection does not fit; also an `IndexError`.
         """
-        return self._select(IndexTransform.select, selection)
+        return self._select(select_as_numpy, selection)
 
     @property
     def oindex(self) -> Indexer[View]:
@@ -151,72 +159,81 @@ class View:
     def __await__(self) -> Generator[Any, Any, AnyArray]:
         return self.read().__await__()
 
-    async def read(self, out: AnyArray | None = None, progress: ProgressCallback | None = None) -> AnyArray:
-        """Read the elements: an array of the view's shape, or a numpy scalar where numpy's indexing gives one.
+    async def read(self, out: AnyArray | None = None, progress: ProgressLike = None) -> AnyArray:
+        """Read the elements.
 
         Args:
-            out: a writeable array of the view's shape and dtype, of any strides; it is filled and returned. If the read
-                fails, what it holds is undefined. Of subclasses the memory is filled, and a mask is left as it is.
-            progress: called with `Progress` as chunks land, on the calling event loop. What it raises ends the read.
+            out: a writeable array of the view's shape and dtype, of any strides, that is filled and returned. If the
+                read fails, its content is undefined. Of a subclass only the memory is filled; a mask is not changed.
+            progress: called with `Progress` as chunks complete, on the calling event loop. Its exception ends the read.
+                True draws a bar, with the extra `cli`.
+
+        Returns: an array of the view's shape, or a numpy scalar if numpy's indexing would return one.
 
         Raises:
-            StoreError: bytes could not be had.
-            CodecError: bytes did not decode.
+            StoreError: the store could not be read.
+            CodecError: a chunk could not be decoded.
             MissingChunkError: a chunk is not stored, and `Settings.missing` is "raise".
             LimitError: the view has more than `Settings.max_chunks` chunks, or one of them decodes to more than
                 `Settings.max_chunk_bytes`.
             TypeError, ValueError: `out` does not fit.
-            TimeoutError: `Settings.timeout` has passed.
+            TimeoutError: it took longer than `Settings.timeout`.
         """
         await self._check_size()
         target = self._output(out)
         if self.size:
-            read, landing = self._reading(target, new=out is None)
-            recorder, callback = current_recorder(), callback_here(progress)
-            await self._run(
-                lambda engine: engine.read([read], settings=self._settings, progress=callback, recorder=recorder),
-                callback,
-            )
-            if landing is not target:
-                # Here new axes of length 1 are repeated as often as an index array has them.
-                await self._run(lambda engine: engine.work(lambda: np.copyto(target, landing)))
+            read, filled = self._reading(target, new=out is None)
+            report = current_recorder()
+            with shown_progress(progress, f"reading {self._array.name}") as shown:
+                callback = bind_callback(shown)
+                await self._run(
+                    lambda engine: engine.read([read], settings=self._settings, progress=callback, report=report),
+                    callback,
+                )
+            if filled is not target:
+                # Elements that index arrays repeat were read once, and are copied to their repetitions here.
+                await self._run(lambda engine: engine.run_in_worker(lambda: np.copyto(target, filled)))
         return out if out is not None else self._result(target)
 
-    async def write(self, values: ArrayLike, progress: ProgressCallback | None = None) -> None:
-        """Write `values`, broadcast and cast as numpy assignment does, but by the rule `same_kind`.
+    async def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "exact") -> None:
+        """Write `values`, broadcast as in numpy's assignment, and cast by the rule `casting`.
 
-        A chunk that is written whole is not read first; one that is written in part is read, changed and stored again,
-        guarded against other writers. Where the view has an element repeatedly, the last of its values stays. `values`
-        must not be changed before this returns.
+        A chunk that is written whole is not read. A chunk that is written in part is read, changed and stored again,
+        guarded against concurrent writers. If the view repeats an element, its last value is stored. `values` must not
+        be changed before this returns.
 
         Args:
-            values: an array of a shape that broadcasts to the view's, or what numpy makes one of.
-            progress: called with `Progress` as chunks are stored, on the calling event loop. What it raises ends the
-                write.
+            values: an array, or values that numpy makes an array of, with a shape that broadcasts to the view's.
+            progress: called with `Progress` as chunks are stored; as in `read`.
+            casting: "exact": numpy's `same_kind`, or any cast that keeps every value; "same_kind", "unsafe": numpy's.
 
         Raises:
             UnsupportedOperationError: the array is read-only.
-            TypeError: the values are of another kind, such as float for an integer array.
+            TypeError: the cast would change a value; the error names the first one.
             ValueError: they do not broadcast to the view's shape.
             OverflowError: a Python integer does not fit the dtype.
             StoreError, CodecError, LimitError, TimeoutError: as `read`.
         """
         self._array._check_writeable()
         await self._check_size()
-        fitted = broadcast_values(convert_values(values, self.dtype), self.shape)
+        fitted = broadcast_values(convert_values(values, self.dtype, casting), self.shape)
         if not self.size:
             return
         transform, last = self._transform.unrepeated(), self._transform.last_of_repeated(fitted)
         core = core_array(transform, last)
         if core is None:
-            core = await self._run(lambda engine: engine.work(lambda: core_array(transform, last, may_copy=True)))
+            core = await self._run(
+                lambda engine: engine.run_in_worker(lambda: core_array(transform, last, may_copy=True))
+            )
         assert core is not None
         write = Write(self._layout, self._array._chunk_store, self._prefix, self._transform.maps, core, self._fields)
-        recorder, callback = current_recorder(), callback_here(progress)
-        await self._run(
-            lambda engine: engine.write([write], settings=self._settings, progress=callback, recorder=recorder),
-            callback,
-        )
+        report = current_recorder()
+        with shown_progress(progress, f"writing {self._array.name}") as shown:
+            callback = bind_callback(shown)
+            await self._run(
+                lambda engine: engine.write([write], settings=self._settings, progress=callback, report=report),
+                callback,
+            )
 
     @overload
     def plan(self, *, probe: Literal[False] = False) -> Plan: ...
@@ -225,23 +242,23 @@ class View:
     @overload
     def plan(self, *, probe: bool) -> Plan | Coroutine[Any, Any, Plan]: ...
     def plan(self, *, probe: bool = False) -> Plan | Coroutine[Any, Any, Plan]:
-        """Return what a read of this view costs.
+        """Return the cost of reading this view.
 
         Without `probe`: bounds, without I/O. With `probe=True`: an awaitable of the exact requests and bytes,
-        for which shard indexes and sizes are fetched. `print` shows either as a table.
+        which fetches shard indexes and sizes. `print` shows either as a table.
         """
         return self._probe() if probe else self._bounds()
 
     def stream(self, prefetch: int | None = None) -> AsyncGenerator[tuple[Region, AnyArray], None]:
-        """Iterate over the blocks of the view as they land, in no promised order.
+        """Iterate over the blocks of the view as they complete, in no promised order.
 
-        Yields `(region, block)`, such that `result[region] = block` for each of them makes up the view: `region` has
-        one slice per axis of the view, or one index array per axis where index arrays have made the view and
-        the block's elements do not lie together. Leaving the loop early cancels what is under way;
-        `contextlib.aclosing` does so at a definite point.
+        Yields `(region, block)`: `result[region] = block` for each of them fills the view. `region` has one slice per
+        axis of the view. If index arrays made the view, and the block's elements are not adjacent, it has one index
+        array per axis. Leaving the loop early cancels the requests in flight; `contextlib.aclosing` does so at a
+        definite point.
 
         Args:
-            prefetch: how many blocks may be fetched ahead; None: as many as the byte budget allows.
+            prefetch: the number of blocks to fetch ahead; None: as many as the byte budget allows.
 
         Raises:
             ValueError: `prefetch` is below 1.
@@ -251,19 +268,21 @@ class View:
         return self._blocks(prefetch, current_recorder())
 
     def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
-        raise TypeError("a View holds no values; `await view` or `await view.read()` gives the array")
+        raise unread_error(self, "numpy")
 
     def __repr__(self) -> str:
         return f"<aiozarr.View {self.shape} {self.dtype} of {self._array.url}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        array = self._array if self._array._layout is self._layout else self._array._at(self._layout.metadata)
+        array = (
+            self._array if self._array._layout is self._layout else self._array._with_metadata(self._layout.metadata)
+        )
         return (_restore, (array, self._transform, self._scalar, self._fields))
 
     # --- for this package ----------------------------------------------------------------------------------------
 
     def _select(self, select: Callable[[IndexTransform, Any], IndexTransform], selection: Any) -> View:
-        """Return the view that `select` makes of `selection`, less the fields that this names."""
+        """Return the view of `selection`; field names in it are applied here, the rest by `select`."""
         fields, transform, scalar = self._fields, self._transform, self._scalar
         try:
             names, rest = split_fields(selection)
@@ -274,7 +293,7 @@ class View:
                 scalar = scalar and not added
             if names is None or rest:
                 transform = select(transform, rest)
-                # numpy gives a scalar for `a[1, 2]`, and an array without axes for `a[1, 2, ...]`.
+                # numpy returns a scalar for `a[1, 2]`, and a 0-d array for `a[1, 2, ...]`.
                 scalar = not transform.shape and not any(item is Ellipsis for item in rest)
         except SelectionError as error:
             error.add_note(f"selecting from a view of shape {self.shape} of {self._array.url}")
@@ -290,15 +309,15 @@ class View:
         return key_prefix(self._array.path)
 
     async def _check_size(self) -> None:
-        """Raise `LimitError` where the view touches too many chunks."""
+        """Raise `LimitError` if the view touches too many chunks."""
         layout, touched, settings = self._layout, self._touched(), self._settings
-        if takes_long(touched) and not surely_fits(layout, touched, settings):
-            await self._run(lambda engine: engine.work(lambda: check_size(layout, touched, settings)))
+        if is_expensive(touched) and not fits_upper_bound(layout, touched, settings):
+            await self._run(lambda engine: engine.run_in_worker(lambda: check_size(layout, touched, settings)))
         else:
             check_size(layout, touched, settings)
 
     def _output(self, out: AnyArray | None) -> AnyArray:
-        """Return `out` if it fits, or a new array."""
+        """Return `out` after checking it, or a new array."""
         if out is None:
             return new_array(self._transform, self.dtype)
         if not isinstance(out, np.ndarray):
@@ -309,12 +328,12 @@ class View:
             )
         if not out.flags.writeable:
             raise ValueError("out is read-only")
-        return out.view(np.ndarray)  # what brackets mean is for subclasses to say
+        return out.view(np.ndarray)  # A subclass may override indexing.
 
     def _reading(self, target: AnyArray, *, new: bool) -> tuple[Read, AnyArray]:
-        """Return the read of the view into `target`, or into another array that is to be copied to it, and which.
+        """Return the read of the view, and the array that it fills: `target`, or one to be copied to it.
 
-        `new` says that `target` was made by `_output` just now.
+        `new`: whether `target` is a new array, made by `_output`.
         """
         transform = self._transform
         core = None if transform.repeats else core_array(transform, target)
@@ -331,12 +350,12 @@ class View:
         return target[()] if self._scalar else target
 
     def _touched(self) -> tuple[Any, ...]:
-        """Return the maps; empty ones for a new axis that was sliced to nothing, which they do not know of."""
+        """Return the maps; empty ones if a new axis is empty, which the maps do not contain."""
         maps = self._transform.maps
         return maps if self.size else tuple([Strided(0, 1, 0)] * len(maps))
 
-    async def _dry_read(self) -> Read:
-        """Return a read without memory behind it, for what only looks at shapes."""
+    async def _shape_only_read(self) -> Read:
+        """Return a read without memory, for callers that use its shapes only."""
         await self._check_size()
         nothing = np.broadcast_to(np.empty((), self.dtype), self._transform.core_shape)
         return Read(self._layout, self._array._chunk_store, self._prefix, self._touched(), nothing, self._fields)
@@ -345,51 +364,46 @@ class View:
         plan, store = NO_READ, self._array._chunk_store
         if self.size:
             layout, touched, limit = self._layout, self._touched(), split_limit(store, self._settings)
-            thrift, suffix_reads = Thrift.of(store, self._settings), store.supports.suffix_reads
-            plan = plan_bounds(layout, touched, suffix_reads=suffix_reads, split_limit=limit, thrift=thrift)
-            plan = replace(plan, first=FirstRows(layout, touched, self._prefix, limit, thrift))
+            merge_bounds, suffix_reads = MergeLimitBounds.of(store, self._settings), store.supports.suffix_reads
+            plan = plan_bounds(layout, touched, suffix_reads=suffix_reads, split_limit=limit, merge_bounds=merge_bounds)
+            plan = replace(plan, first=LazyRows(layout, touched, self._prefix, limit, merge_bounds))
         return replace(plan, array=self._array.url, shape=self.shape)
 
     async def _probe(self) -> Plan:
         if not self.size:
             return self._bounds()
-        recorder = current_recorder()
-        read = await self._dry_read()
-        plan = await self._run(lambda engine: engine.probe(read, settings=self._settings, recorder=recorder))
+        report = current_recorder()
+        read = await self._shape_only_read()
+        plan = await self._run(lambda engine: engine.probe(read, settings=self._settings, report=report))
         return replace(plan, array=self._array.url, shape=self.shape)
 
     async def _blocks(
-        self, prefetch: int | None, recorder: Report | None
+        self, prefetch: int | None, report: Report | None
     ) -> AsyncGenerator[tuple[Region, AnyArray], None]:
         if not self.size:
             return
-        read = await self._dry_read()
+        read = await self._shape_only_read()
 
         async def start(engine: Engine) -> BlockStream:
             await engine.sort([read])
-            return engine.stream(read, settings=self._settings, prefetch=prefetch, recorder=recorder)
+            return engine.stream(read, settings=self._settings, prefetch=prefetch, report=report)
 
         stream = await run(start)
         try:
             while (step := await self._run(lambda engine: stream.next())) is not None:
-                yield await self._placed(*step)
+                yield await self._to_view_region(*step)
         finally:
             await run(lambda engine: stream.aclose())
 
-    async def _placed(self, region: CoreRegion, block: AnyArray) -> tuple[Region, AnyArray]:
-        """Return a block of the core and its place as `stream` hands them out."""
-        if block.size < LONG or not takes_long(self._transform.maps):
+    async def _to_view_region(self, region: CoreRegion, block: AnyArray) -> tuple[Region, AnyArray]:
+        """Return a block and its region in the view, from a block and its region in the array."""
+        if block.size < LARGE_POINT_COUNT or not is_expensive(self._transform.maps):
             return view_region(self._transform, region, block)
-        return await self._run(lambda engine: engine.work(lambda: view_region(self._transform, region, block)))
+        return await self._run(lambda engine: engine.run_in_worker(lambda: view_region(self._transform, region, block)))
 
     async def _run(self, function: Callable[[Engine], Awaitable[T]], callback: Callback[Progress] | None = None) -> T:
-        try:
+        with timeouts_located([self._array.store], self._array.path):
             return await run(function, timeout=self._settings.timeout, callback=callback)
-        except StoreTimeoutError as error:
-            # The clock of an operation knows neither the store nor the array.
-            if error.store is None:
-                error.store, error.key = self._array.store.url, self._array.path or None
-            raise
 
 
 def _restore(array: Array, transform: IndexTransform, scalar: bool, fields: Fields | None = None) -> View:

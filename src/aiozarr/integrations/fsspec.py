@@ -1,4 +1,4 @@
-"""The way back: a store of aiozarr as a mapping, or as a file system of fsspec, for who knows those only."""
+"""A store of aiozarr as a mapping, or as a file system of fsspec, for libraries that take only those."""
 
 from __future__ import annotations
 
@@ -18,80 +18,80 @@ try:
 except ImportError as error:
     raise ImportError("file systems of fsspec need the package fsspec: pip install 'aiozarr[fsspec]'") from error
 
-from aiozarr.engine import Session, run
+from aiozarr.concurrency import map_concurrently
+from aiozarr.engine import ScheduledStore, run
 from aiozarr.errors import InvalidKeyError, PreconditionFailedError
 from aiozarr.model import ByteRange, Entry, IfAbsent, Range, Suffix, check_key
 from aiozarr.schedule import current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores.contract import Store
-from aiozarr.stores.tasks import map_bounded
 from aiozarr.sync.wait import wait
 
 T = TypeVar("T")
 
-# What was written as JSON stands for a store of this process.
-_named: WeakValueDictionary[str, Store] = WeakValueDictionary()
+# The stores of this process by their tokens in the JSON of a file system.
+_stores_by_token: WeakValueDictionary[str, Store] = WeakValueDictionary()
 
 
 def mapping(store: Store, *, settings: Settings | None = None) -> MutableMapping[str, bytes]:
-    """Return the values of `store` as a mapping from keys to bytes, for libraries that are given one (zarr-python 2).
+    """Return the values of `store` as a mapping from keys to bytes, for libraries that take one (zarr-python 2).
 
-    Each access waits, as the names of `aiozarr.sync` do, and may be made in any thread but in no coroutine on the I/O
-    thread. Requests are repeated and budgeted like all others. `getitems` reads many keys at once.
+    Each access blocks, as the names of `aiozarr.sync` do. It works in any thread, but not in a coroutine on the I/O
+    thread. Requests have retries and budget as all others. `getitems` reads many keys at once.
 
     Args:
-        store: what is read and written.
+        store: the store to read and write.
         settings: limits and policies of the requests.
 
     Raises:
         KeyError: nothing is stored under a key.
-        StoreError: the store could not do what was asked.
+        StoreError: a request failed.
     """
     return StoreMapping(store, settings)
 
 
 class StoreMapping(MutableMapping[str, bytes]):
-    """What `mapping` returns."""
+    """A store as a mapping from keys to bytes; made by `mapping`."""
 
     def __init__(self, store: Store, settings: Settings | None = None) -> None:
         self.store = store
         self._settings = settings
 
-    def _wait(self, function: Callable[[Session], Awaitable[T]]) -> T:
-        return wait(lambda _: _ask(self.store, self._settings, function))
+    def _wait(self, function: Callable[[ScheduledStore], Awaitable[T]]) -> T:
+        return wait(lambda _: _request(self.store, self._settings, function))
 
     def __getitem__(self, key: str) -> bytes:
-        value = self._wait(lambda session: session.fetch(key))
+        value = self._wait(lambda scheduled: scheduled.fetch(key))
         if value is None:
             raise KeyError(key)
         return bytes(value.data)
 
     def getitems(self, keys: Iterable[str], on_error: str = "omit") -> dict[str, bytes]:
-        """Return the values of those of `keys` that are stored, read at once."""
-        wanted = tuple(keys)
-        found = self._wait(lambda session: map_bounded(session.fetch, wanted))
-        return {key: bytes(value.data) for key, value in zip(wanted, found, strict=True) if value is not None}
+        """Return the values of the stored ones among `keys`, read concurrently."""
+        requested = tuple(keys)
+        found = self._wait(lambda scheduled: map_concurrently(scheduled.fetch, requested))
+        return {key: bytes(value.data) for key, value in zip(requested, found, strict=True) if value is not None}
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._wait(lambda session: session.set(key, value))
+        self._wait(lambda scheduled: scheduled.set(key, value))
 
     def __delitem__(self, key: str) -> None:
         if key not in self:
             raise KeyError(key)
-        self._wait(lambda session: session.erase(key))
+        self._wait(lambda scheduled: scheduled.erase(key))
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and self._wait(lambda session: session.stat(key)) is not None
+        return isinstance(key, str) and self._wait(lambda scheduled: scheduled.stat(key)) is not None
 
     def __iter__(self) -> Iterator[str]:
-        return iter([entry.key for entry in self._wait(lambda session: _scanned(session, ""))])
+        return iter([entry.key for entry in self._wait(lambda scheduled: _scan(scheduled, ""))])
 
     def __len__(self) -> int:
         return len(list(iter(self)))
 
     def clear(self) -> None:
         """Remove all keys."""
-        self._wait(lambda session: session.erase_prefix(""))
+        self._wait(lambda scheduled: scheduled.erase_prefix(""))
 
     def __repr__(self) -> str:
         return f"mapping({self.store!r})"
@@ -100,11 +100,11 @@ class StoreMapping(MutableMapping[str, bytes]):
 class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no types
     """A store as an asynchronous file system of fsspec; paths are keys.
 
-    `StoreFileSystem(store).get_mapper("")` is what zarr-python and xarray open. Requests go through the scheduler of
-    aiozarr, wherever they are made: on fsspec's loop, or with `asynchronous=True` on any.
+    zarr-python and xarray open `StoreFileSystem(store).get_mapper("")`. Requests go through the scheduler of aiozarr
+    from every loop: from fsspec's, or with `asynchronous=True` from any.
 
-    As JSON, which zarr-python uses to make a file system asynchronous, it stands for its store in this process only;
-    pickled, it brings the store along.
+    Its JSON, which zarr-python uses to make a file system asynchronous, refers to its store and is valid in this
+    process only. Pickling includes the store.
     """
 
     protocol = "aiozarr"
@@ -113,9 +113,9 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
     def __init__(self, store: Store | str, *, settings: Settings | None = None, **options: Any) -> None:
         super().__init__(**options)
         if isinstance(store, str):
-            if store not in _named:
+            if store not in _stores_by_token:
                 raise ValueError("this file system was written as JSON by another process, or its store is gone")
-            store = _named[store]
+            store = _stores_by_token[store]
         self.store = store
         self._settings = settings
 
@@ -124,10 +124,10 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
         return sha256(repr((type(self), self.store.identity)).encode()).hexdigest()
 
     def to_dict(self, *, include_password: bool = True) -> dict[str, Any]:
-        """Return a description for this process, which holds no secret."""
+        """Return a description that is valid in this process, without secrets."""
         kind = type(self)
         token = f"{id(self.store):x}"
-        _named[token] = self.store
+        _stores_by_token[token] = self.store
         return {"cls": f"{kind.__module__}:{kind.__name__}", "protocol": self.protocol, "args": [], "store": token}
 
     @classmethod
@@ -140,21 +140,21 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
 
     async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         key = self._key(path)
-        wanted = await self._range(key, start, end)
-        value = await self._ask(lambda session: session.fetch(key, wanted))
+        byte_range = await self._range(key, start, end)
+        value = await self._request(lambda scheduled: scheduled.fetch(key, byte_range))
         if value is None:
             raise FileNotFoundError(path)
         return bytes(value.data)
 
     async def _range(self, key: str, start: int | None, end: int | None) -> ByteRange | None:
-        """Return the range that a slice means."""
+        """Return the byte range of a slice."""
         if start is None and end is None:
             return None
         if start is not None and start < 0 and end is None:
             return Suffix(-start)
         start = start or 0
         if start < 0 or (end is not None and end < 0):
-            entry = await self._ask(lambda session: session.stat(key))
+            entry = await self._request(lambda scheduled: scheduled.stat(key))
             if entry is None or entry.size is None:
                 raise FileNotFoundError(key)
             start, end, _ = slice(start, end).indices(entry.size)
@@ -164,7 +164,7 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
         path = self._strip_protocol(path)
         if path:
             key = self._key(path)
-            entry = await self._ask(lambda session: session.stat(key))
+            entry = await self._request(lambda scheduled: scheduled.stat(key))
             if entry is not None:
                 return _file(entry)
             if not self.store.supports.listable or not any(await self._list_dir(f"{key}/")):
@@ -180,7 +180,7 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
         directories = [prefix[:-1] for prefix in prefixes]
         if not detail:
             return sorted([*keys, *directories])
-        entries = await self._ask(lambda session: map_bounded(session.stat, keys))
+        entries = await self._request(lambda scheduled: map_concurrently(scheduled.stat, keys))
         return [*(_file(entry) for entry in entries if entry is not None), *map(_directory, directories)]
 
     async def _find(
@@ -189,16 +189,16 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
         path = self._strip_protocol(path)
         if maxdepth is not None or withdirs:
             return await super()._find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **kwargs)
-        found = await self._ask(lambda session: _scanned(session, f"{path}/" if path else ""))
+        found = await self._request(lambda scheduled: _scan(scheduled, f"{path}/" if path else ""))
         if not found and path:
             key = self._key(path)
-            entry = await self._ask(lambda session: session.stat(key))
+            entry = await self._request(lambda scheduled: scheduled.stat(key))
             found = [] if entry is None else [entry]
         infos = {entry.key: _file(entry) for entry in sorted(found, key=lambda entry: entry.key)}
         return infos if detail else list(infos)
 
     async def _list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        return await self._ask(lambda session: session.list_dir(prefix))
+        return await self._request(lambda scheduled: scheduled.list_dir(prefix))
 
     async def _get_file(self, rpath: str, lpath: Any, **kwargs: Any) -> None:
         try:
@@ -221,10 +221,10 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
         if mode == "create":
             if self.store.supports.conditional_writes:
                 condition = IfAbsent()
-            elif await self._ask(lambda session: session.stat(key)) is not None:
+            elif await self._request(lambda scheduled: scheduled.stat(key)) is not None:
                 raise FileExistsError(path)
         try:
-            await self._ask(lambda session: session.set(key, value, precondition=condition))
+            await self._request(lambda scheduled: scheduled.set(key, value, precondition=condition))
         except PreconditionFailedError as error:
             raise FileExistsError(path) from error
 
@@ -236,9 +236,9 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
 
     async def _rm_file(self, path: str, **kwargs: Any) -> Any:
         key = self._key(path)
-        if await self._ask(lambda session: session.stat(key)) is None:
+        if await self._request(lambda scheduled: scheduled.stat(key)) is None:
             raise FileNotFoundError(path)
-        await self._ask(lambda session: session.erase(key))
+        await self._request(lambda scheduled: scheduled.erase(key))
 
     async def _rm(
         self, path: Any, recursive: bool = False, batch_size: Any = None, maxdepth: Any = None, **kwargs: Any
@@ -249,12 +249,12 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
                 await self._rm_file(each)
                 continue
             prefix = f"{each}/" if each else ""
-            await self._ask(lambda session: session.erase_prefix(prefix))  # noqa: B023  # awaited in this turn
+            await self._request(lambda scheduled: scheduled.erase_prefix(prefix))  # noqa: B023  # awaited in this turn
             if each:
                 key = self._key(each)
-                await self._ask(lambda session: session.erase(key))  # noqa: B023
+                await self._request(lambda scheduled: scheduled.erase(key))  # noqa: B023
 
-    # --- files, and how things are asked -------------------------------------------------------------------------
+    # --- files and requests --------------------------------------------------------------------------------------
 
     def _open(self, path: str, mode: str = "rb", *args: Any, **kwargs: Any) -> Any:
         return _File(self, path, mode, *args, **kwargs)
@@ -265,15 +265,15 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
         except InvalidKeyError as error:
             raise FileNotFoundError(path) from error
 
-    async def _ask(self, function: Callable[[Session], Awaitable[T]]) -> T:
-        return await _ask(self.store, self._settings, function)
+    async def _request(self, function: Callable[[ScheduledStore], Awaitable[T]]) -> T:
+        return await _request(self.store, self._settings, function)
 
 
 class _File(AbstractBufferedFile):  # type: ignore[misc]  # fsspec ships no types
-    """An open value: read by ranges, written as a whole when it is closed."""
+    """An open file: read by ranges, written whole when it is closed."""
 
     def __init__(self, fs: Any, path: str, mode: str = "rb", *args: Any, **kwargs: Any) -> None:
-        # First of all: what was not made yet is not closed either, which would write it.
+        # Before anything else: closing a file that is constructed would write it.
         if mode == "xb" and fs.isfile(path):
             raise FileExistsError(path)
         self._data = b""
@@ -295,21 +295,21 @@ class _File(AbstractBufferedFile):  # type: ignore[misc]  # fsspec ships no type
             self._data += self.buffer.getvalue()
             if self.autocommit:
                 self.commit()
-        return final  # False: the buffer keeps what it has
+        return final  # False: the buffer keeps its content.
 
     def commit(self) -> None:
-        """Write the value: on closing the file, or at the end of a transaction."""
+        """Write the file: when it is closed, or at the end of a transaction."""
         self.fs.pipe_file(self.path, self._data, mode="create" if self.mode == "xb" else "overwrite")
 
 
-async def _ask(store: Store, settings: Settings | None, function: Callable[[Session], Awaitable[T]]) -> T:
-    """Await `function` of the store as the scheduler reaches it."""
-    chosen, recorder = settings_or_default(settings), current_recorder()
-    return await run(lambda engine: function(engine.session(store, chosen, recorder)), timeout=chosen.timeout)
+async def _request(store: Store, settings: Settings | None, function: Callable[[ScheduledStore], Awaitable[T]]) -> T:
+    """Await `function` on the I/O thread, with the scheduled store."""
+    settings, report = settings_or_default(settings), current_recorder()
+    return await run(lambda engine: function(engine.scheduled(store, settings, report)), timeout=settings.timeout)
 
 
-async def _scanned(session: Session, prefix: str) -> list[Entry]:
-    return [entry async for entry in session.scan(prefix)]
+async def _scan(scheduled: ScheduledStore, prefix: str) -> list[Entry]:
+    return [entry async for entry in scheduled.scan(prefix)]
 
 
 def _file(entry: Entry) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Pages of large arrays: of which size they are, and that they are there before they are needed."""
+"""Allocates large arrays with pages of the usual size, and prefaults their pages."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiozarr.memory.mapped import mapped
+from aiozarr.memory.mapped import mapped_empty
 
 Advise: TypeAlias = Callable[[int, int, int], int]
 
 LARGE = 4 << 20
-"""From this size on numpy asks for huge pages."""
+"""From this size on numpy requests huge pages."""
 
 VERY_LARGE = 32 << 20
-"""From this size on allocators take memory from the system, and give it back to it, for every single array."""
+"""From this size on allocators map and unmap the memory of every array."""
 
 HUGE_PAGE = 2 << 20
-DEAR_SECONDS = 1e-3
-"""What small pages of the size of a huge one take at most, made present together."""
+SLOW_HUGE_PAGE_SECONDS = 1e-3
+"""The longest time for prefaulting 2 MiB of small pages. Huge pages that take longer are not worth it."""
 
-PIECE = 8 * HUGE_PAGE
-"""Bytes that `Presence` makes present at a time: a few milliseconds."""
+PIECE_BYTES = 8 * HUGE_PAGE
+"""Bytes that `PagePrefaulter` prefaults at a time, in a few milliseconds."""
 
 _SMALL_PAGES = getattr(mmap, "MADV_NOHUGEPAGE", None)
 _HUGE_PAGES = getattr(mmap, "MADV_HUGEPAGE", None)
 _POPULATE_WRITE = 23
-"""Of Linux 5.14, which Python has no name for: as if every page were written to, with its content left as it is."""
+"""MADV_POPULATE_WRITE of Linux 5.14, unknown to Python: it faults in pages without changing them."""
 
 
 def _find_advise() -> Advise | None:
@@ -44,7 +44,7 @@ def _find_advise() -> Advise | None:
     except (OSError, AttributeError):
         return None
     advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    # Advice that is not taken is no error: the memory is there either way.
+    # A refused advice is not an error, because the memory is usable without it.
     return lambda address, length, advice: int(advise(address, length, advice))
 
 
@@ -52,11 +52,11 @@ _advise = _find_advise()
 
 
 def empty(shape: int | Sequence[int], dtype: Any) -> NDArray[Any]:
-    """Return an uninitialised array, C-contiguous.
+    """Return an uninitialised C-contiguous array.
 
-    Large ones lie in pages of the usual size. A huge page is cheap only where the machine has one at hand: on virtual
-    machines it is often taken from the host, while the thread that touched it waits. The memory of very large ones goes
-    back to the system aside, whoever lets go of them.
+    Large arrays use pages of the usual size. Huge pages are fast only if the machine has free ones: virtual machines
+    often have to request them from the host while the faulting thread waits. A separate thread returns the memory of
+    very large arrays to the system.
     """
     array = _very_large(shape, np.dtype(dtype))
     if array is None:
@@ -68,15 +68,15 @@ def empty(shape: int | Sequence[int], dtype: Any) -> NDArray[Any]:
 
 
 def _very_large(shape: int | Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """Return an array in memory of its own; None where that is no use."""
+    """Return an array in a mapped block, or None if the array is smaller or the system does not support it."""
     if _advise is None or dtype.hasobject or dtype.subdtype is not None:
         return None
     nbytes = int(prod(shape) if isinstance(shape, Sequence) else shape) * dtype.itemsize
-    return mapped.empty(shape, dtype, nbytes) if nbytes >= VERY_LARGE else None
+    return mapped_empty(shape, dtype, nbytes) if nbytes >= VERY_LARGE else None
 
 
 def owner_of(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array over the memory of what `empty` has returned, given that or a view of it."""
+    """Return an array over the whole memory of an array that `empty` has returned, given that array or a view."""
     return array.base if isinstance(array.base, np.ndarray) else array
 
 
@@ -86,26 +86,29 @@ def _bounds(array: NDArray[Any], unit: int) -> tuple[int, int]:
     return -(-start // unit) * unit, (start + array.nbytes) // unit * unit
 
 
-class Presence:
-    """Makes the memory of a new array present, piece by piece, in the order of its addresses.
+class PagePrefaulter:
+    """Prefaults the pages of a new array, piece by piece, in the order of addresses.
 
-    The system does so by itself, one page at a time, for whoever writes to one first; done in one call for many pages
-    it costs a third less, and with huge pages a sixth, as long as the machine has those at hand: the first that takes
-    longer than small ones would is the last that is asked for.
+    Otherwise the first write to each page faults it in. One call for many pages takes a third less time, and a sixth
+    of it with free huge pages. After the first huge page that takes longer than small pages, small pages are used.
     """
 
     def __init__(self, array: NDArray[Any]) -> None:
-        """Take a contiguous array that is as `empty` has returned it; what is written to it meanwhile stays."""
-        self._array = array  # the memory stays as long as somebody is at work on it
+        """Take an array that `empty` has returned. Other threads may write to it meanwhile."""
+        self._array = array  # keeps the memory alive while a worker prefaults it
         self._position, self._stop = _bounds(array, HUGE_PAGE)
         self._huge = True
 
     def next(self) -> Callable[[], None] | None:
-        """Return what makes the next piece present, in any thread; None where there is nothing left, or no way."""
+        """Return a function that prefaults the next piece, in any thread.
+
+        Returns:
+            The function, or None after the last piece or if the system cannot prefault.
+        """
         start = self._position
         if _advise is None or start >= self._stop:
             return None
-        stop = self._position = min(start + PIECE, self._stop)
+        stop = self._position = min(start + PIECE_BYTES, self._stop)
         return lambda: self._populate(start, stop)
 
     def _populate(self, start: int, stop: int) -> None:
@@ -117,7 +120,7 @@ class Presence:
                 self._position = self._stop  # an older kernel
                 return
             start += HUGE_PAGE
-            if thread_time() - begun > DEAR_SECONDS:
+            if thread_time() - begun > SLOW_HUGE_PAGE_SECONDS:
                 self._huge = False
         if start < stop:
             _advise(start, stop - start, _POPULATE_WRITE)

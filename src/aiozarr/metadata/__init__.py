@@ -1,4 +1,4 @@
-"""Metadata documents of every format, and the one model they are read into."""
+"""Metadata documents of Zarr v1, v2 and v3, and the one model for all three."""
 
 from aiozarr.metadata.data_type import DataType, register_data_type
 from aiozarr.metadata.data_types import (
@@ -9,7 +9,7 @@ from aiozarr.metadata.data_types import (
 )
 from aiozarr.metadata.dimension_names import with_dimension_names
 from aiozarr.metadata.fill_value import make_fill_value, parse_fill_value, render_fill_value
-from aiozarr.metadata.format_rules import FormatRules, document_turn, rules_of
+from aiozarr.metadata.format_rules import FormatRules, document_write_order, rules_of
 from aiozarr.metadata.formats import (
     DOCUMENT_KEYS,
     PROBE_KEYS,
@@ -20,7 +20,7 @@ from aiozarr.metadata.formats import (
     probe_keys,
     render_node,
 )
-from aiozarr.metadata.names import check_node_name, check_path, normalize_path
+from aiozarr.metadata.names import check_new_path, check_node_name, check_path, normalize_path
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata, NamedConfig
 
 __all__ = [
@@ -36,11 +36,12 @@ __all__ = [
     "ObjectType",
     "StringType",
     "StructType",
+    "check_new_path",
     "check_node_name",
     "check_path",
     "consolidate",
     "consolidated_node",
-    "document_turn",
+    "document_write_order",
     "is_document",
     "make_fill_value",
     "normalize_path",

@@ -1,4 +1,4 @@
-"""A data type says what elements of an array are, in documents and in memory; third parties add to the family."""
+"""Data types: elements of an array in documents and in memory (v3 core specification, "Data types")."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.document import clip
-from aiozarr.plugins import load_class, unknown
+from aiozarr.plugins import load_class, unknown_extension
 
 JSON: TypeAlias = Any
 FillValue: TypeAlias = NDArray[Any]
 DataTypeClass = TypeVar("DataTypeClass", bound="type[DataType]")
 
 MAX_ITEM_SIZE = 1 << 20
-"""Bytes of one element. One element is held as the fill value: a name must not be able to ask for gigabytes."""
+"""Maximum size of one element in bytes. The fill value is one element: a document must not allocate gigabytes."""
 
 _RAW = re.compile(r"r(0|[1-9][0-9]*)", re.ASCII)
 
@@ -31,14 +31,14 @@ _classes: dict[str, type[DataType]] = {}
 
 
 class DataType(ABC):
-    """One data type (v3 core specification, "Data types", and the registry of extensions).
+    """A data type (v3 core specification, "Data types", and the registry of extensions).
 
-    A data type is immutable, compares and hashes by value, and can be pickled. Third parties subclass this, most simply
-    as a frozen dataclass, and register the class with `register_data_type` or by an entry point.
+    Data types are immutable, compare and hash by value, and can be pickled. Third parties subclass this class, most
+    simply as a frozen dataclass, and register the subclass with `register_data_type` or by an entry point.
 
     Attributes:
-        names: the names that the class reads in documents.
-        name: the name that this type has in documents.
+        names: the names in documents that this class parses.
+        name: the name of this data type in documents.
     """
 
     names: ClassVar[tuple[str, ...]] = ()
@@ -49,35 +49,42 @@ class DataType(ABC):
     def from_configuration(
         cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
     ) -> DataType:
-        """Return the type of this name and configuration; `strict` refuses what only lenient readers take.
+        """Return the type with this name and configuration.
+
+        Args:
+            name: one of `names`.
+            configuration: the `configuration` member.
+            member: path of the data type in the document, for errors.
+            strict: reject forms that violate the specification.
 
         Raises:
-            InvalidMetadataError, UnsupportedMetadataError: with the place, which is `member` or lies below it.
+            InvalidMetadataError: the configuration is invalid. `member` of the error is this path or one below.
+            UnsupportedMetadataError: the configuration is valid and aiozarr lacks it.
         """
 
     @classmethod
     def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
-        """Return the type of this class that stores elements of `dtype`, of any byte order; None where none does."""
+        """Return the type of this class for elements of `dtype` of any byte order, or None if the class has none."""
         return None
 
     @property
     @abstractmethod
     def dtype(self) -> np.dtype[Any]:
-        """The numpy type of elements in memory, in native byte order; stored order is the codecs' matter."""
+        """The numpy type of elements in memory, in native byte order. Codecs define the stored byte order."""
 
     @property
     def configuration(self) -> Mapping[str, JSON]:
-        """The `configuration` member; empty where the type has no parameters."""
+        """The `configuration` member; empty if the type has no parameters."""
         return {}
 
     @property
     def is_variable(self) -> bool:
-        """True where elements have no fixed number of bytes, so that one array element only points to them."""
+        """True if elements have no fixed size in bytes, so that array elements are pointers."""
         return self.dtype.hasobject or self.dtype.kind == "T"
 
     @property
     def default_fill_value(self) -> FillValue:
-        """The fill value where none was given, as a read-only 0-d array: zero, false, an empty string, zero bytes."""
+        """The default fill value as a read-only 0-d array: zero, false, an empty string, zero bytes."""
         return frozen(np.zeros((), self.dtype))
 
     @abstractmethod
@@ -85,16 +92,16 @@ class DataType(ABC):
         """Return the read-only 0-d array that the `fill_value` member of a v3 document describes.
 
         Raises:
-            InvalidMetadataError: `value` is no fill value of this type.
+            InvalidMetadataError: `value` is not a fill value of this type.
         """
 
     @abstractmethod
     def render_fill_value(self, array: FillValue) -> JSON:
-        """Return the `fill_value` member for the 0-d `array` of `self.dtype`; it parses to the same bits."""
+        """Return the `fill_value` member for the 0-d `array` of `self.dtype`, which parses to the same bits."""
 
     @abstractmethod
     def make_fill_value(self, value: object) -> FillValue:
-        """Return the read-only 0-d array of a fill value that a caller gave; None gives the default.
+        """Return the read-only 0-d array of a fill value from a caller; None gives the default.
 
         Raises:
             TypeError: `value` is of another kind.
@@ -102,34 +109,34 @@ class DataType(ABC):
         """
 
     def fill_key(self, array: FillValue) -> bytes:
-        """Return what two fill values of this type share where they are the same, bit for bit."""
+        """Return a key that is equal for fill values of equal bits."""
         return array.tobytes()
 
     def to_json(self) -> JSON:
-        """Return the `data_type` member: the name, or an object where there is a configuration."""
+        """Return the `data_type` member: the name, or an object if there is a configuration."""
         configuration = self.configuration
         return {"name": self.name, "configuration": dict(configuration)} if configuration else self.name
 
     @staticmethod
     def from_json(value: object, *, member: str = "data_type", strict: bool = False) -> DataType:
-        """Return the type that a `data_type` member names: a string, or an object with a name and a configuration.
+        """Return the type of a `data_type` member: a string, or an object with a name and a configuration.
 
         Raises:
-            InvalidMetadataError: no name, or a configuration that the type does not have.
-            UnsupportedMetadataError: a type that is not known here, or too large.
+            InvalidMetadataError: no name, or an invalid configuration.
+            UnsupportedMetadataError: an unknown type, or one with too large elements.
         """
         name, configuration = (value, _NOTHING) if isinstance(value, str) else _parse_object(value, member)
         return get_data_type(name, member=member).from_configuration(name, configuration, member=member, strict=strict)
 
     @staticmethod
     def from_numpy(dtype: DTypeLike) -> DataType:
-        """Return the type that stores elements of `dtype`, whatever its byte order.
+        """Return the type for elements of `dtype` of any byte order.
 
-        `str` and `bytes`, which for numpy are strings of a length yet to be found, are types of variable length.
+        `str` and `bytes` are types of variable length, unlike in numpy.
 
         Raises:
-            TypeError: `dtype` is no numpy type.
-            UnsupportedMetadataError: no known type stores it.
+            TypeError: `dtype` is not a numpy type.
+            UnsupportedMetadataError: no registered type stores it.
         """
         if dtype is None:
             raise TypeError("a data type is wanted; numpy would take None as float64")
@@ -148,12 +155,12 @@ class DataType(ABC):
 
 
 def register_data_type(data_type_class: DataTypeClass) -> DataTypeClass:
-    """Make `data_type_class` the type of its `names`, in this process; also a class decorator.
+    """Register a data type under its `names` in this process. Also a class decorator.
 
-    A name that is taken is replaced: the last registration holds, for arrays opened after it.
+    A later registration of a name replaces the earlier one, for arrays that are opened after it.
 
     Raises:
-        TypeError: it is no concrete subclass of `DataType` with names.
+        TypeError: `data_type_class` is not a concrete subclass of `DataType` with names.
     """
     given: object = data_type_class
     if not isinstance(given, type) or not issubclass(given, DataType):
@@ -168,39 +175,39 @@ def register_data_type(data_type_class: DataTypeClass) -> DataTypeClass:
 
 
 def get_data_type(name: str, *, member: str = "data_type") -> type[DataType]:
-    """Return the class of a name: one registered here, or else announced by an installed package.
+    """Return the registered class of a name, or the class from an entry point of an installed package.
 
     Raises:
-        UnsupportedMetadataError: there is no such type, or its package cannot be used.
+        UnsupportedMetadataError: an unknown name, or a package that cannot be imported.
     """
     found = find_data_type(name)
     if found is None:
-        raise unknown("data_type", name, _classes, member=member)
+        raise unknown_extension("data_type", name, _classes, member=member)
     return found
 
 
 def find_data_type(name: str) -> type[DataType] | None:
-    """Return the class of a name as `get_data_type` does; None where there is none.
+    """Return the class of a name as `get_data_type`, or None for an unknown name.
 
     Raises:
-        UnsupportedMetadataError: the package that announces it cannot be used.
+        UnsupportedMetadataError: the package with the entry point cannot be imported.
     """
-    # The names r8, r16, ... have no end; all of them belong to the class of `r*`.
+    # All of r8, r16, ... belong to the class of `r*`.
     found = _classes.get("r*" if _RAW.fullmatch(name) else name)
     return load_class("data_type", name, DataType) if found is None or name == "r*" else found
 
 
 def frozen(array: FillValue) -> FillValue:
-    """Return `array`, read-only from now on."""
+    """Make `array` read-only and return it."""
     array.setflags(write=False)
     return array
 
 
 def check_item_size(size: int, name: str, member: str) -> None:
-    """Refuse elements of no bytes, and of more than 1 MiB.
+    """Check the size of an element.
 
     Raises:
-        UnsupportedMetadataError: `size` is one of these.
+        UnsupportedMetadataError: `size` is 0, or more than 1 MiB.
     """
     if not 0 < size <= MAX_ITEM_SIZE:
         raise UnsupportedMetadataError(
@@ -209,7 +216,7 @@ def check_item_size(size: int, name: str, member: str) -> None:
 
 
 def check_no_configuration(name: str, configuration: Mapping[str, JSON], member: str) -> None:
-    """Refuse a configuration of a type that has no parameters: what it may mean is not understood."""
+    """Check that a type without parameters has no configuration."""
     if configuration:
         raise InvalidMetadataError(f"the data type {name!r} has no parameters", member=f"{member}.configuration")
 
@@ -220,12 +227,12 @@ def _parse_object(value: object, member: str) -> tuple[str, Mapping[str, JSON]]:
     name = value.get("name")
     if not isinstance(name, str):
         raise InvalidMetadataError("a data type has a name, which is a string", member=f"{member}.name")
-    get_data_type(name, member=member)  # the members of an unknown type are not known either
+    get_data_type(name, member=member)  # an unknown type is reported before its unknown members
     configuration = value.get("configuration", {})
     if not isinstance(configuration, dict):
         raise InvalidMetadataError("a configuration is an object", member=f"{member}.configuration")
     for key, part in value.items():
-        # Without its type an array cannot be read: there is no data type that a reader may ignore.
+        # A reader cannot ignore a data type, so `must_understand` is never false.
         if key not in ("name", "configuration") and (key, part) != ("must_understand", True):
             raise InvalidMetadataError(
                 f"the data type {clip(name)!r} has no such member", member=clip(f"{member}.{key}")

@@ -1,4 +1,4 @@
-"""Names of dimensions where the format has no member for them: the attribute `_ARRAY_DIMENSIONS` (v2, 4.1)."""
+"""Dimension names in v1 and v2: the attribute `_ARRAY_DIMENSIONS`, a convention of xarray."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ATTRIBUTE = "_ARRAY_DIMENSIONS"
 
 
 def dimension_names_of(attributes: Mapping[str, Any], ndim: int) -> tuple[str | None, ...] | None:
-    """Return the names that the attribute gives `ndim` dimensions; None where it gives none, or something else."""
+    """Return the dimension names in the attributes, or None if they have no valid names for `ndim` dimensions."""
     names = attributes.get(ATTRIBUTE)
     if not isinstance(names, list | tuple) or len(names) != ndim:
         return None
@@ -19,7 +19,7 @@ def dimension_names_of(attributes: Mapping[str, Any], ndim: int) -> tuple[str | 
 
 
 def with_dimension_names(attributes: Mapping[str, Any], names: tuple[str | None, ...] | None) -> dict[str, Any]:
-    """Return the attributes with these names among them; None leaves them as they are."""
+    """Return the attributes with these dimension names; None leaves the attributes unchanged."""
     result = dict(attributes)
     if names is not None and dimension_names_of(attributes, len(names)) != names:
         result[ATTRIBUTE] = list(names)

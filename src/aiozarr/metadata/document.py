@@ -19,30 +19,30 @@ MAX_DEPTH = 200
 MAX_INT_DIGITS = 4300
 
 _T = TypeVar("_T")
-# Where a value lies, innermost step first; spelled out only for an error.
-_Place: TypeAlias = tuple["_Place", str | int] | str
+# The path of a value as nested pairs, innermost step first. Rendered for errors only.
+_JsonPath: TypeAlias = tuple["_JsonPath", str | int] | str
 
 _INT_END = 10**MAX_INT_DIGITS
-# Possessive, and content with a string that never ends: linear in the document whatever is in it.
+# Possessive, and matching unterminated strings: linear time for any document.
 _STRING = re.compile(rb'"(?:[^"\\]++|(?:\\.)++)*+"?', re.DOTALL)
-# A number overflows by its exponent, or by its digits. Runs of digits are looked at once, from their start.
+# Numbers that overflow by exponent or by digits. Each run of digits is matched once, from its start.
 _OVERFLOW = re.compile(rb"[eE]\+?0*+[0-9]{3}|(?<![0-9])[0-9]{308}")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89abcdefABCDEF]")
 _NOT_BRACKETS = bytes(sorted(set(range(256)) - set(b"[]{}")))
-_STEP = np.zeros(256, np.int8)
-_STEP[list(b"[{")] = 1
-_STEP[list(b"]}")] = -1
+_NESTING_STEP = np.zeros(256, np.int8)
+_NESTING_STEP[list(b"[{")] = 1
+_NESTING_STEP[list(b"]}")] = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The members of a document's one object, and what plain dicts cannot tell about them.
+    """The members of a document, and the facts about its text that a dict does not have.
 
     Attributes:
-        members: the members; of duplicate keys the last one.
-        duplicates: a key that is there more than once, for each such object at any depth, by the object's id.
-        may_hold_surrogates: the text has escapes of surrogates; whether they make pairs, only the strings tell.
-        may_hold_infinities: the text has NaN tokens, infinities, or numbers long enough to be one.
+        members: the members; the last one of duplicate keys.
+        duplicates: for each object with duplicate keys, at any depth: one duplicate key by the id of the object.
+        may_hold_surrogates: the text has escapes of surrogates, paired or lone.
+        may_hold_infinities: the text has NaN, Infinity, or numbers that may overflow to infinity.
     """
 
     members: dict[str, Any]
@@ -51,7 +51,7 @@ class Document:
     may_hold_infinities: bool = True
 
     def check(self, value: object, member: str, *, finite: bool = True) -> None:
-        """Check that a part of the document is JSON as it is specified, as `check_json` does; mostly, nothing is to do.
+        """Check that a part of the document is strict JSON. Like `check_json`, but free for most documents.
 
         Raises:
             InvalidMetadataError: a duplicate key, a number that is not finite, a lone surrogate.
@@ -61,12 +61,12 @@ class Document:
 
 
 def load_document(data: Buffer, *, max_bytes: int) -> Document:
-    """Parse a document. What Python reads beyond JSON (NaN, Infinity, duplicate keys) is left to `check_json`.
+    """Parse a document. NaN, Infinity and duplicate keys, which Python accepts, are left to `check_json`.
 
     Raises:
-        LimitError: it has more than `max_bytes`.
-        InvalidMetadataError: it is no JSON object in UTF-8 without a byte order mark, or is nested deeper than 200, or
-            has an integer of more than 4,300 digits.
+        LimitError: the document has more than `max_bytes`.
+        InvalidMetadataError: the document is not a JSON object in UTF-8 without a byte order mark, is nested deeper
+            than 200 levels, or has an integer of more than 4,300 digits.
     """
     size = memoryview(data).nbytes
     if size > max_bytes:
@@ -84,7 +84,7 @@ def load_document(data: Buffer, *, max_bytes: int) -> Document:
         raise InvalidMetadataError("the document is not a JSON object")
     return Document(
         members,
-        # Until here all of them were alive, so none shares its id with another object of this document.
+        # All objects were alive until here, so their ids are unique in this document.
         {id(value): key for value, key in duplicates},
         _SURROGATE_ESCAPE.search(raw) is not None,
         b"NaN" in raw or b"Infinity" in raw or _OVERFLOW.search(raw) is not None,
@@ -92,14 +92,14 @@ def load_document(data: Buffer, *, max_bytes: int) -> Document:
 
 
 def dump_document(members: Mapping[str, Any], *, finite: bool = True) -> bytes:
-    """Return the document of these members: indented UTF-8, members in their order, the same bytes every time.
+    """Return the document of these members: indented UTF-8 in the order of the members, equal bytes for equal members.
 
     Args:
-        members: what to write.
-        finite: refuse NaN and infinities; else they become the tokens that Python and most readers of v2 know.
+        members: the members of the document.
+        finite: reject NaN and infinities. Otherwise they become the tokens that Python and most readers of v2 know.
 
     Raises:
-        TypeError: a value that is no JSON.
+        TypeError: a value is not a JSON value.
         InvalidMetadataError: NaN or an infinity, a lone surrogate, more depth or digits than `load_document` reads.
     """
     for name, value in members.items():
@@ -107,92 +107,92 @@ def dump_document(members: Mapping[str, Any], *, finite: bool = True) -> bytes:
     try:
         text = _on_enough_stack(lambda: json.dumps(members, indent=2, ensure_ascii=False, allow_nan=not finite))
     except ValueError as error:
-        # An interpreter may be told to convert fewer digits than MAX_INT_DIGITS.
+        # The interpreter may be configured for fewer digits than MAX_INT_DIGITS.
         raise InvalidMetadataError(f"the document cannot be written: {error}") from error
     return text.encode()
 
 
 def check_json(value: object, member: str, *, duplicates: Mapping[int, str] | None = None, finite: bool = True) -> None:
-    """Check that `value`, which lies at `member`, is what JSON can hold. It takes no recursion, whatever the depth.
+    """Check that JSON can represent `value`, without recursion.
 
     Args:
-        value: what to check, with everything inside.
-        member: where it lies, for errors.
-        duplicates: as in `Document`: such objects are refused.
-        finite: refuse NaN and infinities.
+        value: the value to check, with all nested values.
+        member: path of the value, for errors.
+        duplicates: as in `Document`; these objects are rejected.
+        finite: reject NaN and infinities.
 
     Raises:
         TypeError: a value or a key of another type.
         InvalidMetadataError: a duplicate key, a number that is not finite, a lone surrogate, too many digits or levels.
     """
-    # The top level of the document is one level above its members.
-    pending: list[tuple[object, _Place, int]] = [(value, member, 1)]
+    # Level 0 is the document itself.
+    pending: list[tuple[object, _JsonPath, int]] = [(value, member, 1)]
     while pending:
-        value, place, depth = pending.pop()
+        value, path, depth = pending.pop()
         match value:
             case None | bool():
                 pass
             case str():
-                _check_text(value, place)
+                _check_text(value, path)
             case int():
                 if not -_INT_END < value < _INT_END:
-                    raise InvalidMetadataError(f"more than {MAX_INT_DIGITS} digits", member=_spell(place))
+                    raise InvalidMetadataError(f"more than {MAX_INT_DIGITS} digits", member=_render_path(path))
             case float():
                 if finite and not math.isfinite(value):
-                    raise InvalidMetadataError(f"JSON has no number {value}", member=_spell(place))
+                    raise InvalidMetadataError(f"JSON has no number {value}", member=_render_path(path))
             case dict() | list() | tuple():
                 if depth >= MAX_DEPTH:
-                    # The whole path would be longer than any message.
+                    # The path to the value would be too long for a message.
                     raise InvalidMetadataError(f"nested deeper than {MAX_DEPTH} levels", member=member)
                 if isinstance(value, dict):
-                    _check_keys(value, place, duplicates)
-                    pending.extend([(part, (place, key), depth + 1) for key, part in value.items()])
+                    _check_keys(value, path, duplicates)
+                    pending.extend([(part, (path, key), depth + 1) for key, part in value.items()])
                 else:
-                    pending.extend([(part, (place, i), depth + 1) for i, part in enumerate(value)])
+                    pending.extend([(part, (path, i), depth + 1) for i, part in enumerate(value)])
             case _:
-                raise TypeError(f"{_spell(place)} is a {type(value).__name__}, which is no JSON value")
+                raise TypeError(f"{_render_path(path)} is a {type(value).__name__}, which is no JSON value")
 
 
-def _check_keys(value: dict[Any, Any], place: _Place, duplicates: Mapping[int, str] | None) -> None:
+def _check_keys(value: dict[Any, Any], path: _JsonPath, duplicates: Mapping[int, str] | None) -> None:
     if duplicates and id(value) in duplicates:
-        raise InvalidMetadataError("the member is there twice", member=_spell((place, duplicates[id(value)])))
+        raise InvalidMetadataError("the member is there twice", member=_render_path((path, duplicates[id(value)])))
     for key in value:
         if not isinstance(key, str):
-            raise TypeError(f"{_spell(place)} has the key {key!r}, and keys of JSON are strings")
-        _check_text(key, place)
+            raise TypeError(f"{_render_path(path)} has the key {key!r}, and keys of JSON are strings")
+        _check_text(key, path)
 
 
-def _check_text(text: str, place: _Place) -> None:
+def _check_text(text: str, path: _JsonPath) -> None:
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise InvalidMetadataError("not valid Unicode: a lone surrogate", member=_spell(place)) from None
+            raise InvalidMetadataError("not valid Unicode: a lone surrogate", member=_render_path(path)) from None
 
 
-def _spell(place: _Place) -> str:
+def _render_path(path: _JsonPath) -> str:
     steps: list[str] = []
-    while not isinstance(place, str):
-        place, step = place
+    while not isinstance(path, str):
+        path, step = path
         steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
-    spelled = "".join([place, *reversed(steps)])
-    # Errors are printed, and this is text that a stranger wrote.
-    return clip(spelled.encode("utf-8", "backslashreplace").decode())
+    rendered = "".join([path, *reversed(steps)])
+    # The document is untrusted and errors are printed.
+    return clip(rendered.encode("utf-8", "backslashreplace").decode())
 
 
 def clip(text: str) -> str:
-    """Return `text` as it goes into an error message: not longer than a person reads."""
+    """Return `text` shortened to 200 characters for an error message."""
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _check_depth(raw: bytes) -> None:
-    """Refuse deep nesting before the parser meets it: the parser recurses, and what it bears depends on its caller."""
+    """Reject deep nesting before parsing: the parser recurses, and its limit depends on the stack of the caller."""
     if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
         return
     brackets = np.frombuffer(_STRING.sub(b"", raw).translate(None, _NOT_BRACKETS), np.uint8)
     depth, block = 0, 1 << 20
     for start in range(0, len(brackets), block):
-        levels = np.cumsum(_STEP[brackets[start : start + block]], dtype=np.int64)
+        levels = np.cumsum(_NESTING_STEP[brackets[start : start + block]], dtype=np.int64)
         if depth + int(levels.max()) > MAX_DEPTH:
             raise InvalidMetadataError(f"the document is nested deeper than {MAX_DEPTH} levels")
         depth += int(levels[-1])
@@ -206,7 +206,7 @@ def _parse(raw: bytes, duplicates: list[tuple[dict[str, Any], str]]) -> object:
         return members
 
     def parse() -> object:
-        # Parsing may run a second time, from the start, on another stack.
+        # Parsing may be repeated from the start in another thread.
         duplicates.clear()
         return json.loads(raw.decode(), object_pairs_hook=collect, parse_int=_parse_int)
 
@@ -232,12 +232,12 @@ def _parse_int(text: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        # An interpreter may be told to convert fewer digits.
+        # The interpreter may be configured for fewer digits.
         raise InvalidMetadataError(f"the document has an integer that cannot be converted: {error}") from error
 
 
 def _on_enough_stack(function: Callable[[], _T]) -> _T:
-    """Return `function()`; where the caller has left too little of the stack, run it in a thread, which has its own."""
+    """Return `function()`. If the stack of the caller is nearly full, run it in a new thread with its own stack."""
     try:
         return function()
     except RecursionError:

@@ -1,4 +1,4 @@
-"""How documents name extensions: codecs, grids, encodings, transformers (v3 core specification, "Extension points")."""
+"""Parse and render extensions in documents (v3 core specification, "Extension points")."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from aiozarr.metadata.document import clip
 from aiozarr.metadata.records import NamedConfig
 
 MAX_EXTENSIONS = 64
-"""Codecs or storage transformers of one array: far more than any real chain, far fewer than an attack needs."""
+"""Maximum number of codecs, or of storage transformers, of one array: more than real arrays have."""
 
-MAX_NAME = 1000
-"""Characters of a name, which may be a URL; names go into messages."""
+MAX_NAME_LENGTH = 1000
+"""Maximum number of characters of a name, which may be a URL. Names appear in messages."""
 
 
 def parse_extensions(value: object, member: str) -> tuple[NamedConfig, ...]:
     """Return the extensions of a list, at most 64.
 
     Raises:
-        InvalidMetadataError: `value` is no list of extensions; `member` is where the fault lies.
-        UnsupportedMetadataError: there are more.
+        InvalidMetadataError: `value` is not a list of extensions; `member` is the path of the invalid part.
+        UnsupportedMetadataError: the list has more than 64 extensions.
     """
     if not isinstance(value, list):
         raise InvalidMetadataError("a list of extensions is wanted here", member=member)
     if len(value) > MAX_EXTENSIONS:
-        raise beyond(member, f"at most {MAX_EXTENSIONS} are read, not {len(value)}")
+        raise unsupported_member(member, f"at most {MAX_EXTENSIONS} are read, not {len(value)}")
     return tuple([parse_extension(part, f"{member}[{i}]") for i, part in enumerate(value)])
 
 
 def parse_extension(value: object, member: str) -> NamedConfig:
-    """Return an extension: an object with a name, or the name alone, as v3.1 allows.
+    """Return an extension: an object with a name, or the name alone (since v3.1).
 
     Raises:
-        InvalidMetadataError: `value` is something else; `member` is where it lies.
+        InvalidMetadataError: `value` has another form; `member` is the path of the invalid part.
         UnsupportedMetadataError: the name is longer than 1,000 characters.
     """
     if isinstance(value, str):
@@ -56,9 +56,9 @@ def parse_extension(value: object, member: str) -> NamedConfig:
 
 
 def render_extension(extension: NamedConfig) -> dict[str, Any]:
-    """Write the object form always: readers of v3.0 do not know the short one."""
+    """Return the object form of an extension, because readers of v3.0 do not know the short form."""
     members: dict[str, Any] = {"name": extension.name}
-    # zarr-python refuses a codec of numcodecs without the member, which the specification lets be absent.
+    # The member is optional in the specification, but zarr-python requires it for codecs of numcodecs.
     if extension.configuration or extension.name.startswith("numcodecs."):
         members["configuration"] = dict(extension.configuration)
     if not extension.must_understand:
@@ -67,16 +67,16 @@ def render_extension(extension: NamedConfig) -> dict[str, Any]:
 
 
 def may_be_ignored(value: object) -> bool:
-    """Return whether `value` says of itself that readers who do not know it may ignore it."""
+    """Return whether `value` has `"must_understand": false`: readers that do not know it may ignore it."""
     return isinstance(value, dict) and value.get("must_understand") is False
 
 
-def beyond(member: str, reason: str) -> UnsupportedMetadataError:
-    """Return the error for what the format allows and is more than aiozarr takes."""
+def unsupported_member(member: str, reason: str) -> UnsupportedMetadataError:
+    """Return the error for a valid member that exceeds a limit or lacks support in aiozarr."""
     return UnsupportedMetadataError(reason, member=member)
 
 
 def _check_name(name: str, member: str) -> str:
-    if len(name) > MAX_NAME:
-        raise beyond(member, f"a name has at most {MAX_NAME} characters, not {len(name)}")
+    if len(name) > MAX_NAME_LENGTH:
+        raise unsupported_member(member, f"a name has at most {MAX_NAME_LENGTH} characters, not {len(name)}")
     return name

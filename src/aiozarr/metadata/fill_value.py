@@ -1,4 +1,4 @@
-"""Fill values: JSON in a document, 0-d arrays in memory, of the same bits (v3 core specification, "fill_value")."""
+"""Fill values: JSON in documents, 0-d arrays of equal bits in memory (v3 core specification, "fill_value")."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ def parse_fill_value(
     """Return the read-only 0-d array that the `fill_value` member describes for `data_type`.
 
     Raises:
-        InvalidMetadataError: `value` is no fill value of this type.
+        InvalidMetadataError: `value` is not a fill value of this type.
     """
     return data_type.parse_fill_value(value, member, strict=strict)
 
 
 def render_fill_value(array: FillValue, data_type: DataType) -> Any:
-    """Return the `fill_value` member for the 0-d `array` of `data_type.dtype`; it parses to the same bits."""
+    """Return the `fill_value` member for the 0-d `array` of `data_type.dtype`; which parses to the same bits."""
     return data_type.render_fill_value(array)
 
 
 def make_fill_value(value: object, data_type: DataType) -> FillValue:
-    """Return the read-only 0-d array of a fill value that a caller gave; None gives the type's default.
+    """Return the read-only 0-d array of a fill value from a caller; None gives the default of the type.
 
-    Numbers are rounded to floating point types; everything else must be representable. Raw types take bytes.
+    Numbers are rounded to floating point types. Other types must represent the value exactly. Raw types take bytes.
 
     Raises:
-        TypeError: `value` is no scalar of this kind.
+        TypeError: `value` is not a scalar of this kind.
         ValueError: the type has no such value.
     """
     return data_type.make_fill_value(value)

@@ -1,4 +1,4 @@
-"""What the formats differ in beyond the text of their documents: facts to ask for, so that nobody asks for a number."""
+"""The document keys and the kinds of nodes of each format, so that callers need no comparison of format numbers."""
 
 from __future__ import annotations
 
@@ -7,63 +7,65 @@ from dataclasses import dataclass
 V3_KEY = "zarr.json"
 ARRAY_KEY, GROUP_KEY, ATTRIBUTES_KEY, ZMETADATA_KEY = ".zarray", ".zgroup", ".zattrs", ".zmetadata"
 META_KEY, ATTRS_KEY = "meta", "attrs"
-CONSOLIDATED = "consolidated_metadata"
+CONSOLIDATED_MEMBER = "consolidated_metadata"
 
 
 @dataclass(frozen=True, slots=True)
 class FormatRules:
-    """The documents of one format, and what nodes it has.
+    """The documents and the kinds of nodes of one format.
 
     Attributes:
-        array_key: the document, by its key relative to the node, that makes a node an array.
-        group_key: the one that makes it a group; None where the format has no groups.
-        attributes_key: the document that holds nothing but the attributes; None where they have none of their own.
-        copies_key: the document that holds consolidated metadata; None where no group can be consolidated.
-        copies_member: the member of the group's own document that they are; None where they lie apart, in their own.
-        has_implicit_groups: whether what lies above a node is a group without a document.
+        array_key: key, relative to the node, of the document of an array.
+        group_key: key of the document of a group; None if the format has no groups.
+        attributes_key: key of the separate document of attributes; None if the array or group document has them.
+        consolidated_key: key of the document with consolidated metadata; None if the format has none.
+        consolidated_member: member of the group document with consolidated metadata; None if they have their own.
+        has_implicit_groups: True if a path above a node is a group even without a document.
     """
 
     array_key: str
     group_key: str | None
     attributes_key: str | None = None
-    copies_key: str | None = None
-    copies_member: str | None = None
+    consolidated_key: str | None = None
+    consolidated_member: str | None = None
     has_implicit_groups: bool = False
 
     @property
     def has_groups(self) -> bool:
-        """Whether there are groups in this format."""
+        """True if the format has groups."""
         return self.group_key is not None
 
     @property
-    def copies_lie_apart(self) -> bool:
-        """Whether consolidated metadata have a document to themselves: a group can be stored without touching them."""
-        return self.copies_key is not None and self.copies_member is None
+    def consolidated_in_own_document(self) -> bool:
+        """True if consolidated metadata have their own document, so that a group can be stored without them."""
+        return self.consolidated_key is not None and self.consolidated_member is None
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of all documents, those that make a node first."""
-        return _distinct(self.array_key, self.group_key, self.attributes_key, self.copies_key)
+        """The keys of all documents, those of arrays and groups first."""
+        return _distinct(self.array_key, self.group_key, self.attributes_key, self.consolidated_key)
 
     @property
     def own_keys(self) -> tuple[str, ...]:
-        """The keys of the documents that speak of the node itself; copies that lie apart speak of others."""
-        return tuple(key for key in self.keys if not (key == self.copies_key and self.copies_lie_apart))
+        """The keys of the documents about the node itself, without the own document of consolidated metadata."""
+        return tuple(
+            key for key in self.keys if not (key == self.consolidated_key and self.consolidated_in_own_document)
+        )
 
     @property
-    def keys_above(self) -> tuple[str, ...]:
-        """The keys, at a place above a node, that tell what is there and what it has copies of; none without groups."""
+    def ancestor_keys(self) -> tuple[str, ...]:
+        """The keys to fetch for an ancestor of a node: its kind and its consolidated metadata; empty without groups."""
         return tuple(key for key in self.keys if key != self.attributes_key) if self.has_groups else ()
 
     @property
-    def copies_keys(self) -> tuple[str, ...]:
-        """The keys, at a place above a node, that tell what it has copies of."""
-        return _distinct(self.copies_key)
+    def consolidated_keys(self) -> tuple[str, ...]:
+        """The keys to fetch for the consolidated metadata of an ancestor of a node."""
+        return _distinct(self.consolidated_key)
 
-    def turn(self, key: str) -> int:
-        """Return when a document is stored, of those of one node: attributes, then what makes a node, then copies.
+    def write_order(self, key: str) -> int:
+        """Return the order of writing a document of a node: 0 attributes, 1 array or group, 2 consolidated metadata.
 
-        Whoever sees a node finds its attributes there, and whoever sees copies finds all that they speak of.
+        A reader that finds a node then finds its attributes, and all nodes of its consolidated metadata.
         """
         if key in (self.array_key, self.group_key):
             return 1
@@ -71,13 +73,13 @@ class FormatRules:
 
 
 def rules_of(zarr_format: int) -> FormatRules:
-    """Return the rules of the format of this number."""
+    """Return the rules of a format."""
     return FORMATS[zarr_format]
 
 
-def document_turn(key: str) -> int | None:
-    """Return when the document `key` is stored, of those of one node in any format; None: it is no document."""
-    return _TURNS.get(key.rpartition("/")[2])
+def document_write_order(key: str) -> int | None:
+    """Return the order of writing the document `key` of a node, or None if it is not the key of a document."""
+    return _WRITE_ORDER.get(key.rpartition("/")[2])
 
 
 def _distinct(*keys: str | None) -> tuple[str, ...]:
@@ -85,10 +87,12 @@ def _distinct(*keys: str | None) -> tuple[str, ...]:
 
 
 FORMATS: dict[int, FormatRules] = {
-    3: FormatRules(V3_KEY, V3_KEY, copies_key=V3_KEY, copies_member=CONSOLIDATED, has_implicit_groups=True),
-    2: FormatRules(ARRAY_KEY, GROUP_KEY, attributes_key=ATTRIBUTES_KEY, copies_key=ZMETADATA_KEY),
+    3: FormatRules(
+        V3_KEY, V3_KEY, consolidated_key=V3_KEY, consolidated_member=CONSOLIDATED_MEMBER, has_implicit_groups=True
+    ),
+    2: FormatRules(ARRAY_KEY, GROUP_KEY, attributes_key=ATTRIBUTES_KEY, consolidated_key=ZMETADATA_KEY),
     1: FormatRules(META_KEY, None, attributes_key=ATTRS_KEY),
 }
-"""The rules of each format by its number, newest format first."""
+"""The rules by format number, newest format first."""
 
-_TURNS = {key: rules.turn(key) for rules in FORMATS.values() for key in rules.keys}
+_WRITE_ORDER = {key: rules.write_order(key) for rules in FORMATS.values() for key in rules.keys}

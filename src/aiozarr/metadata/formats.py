@@ -1,4 +1,4 @@
-"""Which format a node is stored in is decided here, and nowhere else: its documents to the model and back."""
+"""Parse and render the metadata documents of a node. Only this module decides which format a node has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Buffer
 
-from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError, UnsupportedMetadataError
+from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError, located
 from aiozarr.metadata.consolidated import (
     check_node_count,
     document_of,
@@ -29,14 +29,14 @@ from aiozarr.metadata.format_rules import (
 )
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.metadata.v1 import parse_v1, v1_members
-from aiozarr.metadata.v2.documents import (
+from aiozarr.metadata.v2 import (
     parse_attributes,
     parse_v2_array,
     parse_v2_group,
     v2_members,
 )
 from aiozarr.metadata.v3 import parse_v3, render_v3, v3_members
-from aiozarr.plugins import unknown
+from aiozarr.plugins import unknown_extension
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata
@@ -45,16 +45,16 @@ DOCUMENT_KEYS: dict[int, tuple[str, ...]] = {number: rules.keys for number, rule
 """The keys, relative to a node, of the documents of each format, newest format first."""
 
 PROBE_KEYS: tuple[str, ...] = tuple(key for rules in FORMATS.values() for key in rules.keys)
-"""The keys, relative to a node, whose documents tell what it is; they are fetched at once."""
+"""The keys, relative to a node, of the documents of all formats; `open` fetches them concurrently."""
 
 
 def probe_keys(zarr_format: int | None = None) -> tuple[str, ...]:
-    """Return the keys, relative to a node, that tell what it is, where its format is known, or None."""
+    """Return the document keys, relative to a node, of one format, or of all formats for None."""
     return PROBE_KEYS if zarr_format is None else DOCUMENT_KEYS[zarr_format]
 
 
 def is_document(key: str, zarr_format: int | None = None) -> bool:
-    """Return whether a key, relative to a node, is that of one of its documents, in one format or in any."""
+    """Return whether `key`, relative to a node, is the key of a document in one format, or in any format for None."""
     return key in probe_keys(zarr_format)
 
 
@@ -66,69 +66,71 @@ def parse_node(
     zarr_format: int | None = None,
     storage_transformers: Container[str] = (),
 ) -> NodeMetadata | None:
-    """Return what the documents say of a node; None where there is none of them.
+    """Return the metadata of a node.
 
-    Where there are documents of several formats, the newest format holds, and the others are not looked at: a document
-    that cannot be read must not bring back the node that was there before it. In v2 an array holds before a group.
+    Documents of the newest format win, and the documents of other formats are ignored: a damaged document must not
+    bring back an older node. In v2 an array wins over a group.
 
     Args:
-        documents: by key relative to the node, for each of `probe_keys(zarr_format)`; None where nothing is stored.
-        node: the node's URL or path, for errors.
-        settings: `max_metadata_bytes`, `strict` and `v1_order_f` are looked at.
-        zarr_format: the only format to look for; None: any.
-        storage_transformers: names of the storage transformers that are known.
+        documents: values by key relative to the node, for each of `probe_keys(zarr_format)`; None for missing ones.
+        node: URL or path of the node, for errors.
+        settings: `max_metadata_bytes`, `strict` and `v1_order_f` apply.
+        zarr_format: the only format to consider; None for all formats.
+        storage_transformers: names of the known storage transformers.
+
+    Returns: the metadata, or None if the node has no document.
 
     Raises:
-        InvalidMetadataError: with node, key and, where there is one, member.
-        UnsupportedMetadataError: as above.
+        InvalidMetadataError: a document violates its format. The error has `node`, `key` and possibly `member`.
+        UnsupportedMetadataError: a document uses a feature that aiozarr lacks.
         LimitError: a document is larger than `max_metadata_bytes`.
     """
     reader = _Reader(documents, node, settings)
     for number, read in _READERS.items():
         if zarr_format in (None, number) and (metadata := read(reader)) is not None:
             if isinstance(metadata, ArrayMetadata):
-                with reader.naming(V3_KEY):
+                with reader.located(V3_KEY):
                     _check_storage_transformers(metadata, storage_transformers)
             return metadata
     return None
 
 
 def render_node(metadata: NodeMetadata) -> dict[str, bytes]:
-    """Return the documents of a node by key relative to it; the same metadata give the same bytes.
+    """Return the documents of a node by key relative to it. Equal metadata give equal bytes.
 
-    What makes it a node comes last. A group has a `.zmetadata` only where it is consolidated.
+    The document that makes the node comes last. Only a consolidated v2 group has a `.zmetadata`.
 
     Raises:
-        TypeError: an attribute is no JSON value.
-        InvalidMetadataError: an attribute cannot be written as JSON: a lone surrogate, too deep, and, in v3, NaN and
+        TypeError: an attribute is not a JSON value.
+        InvalidMetadataError: JSON cannot represent an attribute: a lone surrogate, too deep nesting; in v3 also NaN and
             infinities.
-        UnsupportedMetadataError: the format cannot say what the metadata says.
+        UnsupportedMetadataError: the format cannot represent the metadata.
     """
     if metadata.zarr_format == 3:
         return {V3_KEY: render_v3(metadata)}
     members = _members(metadata)
-    # The texts leave open what numbers attributes hold, and real ones hold NaN. v1 writes a fill value of NaN so, too.
+    # The specifications do not restrict numbers in attributes, and real ones are NaN. So is a fill value of NaN in v1.
     data = {key: dump_document(members[key], finite=key in (ARRAY_KEY, GROUP_KEY)) for key in reversed(members)}
     if isinstance(metadata, GroupMetadata) and metadata.consolidated is not None:
         data[ZMETADATA_KEY] = dump_document(zmetadata_members(metadata.consolidated, members), finite=False)
-    # Whoever made this metadata, nothing is stored that could not be opened again.
+    # Parse the result: a document that cannot be opened again must not be stored.
     size = max(map(len, data.values()))
     parse_node(data, node="", settings=replace(DEFAULT_SETTINGS, max_metadata_bytes=size))
     return data
 
 
 def consolidate(zarr_format: int, nodes: Mapping[str, NodeMetadata]) -> Consolidated:
-    """Return copies of these nodes, which are given by path relative to their group, as its `consolidated`.
+    """Return the consolidated metadata of a group with these nodes, by path relative to the group.
 
     Raises:
-        ValueError: a node is stored in another format, or in format 1, which has no groups.
-        MetadataError: a node cannot be written.
+        ValueError: a node has another format, or format 1, which has no groups.
+        MetadataError: the format cannot represent a node.
     """
     copies: dict[str, Mapping[str, Mapping[str, Any]]] = {}
     for path, metadata in nodes.items():
         if metadata.zarr_format != zarr_format or zarr_format not in (2, 3):
             raise ValueError(f"a node of format {metadata.zarr_format} in a group of format {zarr_format}")
-        copies[path] = _members(_without_copies(metadata))
+        copies[path] = _members(_for_consolidation(metadata))
     return Consolidated(zarr_format, copies)
 
 
@@ -140,9 +142,11 @@ def consolidated_node(
     settings: Settings = DEFAULT_SETTINGS,
     storage_transformers: Container[str] = (),
 ) -> NodeMetadata | None:
-    """Return what the copies say of the node at `path`, as `parse_node` does; None where there is no such node.
+    """Return the metadata of the node at `path` from consolidated metadata, with the errors of `parse_node`.
 
-    A group's `consolidated` are the copies of what lies below it.
+    A group gets the consolidated metadata of the nodes below it.
+
+    Returns: the metadata, or None if the consolidated metadata do not contain the node.
     """
     copies = consolidated.nodes.get(path)
     if copies is None:
@@ -153,13 +157,13 @@ def consolidated_node(
     if isinstance(metadata, GroupMetadata):
         return replace(metadata, consolidated=consolidated.below(path))
     if metadata is not None:
-        with reader.naming(V3_KEY):
+        with reader.located(V3_KEY):
             _check_storage_transformers(metadata, storage_transformers)
     return metadata
 
 
 class _Reader:
-    """The documents of one node, each parsed when it is asked for; errors say which one they speak of."""
+    """The documents of one node, parsed on access. Errors name the node and the document."""
 
     def __init__(
         self,
@@ -178,7 +182,7 @@ class _Reader:
             data = self._data.get(key)
             if data is None:
                 return None
-            with self.naming(key):
+            with self.located(key):
                 if key in (V3_KEY, ZMETADATA_KEY):
                     check_node_count(data)
                 self._parsed[key] = load_document(data, max_bytes=self.settings.max_metadata_bytes)
@@ -188,21 +192,19 @@ class _Reader:
         document = self.document(key)
         if document is None:
             return {}
-        with self.naming(key):
+        with self.located(key):
             return parse_attributes(document, self.settings)
 
     def add(self, key: str, document: Document) -> None:
-        """Take a copy where the document itself is not there."""
+        """Add a consolidated document, unless the document itself is stored."""
         if self.document(key) is None:
             self._parsed[key] = document
 
     @contextmanager
-    def naming(self, key: str) -> Iterator[None]:
+    def located(self, key: str) -> Iterator[None]:
         try:
-            yield
-        except MetadataError as error:
-            error.node, error.key = self._node, key
-            raise
+            with located(node=self._node, key=key):
+                yield
         except LimitError as error:
             raise LimitError(
                 f"{error.message} (node {self._node}, key {key!r})",
@@ -216,7 +218,7 @@ def _read_v3(reader: _Reader) -> NodeMetadata | None:
     document = reader.document(V3_KEY)
     if document is None:
         return None
-    with reader.naming(V3_KEY):
+    with reader.located(V3_KEY):
         return parse_v3(document, reader.settings)
 
 
@@ -224,22 +226,22 @@ def _read_v2(reader: _Reader) -> NodeMetadata | None:
     document = reader.document(ARRAY_KEY)
     if document is not None:
         attributes = reader.attributes(ATTRIBUTES_KEY)
-        with reader.naming(ARRAY_KEY):
+        with reader.located(ARRAY_KEY):
             return parse_v2_array(document, attributes, reader.settings)
     copies = reader.document(ZMETADATA_KEY)
     consolidated: Consolidated | None = None
     if copies is not None:
-        with reader.naming(ZMETADATA_KEY):
+        with reader.located(ZMETADATA_KEY):
             consolidated, own = parse_zmetadata(copies)
         if GROUP_KEY in own and reader.document(GROUP_KEY) is None:
-            # Such a group may be published as its `.zmetadata` alone.
+            # Some groups are published as their `.zmetadata` alone.
             for key in (GROUP_KEY, ATTRIBUTES_KEY):
                 reader.add(key, document_of(consolidated, own.get(key, {})))
     document = reader.document(GROUP_KEY)
     if document is None:
         return None
     attributes = reader.attributes(ATTRIBUTES_KEY)
-    with reader.naming(GROUP_KEY):
+    with reader.located(GROUP_KEY):
         return replace(parse_v2_group(document, attributes, reader.settings), consolidated=consolidated)
 
 
@@ -248,10 +250,10 @@ def _read_v1(reader: _Reader) -> NodeMetadata | None:
     if document is None:
         return None
     if reader.settings.strict and reader.document(ATTRS_KEY) is None:
-        with reader.naming(ATTRS_KEY):
+        with reader.located(ATTRS_KEY):
             raise InvalidMetadataError("the document is missing")
     attributes = reader.attributes(ATTRS_KEY)
-    with reader.naming(META_KEY):
+    with reader.located(META_KEY):
         return parse_v1(document, attributes, reader.settings)
 
 
@@ -268,8 +270,8 @@ def _members(metadata: NodeMetadata) -> dict[str, dict[str, Any]]:
     return v1_members(metadata)
 
 
-def _without_copies(metadata: NodeMetadata) -> NodeMetadata:
-    """Return a group as its copy is written: v3's say of themselves that they hold no copies, as zarr-python's do."""
+def _for_consolidation(metadata: NodeMetadata) -> NodeMetadata:
+    """Return the metadata as consolidated. As in zarr-python, v3 groups then have empty consolidated metadata."""
     if isinstance(metadata, ArrayMetadata):
         return metadata
     empty = Consolidated(3, {}) if metadata.zarr_format == 3 else None
@@ -279,4 +281,4 @@ def _without_copies(metadata: NodeMetadata) -> NodeMetadata:
 def _check_storage_transformers(metadata: ArrayMetadata, known: Container[str]) -> None:
     for i, transformer in enumerate(metadata.storage_transformers):
         if transformer.must_understand and transformer.name not in known:
-            raise unknown("storage_transformer", transformer.name, (), member=f"storage_transformers[{i}]")
+            raise unknown_extension("storage_transformer", transformer.name, (), member=f"storage_transformers[{i}]")

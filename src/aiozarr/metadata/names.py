@@ -1,4 +1,4 @@
-"""Node names and paths: which ones a hierarchy can have (v3 core, "Node names"; v2, "Logical storage paths")."""
+"""Validation of node names and paths (v3 core specification, "Node names"; v2, "Logical storage paths")."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ _SLASHES = re.compile(r"[/\\]+")
 
 
 def check_node_name(name: str, zarr_format: int = 3) -> str:
-    """Return `name` if a node may have it.
+    """Return `name` if it is a valid node name.
 
-    Names are compared by code points and never normalised: NFC and NFD spellings are two names.
+    Names are compared by code points without normalisation: NFC and NFD spellings are two names.
 
     Raises:
-        InvalidKeyError: it is empty, contains `/` or NUL, is that of a metadata document, is not valid Unicode, or is
-            longer than a store key may be. In v3 also: it is made of periods only, or starts with `__`. In v2 and v1
-            also: it is `.` or `..`, or contains a backslash, which these formats take as `/`.
+        TypeError: `name` is not a str.
+        InvalidKeyError: the name is empty, contains `/` or NUL, is the key of a metadata document, is not valid
+            Unicode, or is longer than a store key. In v3 also a name of periods only. In
+            v2 and v1 also `.`, `..`, and names with a backslash, which these formats replace by `/`.
     """
     if not isinstance(name, str):
         raise TypeError(f"a node name is a str, not {type(name).__name__}")
@@ -30,13 +31,14 @@ def check_node_name(name: str, zarr_format: int = 3) -> str:
 
 
 def check_path(path: str, zarr_format: int | None = 3) -> str:
-    """Return `path` as keys begin with it: names separated by `/`, and `""` for the root, which is `""` or `"/"`.
+    """Return `path` as key prefix without trailing `/`: names separated by `/`, and `""` for the root, `""` or `"/"`.
 
-    v3 gives each node one path: a leading `/` is taken off, and every empty name refused. Paths of v2 and v1 are
-    normalised by `normalize_path` first. Where the format is not known yet, None, a path of either kind will do.
+    In v3 a leading `/` is removed and empty names are invalid. In v2 and v1 `normalize_path` applies first. For None,
+    an unknown format, a path that is valid in any format is accepted.
 
     Raises:
-        InvalidKeyError: a name in it is not one that `check_node_name` allows, or it is longer than a store key may be.
+        TypeError: `path` is not a str.
+        InvalidKeyError: `check_node_name` rejects a name, or the path is longer than a store key.
     """
     if not isinstance(path, str):
         raise TypeError(f"a path is a str, not {type(path).__name__}")
@@ -55,11 +57,28 @@ def check_path(path: str, zarr_format: int | None = 3) -> str:
     return check_key(normal)
 
 
-def normalize_path(path: str) -> str:
-    r"""Return a logical path of v2 as the text normalises it: `\` is `/`, none at the ends, and no two in a row.
+def check_new_path(path: str, zarr_format: int) -> str:
+    """Return `path` if a new node may have it. In v3, names that begin with `__` are reserved.
+
+    Nodes of such names are read all the same: xarray writes them.
 
     Raises:
-        InvalidKeyError: a name in it is `.` or `..`.
+        InvalidKeyError: a name in the path is reserved.
+    """
+    if zarr_format == 3:
+        for name in path.split("/"):
+            if name.startswith("__"):
+                raise InvalidKeyError(
+                    f"not a valid path of a new node: the name {name!r} starts with '__', which is reserved", key=path
+                )
+    return path
+
+
+def normalize_path(path: str) -> str:
+    r"""Return a normalised logical path of v2: `\` becomes `/`, without `/` at the ends and without repeated `/`.
+
+    Raises:
+        InvalidKeyError: a name is `.` or `..`.
     """
     normal = _SLASHES.sub("/", path).strip("/")
     if not {".", ".."}.isdisjoint(normal.split("/")):
@@ -72,14 +91,12 @@ def _name_fault(name: str, zarr_format: int) -> str | None:
         return "it has an empty name"
     if "/" in name:
         return f"the name {name!r} contains '/'"
-    # Such a child would lie where its parent's own documents lie: no file system can hold both.
+    # The keys of such a child would begin with a document key of its parent, which no file system can store.
     if name in rules_of(zarr_format).keys:
         return f"the name {name!r} is that of metadata documents"
     if zarr_format == 3:
         if not name.strip("."):
             return f"the name {name!r} is made of periods only"
-        if name.startswith("__"):
-            return f"the name {name!r} starts with '__', which is reserved"
     elif name in (".", ".."):
         return f"the name {name!r} is no name"
     elif "\\" in name:

@@ -1,17 +1,17 @@
-"""What metadata documents say, as records of one model for every version of the format."""
+"""The metadata model: immutable records for arrays and groups of all formats."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from operator import index
 from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.dimension_names import dimension_names_of
 from aiozarr.metadata.document import Document
@@ -22,12 +22,14 @@ FillValue: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class NamedConfig:
-    """An extension as a document names it: a codec, a chunk grid, a chunk key encoding, a storage transformer.
+    """An extension in a document: a codec, chunk grid, chunk key encoding or storage transformer.
+
+    See the v3 core specification, "Extension points".
 
     Attributes:
-        name: the name in the registry of its extension point.
-        configuration: the `configuration` member, as written; empty where there is none.
-        must_understand: False where the document says that a reader may ignore it.
+        name: the name at its extension point.
+        configuration: the `configuration` member as stored; empty if the document has none.
+        must_understand: False if a reader may ignore the extension.
     """
 
     name: str
@@ -35,28 +37,28 @@ class NamedConfig:
     must_understand: bool = True
 
     def __hash__(self) -> int:
-        # The configuration is JSON, which has no hash; equal records have equal names.
+        # The configuration is JSON and not hashable. Equal records have equal names.
         return hash((self.name, self.must_understand))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrayMetadata:
-    """An array's metadata (v3 core specification, "Array metadata"). Compares by value, fill values by their bits.
+    """Metadata of an array (v3 core specification, "Array metadata"). Compares by value, fill values bit by bit.
 
     Attributes:
-        zarr_format: the version of the format that the node is stored in.
-        shape: lengths of the dimensions; at most 32 of them, each less than 2^63.
+        zarr_format: format of the documents: 1, 2 or 3.
+        shape: lengths of the dimensions, at most 32, each less than 2^63.
         data_type: type of the elements.
-        chunk_grid: where the chunks lie.
-        chunk_key_encoding: which keys the chunks have.
-        fill_value: what missing chunks hold: a read-only 0-d array of `data_type.dtype`.
-        has_fill_value: False where the document leaves open what missing chunks hold, as v2's null does. They read as
-            `fill_value`, the type's default, and no chunk is left out on writing because it equals that.
-        codecs: how a chunk becomes bytes, in the order of encoding.
-        attributes: the user's JSON; not to be changed in place.
-        dimension_names: one name or None for each dimension; None where the document has no names.
-        storage_transformers: what lies between array and store, in this order; `parse_node` refuses unknown ones.
-        extra: unknown members that the document allows to ignore; written back as they are.
+        chunk_grid: division of the array into chunks.
+        chunk_key_encoding: mapping of chunk coordinates to keys.
+        fill_value: value of missing chunks, a read-only 0-d array of `data_type.dtype`.
+        has_fill_value: False if the document leaves missing chunks undefined, as null in v2. They read as `fill_value`,
+            the default of the type, and a write stores all chunks, also those equal to it.
+        codecs: the codecs in the order of encoding.
+        attributes: user attributes, which must not be changed in place.
+        dimension_names: a name or None per dimension; None if the document has no names.
+        storage_transformers: transformers between array and store, in order. `parse_node` rejects unknown ones.
+        extra: unknown members that may be ignored. They are stored again unchanged.
     """
 
     zarr_format: int
@@ -74,7 +76,7 @@ class ArrayMetadata:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The numpy type of the elements, in native byte order."""
+        """The numpy type of the elements in native byte order."""
         return self.data_type.dtype
 
     @property
@@ -85,7 +87,7 @@ class ArrayMetadata:
     def with_attributes(self, attributes: Mapping[str, JSON]) -> ArrayMetadata:
         """Return a copy with these attributes; `render_node` checks that they are JSON.
 
-        In formats 1 and 2 attributes hold the names of dimensions, too.
+        In formats 1 and 2 the attributes contain the dimension names.
         """
         if self.zarr_format == 3:
             return replace(self, attributes=dict(attributes))
@@ -96,7 +98,7 @@ class ArrayMetadata:
         """Return a copy with this shape.
 
         Raises:
-            ValueError: another rank, or a length that is negative or not less than 2^63.
+            ValueError: another rank, or a length outside 0 to 2^63 - 1.
         """
         lengths = tuple(map(index, shape))
         if len(lengths) != self.ndim:
@@ -129,26 +131,26 @@ class ArrayMetadata:
 
 @dataclass(frozen=True, eq=False)
 class Consolidated:
-    """Copies of the documents of all nodes below a group, as the group's own documents hold them.
+    """Consolidated metadata: copies of the documents of all nodes below a group.
 
     Attributes:
-        zarr_format: the version of the format of the group and the nodes.
-        nodes: by path relative to the group, without a leading `/`, the members of each of the node's documents by key
-            relative to the node; not to be changed in place. `consolidated_node` parses those of one node.
-        source: what is known of the document that they were read from, without its members.
+        zarr_format: format of the group and the nodes.
+        nodes: by path relative to the group, without leading `/`: the members of the documents by key relative to the
+            node. They must not be changed in place. `consolidated_node` parses those of one node.
+        source: the document that contained them, without its members.
     """
 
     zarr_format: int
     nodes: Mapping[str, Mapping[str, Mapping[str, JSON]]]
     source: Document | None = field(default=None, repr=False)
 
-    @cached_property
+    @fork_safe_cached_property
     def paths(self) -> tuple[str, ...]:
-        """The paths of the nodes, sorted: what lies below one of them stands together."""
+        """The sorted paths of the nodes. Descendants of a node are adjacent."""
         return tuple(sorted(self.nodes))
 
     def below(self, path: str) -> Consolidated:
-        """Return the copies of the nodes below `path`, by paths relative to it, at a cost in their number."""
+        """Return the consolidated metadata of the nodes below `path`. The cost grows with their number."""
         prefix = f"{path}/"
         # "0" is the character after "/".
         found = self.paths[bisect_left(self.paths, prefix) : bisect_left(self.paths, f"{path}0")]
@@ -156,7 +158,7 @@ class Consolidated:
         return Consolidated(self.zarr_format, nodes, self.source)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # In another process objects have other ids, by which duplicate keys are known.
+        # Without the source: it identifies duplicate keys by object ids, which differ in another process.
         return Consolidated, (self.zarr_format, self.nodes)
 
     def __eq__(self, other: object) -> bool:
@@ -173,11 +175,11 @@ class GroupMetadata:
     """A group's metadata (v3 core specification, "Group metadata").
 
     Attributes:
-        zarr_format: the version of the format that the node is stored in.
-        attributes: the user's JSON; not to be changed in place.
-        extra: unknown members that the document allows to ignore; written back as they are.
-        consolidated: copies of the documents of all nodes below; None where the group has none. Who changes a node
-            below keeps them up to date, or takes them away: what is stale misleads every reader.
+        zarr_format: format of the documents: 2 or 3.
+        attributes: user attributes, which must not be changed in place.
+        extra: unknown members that may be ignored. They are stored again unchanged.
+        consolidated: consolidated metadata of all nodes below the group; None if the group has none. Any change of a
+            node below must update or remove them.
     """
 
     zarr_format: int

@@ -10,8 +10,7 @@ from aiozarr.metadata.dimension_names import dimension_names_of, with_dimension_
 from aiozarr.metadata.document import Document
 from aiozarr.metadata.format_rules import ATTRS_KEY, META_KEY
 from aiozarr.metadata.records import ArrayMetadata, NamedConfig
-from aiozarr.metadata.v2.codecs import Encoding, parse_numcodec, read_encoding
-from aiozarr.metadata.v2.documents import (
+from aiozarr.metadata.v2 import (
     check_members,
     chunk_lengths,
     element_type,
@@ -23,25 +22,26 @@ from aiozarr.metadata.v2.documents import (
     required,
     separator_of,
 )
-from aiozarr.metadata.v2.dtype import parse_dtype
+from aiozarr.metadata.v2_dtype import parse_dtype
+from aiozarr.metadata.v2_encoding import Encoding, parse_numcodec, read_encoding
 from aiozarr.settings import Settings
 
 _REQUIRED = ("shape", "chunks", "dtype", "compression", "compression_opts", "fill_value", "order")
 _MEMBERS = {"zarr_format", *_REQUIRED}
-# Libraries whose one option is a number.
+# Compressors whose only option is a number.
 _LEVELS = ("zlib", "gzip", "bz2", "zstd")
 
 
 def parse_v1(document: Document, attributes: Mapping[str, Any], settings: Settings) -> ArrayMetadata:
-    """Return what a `meta` says; v1 has arrays only.
+    """Return the metadata of a `meta`. Format 1 has arrays only.
 
     Raises:
-        InvalidMetadataError: with `member` set, where the fault lies in one.
-        UnsupportedMetadataError: as above.
+        InvalidMetadataError: the document violates the format; `member` names the member, if it is one.
+        UnsupportedMetadataError: the document uses a feature that aiozarr lacks.
     """
     members = document.members
     check_members(document, 1)
-    # The text asks for a scalar and says nothing of NaN, which zarr-python 1 writes as a bare token.
+    # The specification asks for a scalar and does not mention NaN, which zarr-python 1 writes as a bare token.
     fill = required(members, "fill_value")
     document.check(fill, "fill_value", finite=settings.strict)
     shape = parse_lengths(required(members, "shape"), "shape", 0)
@@ -49,9 +49,9 @@ def parse_v1(document: Document, attributes: Mapping[str, Any], settings: Settin
     compressor = _parse_compression(required(members, "compression"), members.get("compression_opts"), settings)
     order = parse_order(members)
     if settings.v1_order_f == "written" and (compressor is None or compressor["id"] != "blosc"):
-        # zarr-python 1 turned chunks into bytes in C order, whatever `meta` said, and only blosc saw the memory.
+        # zarr-python 1 wrote chunks in C order in spite of `meta`. Only blosc compressed the memory as it is.
         order = "C"
-    # Any scalar will do in v1, so no spelling of one is a leniency.
+    # v1 allows any scalar, so `strict` makes no difference.
     fill_value, has_fill_value = parse_fill(_as_token(fill), elements, strict=False, plain_text=True)
     return ArrayMetadata(
         zarr_format=1,
@@ -72,7 +72,7 @@ def v1_members(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
     """Return the members of the documents by key.
 
     Raises:
-        UnsupportedMetadataError: v1 cannot say what `metadata` says.
+        UnsupportedMetadataError: v1 cannot represent `metadata`.
     """
     encoding = read_encoding(metadata.codecs, metadata.dtype, metadata.ndim)
     if encoding.filters:
@@ -119,14 +119,14 @@ def _render_compression(compressor: Mapping[str, Any] | None) -> tuple[str, Any]
     name = str(compressor["id"])
     if name in _LEVELS and options.keys() <= {"level"}:
         return name, options.get("level")
-    # v1's blosc always chooses the size of its blocks itself.
+    # In v1 blosc always chooses the block size itself.
     if name == "blosc" and options.get("blocksize") == 0:
         del options["blocksize"]
     return name, options or None
 
 
 def _as_token(fill: object) -> object:
-    """Return NaN and infinities, which are tokens of their own in v1, as v2 spells them."""
+    """Return NaN and infinities, bare tokens in v1, as the strings of v2."""
     if type(fill) is float and fill != fill:
         return "NaN"
     if type(fill) is float and fill in (float("inf"), float("-inf")):

@@ -1,4 +1,4 @@
-"""Zarr v3 documents: `zarr.json` to the model and back (v3 core specification, "Metadata")."""
+"""Parse and render Zarr v3 documents, `zarr.json` (v3 core specification, "Metadata")."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.consolidated import inline_member, parse_inline
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.document import Document, check_json, clip, dump_document, load_document
-from aiozarr.metadata.extensions import beyond, may_be_ignored, parse_extension, parse_extensions, render_extension
+from aiozarr.metadata.extensions import (
+    may_be_ignored,
+    parse_extension,
+    parse_extensions,
+    render_extension,
+    unsupported_member,
+)
 from aiozarr.metadata.fill_value import parse_fill_value, render_fill_value
-from aiozarr.metadata.format_rules import CONSOLIDATED, V3_KEY
+from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER, V3_KEY
 from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
-from aiozarr.metadata.v2.codecs import ELEMENTS, refuse_pickle
+from aiozarr.metadata.v2_encoding import ELEMENTS, refuse_pickle
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 
 MAX_NDIM = 32
@@ -23,15 +29,15 @@ _ARRAY_MEMBERS = {
     *("zarr_format", "node_type", *_REQUIRED),
     *("attributes", "dimension_names", "storage_transformers"),
 }
-_GROUP_MEMBERS = {"zarr_format", "node_type", "attributes", CONSOLIDATED}
+_GROUP_MEMBERS = {"zarr_format", "node_type", "attributes", CONSOLIDATED_MEMBER}
 
 
 def parse_v3(document: Document, settings: Settings) -> ArrayMetadata | GroupMetadata:
-    """Return what the document says.
+    """Return the metadata of a `zarr.json`.
 
     Raises:
-        InvalidMetadataError: with `member` set, where the fault lies in one.
-        UnsupportedMetadataError: as above.
+        InvalidMetadataError: the document violates the format; `member` names the member, if it is one.
+        UnsupportedMetadataError: the document uses a feature that aiozarr lacks.
     """
     _check_format_members(document)
     members = document.members
@@ -45,19 +51,19 @@ def parse_v3(document: Document, settings: Settings) -> ArrayMetadata | GroupMet
     if node_type == "array":
         return _parse_array(members, attributes, settings)
     extra = _parse_extra(members, _GROUP_MEMBERS)
-    return GroupMetadata(3, attributes, extra, parse_inline(members.get(CONSOLIDATED), document))
+    return GroupMetadata(3, attributes, extra, parse_inline(members.get(CONSOLIDATED_MEMBER), document))
 
 
 def render_v3(metadata: ArrayMetadata | GroupMetadata) -> bytes:
     """Return the document of `metadata`, its members in the order of the specification.
 
     Raises:
-        TypeError: an attribute is no JSON value.
-        MetadataError: `metadata` is not what `parse_v3` reads, or JSON cannot hold it: NaN, an infinity, a lone
-            surrogate in an attribute.
+        TypeError: an attribute is not a JSON value.
+        MetadataError: `parse_v3` would reject the document, or JSON cannot represent an attribute: NaN, an infinity, a
+            lone surrogate.
     """
     data = dump_document(v3_members(metadata))
-    # Whoever made this metadata, nothing is stored that could not be opened again.
+    # Parse the result: a document that cannot be opened again must not be stored.
     parse_v3(load_document(data, max_bytes=len(data)), DEFAULT_SETTINGS)
     return data
 
@@ -66,7 +72,7 @@ def v3_members(metadata: ArrayMetadata | GroupMetadata) -> dict[str, Any]:
     """Return the members of the document of `metadata`, in the order of the specification.
 
     Raises:
-        MetadataError: the fill value cannot be written.
+        MetadataError: the fill value cannot be represented.
     """
     if isinstance(metadata, GroupMetadata):
         members: dict[str, Any] = {"zarr_format": 3, "node_type": "group"}
@@ -74,16 +80,16 @@ def v3_members(metadata: ArrayMetadata | GroupMetadata) -> dict[str, Any]:
         members = _array_members(metadata)
     members |= {"attributes": dict(metadata.attributes), **metadata.extra}
     if isinstance(metadata, GroupMetadata) and metadata.consolidated is not None:
-        members[CONSOLIDATED] = inline_member(metadata.consolidated)
+        members[CONSOLIDATED_MEMBER] = inline_member(metadata.consolidated)
     return members
 
 
 def _check_format_members(document: Document) -> None:
-    """Hold the members that the format defines to JSON as it is specified."""
+    """Check that the members that the format defines are strict JSON."""
     if id(document.members) in document.duplicates:
         raise InvalidMetadataError("the member is there twice", member=document.duplicates[id(document.members)])
     for name, value in document.members.items():
-        if name not in ("attributes", CONSOLIDATED):
+        if name not in ("attributes", CONSOLIDATED_MEMBER):
             document.check(value, name)
 
 
@@ -91,7 +97,7 @@ def _parse_attributes(document: Document, settings: Settings) -> Mapping[str, An
     attributes = document.members.get("attributes", {})
     if not isinstance(attributes, dict):
         raise InvalidMetadataError("attributes are an object", member="attributes")
-    # Real attributes hold NaN tokens and duplicate keys: both are read, and the last of the duplicates wins.
+    # Real attributes have NaN tokens and duplicate keys. Both are read; the last duplicate wins.
     if settings.strict:
         document.check(attributes, "attributes")
     elif document.may_hold_surrogates:
@@ -108,9 +114,9 @@ def _parse_array(members: Mapping[str, Any], attributes: Mapping[str, Any], sett
     for i, codec in enumerate(chain):
         refuse_pickle(codec.name, f"codecs[{i}]")
         if codec.name == ELEMENTS:
-            raise InvalidMetadataError(f"the codec {ELEMENTS!r} is none of Zarr v3", member=f"codecs[{i}]")
+            raise InvalidMetadataError(f"Zarr v3 does not have the codec {ELEMENTS!r}", member=f"codecs[{i}]")
     if not chain:
-        raise InvalidMetadataError("there is no codec, and at least one makes bytes of arrays", member="codecs")
+        raise InvalidMetadataError("the list is empty; an array -> bytes codec is required", member="codecs")
     return ArrayMetadata(
         zarr_format=3,
         shape=lengths,
@@ -130,19 +136,18 @@ def _parse_shape(value: object) -> tuple[int, ...]:
     if not isinstance(value, list):
         raise InvalidMetadataError("a shape is a list of integers", member="shape")
     if len(value) > MAX_NDIM:
-        raise beyond("shape", f"arrays have at most {MAX_NDIM} dimensions, not {len(value)}")
+        raise unsupported_member("shape", f"arrays have at most {MAX_NDIM} dimensions, not {len(value)}")
     for i, length in enumerate(value):
-        # bool is an int to Python, and 16.0 equals 16; neither is an integer in JSON.
+        # Python counts bool as int and 16.0 equals 16. Neither is an integer in JSON.
         if type(length) is not int or length < 0:
             raise InvalidMetadataError("a length is an integer of at least 0", member=f"shape[{i}]")
         if length >= _LENGTH_END:
-            raise beyond(f"shape[{i}]", "a length is less than 2^63")
+            raise unsupported_member(f"shape[{i}]", "a length is less than 2^63")
     return tuple(value)
 
 
 def _parse_fill_value(value: object, data_type: DataType, settings: Settings) -> FillValue:
-    # GDAL writes null, which no core type allows. Every such array would be unreadable, and what it means is clear
-    # enough: no value was chosen.
+    # GDAL writes null, which no core type allows, for "no fill value". Its arrays must be readable.
     if value is None and not settings.strict:
         return data_type.default_fill_value
     return parse_fill_value(value, data_type, strict=settings.strict)

@@ -1,4 +1,4 @@
-"""Merging of byte ranges of one object into requests: a pure function of the ranges and the price of a request."""
+"""Coalescing of byte ranges of one object into requests: a pure function of the ranges and the limits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
-class Economy:
-    """What merging may spend, in bytes.
+class MergeLimits:
+    """How far byte ranges of one object are merged.
 
     Attributes:
-        gap: bytes between two wanted ranges that are fetched rather than skipped.
-        max_over_read: bytes fetched / bytes wanted that one request may reach.
-        max_request_bytes: size of a merged request; a single range may be larger.
+        gap: the most unwanted bytes between two ranges of one request.
+        max_over_read: the most bytes fetched per byte wanted, of one request.
+        max_request_bytes: the largest size of a merged request. A single range may be larger.
     """
 
     gap: int
@@ -22,7 +22,7 @@ class Economy:
     max_request_bytes: int = 16 << 20
 
 
-class Merged(NamedTuple):
+class MergedRange(NamedTuple):
     """One request: bytes from `start` to `stop`, and the positions in the input of the ranges that it serves."""
 
     start: int
@@ -35,34 +35,34 @@ class Merged(NamedTuple):
         return self.stop - self.start
 
 
-def coalesce(ranges: Sequence[tuple[int, int]], economy: Economy) -> list[Merged]:
+def coalesce(ranges: Sequence[tuple[int, int]], limits: MergeLimits) -> list[MergedRange]:
     """Return the requests that fetch all `ranges`, pairs of (start, length) in any order, which may overlap.
 
     Neighbours are merged while the gap between them, the share of unwanted bytes and the size of the request stay
-    within `economy`. Every range lies whole within one request. The result is sorted by start.
+    within `limits`. Every range is within one request. The result is sorted by start.
     """
     order = sorted(range(len(ranges)), key=ranges.__getitem__)
-    requests: list[Merged] = []
+    requests: list[MergedRange] = []
     start = stop = wanted = 0
     members: list[int] = []
     for position in order:
         first, length = ranges[position]
         last = max(stop, first + length)
-        # Bytes that overlap are wanted once.
+        # Overlapping bytes count once.
         fresh = max(0, first + length - max(first, stop))
         if (
             members
-            and first - stop <= economy.gap
-            and last - start <= economy.max_request_bytes
-            and last - start <= economy.max_over_read * (wanted + fresh)
+            and first - stop <= limits.gap
+            and last - start <= limits.max_request_bytes
+            and last - start <= limits.max_over_read * (wanted + fresh)
         ):
             stop = last
             wanted += fresh
             members.append(position)
             continue
         if members:
-            requests.append(Merged(start, stop, members))
+            requests.append(MergedRange(start, stop, members))
         start, stop, wanted, members = first, first + length, length, [position]
     if members:
-        requests.append(Merged(start, stop, members))
+        requests.append(MergedRange(start, stop, members))
     return requests

@@ -1,4 +1,4 @@
-"""What the reads and writes inside a context cost: event records, and the report that adds them up."""
+"""The cost of reads and writes: an event per request, and the report that sums the events inside a context."""
 
 from __future__ import annotations
 
@@ -11,34 +11,37 @@ from typing import Literal, TypeAlias
 
 from aiozarr.model import ByteRange
 
+RequestOperation: TypeAlias = Literal["fetch", "set", "erase", "list", "stat"]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestEvent:
-    """One request to a store has ended, and what it brought is decoded.
+    """One request to a store that has ended, and whose response was decoded.
 
-    Times are seconds of `time.monotonic`; a time of 0 says that there was none.
+    Times are seconds of `time.monotonic`, or 0 for none.
 
     Attributes:
-        operation: what was asked for.
+        operation: the operation of the store.
         store: the store's URL.
-        key: the key; a prefix for operations on prefixes.
-        range: the byte range; None for a whole value.
-        bytes_wanted: bytes that the caller needs of the answer (reads), or sent (writes).
-        bytes_fetched: bytes that came or were sent.
-        seconds: from the first try to the end, waits between tries included. 0 for what is asked on the way of another
-            request, whose seconds include it: a size before the end of an object, a chunk before a part of it is set.
-        attempts: how often it was sent.
-        error: the error it ended with, if any. An answer that does not decode is the read's error, not the request's.
-        started: when it was first sent.
-        queue_seconds: how long it had been waiting for its turn then.
-        chunks: chunks that were decoded of the answer, or encoded to be sent.
-        decode_started: when a worker began with the first of them.
-        decode_ended: when a worker was done with the last of them.
-        decode_seconds: time of the workers in codecs and in putting elements in place, added up over them.
-        encode_seconds: the same of what was sent; `seconds` include it.
+        key: the key, or the prefix of an operation on a prefix.
+        range: the byte range, or None for a whole value.
+        bytes_wanted: bytes of the response that the caller needs (reads), or that were sent (writes).
+        bytes_fetched: bytes that were received or sent.
+        seconds: from the first attempt to the end, with the pauses between attempts. 0 for a request that is sent on
+            behalf of another one, whose seconds include it: for the size of an object before its end is read, for a
+            chunk before part of it is written.
+        attempts: number of attempts.
+        error: the error of the request, or None. A response that does not decode is an error of the read.
+        started: time of the first attempt.
+        queue_seconds: how long the request had waited in the queue then.
+        chunks: number of chunks decoded or encoded.
+        decode_started: when a worker began to decode the first of them.
+        decode_ended: when a worker had decoded the last of them.
+        decode_seconds: time of all workers in codecs and in copying elements to the output.
+        encode_seconds: time of all workers in encoding. `seconds` include it.
     """
 
-    operation: Literal["fetch", "set", "erase", "list", "stat"]
+    operation: RequestOperation
     store: str
     key: str
     range: ByteRange | None
@@ -57,7 +60,7 @@ class RequestEvent:
 
     @property
     def over_read(self) -> int:
-        """Bytes that were fetched and not needed."""
+        """Bytes that were fetched but not wanted."""
         return self.bytes_fetched - self.bytes_wanted
 
 
@@ -68,21 +71,20 @@ Event: TypeAlias = RequestEvent
 class Totals:
     """Sums over requests.
 
-    Seconds are added over what goes on side by side, so any of them may be more than the time that has passed. None
-    contains another, but for writes, whose `request_seconds` include their `encode_seconds`.
+    Seconds of concurrent requests and workers are added, so a sum may exceed the time that has passed. The sums do not
+    overlap, except that `request_seconds` of writes include their `encode_seconds`.
 
     Attributes:
-        requests: requests sent to stores, repetitions included. A listing counts as one, however many pages it has,
-            and so does the removal of all that lies below a prefix.
-        retries: those of them that were repetitions.
+        requests: requests sent to stores, with repetitions. A listing counts as one request, with all its pages. So
+            does the removal of all keys below a prefix.
+        retries: how many of them were repetitions.
         bytes_wanted: bytes of stored objects that the operations needed.
-        bytes_fetched: bytes of stored objects that came; more than wanted where merging reads over gaps.
-        bytes_written: bytes that were sent to be stored.
-        request_seconds: wall time of the requests, from the first try to the end.
-        queue_seconds: time in which requests could have been sent and waited for their turn.
-        decode_seconds: time of the workers in codecs and in putting elements in place.
-        encode_seconds: time of the workers in making the bytes of what is written; of a part, reading the rest of the
-            chunk's values included.
+        bytes_fetched: bytes of stored objects that were received: more than wanted if merged requests include gaps.
+        bytes_written: bytes that were sent to stores.
+        request_seconds: wall time of the requests, from the first attempt to the end.
+        queue_seconds: time in which requests were ready and waited in the queue.
+        decode_seconds: time of the workers in codecs and in copying elements to the output.
+        encode_seconds: time of the workers in encoding. For partial writes it includes decoding the stored chunk.
     """
 
     requests: int = 0
@@ -97,7 +99,7 @@ class Totals:
 
     @property
     def over_read(self) -> int:
-        """Bytes that were fetched and not needed."""
+        """Bytes that were fetched but not wanted."""
         return self.bytes_fetched - self.bytes_wanted
 
     def _add(self, more: Totals) -> None:
@@ -112,16 +114,16 @@ _SUMMED = tuple([each.name for each in fields(Totals)])
 
 @dataclass(slots=True)
 class Report(Totals):
-    """The sums of what was done inside `record()`. Reading it while operations are under way shows the sums so far.
+    """The sums of the operations inside `record()`. During an operation it has the sums so far.
 
-    A chunk that two readers share is fetched and decoded once, and counted for the one whose request brings it, also
-    where that one is cancelled meanwhile.
+    A chunk that two readers share is fetched and decoded once. It counts for the reader whose request fetches it, even
+    if that reader is cancelled meanwhile.
 
     Attributes:
-        chunks: chunks, or inner chunks of shards, that were read; stored objects that were written.
-        shared: chunks that another reader's request delivered (single flight).
-        cached: chunks that were decoded already (`Settings.chunk_cache_bytes`).
-        seconds: wall time of the operations, added up.
+        chunks: number of chunks (of shards: inner chunks) read, and of stored objects written.
+        shared: number of chunks that the request of another reader fetched (single flight).
+        cached: number of chunks from the cache of decoded chunks (`Settings.chunk_cache_bytes`).
+        seconds: sum of the wall times of the operations.
     """
 
     chunks: int = 0
@@ -133,21 +135,21 @@ class Report(Totals):
 
     @property
     def origins(self) -> dict[str, Totals]:
-        """The sums of each origin, by scheme and server (of clouds: bucket or account) of the URL, without secrets.
+        """A copy of the sums per origin.
 
-        A copy as of now.
+        The keys are scheme and server of the URLs (for clouds: bucket or account), without secrets.
         """
         return {origin: replace(totals) for origin, totals in self._origins.copy().items()}
 
     def add(self, store: str, more: Totals) -> None:
-        """Add what requests to the store of this URL have cost, here and in the enclosing records."""
+        """Add the sums of requests to the store of this URL, here and in the enclosing records."""
         origin = origin_url(store)
         report: Report | None = self
         while report is not None:
             report._add(more)
             totals = report._origins.get(origin)
             if totals is None:
-                # Complete before others can see it.
+                # Complete before other threads can see it.
                 report._origins[origin] = replace(more)
             else:
                 totals._add(more)
@@ -166,7 +168,7 @@ class Report(Totals):
 
 @lru_cache(maxsize=256)
 def origin_url(url: str) -> str:
-    """Return scheme and authority of a store's URL: whom requests go to, as far as a URL says."""
+    """Return scheme and authority of a store's URL."""
     scheme, separator, rest = url.rpartition("::")[2].partition("://")
     if not separator:
         return url
@@ -183,10 +185,10 @@ def current_recorder() -> Report | None:
 
 @contextmanager
 def record() -> Iterator[Report]:
-    """Add up what reads and writes inside this context cost.
+    """Sum the cost of reads and writes inside this context.
 
-    The context follows the caller's task (contextvars): concurrent tasks do not mix, and tasks started inside count in.
-    Records nest; an inner one counts in the outer one too.
+    The context follows the caller's task (contextvars): concurrent tasks do not mix, and tasks started inside count.
+    Records nest: an inner one counts in the outer one too.
     """
     report = Report(outer=_recorder.get())
     token = _recorder.set(report)

@@ -1,10 +1,18 @@
-"""When a failed request is sent again: a pure decision; the scheduler carries it out, and no other layer repeats."""
+"""Retries: one decision whether a failed request is sent again, and its two drivers, for coroutines and for threads."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from random import random
+from typing import TypeVar
 
 from aiozarr.errors import StoreError, StoreTimeoutError, ThrottledError
+
+T = TypeVar("T")
+A = TypeVar("A")
 
 BASE_DELAY = 0.1
 MAX_DELAY = 5.0
@@ -12,29 +20,129 @@ MAX_DELAY = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """At most `retries` repetitions, none of which begins later than `seconds` after the first try."""
+    """At most `retries` repetitions, none of which begins later than `seconds` after the first attempt."""
 
     retries: int = 5
     seconds: float = 20.0
 
     def delay(self, error: BaseException, *, attempt: int, elapsed: float, jitter: float) -> float | None:
-        """Return the seconds to wait before the next try, or None where there is none.
+        """Decide whether a failed request is sent again.
 
         Args:
-            error: what the try ended with.
-            attempt: how many tries there were.
-            elapsed: seconds since the first try began.
+            error: the error of the latest attempt.
+            attempt: number of attempts so far.
+            elapsed: seconds since the first attempt began.
             jitter: a random number in [0, 1).
+
+        Returns: the seconds to wait before the next attempt, or None if there is no next attempt.
         """
         if not isinstance(error, StoreError) or not error.retryable or attempt > self.retries:
             return None
-        # Full jitter between half and all of the exponential step: callers that failed together do not return together.
+        # Jitter between half and all of the exponential step: callers that failed together do not return together.
         delay = min(MAX_DELAY, BASE_DELAY * 2 ** (attempt - 1)) * (0.5 + jitter / 2)
         if error.retry_after is not None:
             delay = max(delay, error.retry_after)
         return delay if elapsed + delay <= self.seconds else None
 
 
-def overload(error: BaseException) -> bool:
+class Attempts:
+    """The attempts of one request.
+
+    Attributes:
+        policy: decides on the next attempt.
+        attempts: number of attempts so far.
+        started: time of the first attempt.
+        seconds: from `started` to the end of the latest attempt.
+    """
+
+    __slots__ = ("attempts", "policy", "seconds", "started")
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self.policy = policy
+        self.attempts = 0
+        self.started = self.seconds = 0.0
+
+    def delay_after(self, error: StoreError, now: float, jitter: float) -> float | None:
+        """Record a failed attempt.
+
+        Returns: the seconds to wait before the next attempt, or None if the caller must raise `error`. `error` then
+            has the number of attempts and the seconds since the first.
+        """
+        self.seconds = now - self.started
+        delay = self.policy.delay(error, attempt=self.attempts, elapsed=self.seconds, jitter=jitter)
+        if delay is None:
+            error.attempts, error.elapsed = self.attempts, self.seconds
+        return delay
+
+
+async def retry(
+    attempts: Attempts,
+    send: Callable[[], Awaitable[T]],
+    clock: Callable[[], float],
+    failure: StoreError | None = None,
+    on_failure: Callable[[StoreError, float, float], None] | None = None,
+) -> T:
+    """Await `send()` until it succeeds or the policy gives up.
+
+    Args:
+        attempts: receives number and times of the attempts.
+        send: makes one attempt.
+        clock: returns the time in seconds.
+        failure: the error of a first attempt that is recorded in `attempts` already.
+        on_failure: called after each failed attempt with its error, the time of its beginning, and the present time.
+
+    Raises:
+        StoreError: the error of the last attempt, with `attempts` and `elapsed`.
+    """
+    sent_at = attempts.started
+    if failure is None:
+        sent_at = attempts.started = clock()
+    while True:
+        if failure is not None:
+            now = clock()
+            if on_failure is not None:
+                on_failure(failure, sent_at, now)
+            delay = attempts.delay_after(failure, now, random())
+            if delay is None:
+                try:
+                    raise failure
+                finally:
+                    # The traceback of the error holds this frame, which must not refer back to the error.
+                    failure = None
+            failure = None
+            await asyncio.sleep(delay)
+            sent_at = clock()
+        attempts.attempts += 1
+        try:
+            result = await send()
+        except StoreError as error:
+            failure = error
+        else:
+            attempts.seconds = clock() - attempts.started
+            return result
+
+
+def retry_blocking(attempts: Attempts, send: Callable[[A], T], argument: A) -> T:
+    """Call `send(argument)` until it succeeds or the policy gives up. Sleeps in the calling thread.
+
+    Raises:
+        StoreError: the error of the last attempt, with `attempts` and `elapsed`.
+    """
+    attempts.started = time.monotonic()
+    while True:
+        attempts.attempts += 1
+        try:
+            result = send(argument)
+        except StoreError as error:
+            delay = attempts.delay_after(error, time.monotonic(), random())
+            if delay is None:
+                raise
+        else:
+            attempts.seconds = time.monotonic() - attempts.started
+            return result
+        time.sleep(delay)
+
+
+def is_overload(error: BaseException) -> bool:
     """Return whether `error` is a sign that fewer requests should be in flight."""
     return isinstance(error, ThrottledError | StoreTimeoutError)

@@ -22,12 +22,12 @@ from aiozarr.model import (
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store, byte_view
 from aiozarr.stores.local.store import LocalStore
-from aiozarr.stores.memory import MemoryStore
+from aiozarr.stores.memory_store import MemoryStore
 from aiozarr.stores.transformer import StorageTransformer, register_storage_transformer
 from aiozarr.stores.urls import from_url, register_store
 
 if TYPE_CHECKING:
-    from aiozarr.stores.caching import CachingTransformer
+    from aiozarr.stores.caching_transformer import CachingTransformer
     from aiozarr.stores.fsspec.store import FsspecStore
     from aiozarr.stores.http.store import HTTPStore
     from aiozarr.stores.object.store import ObjectStore
@@ -83,7 +83,7 @@ def __getattr__(name: str) -> Any:
     # Not every program uses these, and object stores bring libraries that take longer to import than all of aiozarr.
     homes = {
         "CacheStore": "wrappers",
-        "CachingTransformer": "caching",
+        "CachingTransformer": "caching_transformer",
         "FsspecStore": "fsspec.store",
         "HTTPStore": "http.store",
         "LatencyStore": "wrappers",
@@ -98,3 +98,7 @@ def __getattr__(name: str) -> Any:
     if name not in homes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"aiozarr.stores.{homes[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,4 +1,4 @@
-"""Stores whose operations are system calls: synchronous, thread-safe twins, and coroutines that run them in threads."""
+"""Stores whose operations are system calls: blocking methods, and coroutines that run them in threads."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from typing import TypeVar
 
-from anyio import CancelScope
 from typing_extensions import Buffer
 
+from aiozarr.concurrency import retrieve_error, wait_uncancelled
+from aiozarr.errors import LimitError
 from aiozarr.model import ByteRange, Precondition, Range, Value, Version
 from aiozarr.stores.contract import Store
 
@@ -19,26 +20,35 @@ T = TypeVar("T")
 class BlockingStore(Store):
     """A store with `fetch_now`, `set_now` and `erase_now`, which may be called from any thread at any time.
 
-    Whoever has a worker thread at hand calls those; the coroutines run them in the default executor of the calling
-    loop, which `asyncio.run` winds up by itself. Reads are abandoned by a cancellation, writes are waited for: after
-    `CancelledError` nothing is written any more.
+    Worker threads call these methods. The coroutines run them in the default executor of the calling loop, which
+    `asyncio.run` shuts down. A cancelled read is abandoned. A cancelled write is awaited, so that nothing is written
+    after `CancelledError`.
     """
 
     @abstractmethod
-    def fetch_now(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
-        """As `fetch`, in the calling thread."""
+    def fetch_now(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
+        """Do what `fetch` does, in the calling thread."""
 
-    def read_now(self, key: str) -> Buffer | None:
-        """As `fetch_now` of a whole value, for whoever does not want to know its version and size."""
-        value = self.fetch_now(key)
+    def read_now(self, key: str, *, max_bytes: int | None = None) -> Buffer | None:
+        """Return the whole value of `key`, or None if nothing is stored, in the calling thread.
+
+        A store may have a cheaper way than `fetch_now`, because neither version nor size is returned.
+        """
+        value = self.fetch_now(key) if max_bytes is None else self.fetch_now(key, max_bytes=max_bytes)
         return None if value is None else value.data
 
     def read_into_now(self, key: str, memory: memoryview) -> int | None:
-        """As `read_now`, to the beginning of `memory`, which is writable bytes; return the value's size.
+        """Read the whole value of `key` into the beginning of `memory`, which is writable bytes.
 
-        A value that is larger than `memory` is not there, or not all of it.
+        Returns: the value's size, or None if nothing is stored. If it is larger than `memory`, the memory holds
+        undefined bytes.
         """
-        data = self.read_now(key)
+        try:
+            data = self.read_now(key, max_bytes=len(memory)) if self.has_bounded_reads else self.read_now(key)
+        except LimitError as error:
+            return error.value if error.value is not None else len(memory) + 1
         if data is None:
             return None
         view = memoryview(data).cast("B")
@@ -48,14 +58,17 @@ class BlockingStore(Store):
 
     @abstractmethod
     def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
-        """As `set`, in the calling thread; a blocking store always knows the version it wrote."""
+        """Do what `set` does, in the calling thread; a blocking store always has the version that it wrote."""
 
     @abstractmethod
     def erase_now(self, key: str) -> None:
-        """As `erase`, in the calling thread."""
+        """Do what `erase` does, in the calling thread."""
 
-    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
-        return await in_thread(lambda: self.fetch_now(key, range, if_match=if_match))
+    async def fetch(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
+        bound = {} if max_bytes is None else {"max_bytes": max_bytes}
+        return await in_thread(lambda: self.fetch_now(key, range, if_match=if_match, **bound))
 
     async def get_partial_values(self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]) -> list[Buffer | None]:
         wanted = [(key, Range(start, length)) for key, (start, length) in key_ranges]
@@ -66,35 +79,36 @@ class BlockingStore(Store):
         return [None if value is None else value.data for value in await in_thread(fetch_all)]
 
     async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
-        return await to_the_end(lambda: self.set_now(key, value, precondition=precondition))
+        return await in_thread_uncancelled(lambda: self.set_now(key, value, precondition=precondition))
 
     async def erase(self, key: str) -> None:
-        await to_the_end(lambda: self.erase_now(key))
+        await in_thread_uncancelled(lambda: self.erase_now(key))
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """Run `call` in a thread; a cancellation does not wait for it, so it must leave nothing behind."""
+    """Return `call()`, run in a thread. A cancellation does not await it, so `call` must have no side effects."""
     future = _start(call)
     return call() if future is None else await future
 
 
-async def to_the_end(call: Callable[[], T]) -> T:
-    """Run `call` in a thread; a cancellation is raised only after it has ended."""
+async def in_thread_uncancelled(call: Callable[[], T]) -> T:
+    """Return `call()`, run in a thread. A cancellation is raised only after `call` has ended."""
     future = _start(call)
     if future is None:
         return call()
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
-        # A second cancellation may interrupt the wait; the result is then nobody's, and must not be reported as lost.
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        with CancelScope(shield=True):
-            await asyncio.wait([future])
+        future.add_done_callback(retrieve_error)
+        await wait_uncancelled(future)
         raise
 
 
 def _start(call: Callable[[], T]) -> asyncio.Future[T] | None:
-    """Start `call` in a thread; None where there are none any more, because the interpreter is exiting (atexit)."""
+    """Start `call` in a thread of the loop's default executor.
+
+    Returns: the future of its result, or None if the interpreter is exiting (atexit) and no thread can be started.
+    """
     loop = asyncio.get_running_loop()
     try:
         return loop.run_in_executor(None, call)
@@ -104,12 +118,12 @@ def _start(call: Callable[[], T]) -> asyncio.Future[T] | None:
         return None
 
 
-async def stepwise(batches: Iterator[T]) -> AsyncGenerator[T, None]:
+async def iterate_in_thread(batches: Iterator[T]) -> AsyncGenerator[T, None]:
     """Iterate over the generator `batches`, each step of which runs in a thread, and close it at the end."""
     end = object()
     try:
-        # Steps are short, and a generator cannot be closed while it runs: each is waited for.
-        while (batch := await to_the_end(lambda: next(batches, end))) is not end:
+        # A generator cannot be closed while it runs, so each step is waited for. Steps are short.
+        while (batch := await in_thread_uncancelled(lambda: next(batches, end))) is not end:
             yield batch  # type: ignore[misc]  # `end` is excluded just above
     finally:
         close = getattr(batches, "close", None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Hashable, Iterable
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import quote
@@ -12,7 +14,8 @@ from weakref import ref
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.errors import UnsupportedOperationError
+from aiozarr.concurrency import map_concurrently
+from aiozarr.errors import LimitError, UnsupportedOperationError
 from aiozarr.model import (
     ByteRange,
     Entry,
@@ -24,7 +27,6 @@ from aiozarr.model import (
     check_key,
     check_prefix,
 )
-from aiozarr.stores.tasks import map_bounded
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -38,10 +40,12 @@ Keys: TypeAlias = list[str]
 class Store(ABC):
     """A mapping from keys to bytes.
 
-    A subclass implements `fetch`, and of `set`, `erase` and `scan` what its `supports` claims; everything else follows
-    from those and may be overridden where the backend has something better. Keys are checked at the edge
-    (`aiozarr.model.check_key`). A store may be used from any number of tasks, threads and event loops: what belongs to
-    a loop, such as connections, is kept per loop.
+    A subclass implements `url` and `fetch`, and of `set`, `erase` and `scan` those that its `supports` claims. It may
+    override the other operations under "primitive operations" if the backend has a cheaper way. The derived operations
+    call the primitive ones and are not overridden.
+
+    Every operation checks its keys (`aiozarr.model.check_key`). A store may be used from several tasks, threads and
+    event loops at once: what belongs to a loop, such as a connection, is stored per loop.
     """
 
     supports: Supports
@@ -51,87 +55,101 @@ class Store(ABC):
     def url(self) -> str:
         """The canonical URL of the store's root, without secrets."""
 
-    def url_of(self, path: str) -> str:
-        """Return the URL of what lies below `path`, which has no slash at its end: the one that opens it from anywhere.
-
-        The path is percent-encoded, as in the web's URLs. A store whose URLs are taken as they are, such as those of
-        buckets, overrides this.
-        """
-        return f"{self.url.rstrip('/')}/{quote(path)}" if path else self.url
-
-    @property
-    def origin(self) -> Hashable:
-        """Whom requests go to and as whom, (origin, credentials): stores with equal origins share one budget."""
-        # Budgets outlive their stores, and whose address is another's by now may go on with its budget.
-        return (type(self), id(self)) if type(self).identity is Store.identity else self.identity
-
-    @property
-    def identity(self) -> Hashable:
-        """Equal for stores that hold the same values under the same keys; caches and single flight go by it."""
-        return (type(self), _Itself(self))
-
-    def place_of(self, key: str) -> Hashable:
-        """What tells the object of `key` from all others, whatever store it is seen from, as far as that is known.
-
-        Partial writes to a store without conditional writes take turns by it.
-        """
-        return (self.identity, key)
-
-    def rooted_above(self) -> tuple[Store, str] | None:
-        """Return the store whose root is one level above this one's, and the name that this root has there.
-
-        None: nothing is above, or it cannot be had. Nothing is asked for here. Where consolidated metadata above the
-        root have copies of what a change concerns, it is through that store that they are found and kept true.
-        """
-        return None
-
-    # --- reading -------------------------------------------------------------------------------------------------
+    # --- primitive operations ------------------------------------------------------------------------------------
 
     @abstractmethod
-    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
-        """Return the bytes of `key` in `range` (None: all), or None where nothing is stored.
+    async def fetch(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
+        """Read `key`, or its bytes in `range`.
+
+        Pass `max_bytes` only if `has_bounded_reads` is True.
+
+        Returns:
+            The bytes, their version and the object's size, or None if the key is not stored.
 
         Raises:
             ChangedError: the stored value does not have the version `if_match`.
-            StoreError: the bytes could not be had.
+            LimitError: the result has more than `max_bytes` bytes. No more than that was received or unpacked.
+            StoreError: the bytes could not be read.
         """
-
-    async def get(self, key: str) -> Buffer | None:
-        """Return the whole value of `key`, or None where nothing is stored."""
-        value = await self.fetch(key)
-        return None if value is None else value.data
-
-    async def get_partial_values(self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]) -> list[Buffer | None]:
-        """Return the bytes of each `(key, (start, length | None))`, in order; None where nothing is stored.
-
-        At most 64 of them are fetched at a time.
-        """
-
-        async def fetch(wanted: tuple[str, tuple[int, int | None]]) -> Buffer | None:
-            key, (start, length) = wanted
-            value = await self.fetch(key, Range(start, length))
-            return None if value is None else value.data
-
-        return await map_bounded(fetch, tuple(key_ranges))
-
-    async def exists(self, key: str) -> bool:
-        """Return whether a value is stored under `key`."""
-        return await self.stat(key) is not None
 
     async def stat(self, key: str) -> Entry | None:
-        """Return size and version of `key`, or None where nothing is stored."""
+        """Return size and version of `key`, or None if nothing is stored."""
         value = await self.fetch(key)
         return None if value is None else Entry(key, value.size, value.version)
 
-    # --- writing -------------------------------------------------------------------------------------------------
-
     async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version | None:
-        """Store `value` under `key`, whole or not at all, and return its version (None: the store tells none).
+        """Store `value` under `key`, whole or not at all.
+
+        Returns: the version, or None if the store has no versions.
 
         Raises:
             PreconditionFailedError: `precondition` does not hold; nothing was written.
         """
         raise self._unsupported("set")
+
+    async def erase(self, key: str) -> None:
+        """Remove `key`. A missing key is not an error."""
+        raise self._unsupported("erase")
+
+    async def erase_values(self, keys: Iterable[str]) -> None:
+        """Remove all of `keys`."""
+        for key in keys:
+            await self.erase(key)
+
+    async def erase_prefix(self, prefix: str) -> None:
+        """Remove every key that starts with `prefix` (`""`, or ending with `/`)."""
+        await self.erase_values([entry.key async for entry in self.scan(prefix)])
+
+    def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        """Iterate over all objects whose keys start with `prefix`, in any order, while the listing is received."""
+        raise self._unsupported("scan")
+
+    async def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
+        """Return the keys directly below `prefix`, and the prefixes (ending with `/`) one level below it."""
+        check_prefix(prefix, store=self.url)
+        keys: set[str] = set()
+        prefixes: set[str] = set()
+        async for entry in self.scan(prefix):
+            name, slash, _ = entry.key[len(prefix) :].partition("/")
+            (prefixes if slash else keys).add(prefix + name + slash)
+        return sorted(keys), sorted(prefixes)
+
+    async def probe_conditional_writes(self) -> bool:
+        """Return whether preconditions of `set` hold against other writers.
+
+        A store whose `supports.conditional_writes` is None overrides this with a trial write. The trial leaves no
+        object behind, and `supports` has its result afterwards.
+        """
+        return bool(self.supports.conditional_writes)
+
+    async def aclose(self) -> None:  # noqa: B027  # closing nothing is the right default
+        """Release connections and open files. It may be called twice. A closed store may refuse further calls."""
+
+    # --- derived operations --------------------------------------------------------------------------------------
+
+    async def get(self, key: str) -> Buffer | None:
+        """Return the whole value of `key`, or None if nothing is stored."""
+        value = await self.fetch(key)
+        return None if value is None else value.data
+
+    async def get_partial_values(self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]) -> list[Buffer | None]:
+        """Return the bytes of each `(key, (start, length | None))`, in order; None if nothing is stored.
+
+        At most 64 of them are fetched at a time.
+        """
+
+        async def fetch(key_range: tuple[str, tuple[int, int | None]]) -> Buffer | None:
+            key, (start, length) = key_range
+            value = await self.fetch(key, Range(start, length))
+            return None if value is None else value.data
+
+        return await map_concurrently(fetch, tuple(key_ranges))
+
+    async def exists(self, key: str) -> bool:
+        """Return whether a value is stored under `key`."""
+        return await self.stat(key) is not None
 
     async def set_partial_values(self, key_start_values: Iterable[tuple[str, int, Buffer]]) -> None:
         """Store each value at its `start` inside the value of its key; bytes before it that do not exist become zero.
@@ -147,25 +165,6 @@ class Store(ABC):
                 merged[start : start + len(part)] = part
             await self.set(key, merged)
 
-    async def erase(self, key: str) -> None:
-        """Remove `key`; a key that is not stored is no error."""
-        raise self._unsupported("erase")
-
-    async def erase_values(self, keys: Iterable[str]) -> None:
-        """Remove all of `keys`."""
-        for key in keys:
-            await self.erase(key)
-
-    async def erase_prefix(self, prefix: str) -> None:
-        """Remove every key that starts with `prefix` (`""`, or ending with `/`)."""
-        await self.erase_values([entry.key async for entry in self.scan(prefix)])
-
-    # --- listing -------------------------------------------------------------------------------------------------
-
-    def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
-        """Iterate over all objects whose keys start with `prefix`, in no promised order, as the listing streams in."""
-        raise self._unsupported("scan")
-
     async def list(self) -> Keys:
         """Return all keys."""
         return await self.list_prefix("")
@@ -174,34 +173,77 @@ class Store(ABC):
         """Return all keys that start with `prefix`."""
         return [entry.key async for entry in self.scan(prefix)]
 
-    async def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
-        """Return the keys directly below `prefix`, and the prefixes (ending with `/`) one level below it."""
-        check_prefix(prefix, store=self.url)
-        keys: set[str] = set()
-        prefixes: set[str] = set()
-        async for entry in self.scan(prefix):
-            name, slash, _ = entry.key[len(prefix) :].partition("/")
-            (prefixes if slash else keys).add(prefix + name + slash)
-        return sorted(keys), sorted(prefixes)
+    # --- identity ------------------------------------------------------------------------------------------------
 
-    # --- what the backend can do ---------------------------------------------------------------------------------
+    def url_of(self, path: str) -> str:
+        """Return the URL of the node or object at `path`, which has no slash at its end.
 
-    async def probe_conditional_writes(self) -> bool:
-        """Return whether preconditions of `set` hold against other writers; where nobody knows, find it out.
-
-        A store that says None in `supports.conditional_writes` overrides this with an attempt, after which `supports`
-        knows it and nothing is left behind.
+        The path is percent-encoded, as in URLs of the web. A store whose URLs are not decoded, such as those of
+        buckets, overrides this.
         """
-        return bool(self.supports.conditional_writes)
+        return f"{self.url.rstrip('/')}/{quote(path)}" if path else self.url
 
-    async def _probe_below(self, prefix: str) -> bool:
-        """Find it out for the part of this store below `prefix`, which may have no right to write beside it."""
-        return await self.probe_conditional_writes()
+    @property
+    def origin(self) -> Hashable:
+        """The server and the credentials that requests are sent with: stores with equal origins share one budget."""
+        # Budgets outlive their stores. A new store at the address of a dead one may continue with its budget.
+        return (type(self), id(self)) if type(self).identity is Store.identity else self.identity
 
-    # --- life ----------------------------------------------------------------------------------------------------
+    @property
+    def identity(self) -> Hashable:
+        """Equal for stores that hold the same values under the same keys; the key of caches and single flight."""
+        return (type(self), _InstanceKey(self))
 
-    async def aclose(self) -> None:  # noqa: B027  # closing nothing is the right default
-        """Close what the store holds open. Closing twice is no error; a closed store may refuse further work."""
+    def object_identity(self, key: str) -> Hashable:
+        """Return a hashable identity of the stored object, equal for all stores that are known to reach it.
+
+        It is the lock key of partial writes to a store without conditional writes.
+        """
+        return (self.identity, key)
+
+    def parent_store(self) -> tuple[Store, str] | None:
+        """Return the store whose root is one level above this one's, and the name of this root in it.
+
+        No request is made.
+
+        Returns:
+            The store and the name, or None if the root has no parent or the parent cannot be reached.
+
+        Groups above the root may hold consolidated metadata of nodes in this store. A change updates them through the
+        parent store.
+        """
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Store) and self._equality_key == other._equality_key
+
+    @property
+    def _equality_key(self) -> object:
+        """Equal for equal stores: the identity, and for a wrapper its class and settings."""
+        return self.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    # --- for subclasses ------------------------------------------------------------------------------------------
+
+    _takes_max_bytes = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # A subclass may override a read of a store with bounded reads and not know the keyword.
+        cls._takes_max_bytes = takes_max_bytes(cls)
+        supports = getattr(cls, "supports", None)
+        if isinstance(supports, Supports) and supports.bounded_reads and not cls._takes_max_bytes:
+            cls.supports = replace(supports, bounded_reads=False)
+
+    @property
+    def has_bounded_reads(self) -> bool:
+        """True if reads take `max_bytes`: the store supports it, and no read of its class lacks the keyword."""
+        return self.supports.bounded_reads and self._takes_max_bytes
 
     async def __aenter__(self) -> Self:
         return self
@@ -211,26 +253,16 @@ class Store(ABC):
     ) -> None:
         await self.aclose()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Store) and self._sameness == other._sameness
-
-    @property
-    def _sameness(self) -> object:
-        """What equal stores have equal: their values, and for a wrapper how it wraps them."""
-        return self.identity
-
-    def __hash__(self) -> int:
-        return hash(self.identity)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.url!r})"
+    async def _probe_below(self, prefix: str) -> bool:
+        """Probe conditional writes below `prefix` of this store, where alone the caller may have the right to write."""
+        return await self.probe_conditional_writes()
 
     def _unsupported(self, operation: str) -> UnsupportedOperationError:
         return UnsupportedOperationError(f"{type(self).__name__} cannot {operation}", store=self.url)
 
 
-class _Itself:
-    """Equals what is made of the same object, and nothing that comes to lie at its address when it is gone."""
+class _InstanceKey:
+    """Equal for one object only, also after its end, when another object may have its address."""
 
     __slots__ = ("_hash", "_of")
 
@@ -239,7 +271,7 @@ class _Itself:
         self._hash = id(of)
 
     def __eq__(self, other: object) -> bool:
-        if self is other or not isinstance(other, _Itself):
+        if self is other or not isinstance(other, _InstanceKey):
             return self is other
         found = self._of()
         return found is not None and found is other._of()
@@ -252,7 +284,7 @@ def byte_view(value: Buffer) -> memoryview:
     """Return the bytes of `value` as a flat memoryview, without a copy; arrays of any item type give their memory.
 
     Raises:
-        TypeError: `value` has no buffer, or its bytes do not lie together in C order.
+        TypeError: `value` has no buffer, or is not contiguous in C order.
     """
     view = memoryview(value)
     if not view.c_contiguous:
@@ -266,23 +298,55 @@ def byte_view(value: Buffer) -> memoryview:
     return np.frombuffer(view, np.uint8).data
 
 
+def check_max_bytes(
+    nbytes: int, max_bytes: int | None, *, store: str, key: str, range: ByteRange | None = None
+) -> None:
+    """Check that a result of `nbytes` bytes is within `max_bytes`.
+
+    Raises:
+        LimitError: it is larger.
+    """
+    if max_bytes is not None and nbytes > max_bytes:
+        raise too_large(nbytes, max_bytes, store=store, key=key, range=range)
+
+
+def too_large(
+    nbytes: int | None, max_bytes: int, *, store: str, key: str, range: ByteRange | None = None
+) -> LimitError:
+    """Return the error for a result of `nbytes` bytes, or of more than `max_bytes` bytes if its size is not known."""
+    found = f"{nbytes} bytes" if nbytes is not None else f"more than {max_bytes} bytes"
+    message = f"the value has {found}, and at most {max_bytes} are expected"
+    return LimitError(message, limit="max_bytes", value=nbytes, allowed=max_bytes, store=store, key=key, range=range)
+
+
+def takes_max_bytes(kind: type[Store]) -> bool:
+    """Return whether all reads of a class of stores have the keyword `max_bytes`."""
+    reads = (getattr(kind, name, None) for name in ("fetch", "fetch_now", "read_now", "fetch_nowait", "fetch_into"))
+    return all(read is None or _has_keyword(read, "max_bytes") for read in reads)
+
+
+def _has_keyword(function: Any, name: str) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return any(each.name == name or each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
+
+
 S = TypeVar("S", bound=Store)
 
 
-def rooted_at(store: S, **root: Any) -> S:
-    """Return a store like `store`, which shares all it has, but for these attributes, which say where its root is."""
+def with_root(store: S, **root: Any) -> S:
+    """Return a store like `store` that shares all its state except for the attributes `root`, which locate its root."""
     other = object.__new__(type(store))
     vars(other).update(vars(store), **root)
     return other
 
 
 def directory_url(url: str) -> str:
-    """Return `url` as that of a directory: what ends in `.zip` would open an archive, but for a slash behind it."""
+    """Return `url` as the URL of a directory. A URL that ends with `.zip` gets a slash, or it would open an archive."""
     return f"{url}/" if url.lower().endswith(".zip") else url
 
 
 def split_root(root: str) -> tuple[str, str]:
-    """Return the root above `root`, which ends with `/`, and the name of `root` in it; `""` where there is none."""
+    """Return the parent of `root`, which ends with `/` or is `""`, and the name of `root` in it."""
     above, _, name = root.removesuffix("/").rpartition("/")
     return f"{above}/" if above else "", name
 
@@ -290,7 +354,7 @@ def split_root(root: str) -> tuple[str, str]:
 def _parts_by_key(
     key_start_values: Iterable[tuple[str, int, Buffer]], store: str
 ) -> dict[str, list[tuple[int, memoryview]]]:
-    """Group the values by key, in order of their starts, once all of them are known to be valid."""
+    """Validate all values, then return them by key, in order of their starts."""
     parts: dict[str, list[tuple[int, memoryview]]] = {}
     for key, start, value in key_start_values:
         if start < 0:

@@ -1,4 +1,4 @@
-"""A storage transformer lies between an array's chunks and its store (v3 core, "Storage transformers")."""
+"""Storage transformers, between an array's chunks and its store (v3 core, "Storage transformers")."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
-from aiozarr.plugins import check_class, load_class, unknown
+from aiozarr.plugins import check_class, load_class, unknown_extension
 from aiozarr.stores.contract import Store
 
 _POINT = "storage_transformer"
@@ -14,11 +14,11 @@ _known: dict[str, type[StorageTransformer]] = {}
 
 
 class StorageTransformer(ABC):
-    """Changes what the chunks of an array are stored as, or how they are fetched.
+    """Changes how the chunks of an array are stored or fetched.
 
-    A subclass has the class attribute `name`, which documents name it by, and is registered by
-    `register_storage_transformer` or an entry point in the group `aiozarr.storage_transformers`. It wraps the store
-    that chunks are read from and written to; metadata documents go to the store itself.
+    A subclass has the class attribute `name`, its name in metadata documents. It is registered by
+    `register_storage_transformer` or an entry point in the group `aiozarr.storage_transformers`. It wraps the store of
+    the chunks; metadata documents are in the unwrapped store.
     """
 
     name: ClassVar[str]
@@ -26,7 +26,7 @@ class StorageTransformer(ABC):
     @classmethod
     @abstractmethod
     def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Build the transformer of the `configuration` member of a document.
+        """Create the transformer from the `configuration` member of a document.
 
         Raises:
             InvalidMetadataError: with `member`.
@@ -38,14 +38,14 @@ class StorageTransformer(ABC):
 
     @abstractmethod
     def wrap(self, store: Store, prefix: str) -> Store:
-        """Return the store that the chunks of the array below `prefix` (`""`, or ending with `/`) are in.
+        """Return the store of the chunks of the array below `prefix` (`""`, or ending with `/`).
 
-        Its keys are those of `store`.
+        It has the keys of `store`.
         """
 
 
-class Named(Protocol):
-    """A storage transformer as a document names it."""
+class NamedTransformer(Protocol):
+    """A storage transformer in a metadata document."""
 
     @property
     def name(self) -> str: ...
@@ -55,23 +55,23 @@ class Named(Protocol):
     def must_understand(self) -> bool: ...
 
 
-class _AnyName:
+class _AllNames:
     """Contains every name."""
 
     def __contains__(self, name: object) -> bool:
         return True
 
 
-ANY_NAME = _AnyName()
-"""For readers of documents: whether a transformer is known is found out by `resolve_transformers`."""
+ALL_TRANSFORMER_NAMES = _AllNames()
+"""For parsers of documents, which accept all names; `resolve_transformers` refuses unknown ones."""
 
 
 def register_storage_transformer(transformer: type[StorageTransformer]) -> type[StorageTransformer]:
-    """Make a transformer known by its `name`, which documents may use from now on; also a class decorator.
+    """Register a transformer under its `name`; also a class decorator.
 
     Raises:
-        TypeError: it is no concrete subclass of `StorageTransformer` with a name.
-        ValueError: another class has this name already.
+        TypeError: it is not a concrete subclass of `StorageTransformer` with a name.
+        ValueError: the name is registered for another class.
     """
     check_class(transformer, StorageTransformer)
     present = _known.setdefault(transformer.name, transformer)
@@ -80,12 +80,12 @@ def register_storage_transformer(transformer: type[StorageTransformer]) -> type[
     return transformer
 
 
-def resolve_transformers(named: Iterable[Named]) -> tuple[StorageTransformer, ...]:
-    """Return the transformers of a document, in its order; those that may be ignored and are not known are.
+def resolve_transformers(named: Iterable[NamedTransformer]) -> tuple[StorageTransformer, ...]:
+    """Return the transformers of a document, in its order. Unknown ones are skipped if `must_understand` is false.
 
     Raises:
-        UnsupportedMetadataError: one is not known; says how to register it.
-        InvalidMetadataError: a configuration is not what the transformer takes.
+        UnsupportedMetadataError: a transformer is unknown. The message explains how to register one.
+        InvalidMetadataError: a configuration is invalid for its transformer.
     """
     found: list[StorageTransformer] = []
     for number, each in enumerate(named):
@@ -93,12 +93,12 @@ def resolve_transformers(named: Iterable[Named]) -> tuple[StorageTransformer, ..
         if kind is not None:
             found.append(kind.from_json(each.configuration))
         elif each.must_understand:
-            raise unknown(_POINT, each.name, _known, member=f"storage_transformers[{number}]")
+            raise unknown_extension(_POINT, each.name, _known, member=f"storage_transformers[{number}]")
     return tuple(found)
 
 
 def wrap_store(store: Store, prefix: str, transformers: Sequence[StorageTransformer]) -> Store:
-    """Return `store` behind all transformers: the first one is the one that readers and writers meet."""
+    """Return `store` wrapped in all transformers; the first one is the outermost."""
     for transformer in reversed(transformers):
         store = transformer.wrap(store, prefix)
     return store

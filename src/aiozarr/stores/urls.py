@@ -1,4 +1,4 @@
-"""From a URL, or a local path, to the store that opens it, whose module is imported only then."""
+"""Opens the store of a URL or a local path; the store's module is imported only then."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from aiozarr.errors import UnknownSchemeError, UnsupportedMetadataError
-from aiozarr.plugins import announced, load_plugin, not_of_its_kind
+from aiozarr.plugins import entry_point_names, load_plugin, wrong_entry_point
 from aiozarr.stores.contract import Store, directory_url
-from aiozarr.stores.object.services import SERVICES
-from aiozarr.stores.options.keyed import taken, unkeyed
+from aiozarr.stores.object.schemes import BUCKET_CLIENTS
+from aiozarr.stores.options.by_protocol import flatten, pick
 
 Opener: TypeAlias = Callable[..., Store]
 
-# `scheme://...`, or an fsspec chain `scheme::...`. A single letter is no scheme but a Windows drive.
+# `scheme://...`, or an fsspec chain `scheme::...`. A single letter is a Windows drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)(://|::)")
 _ZIP = ("max_member_bytes", "duplicates")
 _ARCHIVE = re.compile(r"\.zip(?=/|$)", re.IGNORECASE)
@@ -26,19 +26,19 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     """Return the store whose root is `url`: a URL, or a local path.
 
     In a path given as `str`, a leading `~` is the home directory, as in fsspec and xarray. A `file://` URL is absolute
-    and percent-encoded (RFC 8089); `memory://name/a/b` is what lies below `a/b/` in the memory store `name`.
+    and percent-encoded (RFC 8089); `memory://name/a/b` has its root at `a/b/` in the memory store `name`.
 
-    What aiozarr does not open itself goes to fsspec (`FsspecStore`): other protocols, chains such as
+    URLs that aiozarr does not open itself are opened by fsspec (`FsspecStore`): other protocols, chains such as
     `simplecache::https://...`, and `s3fs://` and `gcsfs://` for its own file systems of S3 and Google.
 
-    Behind `zip::` the options are those of what the archive lies in. Options under the name of a protocol, as fsspec
-    has them for chains, are those of that link: `s3={"anon": True}, zip={"duplicates": "last"}`.
+    With `zip::` the options are those of the store that contains the archive. Options under the name of a protocol, as
+    in fsspec's chains, are those of that link: `s3={"anon": True}, zip={"duplicates": "last"}`.
 
     Raises:
         UnknownSchemeError: no store opens such URLs (also a `ValueError`).
         ImportError: fsspec knows the protocol, and its package is not installed.
         ValueError: the URL is not complete.
-        TypeError: the store does not know one of `storage_options`.
+        TypeError: the store does not have one of `storage_options`.
     """
     if not isinstance(url, str):
         return _local(os.fspath(url), storage_options)
@@ -47,24 +47,24 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
         _check_slashes(url)
         return _local(os.path.expanduser(url), storage_options)
     scheme, separator = found[1].lower(), found[2]
-    place = scheme + url[len(scheme) :]
+    location = scheme + url[len(scheme) :]
     if scheme == "zip":
-        return _archive(place[len("zip") :], storage_options)
+        return _archive(location[len("zip") :], storage_options)
     if separator == "://":
         opener = _OPENERS.get(scheme)
         if opener is not None:
-            # One file of theirs, where the name says so; below a folder of such a name may lie anything.
-            inner = split_archive(place) if opener in (_http, _object) else None
-            if inner is not None and not inner[1] and not _without_query(place)[0].endswith("/"):
+            # A file whose name ends with .zip is an archive; a directory of such a name is not.
+            inner = split_archive(location) if opener in (_http, _object) else None
+            if inner is not None and not inner[1] and not _without_query(location)[0].endswith("/"):
                 return _inside(inner[0], "", storage_options)
-            return opener(place, unkeyed(scheme, storage_options))
-        opened = _from_plugin(scheme, place, storage_options)
+            return opener(location, flatten(scheme, storage_options))
+        opened = _from_plugin(scheme, location, storage_options)
         if opened is not None:
             return opened
-    opened = _from_fsspec(scheme, place, storage_options)
+    opened = _from_fsspec(scheme, location, storage_options)
     if opened is not None:
         return opened
-    known = ", ".join(f"{name}://" for name in (*_OPENERS, *announced("store")))
+    known = ", ".join(f"{name}://" for name in (*_OPENERS, *entry_point_names("store")))
     raise UnknownSchemeError(
         f"no store opens {scheme + separator!r} URLs: known are {known}, zip:: in front of them, and local paths; "
         "other protocols are those of fsspec, where the extra aiozarr[fsspec] is installed, or are registered by "
@@ -73,10 +73,10 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
 
 
 def register_store(scheme: str) -> Callable[[Opener], Opener]:
-    """Return a decorator that makes a function the opener of `scheme://` URLs, in this process.
+    """Return a decorator that registers a function as the opener of `scheme://` URLs in this process.
 
-    The function is called with the URL, as it was given, and the storage options as keywords. A scheme that is taken is
-    replaced.
+    The function is called with the unchanged URL, and the storage options as keywords. It replaces the present opener
+    of the scheme.
 
     Raises:
         ValueError: `scheme` cannot begin a URL.
@@ -92,7 +92,7 @@ def register_store(scheme: str) -> Callable[[Opener], Opener]:
 
 
 def _check_slashes(path: str) -> None:
-    """Refuse what looks like a URL that lacks a slash: as a path it would make a directory `s3:`."""
+    """Refuse a path that looks like a URL without its second slash: it would create a directory `s3:`."""
     scheme, colon, rest = path.partition(":")
     if colon and rest.startswith("/") and scheme.lower() in _OPENERS and not os.path.isdir(f"{scheme}:"):
         raise ValueError(
@@ -106,7 +106,7 @@ def _from_plugin(scheme: str, url: str, options: dict[str, Any]) -> Store | None
         if opener is None:
             return None
         if not callable(opener):
-            raise not_of_its_kind("store", scheme, "a callable is wanted, which makes a store of a URL and options")
+            raise wrong_entry_point("store", scheme, "a callable is wanted, which makes a store of a URL and options")
     except UnsupportedMetadataError as error:
         raise UnknownSchemeError(str(error)) from error
     store = opener(url, **options)
@@ -116,8 +116,8 @@ def _from_plugin(scheme: str, url: str, options: dict[str, Any]) -> Store | None
 
 
 def _from_fsspec(scheme: str, url: str, options: dict[str, Any]) -> Store | None:
-    """Open `url` by fsspec, where it knows the first protocol; its packages are imported only then."""
-    from aiozarr.stores.fsspec.source import knows_protocol
+    """Open `url` by fsspec, if it has the first protocol; its packages are imported only then."""
+    from aiozarr.stores.fsspec.root import knows_protocol
 
     if not knows_protocol(scheme):
         return None
@@ -132,17 +132,17 @@ def _local(path: str, options: dict[str, Any]) -> Store:
     found = _local_archive(path)
     if found is not None:
         return _zip(*found, options)
-    options = unkeyed("file", options)
+    options = flatten("file", options)
     _only(options, "durable")
     return LocalStore(path, **options)
 
 
 def _local_archive(path: str) -> tuple[str, str] | None:
-    """Return an archive and the path inside it, where a part of `path` is called like one and is no directory."""
+    """Return an archive and the path inside it, if a part of `path` has the name of one and is not a directory."""
     for match in _ARCHIVE.finditer(path):
         archive = path[: match.end()]
         inner = path[match.end() :].strip("/")
-        # A path that leads on says that it means a directory, unless a file lies there.
+        # A part with further parts is a directory, unless a file exists there.
         if not os.path.isdir(archive) and (not inner or os.path.isfile(archive)):
             return archive, inner
     return None
@@ -151,13 +151,13 @@ def _local_archive(path: str) -> tuple[str, str] | None:
 def _zip(path: str, inner: str, options: dict[str, Any]) -> Store:
     from aiozarr.stores.zip import ZipStore
 
-    own, rest = taken("zip", ("durable", *_ZIP), unkeyed("file", options))
+    own, rest = pick("zip", ("durable", *_ZIP), flatten("file", options))
     _only(rest)
     return ZipStore(path, "a", prefix=inner and inner + "/", **own)
 
 
 def _archive(rest: str, options: dict[str, Any]) -> Store:
-    """Open an fsspec chain: `zip::URL`, `zip://inner::URL`, and what stands for a node, `zip::URL/inner`."""
+    """Open an fsspec chain: `zip::URL`, `zip://inner::URL`, and the URL of a node, `zip::URL/inner`."""
     inner = ""
     if rest.startswith("://"):
         inner, _, rest = rest[len("://") :].partition("::")
@@ -166,48 +166,48 @@ def _archive(rest: str, options: dict[str, Any]) -> Store:
         rest = rest.removeprefix("::")
     if not rest:
         raise ValueError("an archive's URL is zip::URL, as in zip::s3://bucket/data.zip")
-    # The last mark: URLs of buckets may hold such a thing themselves, and what is behind the mark is encoded.
-    place, mark, more = (rest[:-1], "!", "") if rest.endswith("!") else rest.rpartition("!/")
+    # The last mark: URLs of buckets may contain one too, and the path after our mark is encoded.
+    location, mark, more = (rest[:-1], "!", "") if rest.endswith("!") else rest.rpartition("!/")
     if not mark:
-        place, more = split_archive(rest) or (rest, "")
+        location, more = split_archive(rest) or (rest, "")
     inner = "/".join(part for part in (inner, unquote(more).strip("/")) if part)
-    return _inside(place, inner, options)
+    return _inside(location, inner, options)
 
 
 def split_archive(url: str) -> tuple[str, str] | None:
-    """Return the URL of the archive and the encoded path in it, where a part of the URL's path is called `*.zip`."""
-    place, query = _without_query(url)
-    start = place.find("://") + 3 if "://" in place else 0
-    match = _ARCHIVE.search(place, place.find("/", start) + 1)
-    if match is None or "/" not in place[start:]:
+    """Return the URL of the archive and the encoded path in it, if a part of the URL's path is called `*.zip`."""
+    location, query = _without_query(url)
+    start = location.find("://") + 3 if "://" in location else 0
+    match = _ARCHIVE.search(location, location.find("/", start) + 1)
+    if match is None or "/" not in location[start:]:
         return None
-    return place[: match.end()] + query, place[match.end() :].strip("/")
+    return location[: match.end()] + query, location[match.end() :].strip("/")
 
 
 def _without_query(url: str) -> tuple[str, str]:
-    """Return `url` up to its query, and the query with its mark, which URLs have on the web only."""
-    place, mark, query = url.partition("?") if "http://" in url or "https://" in url else (url, "", "")
-    return place, mark + query
+    """Return `url` without its query, and the query with its mark; only web addresses have one."""
+    location, mark, query = url.partition("?") if "http://" in url or "https://" in url else (url, "", "")
+    return location, mark + query
 
 
-def _inside(place: str, inner: str, options: dict[str, Any]) -> Store:
-    """Open the archive at the URL or path `place`, seen from `inner`."""
-    if "://" not in place:
-        return _zip(os.path.expanduser(place), inner, options)
-    if place.startswith("file://"):
-        return _zip(_file_path(place), inner, options)
+def _inside(location: str, inner: str, options: dict[str, Any]) -> Store:
+    """Open the archive at the URL or path `location`, with the root at `inner`."""
+    if "://" not in location:
+        return _zip(os.path.expanduser(location), inner, options)
+    if location.startswith("file://"):
+        return _zip(_file_path(location), inner, options)
     from aiozarr.stores.zip import RemoteZipStore
 
-    address, query = _without_query(place)
+    address, query = _without_query(location)
     above, _, name = address.rpartition("/")
     if above.endswith(":/") or not name:
         raise ValueError("the URL of an archive names a file in a store, as in zip::s3://bucket/data.zip")
-    own, rest = taken("zip", _ZIP, options)
-    # In a chain of fsspec's, each link takes its own.
-    scheme = place.partition(":")[0].lower()
-    chained = scheme not in _OPENERS and "::" in place
-    store = from_url(directory_url(above) + query, **(rest if chained else unkeyed(scheme, rest)))
-    # The paths of web addresses are percent-encoded, those of buckets are not.
+    own, rest = pick("zip", _ZIP, options)
+    # In a chain of fsspec, each link has its own options.
+    scheme = location.partition(":")[0].lower()
+    chained = scheme not in _OPENERS and "::" in location
+    store = from_url(directory_url(above) + query, **(rest if chained else flatten(scheme, rest)))
+    # The paths of web addresses are percent-encoded, paths of buckets are not.
     key = name if store.url_of(" ").endswith(" ") else unquote(name)
     return RemoteZipStore(store, key=key, prefix=inner and inner + "/", owns_store=True, **own)
 
@@ -224,7 +224,7 @@ def _file_path(url: str) -> str:
 
 
 def _memory(url: str, options: dict[str, Any]) -> Store:
-    from aiozarr.stores.memory import MemoryStore
+    from aiozarr.stores.memory_store import MemoryStore
 
     _only(options)
     name, _, path = url[len("memory://") :].partition("/")
@@ -249,7 +249,7 @@ _OPENERS: dict[str, Callable[[str, dict[str, Any]], Store]] = {
     "file": _file,
     "http": _http,
     "https": _http,
-    **dict.fromkeys(SERVICES, _object),
+    **dict.fromkeys(BUCKET_CLIENTS, _object),
 }
 
 

@@ -1,26 +1,30 @@
-"""The blocking names: they submit to the I/O thread and wait; Ctrl-C cancels the work and is raised once it has ended.
+"""The blocking names. They run on the I/O thread and wait; Ctrl-C cancels the operation, and is raised at its end.
 
-They work in scripts, in notebooks and any other thread with a running event loop, and from several threads at once.
+They work in scripts, in notebooks and other threads with a running event loop, and in several threads at once.
 """
 
 from aiozarr.schedule import record
 from aiozarr.sync.array import Array
-from aiozarr.sync.copy import copy
-from aiozarr.sync.group import Group
-from aiozarr.sync.open import (
+from aiozarr.sync.functions import (
     consolidate_metadata,
+    copy,
     create_array,
     create_group,
     open,  # noqa: A004  # the public name
     open_array,
     open_group,
     read_many,
+    require_array,
+    require_group,
 )
+from aiozarr.sync.group import Group
+from aiozarr.sync.tensor_view import TensorView
 from aiozarr.sync.view import View
 
 __all__ = [
     "Array",
     "Group",
+    "TensorView",
     "View",
     "consolidate_metadata",
     "copy",
@@ -31,4 +35,10 @@ __all__ = [
     "open_group",
     "read_many",
     "record",
+    "require_array",
+    "require_group",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

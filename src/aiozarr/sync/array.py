@@ -1,31 +1,32 @@
-"""The blocking array: the asynchronous one, waited for."""
+"""The blocking array: each method runs that of the asynchronous array and waits for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from aiozarr import hierarchy
-from aiozarr.grid import BasicSelection
-from aiozarr.hierarchy.values.written import convert_values
+from aiozarr.grid import ArraySelection, BasicSelection
+from aiozarr.hierarchy.casting.values import convert_values
+from aiozarr.hierarchy.indexer import BlockIndexer
+from aiozarr.hierarchy.unread_values import UnreadValues
 from aiozarr.hierarchy.view import AnyArray, FieldSelection
 from aiozarr.metadata import ArrayMetadata
 from aiozarr.stores.transformer import StorageTransformer
-from aiozarr.sync.indexer import ArrayIndexer
 from aiozarr.sync.node import Node
 from aiozarr.sync.view import View, as_numpy
-from aiozarr.sync.wait import method, same, wait
+from aiozarr.sync.wait import blocking_method, unchanged, wait
 
 
-class Array(Node[hierarchy.Array]):
+class Array(UnreadValues, Node[hierarchy.Array]):
     """An array in a store; see `aiozarr.Array`. `arr[selection]` reads, `arr[selection] = values` writes."""
 
     @property
     def metadata(self) -> ArrayMetadata:
-        """What the array's metadata document says; not to be changed in place."""
+        """The content of the array's metadata document. Not to be changed in place."""
         return self._async.metadata
 
     @property
@@ -45,7 +46,7 @@ class Array(Node[hierarchy.Array]):
 
     @property
     def size(self) -> int:
-        """Number of elements; exact at any size."""
+        """Number of elements, as an unbounded integer."""
         return self._async.size
 
     @property
@@ -54,28 +55,38 @@ class Array(Node[hierarchy.Array]):
         return self._async.nbytes
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory."""
+        return self._async.itemsize
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks in the grid, stored or not; of inner chunks in a sharded array."""
+        return self._async.nchunks
+
+    @property
     def chunks(self) -> tuple[Any, ...]:
         """Shape of the smallest unit that can be read."""
         return self._async.chunks
 
     @property
     def shards(self) -> tuple[Any, ...] | None:
-        """Shape of a stored object that holds several chunks; None without shards."""
+        """Shape of a shard; None without shards."""
         return self._async.shards
 
     @property
     def fill_value(self) -> Any:
-        """What missing chunks hold, as a numpy scalar."""
+        """The value of missing chunks, as a numpy scalar."""
         return self._async.fill_value
 
     @property
     def order(self) -> Literal["C", "F"]:
-        """The order of elements in what is stored: "C" or "F"."""
+        """The order of elements in a stored chunk: "C" or "F"."""
         return self._async.order
 
     @property
     def dimension_names(self) -> tuple[str | None, ...] | None:
-        """One name or None per dimension; None where the array has no names."""
+        """One name or None per dimension; None if the array has no names."""
         return self._async.dimension_names
 
     @property
@@ -84,7 +95,7 @@ class Array(Node[hierarchy.Array]):
         return View(self, self._async[...])
 
     def __getitem__(self, selection: BasicSelection | FieldSelection) -> AnyArray:
-        """Read a selection: an array, or a numpy scalar where numpy's indexing gives one.
+        """Read a selection: an array, or a numpy scalar if numpy's indexing would return one.
 
         Raises:
             SelectionError: the selection does not fit the shape; also an `IndexError`.
@@ -107,14 +118,12 @@ class Array(Node[hierarchy.Array]):
         return ArrayIndexer(lambda selection: View(self, self._async.vindex[selection]))
 
     @property
-    def blocks(self) -> ArrayIndexer:
+    def blocks(self) -> ArrayBlockIndexer:
         """Stored objects: `arr.blocks[selection]` reads, assigning writes; see `aiozarr.Array.blocks`."""
-        return ArrayIndexer(lambda selection: View(self, self._async.blocks[selection]))
+        return ArrayBlockIndexer(lambda selection: View(self, self._async.blocks[selection]), self._async.blocks)
 
     def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("an array without dimensions has no length")
-        return self.shape[0]
+        return len(self._async)
 
     def __iter__(self) -> Iterator[AnyArray]:
         """Iterate over the first dimension; each step is a read."""
@@ -123,12 +132,12 @@ class Array(Node[hierarchy.Array]):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         return as_numpy(self.view, dtype, copy)
 
-    resize = method(hierarchy.Array.resize, same)
-    info = method(hierarchy.Array.info, same)
+    resize = blocking_method(hierarchy.Array.resize, unchanged)
+    info = blocking_method(hierarchy.Array.info, unchanged)
 
     def append(self, values: ArrayLike, axis: int = 0) -> tuple[int, ...]:
         """Append `values` along `axis` and return the new shape; errors are those of `aiozarr.Array.append`."""
-        # Made in this thread, as View.write does.
+        # Cast in this thread, as in View.write.
         converted = convert_values(values, self.dtype)
         return wait(lambda _: self._async.append(converted, axis))
 
@@ -137,8 +146,57 @@ class Array(Node[hierarchy.Array]):
         return Array(self._async.with_storage_transformer(transformer))
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the HTML that notebooks show."""
         return self._async._repr_html_().replace("aiozarr.Array", "aiozarr.sync.Array", 1)
 
     def __repr__(self) -> str:
         return repr(self._async).replace("<aiozarr.Array", "<aiozarr.sync.Array", 1)
+
+
+class ArrayIndexer:
+    """`indexer[selection]` reads, `indexer[selection] = values` writes."""
+
+    __slots__ = ("_select",)
+
+    # Without this, iteration would fall back to indexer[0], indexer[1], ...
+    __iter__ = None
+
+    def __init__(self, select: Callable[[ArraySelection], View]) -> None:
+        self._select = select
+
+    def __getitem__(self, selection: ArraySelection) -> AnyArray:
+        """Read a selection: an array, or a numpy scalar if integers select one element.
+
+        Raises:
+            SelectionError: the selection does not fit; also an `IndexError`.
+            StoreError, CodecError, MissingChunkError, LimitError: as `aiozarr.View.read`.
+        """
+        return self._select(selection).read()
+
+    def __setitem__(self, selection: ArraySelection, values: ArrayLike) -> None:
+        """Write values to a selection. If it repeats an element, the last value is stored.
+
+        Errors are those of `aiozarr.View.write`.
+        """
+        self._select(selection).write(values)
+
+
+class ArrayBlockIndexer(ArrayIndexer):
+    """`blocks[selection]` reads stored objects, assigning writes. Iterating yields the region of each."""
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self, select: Callable[[ArraySelection], View], blocks: BlockIndexer[hierarchy.View]) -> None:
+        super().__init__(select)
+        self._blocks = blocks
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of stored objects along each dimension."""
+        return self._blocks.shape
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __iter__(self) -> Iterator[tuple[slice, ...]]:  # type: ignore[override]  # other indexers cannot be iterated
+        return iter(self._blocks)

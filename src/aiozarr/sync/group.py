@@ -1,26 +1,31 @@
-"""The blocking group: the asynchronous one, waited for."""
+"""The blocking group: each method runs that of the asynchronous group and waits for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar, overload
 
 from aiozarr import hierarchy
-from aiozarr.errors import InvalidKeyError
+from aiozarr.errors import ChildNotFoundError, InvalidKeyError
 from aiozarr.metadata import GroupMetadata
 from aiozarr.sync.array import Array
 from aiozarr.sync.node import Node
-from aiozarr.sync.wait import iterate, method, same
+from aiozarr.sync.wait import blocking_method, data_in_this_thread, iterate, unchanged
 
 AnyNode: TypeAlias = "Array | Group"
+D = TypeVar("D")
 
 
 class Group(Node[hierarchy.Group]):
-    """A group in a store; see `aiozarr.Group`. `group["a/b"]` opens, `"a/b" in group` looks, iterating gives names."""
+    """A group in a store; see `aiozarr.Group`. `group["a/b"]` opens, `"a/b" in group` tests, `del group["a"]` erases.
+
+    Reads as a mapping: iterating yields the names of the children, and `keys`, `values`, `items`, `get` and `len` are
+    those of a dict, each after a listing. A missing child is a `NodeNotFoundError` that is also a `KeyError`.
+    """
 
     @property
     def metadata(self) -> GroupMetadata:
-        """What the group's metadata document says; not to be changed in place."""
+        """The content of the group's metadata document. Not to be changed in place."""
         return self._async.metadata
 
     def __getitem__(self, name: str) -> AnyNode:
@@ -31,11 +36,46 @@ class Group(Node[hierarchy.Group]):
         try:
             return isinstance(name, str) and self.contains(name)
         except InvalidKeyError:
-            return False  # No node can be called so.
+            return False
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the children."""
         return (name for name, _ in self.members())
+
+    def __len__(self) -> int:
+        """Return the number of children."""
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        # A handle is true without I/O, also if the group is empty.
+        return True
+
+    def __delitem__(self, name: str) -> None:
+        """Erase the node `name` and everything below it; errors are those of `aiozarr.Group.delete`."""
+        self.delete(name)
+
+    def keys(self) -> list[str]:
+        """Return the names of the children."""
+        return list(self)
+
+    def values(self) -> list[AnyNode]:
+        """Return the children."""
+        return [node for _, node in self.members()]
+
+    def items(self) -> list[tuple[str, AnyNode]]:
+        """Return the children with their names."""
+        return list(self.members())
+
+    @overload
+    def get(self, name: str) -> AnyNode | None: ...
+    @overload
+    def get(self, name: str, default: D) -> AnyNode | D: ...
+    def get(self, name: str, default: object = None) -> object:
+        """Open the node `name`, or return `default` if there is none."""
+        try:
+            return self.open(name)
+        except ChildNotFoundError:
+            return default
 
     def members(self, max_depth: int | None = 0) -> Iterator[tuple[str, AnyNode]]:
         """Iterate over the nodes below; arguments and errors are those of `aiozarr.Group.members`."""
@@ -49,18 +89,18 @@ class Group(Node[hierarchy.Group]):
         """Iterate over the groups below, as `members` does."""
         return iterate(self._async.groups(max_depth), lambda found: (found[0], Group(found[1])))
 
-    # Lambdas, because the names are not there yet while the class is being made.
-    open = method(hierarchy.Group.open, lambda node: wrap_node(node))  # noqa: PLW0108
-    create_group = method(hierarchy.Group.create_group, lambda node: Group(node))  # noqa: PLW0108
-    create_array = method(hierarchy.Group.create_array, Array)
-    tree = method(hierarchy.Group.tree, same)
-    contains = method(hierarchy.Group.contains, same)
-    delete = method(hierarchy.Group.delete, same)
-    move = method(hierarchy.Group.move, same)
-    info = method(hierarchy.Group.info, same)
-    require_array = method(hierarchy.Group.require_array, Array)
-    require_group = method(hierarchy.Group.require_group, lambda node: Group(node))  # noqa: PLW0108
-    create_hierarchy = method(
+    # Lambdas, because these names are not defined yet while the class body runs.
+    open = blocking_method(hierarchy.Group.open, lambda node: wrap_node(node))  # noqa: PLW0108
+    create_group = blocking_method(hierarchy.Group.create_group, lambda node: Group(node))  # noqa: PLW0108
+    create_array = data_in_this_thread(blocking_method(hierarchy.Group.create_array, Array))
+    tree = blocking_method(hierarchy.Group.tree, unchanged)
+    contains = blocking_method(hierarchy.Group.contains, unchanged)
+    delete = blocking_method(hierarchy.Group.delete, unchanged)
+    move = blocking_method(hierarchy.Group.move, unchanged)
+    info = blocking_method(hierarchy.Group.info, unchanged)
+    require_array = blocking_method(hierarchy.Group.require_array, Array)
+    require_group = blocking_method(hierarchy.Group.require_group, lambda node: Group(node))  # noqa: PLW0108
+    create_hierarchy = blocking_method(
         hierarchy.Group.create_hierarchy, lambda nodes: {name: wrap_node(node) for name, node in nodes.items()}
     )
 
@@ -68,7 +108,7 @@ class Group(Node[hierarchy.Group]):
         return repr(self._async).replace("<aiozarr.Group", "<aiozarr.sync.Group", 1)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the HTML that notebooks show."""
         return self._async._repr_html_().replace("aiozarr.Group", "aiozarr.sync.Group", 1)
 
 

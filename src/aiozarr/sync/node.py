@@ -1,4 +1,4 @@
-"""What the blocking array and group share: facts taken from the asynchronous node, attributes, and a life that ends."""
+"""The common base of the blocking array and group: properties, attributes and closing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiozarr import hierarchy
 from aiozarr.hierarchy.node import Node as AsyncNode
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
-from aiozarr.sync.wait import method, same
+from aiozarr.sync.wait import blocking_method, unchanged
 
 N = TypeVar("N", hierarchy.Array, hierarchy.Group)
 
@@ -23,13 +23,18 @@ class Node(Generic[N]):
 
     @property
     def store(self) -> Store:
-        """The store that the node lies in."""
+        """The store of the node."""
         return self._async.store
 
     @property
     def path(self) -> str:
-        """The node's path in the store, such as `a/b`; the root's is empty."""
+        """The node's path in the store, such as `a/b`. The root's path is empty."""
         return self._async.path
+
+    @property
+    def name(self) -> str:
+        """The path with a leading `/`, as in h5py: `/a/b`; `/` is the root."""
+        return self._async.name
 
     @property
     def url(self) -> str:
@@ -38,27 +43,28 @@ class Node(Generic[N]):
 
     @property
     def settings(self) -> Settings:
-        """The options that reads and writes of this node go by."""
+        """The settings of the node's reads and writes."""
         return self._async.settings
 
     @property
     def zarr_format(self) -> int:
-        """Version of the Zarr format that the node is stored in."""
+        """Version of the Zarr format of the stored node."""
         return self._async.zarr_format
 
     @property
     def read_only(self) -> bool:
-        """True where writes raise."""
+        """True if writes raise."""
         return self._async.read_only
 
     @property
     def attrs(self) -> Mapping[str, Any]:
-        """The attributes, as a read-only copy; `update_attributes` and `replace_attributes` change what is stored."""
+        """The attributes, as a read-only copy. `update_attributes` and `replace_attributes` change the stored ones."""
         return self._async.attrs
 
-    update_attributes = method(AsyncNode.update_attributes, same)
-    replace_attributes = method(AsyncNode.replace_attributes, same)
-    close = method(AsyncNode.aclose, same)
+    update_attributes = blocking_method(AsyncNode.update_attributes, unchanged)
+    replace_attributes = blocking_method(AsyncNode.replace_attributes, unchanged)
+    refresh = blocking_method(AsyncNode.refresh, unchanged)
+    close = blocking_method(AsyncNode.aclose, unchanged)
 
     def __enter__(self) -> Self:
         return self

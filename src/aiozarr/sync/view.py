@@ -1,4 +1,4 @@
-"""The blocking view: the asynchronous one, waited for."""
+"""The blocking view: each method runs that of the asynchronous view and waits for it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from numpy.typing import ArrayLike
 
 from aiozarr import hierarchy
 from aiozarr.engine import Plan
+from aiozarr.engine.progress_bar import ProgressLike
 from aiozarr.grid import BasicSelection
+from aiozarr.hierarchy.casting.numeric import Casting
+from aiozarr.hierarchy.casting.values import convert_values
 from aiozarr.hierarchy.indexer import Indexer
-from aiozarr.hierarchy.values.written import convert_values
+from aiozarr.hierarchy.unread_values import UnreadValues
 from aiozarr.hierarchy.view import AnyArray, FieldSelection, Region
-from aiozarr.sync.wait import ProgressCallback, iterate, same, wait
+from aiozarr.sync.wait import iterate, unchanged, wait
 
 if TYPE_CHECKING:
     from aiozarr.sync.array import Array
 
 
-class View:
+class View(UnreadValues):
     """Elements of an array, as numpy's indexing selects them; see `aiozarr.View`. `view.read()` reads them."""
 
     __slots__ = ("_array", "_async")
 
-    # Without this, Python would try view[0], view[1], ... as it does for whatever can be indexed.
+    # Without this, iteration would fall back to view[0], view[1], ...
     __iter__ = None
 
     def __init__(self, array: Array, view: hierarchy.View) -> None:
@@ -34,7 +37,7 @@ class View:
 
     @property
     def array(self) -> Array:
-        """The array that this is a view of."""
+        """The array of the view."""
         return self._array
 
     @property
@@ -49,7 +52,7 @@ class View:
 
     @property
     def size(self) -> int:
-        """Number of elements; exact at any size."""
+        """Number of elements, as an unbounded integer."""
         return self._async.size
 
     @property
@@ -61,6 +64,9 @@ class View:
     def nbytes(self) -> int:
         """Bytes of the elements in memory."""
         return self._async.nbytes
+
+    def __len__(self) -> int:
+        return len(self._async)
 
     def __getitem__(self, selection: BasicSelection | FieldSelection) -> View:
         """Return a view of this view, without I/O."""
@@ -76,23 +82,23 @@ class View:
         """Pointwise indexing: `view.vindex[selection]` is a view; see `aiozarr.View.vindex`."""
         return Indexer(lambda selection: View(self._array, self._async.vindex[selection]))
 
-    def read(self, out: AnyArray | None = None, progress: ProgressCallback | None = None) -> AnyArray:
+    def read(self, out: AnyArray | None = None, progress: ProgressLike = None) -> AnyArray:
         """Read the elements; arguments and errors are those of `aiozarr.View.read`. `progress` runs in this thread."""
         return wait(lambda callback: self._async.read(out, callback), progress)
 
-    def write(self, values: ArrayLike, progress: ProgressCallback | None = None) -> None:
+    def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "exact") -> None:
         """Write `values`; arguments and errors are those of `aiozarr.View.write`. `progress` runs in this thread."""
-        # What numpy makes of them is made in this thread: making it may run anyone's code, and that may call us again.
-        converted = convert_values(values, self.dtype)
+        # Cast in this thread: the cast may run user code, which may call this package again.
+        converted = convert_values(values, self.dtype, casting)
         wait(lambda callback: self._async.write(converted, callback), progress)
 
     def plan(self, *, probe: bool = False) -> Plan:
-        """Return what a read of this view costs: bounds without I/O, or exactly with `probe=True`."""
+        """Return the cost of reading this view: bounds without I/O, or exact with `probe=True`."""
         return wait(lambda _: self._async.plan(probe=True)) if probe else self._async.plan()
 
     def stream(self, prefetch: int | None = None) -> Iterator[tuple[Region, AnyArray]]:
-        """Iterate over the blocks of the view as they land; arguments are those of `aiozarr.View.stream`."""
-        return iterate(self._async.stream(prefetch), same)
+        """Iterate over the blocks of the view as they complete; arguments are those of `aiozarr.View.stream`."""
+        return iterate(self._async.stream(prefetch), unchanged)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         return as_numpy(self, dtype, copy)
@@ -105,7 +111,7 @@ def as_numpy(view: View, dtype: Any, copy: bool | None) -> AnyArray:
     """Return the elements for numpy's array protocol, as a 0-d array where there are no axes.
 
     Raises:
-        ValueError: `copy` is False: what is stored is not in memory.
+        ValueError: `copy` is False, and reading always copies.
     """
     if copy is False:
         raise ValueError("the values are not in memory: reading them makes a copy")

@@ -1,4 +1,4 @@
-"""The bridge that every blocking name goes over: a coroutine runs on the I/O thread while the calling thread waits."""
+"""Runs a coroutine on the I/O thread while the calling thread waits, for all blocking names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from contextvars import copy_context
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from aiozarr.engine import Progress, callback_here, run_blocking
+import numpy as np
+
+from aiozarr.engine import Progress, bind_callback, run_blocking
+from aiozarr.engine.progress_bar import ProgressLike, shown_progress
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -17,28 +20,28 @@ A = TypeVar("A")
 B = TypeVar("B")
 N = TypeVar("N")
 
-ProgressCallback = Callable[[Progress], object]
-
 
 def wait(
     function: Callable[[Callable[[Progress], None] | None], Coroutine[Any, Any, T]],
-    progress: ProgressCallback | None = None,
+    progress: ProgressLike = None,
 ) -> T:
     """Run the coroutine `function(callback)` on the I/O thread and return its result.
 
-    It runs in the caller's context, so that `record()` counts it; `callback` calls `progress` in this thread.
+    It runs in the caller's context variables, so that `record()` counts it. `callback` calls `progress` in this thread.
     """
     context = copy_context()
 
-    async def call() -> T:
-        callback = callback_here(progress)
-        return await asyncio.get_running_loop().create_task(function(callback), context=context)
+    with shown_progress(progress, "aiozarr") as shown:
 
-    return run_blocking(call)
+        async def call() -> T:
+            callback = bind_callback(shown)
+            return await asyncio.get_running_loop().create_task(function(callback), context=context)
+
+        return run_blocking(call)
 
 
-def blocking(function: Callable[P, Coroutine[Any, Any, A]], wrap: Callable[[A], B]) -> Callable[P, B]:
-    """Return the blocking twin of a coroutine function; `wrap` makes its result one of this package's classes."""
+def blocking_function(function: Callable[P, Coroutine[Any, Any, A]], wrap: Callable[[A], B]) -> Callable[P, B]:
+    """Return the blocking twin of a coroutine function; `wrap` converts its result to a class of this package."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> B:
@@ -47,10 +50,10 @@ def blocking(function: Callable[P, Coroutine[Any, Any, A]], wrap: Callable[[A], 
     return call
 
 
-def method(
+def blocking_method(
     function: Callable[Concatenate[N, P], Coroutine[Any, Any, A]], wrap: Callable[[A], B]
 ) -> Callable[Concatenate[Any, P], B]:
-    """Return the blocking twin of a coroutine method, for a class that holds the asynchronous object as `_async`."""
+    """Return the blocking twin of a coroutine method, for a class with the asynchronous object in `_async`."""
 
     @wraps(function)
     def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> B:
@@ -59,13 +62,29 @@ def method(
     return cast("Callable[Concatenate[Any, P], B]", call)
 
 
-def same(value: A) -> A:
+def data_in_this_thread(function: Callable[P, B]) -> Callable[P, B]:
+    """Return a blocking function whose `data` become an array in the calling thread.
+
+    Making an array may run user code, which may call this package again: the I/O thread would wait for itself.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> B:
+        data = kwargs.get("data")
+        if hasattr(data, "__array__"):
+            kwargs["data"] = np.asarray(data)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def unchanged(value: A) -> A:
     """Return `value`: for results that need no wrapping."""
     return value
 
 
 def iterate(items: AsyncGenerator[A, None], wrap: Callable[[A], B]) -> Generator[B, None, None]:
-    """Iterate over an asynchronous generator; leaving early closes it, and waits until nothing is under way."""
+    """Iterate over an asynchronous generator. Leaving early closes it, and waits until no request is in flight."""
     end = object()
 
     async def step(_: object) -> Any:
@@ -78,6 +97,6 @@ def iterate(items: AsyncGenerator[A, None], wrap: Callable[[A], B]) -> Generator
         while (item := wait(step)) is not end:
             yield wrap(item)
     finally:
-        # At the interpreter's exit the I/O thread has ended already, and has closed what was open.
+        # At the interpreter's exit the I/O thread has ended already, and has closed the generator.
         if not sys.is_finalizing():
             wait(close)

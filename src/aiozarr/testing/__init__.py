@@ -1,4 +1,4 @@
-"""What tests of stores and of code above stores need: a conformance suite, fakes, faults, virtual time and a server.
+"""Tools for tests of stores and of code that uses stores: a conformance suite, a fake store, faults and virtual time.
 
-Nothing is imported here: `conformance` needs pytest, `strategies` needs hypothesis, and the others need neither.
+Import its modules directly. `conformance` needs pytest; the other modules need no further package.
 """

@@ -11,30 +11,31 @@ import copy
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from typing_extensions import Buffer
 
 from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Version, check_key, check_prefix
-from aiozarr.stores.contract import byte_view
-from aiozarr.stores.memory import MemoryStore
-from aiozarr.stores.prompt import PromptStore, Sent, Taker
-from aiozarr.testing.faults import Action, Call, Delay, LostAnswer, Plan, Spoil, nth
+from aiozarr.stores.contract import byte_view, check_max_bytes, takes_max_bytes
+from aiozarr.stores.memory_store import MemoryStore
+from aiozarr.stores.nowait import FetchCallback, NowaitStore, PendingFetch
+from aiozarr.testing.faults import Action, Call, Corrupt, Delay, LoseResponse, Plan, nth
 from aiozarr.testing.virtual_time import run_virtual
 
 
-class FakeStore(PromptStore):
+class FakeStore(NowaitStore):
     """A store whose every call takes `latency` seconds, and its bytes `bandwidth` (bytes per second, each call alone).
 
     Attributes:
-        prompt: whether reads are sent at once, as by a store that has connections at hand; may be set at any time.
+        sends_nowait: Whether `begin_fetch` sends reads without a task, as a store with an idle connection does.
         calls: every call, in the order in which they started.
-        in_flight, max_in_flight: calls at work now, and the most there ever were.
-        faults: the plan that says what goes wrong; may be replaced at any time.
-        memory: the values, to look at or to change behind the store's back.
+        in_flight, max_in_flight: the current and the highest number of unfinished calls.
+        faults: the plan of faults; may be replaced at any time.
+        memory: the store of the values, which a test may read and change.
     """
 
-    prompt = False
+    sends_nowait = False
 
     def __init__(
         self,
@@ -52,7 +53,10 @@ class FakeStore(PromptStore):
         for key, data in (values or {}).items():
             self.memory.set_now(key, data)
         self.supports = supports or replace(
-            self.memory.supports, conditional_reads=versions, conditional_writes=versions
+            self.memory.supports,
+            conditional_reads=versions,
+            conditional_writes=versions,
+            bounded_reads=takes_max_bytes(type(self)),
         )
         self.latency = latency
         self.bandwidth = bandwidth
@@ -100,19 +104,32 @@ class FakeStore(PromptStore):
 
     # --- the contract --------------------------------------------------------------------------------------------
 
-    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
+    async def fetch(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
         check_key(key, store=self.url)
         async with self._call("fetch", key, range) as at_work:
             value = self.memory.fetch_now(key, range, if_match=if_match if self._versions else None)
             if value is None:
                 return None
             value = at_work.spoilt(value if self._versions else replace(value, version=None))
+            check_max_bytes(memoryview(value.data).nbytes, max_bytes, store=self.url, key=key, range=range)
             await at_work.transfer(memoryview(value.data).nbytes)
             return value
 
-    def begin_fetch(self, key: str, range: ByteRange | None, if_match: Version | None, taker: Taker) -> Sent | None:
+    def fetch_nowait(
+        self,
+        key: str,
+        range: ByteRange | None,
+        if_match: Version | None,
+        callback: FetchCallback,
+        *,
+        max_bytes: int | None = None,
+    ) -> PendingFetch | None:
         check_key(key, store=self.url)
-        return _Sent(lambda: self.fetch(key, range, if_match=if_match), taker) if self.prompt else None
+        bound = {} if max_bytes is None else {"max_bytes": max_bytes}
+        send = partial(self.fetch, key, range, if_match=if_match, **bound)
+        return _Sent(send, callback) if self.sends_nowait else None
 
     async def stat(self, key: str) -> Entry | None:
         check_key(key, store=self.url)
@@ -163,7 +180,7 @@ class FakeStore(PromptStore):
             if isinstance(action, Exception):
                 raise copy.copy(action)
             yield _AtWork(call, action, self.bandwidth)
-            if isinstance(action, LostAnswer):
+            if isinstance(action, LoseResponse):
                 raise copy.copy(action.error)
         except BaseException as error:
             call.error = error
@@ -180,7 +197,7 @@ class _AtWork:
     bandwidth: float | None
 
     def spoilt(self, value: Value) -> Value:
-        return self.action.change(value) if isinstance(self.action, Spoil) else value
+        return self.action.change(value) if isinstance(self.action, Corrupt) else value
 
     async def transfer(self, nbytes: int) -> None:
         self.call.nbytes = nbytes
@@ -191,10 +208,10 @@ class _AtWork:
 class _Sent:
     """A read that was sent at once."""
 
-    def __init__(self, fetch: Callable[[], Coroutine[Any, Any, Value | None]], taker: Taker) -> None:
+    def __init__(self, fetch: Callable[[], Coroutine[Any, Any, Value | None]], taker: FetchCallback) -> None:
         self._task = asyncio.get_running_loop().create_task(self._tell(fetch, taker))
 
-    async def _tell(self, fetch: Callable[[], Coroutine[Any, Any, Value | None]], taker: Taker) -> None:
+    async def _tell(self, fetch: Callable[[], Coroutine[Any, Any, Value | None]], taker: FetchCallback) -> None:
         try:
             value = await fetch()
         except Exception as error:
@@ -208,7 +225,7 @@ class _Sent:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an operation went whose call `number` was made to fail: its result, or its error; and the store after it."""
+    """The outcome of an operation whose call `number` failed: its result or its error, and the store afterwards."""
 
     number: int
     store: FakeStore

@@ -1,7 +1,7 @@
-"""A small language for what goes wrong, and when: plans for `FakeStore`, and "fail the n-th call, for every n".
+"""Plans of faults for `FakeStore`: which calls fail, and how.
 
-A plan is called with each `Call` before it is carried out and returns what happens to it: None (nothing), an exception
-(raised in place of the call), or one of the actions below. It may do something besides, such as replace an object:
+A plan is called with each `Call` before it runs and returns its fault: None (no fault), an exception
+(raised in place of the call), or one of the actions below. It may have side effects, such as replacing an object:
 
     FakeStore(values, faults=first(2, ThrottledError("slow down")))
     FakeStore(values, faults=any_of(nth(3, Delay(60)), on_key("c/0/0", ChangedError("replaced"))))
@@ -25,10 +25,10 @@ class Call:
         number: counts the calls of the store, from 1.
         operation: "fetch", "set", "erase", "list" or "stat".
         key: the key, or the prefix of a listing.
-        range: what was asked for; None: the whole value, or no read.
-        started, ended: the loop's time in seconds; `ended` is None while the call is at work.
+        range: the requested range, or None for a whole value and for other operations.
+        started, ended: the loop's time in seconds; `ended` is None until the call has ended.
         nbytes: bytes that were read or written.
-        error: what it ended with, if that was an exception (a cancellation is one).
+        error: the exception that it ended with, cancellations included, or None.
     """
 
     number: int
@@ -43,26 +43,26 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """The call takes so many seconds longer."""
+    """The call takes `seconds` longer."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class LostAnswer:
-    """The call takes effect, and then fails: its answer was lost."""
+class LoseResponse:
+    """The call takes effect and then fails, as if its response was lost."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
-class Spoil:
-    """The value that was read is changed, such as cut short."""
+class Corrupt:
+    """The value that was read is changed, for example cut short."""
 
     change: Callable[[Value], Value]
 
 
-Action: TypeAlias = Exception | Delay | LostAnswer | Spoil | None
+Action: TypeAlias = Exception | Delay | LoseResponse | Corrupt | None
 Plan: TypeAlias = Callable[[Call], Action]
 
 
@@ -113,7 +113,7 @@ def before(number: int, do: Callable[[], object]) -> Plan:
 
 
 def any_of(*plans: Plan) -> Plan:
-    """Let happen what the first of `plans` says that has something to say; all of them are asked."""
+    """Apply the first action of `plans`; every plan is called, so each counts all calls."""
 
     def plan(call: Call) -> Action:
         actions = [one(call) for one in plans]

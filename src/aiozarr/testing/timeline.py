@@ -1,4 +1,4 @@
-"""A picture of one read over time: for each request a bar of waiting, fetching and decoding, as SVG.
+"""An SVG timeline of a read: a bar of waiting, fetching and decoding for each request.
 
 events = []
 settings = aiozarr.Settings(on_event=events.append)
@@ -21,7 +21,7 @@ LABELS = 210
 MARGIN = 16
 HEAD = 52
 FOOT = 34
-MOST_ROWS = 400
+MAX_ROWS = 400
 """Of more requests than these the first are drawn."""
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -38,7 +38,7 @@ def timeline_svg(events: Iterable[RequestEvent], *, title: str = "") -> str:
     which have no seconds of their own, are left out.
     """
     drawn = sorted([event for event in events if event.seconds > 0], key=lambda event: event.started)
-    rows = drawn[:MOST_ROWS]
+    rows = drawn[:MAX_ROWS]
     begin = min([event.started - event.queue_seconds for event in rows], default=0.0)
     end = max([_end(event) for event in rows], default=begin)
     step = max(2.0, min(16.0, 640 / max(1, len(rows))))

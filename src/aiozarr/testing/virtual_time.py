@@ -1,32 +1,40 @@
 """An event loop whose clock jumps to the next timer when nothing else is left to do: hours pass in no time.
 
-    assert run_virtual(scenario()) == ...       # asyncio.sleep(3600) inside costs nothing; loop.time() begins at 0
+    @in_virtual_time
+    async def test_a_request_is_repeated_after_an_hour() -> None:
+        await asyncio.sleep(3600)                                   # costs no time
+        assert asyncio.get_running_loop().time() == 3600            # the clock begins at 0
 
-What runs is deterministic: timers fire in the order of their times, callbacks in the order in which they were
-scheduled, and work given to the default executor runs at once, in the loop's thread, in no time. When neither a
-callback nor a timer is left and the main task still waits, nothing could ever wake it: that is a `DeadlockError`, not
-a hang.
+    assert run_virtual(scenario()) == ...                           # the same, as a call
+
+The run is deterministic. Timers fire in the order of their times, callbacks in the order in which they were scheduled.
+Work given to the default executor runs at once in the loop's thread. When no callback and no timer is left and the main
+task still waits, nothing can wake it any more: that is a `DeadlockError`, not a hang.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class DeadlockError(Exception):
-    """Every task waits for something that no callback, timer or thread will ever bring."""
+    """Every task waits, and no callback, timer or thread is left that could wake one."""
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """A selector loop in virtual time, in seconds from 0.
 
-    `busy`, where given, tells whether threads of the code under test are at work: then the clock stands still, and the
-    loop really waits for their `call_soon_threadsafe`, at most `patience` seconds.
+    Args:
+        busy: Returns whether threads of the code under test are working. While they are, the clock stands still and the
+            loop waits in real time for their `call_soon_threadsafe`.
+        patience: Real seconds of that wait after which it is a `DeadlockError`.
     """
 
     def __init__(self, *, busy: Callable[[], bool] | None = None, patience: float = 10.0) -> None:
@@ -38,7 +46,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Let the clock jump."""
+        """Move the clock on by `seconds`."""
         # To whole nanoseconds, the loop's own resolution: 0.05 s eight times is 0.4 s.
         self._now = round(self._now + seconds, 9)
 
@@ -61,14 +69,29 @@ def run_virtual(main: Coroutine[Any, Any, T], *, busy: Callable[[], bool] | None
     """Run `main` to its end in virtual time, as `asyncio.run` does in real time.
 
     Raises:
-        DeadlockError: everything waits, and nothing can happen any more.
+        DeadlockError: every task waits, and nothing is left that could wake one.
     """
     with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(busy=busy, patience=patience)) as runner:
         return runner.run(main)
 
 
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Decorate a coroutine function, such as an async test, to run on a virtual loop of its own.
+
+    Returns:
+        A plain function with the same parameters, so pytest gives it its fixtures and needs no plugin to run it. Each
+        call raises what `run_virtual` raises.
+    """
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run_virtual(test(*args, **kwargs))
+
+    return run
+
+
 class _VirtualSelector(selectors.DefaultSelector):
-    """Where the loop would sleep, the clock jumps."""
+    """A selector that moves the clock on where the loop would sleep."""
 
     def __init__(self, loop: VirtualTimeLoop, busy: Callable[[], bool] | None, patience: float) -> None:
         super().__init__()
@@ -87,6 +110,6 @@ class _VirtualSelector(selectors.DefaultSelector):
             return ready
         if timeout is None:
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self._loop))
-            raise DeadlockError(f"nothing can happen any more; waiting: {', '.join(waiting) or 'nobody'}")
+            raise DeadlockError(f"nothing can happen any more; waiting tasks: {', '.join(waiting) or 'none'}")
         self._loop.advance(timeout)
         return []

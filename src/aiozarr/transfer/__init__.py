@@ -1,8 +1,8 @@
-"""Bulk work between stores: bytes as stored, without decoding."""
+"""Copies between stores: objects as stored, without decoding."""
 
-from aiozarr.transfer.carry import Verify
 from aiozarr.transfer.copy import copy
-from aiozarr.transfer.job import OnError
+from aiozarr.transfer.copy_object import Verify
+from aiozarr.transfer.copy_operation import OnError
 from aiozarr.transfer.report import CopyReport
 
 __all__ = ["CopyReport", "OnError", "Verify", "copy"]

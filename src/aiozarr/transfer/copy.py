@@ -1,21 +1,22 @@
-"""`copy`: what is stored in one place, as it is stored, to another."""
+"""`copy`: copies everything below one location to another, as it is stored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from aiozarr.engine import Engine, Progress, callback_here, run
-from aiozarr.engine.target import Target, opened_store
+from aiozarr.engine import Engine, bind_callback, run
+from aiozarr.engine.open_store import Target, opened_store
+from aiozarr.engine.progress_bar import ProgressLike, shown_progress
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.schedule import current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
-from aiozarr.transfer.carry import Verify
-from aiozarr.transfer.job import CopyJob, OnError
-from aiozarr.transfer.places import check_apart
+from aiozarr.transfer.copy_object import Verify
+from aiozarr.transfer.copy_operation import CopyOperation, OnError
+from aiozarr.transfer.overlap import check_disjoint
 from aiozarr.transfer.report import CopyReport
 
 
@@ -23,9 +24,10 @@ async def copy(
     source: Target,
     destination: Target,
     *,
+    overwrite: bool = False,
     verify: Verify = "size",
     on_error: OnError = "raise",
-    progress: Callable[[Progress], object] | None = None,
+    progress: ProgressLike = None,
     source_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
@@ -33,39 +35,41 @@ async def copy(
     """Copy everything below `source` to `destination`: keys and bytes as they are stored, many objects at once.
 
     Each object appears whole or not at all. Metadata documents are written last, those of the deepest nodes first and
-    the root's at the very end, and only where everything below their node was copied: whoever sees a node at the
-    destination sees all that lies below it. A copy that is interrupted or fails leaves no half-written object, and none
-    of the documents that it had not come to.
+    the root's at the very end. A document is written only if everything below its node was copied, so a reader that
+    sees a node at the destination sees everything below it. A copy that is interrupted or fails leaves no half-written
+    object, and none of the later documents.
 
-    Objects of the destination are replaced by those of the same key, and others stay. Where those could be taken for
-    chunks of the copy, erase them first.
+    A destination that holds objects is refused unless `overwrite` is true. Objects of the same key are then replaced,
+    and others remain. If those could be taken for chunks of the copy, erase them first.
 
-    The listing streams: memory is bounded by `Settings.max_bytes_in_flight`, and beside that grows with the number of
-    metadata documents only. An object is held whole, for it is stored whole; one that is larger than the limit travels
-    alone.
+    The listing streams: memory is bounded by `Settings.max_bytes_in_flight`, and beyond that grows with the number of
+    metadata documents only. Objects are stored whole, so each is held in memory whole. An object larger than the limit
+    is copied alone.
 
     Args:
         source: a URL, a local path, or a `Store`: a hierarchy, a node, or any other objects.
-        destination: where to; likewise.
-        verify: "size": an object that is stored has as many bytes as its source says, and is of one version. An object
-            that was replaced since it was listed is copied as it is now, and named in `CopyReport.changed`.
-            "checksum": moreover, each object is read back and all its bytes are compared, those that have just been
-            fetched with those that are stored. None: neither.
+        destination: the location of the copy; likewise.
+        overwrite: copy onto a destination that holds objects, replacing those of the same key. A destination that
+            may not be listed is not checked.
+        verify: "size": a stored object has as many bytes as its source reports, and is of one version. An object that
+            was replaced since it was listed is copied as it is now, and named in `CopyReport.changed`. "checksum": in
+            addition, each object is read back, and all bytes are compared with the fetched ones. None: neither.
         on_error: "raise" stops at the first object that cannot be copied; "continue" copies the others, and
             `CopyReport.failed` names it.
-        progress: called with `Progress`, objects and their bytes; the totals grow while the listing goes on. What it
-            raises ends the copy.
-        source_options: how to reach the source, for a URL: what fsspec's users pass.
-        destination_options: how to reach the destination, for a URL.
+        progress: called with `Progress`, objects and their bytes. The totals grow while the listing streams. Its
+            exception ends the copy. True draws a bar, with the extra `cli`.
+        source_options: options of the source, for a URL, as fsspec's users pass them.
+        destination_options: options of the destination, for a URL.
         settings: limits and policies.
 
     Raises:
-        CopyError: an object could not be copied, or the source not be listed; nothing is under way any more.
+        CopyError: an object could not be copied, the source could not be listed, or the destination holds objects and
+            `overwrite` is false. No request is in flight any more.
         NodeNotFoundError: there is nothing at `source`.
         UnsupportedOperationError: the source cannot be listed, as over HTTP, or the destination not be written.
         StoreTimeoutError: it took longer than `Settings.timeout`.
         UnknownSchemeError: no store opens such URLs.
-        TypeError, ValueError: an argument is not what it should be; source and destination are the same, or one lies
+        TypeError, ValueError: an argument has a wrong type or value; source and destination are the same, or one is
             inside the other.
     """
     if verify not in ("size", "checksum", None):
@@ -73,8 +77,7 @@ async def copy(
     if on_error not in ("raise", "continue"):
         raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
     settings = settings_or_default(settings)
-    recorder = current_recorder()
-    report_progress = callback_here(progress)
+    report = current_recorder()
 
     async def work(engine: Engine) -> CopyReport:
         async with AsyncExitStack() as stack:
@@ -85,30 +88,31 @@ async def copy(
                 if owned:
                     stack.push_async_callback(store.aclose)
             await _check(*stores, read_back=verify == "checksum")
-            job = CopyJob(
+            operation = CopyOperation(
                 engine,
                 *stores,
+                overwrite=overwrite,
                 verify=verify,
                 on_error=on_error,
                 settings=settings,
-                recorder=recorder,
+                report=report,
                 progress=report_progress,
             )
-            return await job.run()
+            return await operation.run()
 
-    return await run(work, timeout=settings.timeout, callback=report_progress)
+    with shown_progress(progress, "copying") as shown:
+        report_progress = bind_callback(shown)
+        return await run(work, timeout=settings.timeout, callback=report_progress)
 
 
 async def _check(source: Store, destination: Store, *, read_back: bool) -> None:
     if not source.supports.listable:
-        raise UnsupportedOperationError(
-            "the source cannot be listed, so nobody knows what to copy from it", store=source.url
-        )
+        raise UnsupportedOperationError("the source cannot be listed, so its objects cannot be found", store=source.url)
     if not source.supports.readable:
         raise UnsupportedOperationError("the source cannot be read", store=source.url)
     if not destination.supports.writeable:
         raise UnsupportedOperationError("the destination cannot be written", store=destination.url)
     if read_back and not destination.supports.readable:
         raise UnsupportedOperationError("verify='checksum' reads back, which this store cannot", store=destination.url)
-    # Links of a file system are resolved there, which may wait for a disk.
-    await in_thread(lambda: check_apart(source, destination))
+    # In a thread: resolving symbolic links may wait for a disk.
+    await in_thread(lambda: check_disjoint(source, destination))

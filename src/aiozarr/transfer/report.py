@@ -1,4 +1,4 @@
-"""What a copy did: the record that it returns, and the counts from which that is made."""
+"""The report of a copy, and the counters that it is made of."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from dataclasses import dataclass
 from aiozarr.engine import Progress
 from aiozarr.model import Entry
 
-SHOWN_FAILURES = 5
+MAX_SHOWN_FAILURES = 5
 MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class CopyReport:
-    """What `aiozarr.copy` did.
+    """The result of `aiozarr.copy`.
 
     Attributes:
-        objects: objects that were copied, metadata documents included.
+        objects: number of copied objects, metadata documents included.
         bytes: their bytes.
-        metadata_documents: how many of them are metadata documents.
-        failed: the keys that were not copied, with the error of each; of metadata documents also those that were held
-            back because something below their node was not copied.
-        changed: the keys whose objects were replaced in the source while it was being copied; they were copied as they
-            then were.
-        folder_markers: empty objects that only show a folder, and were not copied.
+        metadata_documents: number of metadata documents among them.
+        failed: the keys that were not copied, each with its error. Includes metadata documents that were not written
+            because something below their node was not copied.
+        changed: the keys of objects that were replaced in the source during the copy. Their later state was copied.
+        folder_markers: number of empty objects that only show a folder, and were not copied.
         seconds: wall time.
-        requests: requests to both stores, repetitions included; the listing counts as one each time that it begins.
+        requests: requests to both stores, repetitions included. Each start of the listing counts as one.
     """
 
     objects: int
@@ -49,14 +48,14 @@ class CopyReport:
             lines.append(f"{len(self.changed):,} changed while they were copied")
         if self.failed:
             lines.append(f"{len(self.failed):,} not copied:")
-            lines += [f"  {key!r}: {error}" for key, error in self.failed[:SHOWN_FAILURES]]
-            if len(self.failed) > SHOWN_FAILURES:
-                lines.append(f"  and {len(self.failed) - SHOWN_FAILURES:,} more")
+            lines += [f"  {key!r}: {error}" for key, error in self.failed[:MAX_SHOWN_FAILURES]]
+            if len(self.failed) > MAX_SHOWN_FAILURES:
+                lines.append(f"  and {len(self.failed) - MAX_SHOWN_FAILURES:,} more")
         return "\n".join(lines)
 
 
-class Tally:
-    """The counts of a copy that is under way; `progress` is called whenever an object is finished."""
+class CopyCounters:
+    """The counters of a copy in progress; `progress` is called when an object is finished."""
 
     def __init__(self, progress: Callable[[Progress], None] | None) -> None:
         self.objects = self.bytes = self.metadata_documents = self.folder_markers = 0
@@ -66,32 +65,32 @@ class Tally:
         self._progress = progress
         self._done = self._bytes_done = self._bytes_total = 0
 
-    def found(self, entry: Entry) -> None:
-        """The listing named an object."""
+    def add_listed(self, entry: Entry) -> None:
+        """Count an object of the listing."""
         self.listed += 1
         self._bytes_total += entry.size or 0
 
-    def marker(self, entry: Entry) -> None:
-        """An object that was found is a folder marker."""
+    def add_folder_marker(self, entry: Entry) -> None:
+        """Count a listed object as a folder marker."""
         self.folder_markers += 1
-        self._finished(entry, 0)
+        self._finish(entry, 0)
 
-    def copied(self, entry: Entry, size: int, *, changed: bool, metadata: bool) -> None:
-        """An object of `size` bytes was stored."""
+    def add_copied(self, entry: Entry, size: int, *, is_changed: bool, is_document: bool) -> None:
+        """Count a copied object of `size` bytes."""
         self.objects += 1
         self.bytes += size
-        self.metadata_documents += metadata
-        if changed:
+        self.metadata_documents += is_document
+        if is_changed:
             self.changed.append(entry.key)
-        self._finished(entry, size)
+        self._finish(entry, size)
 
-    def lost(self, entry: Entry, error: BaseException) -> None:
-        """An object was not copied."""
-        self.failed.append((entry.key, _without_frames(error)))
-        self._finished(entry, 0)
+    def add_failed(self, entry: Entry, error: BaseException) -> None:
+        """Count an object that was not copied."""
+        self.failed.append((entry.key, _without_tracebacks(error)))
+        self._finish(entry, 0)
 
     def report(self, *, seconds: float, requests: int) -> CopyReport:
-        """Return the counts as they are now."""
+        """Return the report of the present counts."""
         return CopyReport(
             objects=self.objects,
             bytes=self.bytes,
@@ -103,17 +102,17 @@ class Tally:
             requests=requests,
         )
 
-    def _finished(self, entry: Entry, size: int) -> None:
+    def _finish(self, entry: Entry, size: int) -> None:
         self._done += 1
         self._bytes_done += size
-        # An object that has another size than the listing said, or is not copied, corrects the total.
+        # The total is corrected by an object that is not copied, or has another size than in the listing.
         self._bytes_total += size - (entry.size or 0)
         if self._progress is not None:
             self._progress(Progress(self._done, self.listed, self._bytes_done, self._bytes_total))
 
 
-def _without_frames(error: BaseException) -> BaseException:
-    """Drop the tracebacks of `error`: their frames hold the object's bytes, and reports of many errors are kept."""
+def _without_tracebacks(error: BaseException) -> BaseException:
+    """Remove the tracebacks of `error`: their frames reference the bytes of the object, and reports are kept."""
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]
     while pending:

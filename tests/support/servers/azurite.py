@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-from servers.process import announced_port, find, running, said_version
+from tests.support.servers.process import announced_port, find, running, said_version
 
 ACCOUNT = "devstoreaccount1"
 # The key of every emulator, public in its documentation.
@@ -36,7 +36,7 @@ class Azurite:
 
     @property
     def storage_options(self) -> dict[str, Any]:
-        """What to pass as `storage_options`."""
+        """The storage options that reach it."""
         return {"endpoint_url": self.endpoint_url, "account_name": ACCOUNT, "account_key": KEY}
 
     def create_container(self, name: str) -> None:

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 import pytest
 
-from servers.azurite import Azurite, azurite
-from servers.nginx import Nginx, nginx
-from servers.process import NotInstalled
-from servers.radosgw import radosgw
-from servers.rclone import rclone
-from servers.s3 import S3Server
-from servers.s3rver import s3rver
+from tests.support.servers.azurite import Azurite, azurite
+from tests.support.servers.nginx import Nginx, nginx
+from tests.support.servers.process import NotInstalled
+from tests.support.servers.radosgw import radosgw
+from tests.support.servers.rclone import rclone
+from tests.support.servers.s3 import S3Server
+from tests.support.servers.s3rver import s3rver
 
 S = TypeVar("S")
 
@@ -43,14 +43,14 @@ def radosgw_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Serve
 
 @pytest.fixture(scope="session")
 def rclone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """An S3 server that lies; each test makes buckets of its own."""
+    """An S3 server that ignores conditions; each test creates buckets of its own."""
     with _started(rclone, tmp_path_factory) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def s3rver_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """Another S3 server that lies; each test makes buckets of its own."""
+    """Another S3 server that ignores conditions; each test creates buckets of its own."""
     with _started(s3rver, tmp_path_factory) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""nginx: files behind an HTTP server of other makers, also slowly, and with refusals in between."""
+"""nginx as a server of files, also with delays and with errors in between."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from servers.process import find, running, said_version, wait_for_port
+from tests.support.servers.process import find, running, said_version, wait_for_port
 
 _MODULES = Path("/usr/lib/nginx/modules")
 _LUA = ("ndk_http_module.so", "ngx_http_lua_module.so")

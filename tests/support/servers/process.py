@@ -1,4 +1,4 @@
-"""How a server is found, started, waited for and stopped: exactly the processes that were started, and no others."""
+"""Finding, starting, awaiting and stopping servers; only processes that were started here are stopped."""
 
 from __future__ import annotations
 

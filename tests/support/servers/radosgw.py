@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from servers.process import find, reserved_port, running, said_version
-from servers.s3 import S3Server
+from tests.support.servers.process import find, reserved_port, running, said_version
+from tests.support.servers.s3 import S3Server
 
 _CLUSTER = "11111111-2222-3333-4444-555555555555"
 _DISK = "66666666-7777-8888-9999-000000000000"
@@ -57,7 +57,7 @@ rgw override bucket index max shards = 1
 
 
 class _NotUp(RuntimeError):
-    """A daemon did not come up, or did not do as it was told."""
+    """A daemon did not start, or a command of it failed."""
 
 
 @contextmanager
@@ -130,12 +130,13 @@ class _Cluster:
     def _until(self, program: str, *arguments: str, says: str = "") -> None:
         """Repeat a command until it succeeds and says so."""
         end = time.monotonic() + 60
-        while time.monotonic() < end:
+        while True:
             done = self._ask(program, *arguments)
             if done.returncode == 0 and says in done.stdout:
                 return
+            if time.monotonic() >= end:
+                raise _NotUp(f"{program} {' '.join(arguments)}: {done.stdout[-1000:]}{done.stderr[-1000:]}")
             time.sleep(0.5)
-        raise _NotUp(f"{program} {' '.join(arguments)}: {done.stdout[-1000:]}{done.stderr[-1000:]}")
 
     def _ask(self, program: str, *arguments: str, conf: bool = True) -> subprocess.CompletedProcess[str]:
         command = [find(program), *(["-c", str(self.directory / "ceph.conf")] if conf else []), *arguments]

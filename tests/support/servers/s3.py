@@ -1,4 +1,4 @@
-"""What the S3 servers of the tests have in common: an endpoint, its options, and buckets made by a signed request."""
+"""The common part of the S3 servers: an endpoint, its options, and buckets created by a signed request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class S3Server:
 
     @property
     def storage_options(self) -> dict[str, Any]:
-        """What to pass as `storage_options`."""
+        """The storage options that reach it."""
         return {"endpoint_url": self.endpoint_url, "key": self.key, "secret": self.secret, "region": REGION}
 
     def create_bucket(self, name: str) -> None:
@@ -36,7 +36,8 @@ class S3Server:
         from botocore.awsrequest import AWSRequest
         from botocore.credentials import Credentials
 
-        request = AWSRequest("PUT", f"{self.endpoint_url}/{name}", data=b"")
+        url = f"{self.endpoint_url}/{name}"
+        request = AWSRequest("PUT", url, data=b"")
         S3SigV4Auth(Credentials(self.key, self.secret), "s3", REGION).add_auth(request)
-        with urlopen(Request(request.url, data=b"", method="PUT", headers=dict(request.headers)), timeout=30):
+        with urlopen(Request(url, data=b"", method="PUT", headers=dict(request.headers)), timeout=30):
             pass

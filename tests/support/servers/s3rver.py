@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from servers.process import announced_port, find, running, said_version
-from servers.s3 import S3Server
+from tests.support.servers.process import announced_port, find, running, said_version
+from tests.support.servers.s3 import S3Server
 
 
 @contextmanager

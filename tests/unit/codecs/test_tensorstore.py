@@ -19,7 +19,7 @@ NAMES = ["int2", "int4", "bfloat16", "float4_e2m1fn", "float8_e4m3fn", "float8_e
 
 @pytest.mark.parametrize("endian", ["little", "big"])
 @pytest.mark.parametrize("name", NAMES)
-def test_small_numbers_pass_between_the_two(tmp_path: Path, name: str, endian: str) -> None:
+def test_small_numbers_round_trip_through_tensorstore(tmp_path: Path, name: str, endian: str) -> None:
     dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
     values = np.array([0, 1, -1, 1, -2], np.int8).astype(dtype)
     chain = [{"name": "bytes", "configuration": {"endian": endian}}]

@@ -1,4 +1,4 @@
-"""zarr-python as an oracle: what it writes decodes here, and the reverse, byte for byte where nothing is compressed."""
+"""zarr-python as an oracle: each library decodes the chunks of the other, byte for byte if uncompressed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def codec_lists() -> list[list[Any]]:
 @pytest.mark.filterwarnings("ignore")  # zarr-python warns of its own configuration
 @pytest.mark.parametrize("number", range(7))
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_chunks_pass_between_the_two(tmp_path: Path, number: int, dtype: str) -> None:
+def test_chunks_round_trip_through_zarr_python(tmp_path: Path, number: int, dtype: str) -> None:
     values = np.random.default_rng(number).integers(0, 2, (4, 6)).astype(dtype)
     values[2:] = 0
     metadata = {
@@ -75,7 +75,7 @@ EXTENSIONS: list[tuple[Any, Any, Any, Any]] = [
 @pytest.mark.filterwarnings("ignore")  # zarr-python warns that these types are young
 @pytest.mark.parametrize("endian", ["little", "big"])
 @pytest.mark.parametrize(("data_type", "dtype", "items", "fill"), EXTENSIONS)
-def test_types_beyond_the_core_pass_between_the_two(
+def test_extension_types_round_trip_through_zarr_python(
     tmp_path: Path, data_type: Any, dtype: str, items: list[Any], fill: Any, endian: str
 ) -> None:
     values = np.array(items, dtype)
@@ -92,7 +92,7 @@ def test_types_beyond_the_core_pass_between_the_two(
         ("variable_length_bytes", "vlen-bytes", [b"", b"\0\xff", b"x" * 1000]),
     ],
 )
-def test_elements_of_any_length_pass_between_the_two(
+def test_elements_of_any_length_round_trip_through_zarr_python(
     tmp_path: Path, data_type: str, codec: str, items: list[Any]
 ) -> None:
     values = np.array(items, np.dtypes.StringDType() if data_type == "string" else object)

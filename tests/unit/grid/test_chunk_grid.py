@@ -1,4 +1,4 @@
-"""Chunk grids: which chunks there are, and what metadata is refused."""
+"""Chunk grids: their chunks, and rejected metadata."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def resolve(configuration: dict[str, Any], shape: tuple[int, ...], name: str = "
     return resolve_grid(SimpleNamespace(name=name, configuration=configuration), shape)
 
 
-def test_the_last_chunk_reaches_past_the_array() -> None:
+def test_the_last_chunk_extends_past_the_array() -> None:
     grid = resolve({"chunk_shape": [4, 3]}, (10, 9))
     assert (grid.array_shape, grid.chunk_shape, grid.shape, grid.ndim) == ((10, 9), (4, 3), (3, 3), 2)
     assert list(grid.edges(0)) == [0, 4, 8, 12]
@@ -25,14 +25,14 @@ def test_the_last_chunk_reaches_past_the_array() -> None:
     assert grid != RegularGrid((10, 9), (4, 9))
 
 
-def test_no_dimensions_are_one_chunk_and_no_length_is_none() -> None:
+def test_no_dimensions_make_one_chunk_and_length_0_makes_none() -> None:
     assert resolve({"chunk_shape": []}, ()).shape == ()
     grid = resolve({"chunk_shape": [4, 3]}, (0, 9))
     assert grid.shape == (0, 3)
     assert list(grid.edges(0)) == [0]
 
 
-def test_a_chunk_length_of_0_is_allowed_where_the_array_has_none_and_counts_as_1() -> None:
+def test_a_chunk_length_of_0_counts_as_1_for_a_dimension_of_length_0() -> None:
     assert resolve({"chunk_shape": [0]}, (0,)).chunk_shape == (1,)
 
 
@@ -57,7 +57,7 @@ def test_chunks_are_counted_exactly_at_any_size() -> None:
         ({"chunk_shape": [4, None]}, "[1]"),
     ],
 )
-def test_a_chunk_shape_that_does_not_fit_is_refused_with_its_place(configuration: dict[str, Any], member: str) -> None:
+def test_an_invalid_chunk_shape_is_rejected_with_its_path(configuration: dict[str, Any], member: str) -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         resolve(configuration, (10, 9))
     assert caught.value.member == "chunk_grid.configuration.chunk_shape" + member
@@ -79,6 +79,6 @@ def test_unknown_grids_and_members_are_named() -> None:
 @pytest.mark.parametrize(
     ("shape", "chunks"), [((4,), (2, 2)), ((4,), (0,)), ((4,), (-1,)), ((-1,), (1,)), ((0,), (-1,))]
 )
-def test_a_grid_that_cannot_be_is_a_value_error(shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
+def test_invalid_shapes_are_value_errors(shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="chunks of"):
         RegularGrid(shape, chunks)

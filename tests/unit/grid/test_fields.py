@@ -1,4 +1,4 @@
-"""Fields of structured elements, sub-arrays among them, to and from chunks and shards."""
+"""Fields of structured elements, including sub-arrays, to and from chunks and shards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from aiozarr.errors import SelectionError
 from aiozarr.grid import Fields, IndexTransform, select_pointwise
 from aiozarr.grid.axes import regular_axes
-from aiozarr.grid.touched import count_chunks, project
+from aiozarr.grid.chunk_counting import count_chunks, project
 
 DTYPE = np.dtype([("a", "i4"), ("pos", "i4", (2, 3)), ("n", [("x", "i2"), ("y", "u1", (2,))], (4,))])
 SHAPE, CHUNKS, SHARDS = (7, 5), (2, 2), (4, 4)
@@ -42,7 +42,7 @@ def steps(*names: Any) -> Fields:
     return fields
 
 
-def test_fields_know_their_type_and_the_axes_of_their_sub_arrays() -> None:
+def test_fields_have_their_type_and_the_axes_of_their_sub_arrays() -> None:
     for path in (["a"], ["pos"], ["n", "y"], [("pos", "a")]):
         fields = steps(*path)
         expected = fields.view(values())
@@ -69,7 +69,7 @@ def test_a_selection_of_fields_is_gathered_scattered_filled_and_put(path: list[A
     check(source, fields, transform, expected)
 
 
-def test_points_reach_into_sub_arrays() -> None:
+def test_index_arrays_select_in_sub_arrays() -> None:
     source, fields = values(), steps("pos")
     index = ([6, 0, 6], [4, 1, 4], [0, 1, 1], [2, 2, 0])
     transform = select_pointwise(IndexTransform.identity(SHAPE).extended(fields.shape), index)
@@ -83,16 +83,16 @@ def check(source: Any, fields: Fields, transform: IndexTransform, expected: Any)
     seen = 0
     for shard in project(regular_axes(SHARDS, SHAPE), transform.maps, fields):
         assert len(shard.coords) == 2
-        for number, part in shard.within(regular_axes(CHUNKS, SHARDS)).numbered((2, 2)):
+        for number, part in shard.inner_chunks(regular_axes(CHUNKS, SHARDS)).numbered((2, 2)):
             assert number == np.ravel_multi_index(part.coords, (2, 2))
             coords = tuple(2 * s + c for s, c in zip(shard.coords, part.coords, strict=True))
             chunk = chunk_of(source, coords)
             gathered = part.gather(chunk)
-            assert not part.whole
+            assert not part.is_complete
             assert gathered.size == part.size
             part.scatter(out, gathered)
             part.fill(filled, source[-1:, -1].reshape(()))
-            shape, region, alone = part.detached()
+            shape, region, alone = part.rebased()
             block = np.zeros(shape, fields.dtype)
             alone.scatter(block, gathered)
             assert np.array_equal(block, gathered.reshape(shape))
@@ -113,7 +113,7 @@ def check(source: Any, fields: Fields, transform: IndexTransform, expected: Any)
     assert np.array_equal(again, expected)
 
 
-def test_an_unknown_field_is_refused() -> None:
+def test_an_unknown_field_is_rejected() -> None:
     with pytest.raises(SelectionError, match="no field 'z'; there are 'a', 'pos', 'n'"):
         Fields.of(DTYPE, "z")
     with pytest.raises(SelectionError, match="no fields"):

@@ -1,4 +1,4 @@
-"""Chunk keys: what chunks are stored under, and which separators are refused."""
+"""Chunk keys of the specification, and rejected separators."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_chunk_has_the_key_of_the_specification(
 
 
 @pytest.mark.parametrize("separator", ["/../", "", "//", "-", "./", None, 0, ["/"], {"/": 1}])
-def test_any_other_separator_is_refused(separator: Any) -> None:
+def test_other_separators_are_rejected(separator: Any) -> None:
     for name in ("default", "v2"):
         with pytest.raises(InvalidMetadataError) as caught:
             resolve(name, {"separator": separator})
@@ -64,7 +64,7 @@ def test_unknown_encodings_and_members_are_named() -> None:
 
 @pytest.mark.parametrize("encoding", [("default", "/"), ("default", "."), ("v2", "."), ("v2", "/")])
 @given(coords=st.lists(st.integers(0, 1 << 40), min_size=1, max_size=4).map(tuple))
-def test_a_chunks_key_is_decoded_to_its_coordinates(encoding: tuple[str, str], coords: tuple[int, ...]) -> None:
+def test_a_chunk_key_is_decoded_to_its_coordinates(encoding: tuple[str, str], coords: tuple[int, ...]) -> None:
     found = resolve(encoding[0], {"separator": encoding[1]}, len(coords))
     assert found.decode(found.encode(coords), len(coords)) == coords
 
@@ -72,5 +72,5 @@ def test_a_chunks_key_is_decoded_to_its_coordinates(encoding: tuple[str, str], c
 @pytest.mark.parametrize(
     "key", ["zarr.json", "c", "c/1", "c/1/2/3", "c/01/2", "c/1/x", "d/1/2", "c/1/2.tmp", "c/1/" + "9" * 30]
 )
-def test_other_keys_are_no_chunks(key: str) -> None:
+def test_other_keys_have_no_coordinates(key: str) -> None:
     assert resolve("default", {}, 2).decode(key, 2) is None

@@ -1,4 +1,4 @@
-"""Chunk key encodings of the registry of extensions: the examples of its texts, and what no key may do."""
+"""Chunk key encodings of the registry of extensions: its examples, and rejected configurations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def resolve(name: str, ndim: int, **configuration: Any) -> ChunkKeyEncoding:
         ("template", {"template": "{{{0}}}"}, (7,), "{7}"),
     ],
 )
-def test_keys_are_those_of_the_registrys_examples(
+def test_keys_equal_the_examples_of_the_registry(
     name: str, configuration: dict[str, Any], coords: tuple[int, ...], key: str
 ) -> None:
     encoding = resolve(name, len(coords), **configuration)
@@ -104,7 +104,7 @@ def test_a_key_is_decoded_to_its_coordinates(name: str, configuration: Any, coor
         ("template", {"template": "{0}.{1}}", "separator": "/"}, ".template"),
     ],
 )
-def test_what_would_leave_the_array_or_share_keys_is_refused(
+def test_encodings_that_leave_the_array_or_share_keys_are_rejected(
     name: str, configuration: dict[str, Any], member: str
 ) -> None:
     with pytest.raises(InvalidMetadataError) as caught:
@@ -112,13 +112,13 @@ def test_what_would_leave_the_array_or_share_keys_is_refused(
     assert caught.value.member == "chunk_key_encoding.configuration" + member
 
 
-def test_a_base_that_is_not_known_is_named() -> None:
+def test_an_unknown_base_encoding_is_named() -> None:
     with pytest.raises(UnsupportedMetadataError, match="'hexagonal'") as caught:
         resolve("suffix", 1, suffix=".x", base_encoding="hexagonal")
     assert (caught.value.point, caught.value.name) == ("chunk_key_encoding", "hexagonal")
 
 
-def test_encodings_in_each_other_are_bounded() -> None:
+def test_nesting_of_encodings_is_bounded() -> None:
     nested: Any = "default"
     for _ in range(5000):
         nested = {"name": "suffix", "configuration": {"suffix": "x", "base_encoding": nested}}

@@ -1,4 +1,4 @@
-"""Which chunks a selection touches, against numpy."""
+"""The chunks that a selection touches, compared with numpy."""
 
 import tracemalloc
 from itertools import islice, product
@@ -29,7 +29,7 @@ def arrays_and_maps(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], 
 
 
 @given(arrays_and_maps())
-def test_scattering_every_chunk_gives_what_numpy_gives(
+def test_scattering_all_chunks_equals_numpy_indexing(
     case: tuple[tuple[int, ...], tuple[int, ...], IndexTransform],
 ) -> None:
     shape, chunks, transform = case
@@ -48,7 +48,7 @@ def test_scattering_every_chunk_gives_what_numpy_gives(
         seen += 1
         chunk = source[tuple(slice(c * n, (c + 1) * n) for c, n in zip(part.coords, chunks, strict=True))]
         out[part.out_selection] = chunk[part.chunk_selection]
-        if part.whole:
+        if part.is_complete:
             assert part.size == chunk.size
     assert seen == len(projection)
     assert np.array_equal(out, expected)
@@ -65,14 +65,14 @@ def test_inner_chunks_of_a_shard_cover_the_same_elements(
     assert isinstance(chosen, Strided)
     out = np.full(chosen.count, -1)
     for outer in Projection(regular_axes((shard,), (extent,)), selected):
-        for part in outer.within(regular_axes((inner,), (shard,))):
+        for part in outer.inner_chunks(regular_axes((inner,), (shard,))):
             first = outer.coords[0] * shard + part.coords[0] * inner
             out[part.out_selection] = source[first : first + inner][part.chunk_selection]
-            assert part.whole == (part.size == len(source[first : min(first + inner, extent)]))
+            assert part.is_complete == (part.size == len(source[first : min(first + inner, extent)]))
     assert np.array_equal(out, chosen.start + chosen.step * np.arange(chosen.count))
 
 
-def test_a_long_dimension_is_walked_without_a_list_of_its_parts() -> None:
+def test_a_long_dimension_is_iterated_in_constant_memory() -> None:
     axes = (RegularAxis(1, 10**9), RegularAxis(10, 20))
     projection = Projection(axes, (Strided(0, 1, 10**9), Strided(0, 1, 20)))
     assert len(projection) == 2 * 10**9
@@ -83,7 +83,7 @@ def test_a_long_dimension_is_walked_without_a_list_of_its_parts() -> None:
 def test_a_zero_dimensional_array_has_one_chunk() -> None:
     (part,) = Projection((), ())
     assert part.coords == ()
-    assert part.whole
+    assert part.is_complete
 
 
 def test_steps_wider_than_chunks_skip_chunks() -> None:
@@ -93,7 +93,7 @@ def test_steps_wider_than_chunks_skip_chunks() -> None:
 
 
 @pytest.mark.parametrize("dims", [(200_000,), (3, 200_000), (200_000, 3), (5000, 3, 5000), (1, 200_000, 1)])
-def test_no_long_dimension_is_listed_whichever_it_is(dims: tuple[int, ...]) -> None:
+def test_any_long_dimension_is_iterated_in_constant_memory(dims: tuple[int, ...]) -> None:
     axes = [RegularAxis(4, 4 * count) for count in dims]
     projection = Projection(axes, [Strided(0, 1, 4 * count) for count in dims])
     tracemalloc.start()
@@ -107,13 +107,11 @@ def test_no_long_dimension_is_listed_whichever_it_is(dims: tuple[int, ...]) -> N
 
 
 @pytest.mark.parametrize("counts", [(5, 4), (4, 5), (5, 2, 5), (2, 5, 2), (5,)])
-def test_dimensions_that_are_walked_anew_give_what_listed_ones_give(
-    counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_regenerated_dimensions_equal_cached_ones(counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     axes = [RegularAxis(4, 4 * count - 1) for count in counts]
     maps = [Strided(1, 1, axis.extent - 1) for axis in axes]
     listed = list(Projection(axes, maps))
     numbers = [number for number, _ in Projection(axes, maps).numbered(counts)]
-    monkeypatch.setattr(projection_module, "LAZY_FROM", 4)
+    monkeypatch.setattr(projection_module, "MAX_CACHED_SELECTIONS", 4)
     assert list(Projection(axes, maps)) == listed
     assert list(Projection(axes, maps).numbered(counts)) == list(zip(numbers, listed, strict=True))

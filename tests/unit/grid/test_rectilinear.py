@@ -1,4 +1,4 @@
-"""The chunk grid `rectilinear`: its forms, what is refused, and what a resize makes of it."""
+"""The chunk grid `rectilinear`: its forms, invalid configurations, and resizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.grid import ChunkGrid, RectilinearGrid, Strided, register_chunk_grid, resolve_grid
-from aiozarr.grid.chunk_grid import _GRIDS, MAX_RUNS
+from aiozarr.grid.chunk_grid import _GRIDS, MAX_LENGTH_RUNS
 
 
 def resolve(chunk_shapes: Any, shape: tuple[int, ...], **more: Any) -> ChunkGrid:
@@ -17,7 +17,7 @@ def resolve(chunk_shapes: Any, shape: tuple[int, ...], **more: Any) -> ChunkGrid
     return resolve_grid(SimpleNamespace(name="rectilinear", configuration=configuration), shape)
 
 
-def test_every_form_of_lengths_is_read() -> None:
+def test_all_forms_of_chunk_lengths_are_parsed() -> None:
     # The example of the registry's text.
     forms = [4, [1, 2, 3], [[4, 2]], [[1, 3], 3], [4, 4, 4]]
     grid = resolve(forms, (6,) * 5)
@@ -66,7 +66,7 @@ def test_edges_are_a_sequence_that_is_never_listed() -> None:
         ([[4], [[[2], 2]]], "[1][0][0]"),
     ],
 )
-def test_lengths_that_are_none_are_refused_with_their_place(chunk_shapes: Any, member: str) -> None:
+def test_invalid_lengths_are_rejected_with_their_path(chunk_shapes: Any, member: str) -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         resolve(chunk_shapes, (4, 4))
     assert caught.value.member == "chunk_grid.configuration.chunk_shapes" + member
@@ -75,26 +75,26 @@ def test_lengths_that_are_none_are_refused_with_their_place(chunk_shapes: Any, m
 @pytest.mark.parametrize(
     ("chunk_shapes", "more"),
     [
-        ([[1] * (MAX_RUNS + 1)], {}),
+        ([[1] * (MAX_LENGTH_RUNS + 1)], {}),
         ([2**63], {}),
         ([[2**63]], {}),
         ([4], {"offset": 1}),
         ([4], {"kind": "separate"}),
     ],
 )
-def test_what_is_not_done_here_is_said(chunk_shapes: Any, more: dict[str, Any]) -> None:
+def test_unsupported_forms_are_named(chunk_shapes: Any, more: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedMetadataError) as caught:
         resolve(chunk_shapes, (4,), **more)
     assert caught.value.member is not None
 
 
-def test_a_kind_that_is_no_text_is_refused() -> None:
+def test_a_kind_that_is_not_a_string_is_rejected() -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         resolve([4], (4,), kind=None)
     assert caught.value.member == "chunk_grid.configuration.kind"
 
 
-def test_a_smaller_array_keeps_the_lengths_behind_its_end() -> None:
+def test_a_smaller_array_keeps_the_lengths_past_its_end() -> None:
     grid = resolve([[2, 3, 5], 4], (10, 8))
     smaller = grid.with_shape((4, 3))
     assert smaller.to_json() == grid.to_json()
@@ -109,14 +109,14 @@ def test_a_smaller_array_keeps_the_lengths_behind_its_end() -> None:
         ((4,), 11, [2, 3, 5, 4]),
     ],
 )
-def test_a_larger_array_gets_chunks_no_longer_than_there_are(
+def test_chunks_added_by_a_resize_are_not_longer_than_existing_ones(
     multiple: tuple[int, ...] | None, length: int, expected: list[Any]
 ) -> None:
     grid = resolve([[2, 3, 5]], (10,)).with_shape((length,), multiple)
     assert grid.to_json()["chunk_shapes"] == [expected]
 
 
-def test_a_third_partys_grid_needs_to_say_no_more_than_its_edges() -> None:
+def test_a_third_party_grid_needs_only_edges() -> None:
     class Doubling(ChunkGrid):
         name = "doubling"
 

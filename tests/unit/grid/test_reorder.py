@@ -1,4 +1,4 @@
-"""Assignment between arrays whose elements lie in different orders."""
+"""Assignment between arrays of different memory orders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.grid.reorder import FROM_BYTES, SLICE, assign
+from aiozarr.grid.reorder import MIN_REORDER_BYTES, SLICE_ELEMENTS, assign
 
 
 class Watched(np.ndarray[Any, Any]):
@@ -28,7 +28,7 @@ def count(out: np.ndarray[Any, Any], part: np.ndarray[Any, Any]) -> int:
 
 @pytest.mark.parametrize("shape", [(64, 64, 64), (32, 32, 33), (512, 130), (2, 256, 256), (70, 70, 70), (3, 2), (40,)])
 @pytest.mark.parametrize("dtype", ["<i4", ">f8", "u1", "c16"])
-def test_elements_arrive_where_they_belong(shape: tuple[int, ...], dtype: str) -> None:
+def test_assignment_equals_that_of_numpy(shape: tuple[int, ...], dtype: str) -> None:
     part = np.arange(np.prod(shape)).astype(dtype).reshape(shape[::-1]).T
     room = np.zeros([length + 1 for length in shape], part.dtype.newbyteorder("="))
     out = room[tuple(slice(1, None) for _ in shape)]
@@ -41,8 +41,8 @@ def test_elements_arrive_where_they_belong(shape: tuple[int, ...], dtype: str) -
 def test_colliding_elements_are_assigned_in_slices() -> None:
     part = np.zeros((64, 64, 64), "i4").T
     out = np.empty((64, 64, 64), "i4")
-    assert part.nbytes > FROM_BYTES
-    assert count(out, part) == 64 // SLICE
+    assert part.nbytes > MIN_REORDER_BYTES
+    assert count(out, part) == 64 // SLICE_ELEMENTS
 
 
 def test_everything_else_is_one_assignment() -> None:
@@ -64,7 +64,7 @@ def test_everything_else_is_one_assignment() -> None:
     "dtype", ["i1", "<f4", ">f4", "c16", "M8[ns]", "S3", "U2", "V5", [("a", "i2"), ("b", "f8")], "?"]
 )
 @pytest.mark.parametrize("shape", [(5, 4, 7), (3, 1), (0, 4), (4, 0), (2, 600), (6, 2)])
-def test_rows_of_every_type_and_length_arrive_and_nothing_beside_them(shape: tuple[int, ...], dtype: Any) -> None:
+def test_rows_of_all_types_and_lengths_are_assigned_and_nothing_else(shape: tuple[int, ...], dtype: Any) -> None:
     element = np.dtype(dtype)
     rng = np.random.default_rng(0)
     size = int(np.prod(shape))

@@ -1,4 +1,4 @@
-"""Index transforms address what numpy's basic indexing addresses."""
+"""Index transforms address the elements of basic indexing of numpy."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_negative_step_runs_backwards() -> None:
     )
 
 
-def test_axes_name_the_dimension_they_run_along() -> None:
+def test_axes_name_the_dimension_that_they_address() -> None:
     view = IndexTransform.identity((4, 5, 6)).select((None, 2, ..., None, slice(1, 3)))
     assert view.maps == (Constant(2), Strided(0, 1, 5), Strided(1, 1, 2))
     assert view.axes == (None, 1, None, 2)
@@ -115,7 +115,7 @@ def test_lengths_beyond_64_bits_of_elements_are_exact() -> None:
 
 
 @pytest.mark.parametrize("index", [1, np.int8(1), np.uint64(1), np.array(1)])
-def test_whatever_has_an_index_is_an_integer(index: Any) -> None:
+def test_objects_with_an_index_method_are_integers(index: Any) -> None:
     assert IndexTransform.identity((3,)).select(index).maps == (Constant(1),)
 
 
@@ -146,13 +146,13 @@ def test_whatever_has_an_index_is_an_integer(index: Any) -> None:
         ((None,) * (MAX_VIEW_NDIM - 1), f"numpy allows {MAX_VIEW_NDIM}"),
     ],
 )
-def test_what_is_no_basic_index_is_refused_with_the_reason(selection: Any, words: str) -> None:
+def test_other_items_than_basic_indices_are_rejected_with_the_reason(selection: Any, words: str) -> None:
     with pytest.raises(SelectionError, match=words):
         IndexTransform.identity((5, 6)).select(selection)
     with pytest.raises(IndexError):
         IndexTransform.identity((5, 6)).select(selection)
 
 
-def test_a_transform_travels_between_processes() -> None:
+def test_a_transform_can_be_pickled() -> None:
     view = IndexTransform.identity((5, 6)).select((1, slice(2, 4)))
     assert pickle.loads(pickle.dumps(view)) == view

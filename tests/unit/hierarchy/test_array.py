@@ -1,4 +1,4 @@
-"""Arrays: their facts, and the operations that change their shape."""
+"""Arrays: their properties, and the operations that change their shape."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_a_smaller_shape_erases_the_chunks_that_are_outside(store: Store) 
     assert np.array_equal(await array[...], DATA[:4, :3])
 
 
-async def test_chunks_are_kept_where_that_is_asked_for(store: Store) -> None:
+async def test_chunks_outside_remain_on_request(store: Store) -> None:
     array = await stored(store)
     await array.resize((4, 3), delete_chunks=False)
     assert len(await chunk_keys(store)) == 12
@@ -53,7 +53,7 @@ async def test_chunks_are_kept_where_that_is_asked_for(store: Store) -> None:
     assert np.array_equal(await array[...], DATA)
 
 
-async def test_values_behind_the_cut_of_a_chunk_come_back_as_documented(store: Store) -> None:
+async def test_values_of_chunks_across_the_edge_reappear_as_documented(store: Store) -> None:
     array = await stored(store)
     await array.resize((4, 10))
     with pytest.warns(aiozarr.StaleDataWarning, match="visible again"):
@@ -75,7 +75,7 @@ async def test_shards_outside_are_erased_whole(store: Store) -> None:
 async def test_many_chunks_outside_are_found_by_a_listing(
     store: Store, encoding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiozarr.hierarchy.reshaping.LIST_FROM", 3)
+    monkeypatch.setattr("aiozarr.hierarchy.resize.MIN_LISTED_CHUNKS", 3)
     array = await stored(store, chunk_key_encoding=encoding)
     await store.set("a/c/notes.txt", b"not a chunk") if encoding == "default" else None
     before = len(await chunk_keys(store))
@@ -84,7 +84,7 @@ async def test_many_chunks_outside_are_found_by_a_listing(
     assert np.array_equal(await array[...], DATA[:4, :3])
 
 
-async def test_a_huge_sparse_array_shrinks_by_what_is_stored(remote: Any) -> None:
+async def test_a_huge_sparse_array_shrinks_by_its_stored_chunks(remote: Any) -> None:
     array = await aiozarr.create_array(remote, "a", shape=(1 << 40, 10), dtype="i4", chunks=(1, 10))
     await array[1 << 35].write(1)
     await array[5].write(2)
@@ -103,7 +103,7 @@ async def test_a_shape_that_the_array_cannot_have_is_a_value_error(memory: Memor
 
 
 @pytest.mark.parametrize("shape", [(7.0, 10), (True, 10), "ab"])
-async def test_a_shape_that_is_made_of_no_integers_is_a_type_error(memory: MemoryStore, shape: Any) -> None:
+async def test_a_shape_that_is_not_of_integers_is_a_type_error(memory: MemoryStore, shape: Any) -> None:
     array = await stored(memory)
     with pytest.raises(TypeError):
         await array.resize(shape)
@@ -117,7 +117,7 @@ async def test_arrays_shrink_to_nothing_and_grow_again(store: Store) -> None:
     assert (await array[...] == 0).all()
 
 
-async def test_resize_keeps_what_others_have_changed(memory: MemoryStore) -> None:
+async def test_resize_keeps_concurrent_changes(memory: MemoryStore) -> None:
     array = await stored(memory)
     other = await aiozarr.open_array(memory, "a", mode="r+")
     await other.update_attributes({"a": 1})
@@ -150,7 +150,7 @@ async def test_append_takes_negative_axes_and_python_lists(memory: MemoryStore) 
     assert (await array[...]).tolist() == [[1, 2, 3]]
 
 
-async def test_concurrent_appends_of_several_handles_lie_behind_each_other(store: Store) -> None:
+async def test_concurrent_appends_of_several_handles_do_not_overlap(store: Store) -> None:
     array = await stored(store, np.zeros(2, "i4"))
     handles = [array, array, *[await aiozarr.open_array(store, "a", mode="r+") for _ in range(3)]]
     await asyncio.gather(*[handle.append(np.full(3, n + 1)) for n, handle in enumerate(handles)])
@@ -179,7 +179,7 @@ async def test_an_array_without_dimensions_cannot_be_appended_to(memory: MemoryS
         await array.append(4)
 
 
-async def test_an_array_says_that_it_must_be_awaited(memory: MemoryStore) -> None:
+async def test_converting_an_array_advises_to_await_it(memory: MemoryStore) -> None:
     array = await stored(memory)
     with pytest.raises(TypeError, match="await"):
         np.asarray(array)
@@ -190,7 +190,7 @@ async def test_an_array_says_that_it_must_be_awaited(memory: MemoryStore) -> Non
     assert array
 
 
-async def test_an_array_prints_its_place_and_its_shapes(memory: MemoryStore) -> None:
+async def test_the_repr_of_an_array_has_its_url_and_shapes(memory: MemoryStore) -> None:
     plain = await stored(memory)
     assert repr(plain) == f"<aiozarr.Array {memory.url}/a int32 (7, 10) chunks (3, 3)>"
     sharded = await aiozarr.create_array(memory, "s", shape=12, dtype=">f8", chunks=3, shards=6)
@@ -199,7 +199,7 @@ async def test_an_array_prints_its_place_and_its_shapes(memory: MemoryStore) -> 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "u8", ">i2", "<f2", ">c16", "V3"])
 @pytest.mark.parametrize("options", [{}, {"shards": 4}, {"order": "F"}, {"codecs": ["bytes", "gzip", "crc32c"]}])
-async def test_every_type_comes_back_with_its_bits(store: Store, dtype: str, options: dict[str, Any]) -> None:
+async def test_every_type_round_trips_with_its_bits(store: Store, dtype: str, options: dict[str, Any]) -> None:
     raw = np.random.default_rng(1).integers(0, 2, (5, 6, np.dtype(dtype).itemsize), "u1")
     data = np.ascontiguousarray(raw).view(dtype)[..., 0]
     array = await aiozarr.create_array(

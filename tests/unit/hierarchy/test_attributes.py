@@ -1,4 +1,4 @@
-"""Attributes: copied in, copied out, and JSON in between."""
+"""Attributes: copied when set and when read, and stored as JSON."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ import pytest
 from aiozarr.hierarchy.attributes import MAX_DEPTH, checked_attributes, copy_json, frozen_attributes
 
 
-def test_what_comes_out_cannot_be_changed_and_shares_nothing() -> None:
-    held = {"a": [1, {"b": 2}]}
+def test_attributes_are_read_only_copies() -> None:
+    held: dict[str, Any] = {"a": [1, {"b": 2}]}
     seen = frozen_attributes(held)
     with pytest.raises(TypeError):
         seen["c"] = 1  # type: ignore[index]
-    seen["a"][1]["b"] = 3
-    assert held == {"a": [1, {"b": 2}]}
+    with pytest.raises(TypeError):
+        seen["a"][1]["b"] = 3
+    held["a"].append(2)
+    assert seen == {"a": [1, {"b": 2}]}
 
 
-def test_what_comes_out_is_a_dict_to_everything_but_a_change() -> None:
+def test_attributes_behave_as_a_dict_except_for_changes() -> None:
     held = {"a": [1, {"b": 2}], "c": None}
     seen = frozen_attributes(held)
     assert json.dumps(seen) == json.dumps(held)
@@ -78,12 +80,12 @@ def test_order_is_kept_at_every_depth() -> None:
 
 
 @pytest.mark.parametrize("bad", [object(), {1, 2}, b"bytes", np.zeros(2), 1j])
-def test_what_is_no_json_is_a_type_error_that_names_the_place(bad: object) -> None:
+def test_a_value_that_is_not_json_is_a_type_error_with_its_position(bad: object) -> None:
     with pytest.raises(TypeError, match=r"attributes\['a'\]\[1\]"):
         checked_attributes({"a": [0, bad]})
 
 
-def test_a_name_that_is_no_string_is_refused() -> None:
+def test_a_name_that_is_not_a_string_is_refused() -> None:
     with pytest.raises(TypeError, match="strings"):
         checked_attributes({"a": {1: 2}})
     with pytest.raises(TypeError, match="mapping"):
@@ -97,7 +99,7 @@ def test_attributes_that_contain_themselves_are_refused() -> None:
         checked_attributes(loop)
 
 
-def test_deep_attributes_are_copied_however_deep_the_stack_is_already() -> None:
+def test_deep_attributes_are_copied_on_a_deep_stack() -> None:
     deep: dict[str, object] = {}
     for _ in range(MAX_DEPTH - 1):
         deep = {"a": deep}

@@ -1,17 +1,18 @@
-"""Creating leaves a whole node or nothing, and never takes another's place."""
+"""Creating stores a whole node or nothing, and never replaces another one."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import aiozarr
 from aiozarr.errors import PermissionDeniedError, StoreError
-from aiozarr.stores import MemoryStore, Store
+from aiozarr.stores import MemoryStore, PrefixStore, Store
 
 
 async def keys(store: Store) -> list[str]:
@@ -29,7 +30,7 @@ async def a_group(store: Store, path: str) -> None:
 Create = Callable[[Store, str], Awaitable[None]]
 
 
-async def test_a_new_array_is_what_its_arguments_say(store: Store) -> None:
+async def test_a_new_array_has_the_properties_of_its_arguments(store: Store) -> None:
     array = await aiozarr.create_array(
         store,
         "a",
@@ -54,7 +55,7 @@ async def test_a_new_array_is_what_its_arguments_say(store: Store) -> None:
     assert (array.read_only, opened.read_only) == (False, True)
 
 
-async def test_an_array_is_one_document_and_groups_above_it_are_made(store: Store) -> None:
+async def test_creating_an_array_stores_its_document_and_the_groups_above(store: Store) -> None:
     await aiozarr.create_array(store, "g/h/a", shape=3, dtype="i4")
     assert await keys(store) == ["g/h/a/zarr.json", "g/h/zarr.json", "g/zarr.json", "zarr.json"]
     group = await aiozarr.open_group(store, "g")
@@ -68,48 +69,75 @@ async def test_groups_above_keep_their_attributes(store: Store) -> None:
     assert (await aiozarr.open_group(store, "g/h")).attrs == {"b": 2}
 
 
-@pytest.mark.parametrize("create", [an_array, a_group])
-async def test_what_is_there_already_is_not_replaced(store: Store, create: Create) -> None:
-    await aiozarr.create_array(store, "a", shape=3, dtype="i4")
-    before = await store.get("a/zarr.json")
-    with pytest.raises(aiozarr.NodeExistsError, match="overwrite=True") as caught:
-        await create(store, "a")
-    assert caught.value.url == f"{store.url}/a"
-    assert await store.get("a/zarr.json") == before
+@pytest.mark.parametrize("key", ["c/0", "0", "0.1", "c", "b/zarr.json", ".zgroup", "b/.zarray"])
+async def test_chunks_and_documents_below_a_path_hinder_an_array(store: Store, key: str) -> None:
+    await store.set(f"a/{key}", b"stored")
+    with pytest.raises(aiozarr.NodeExistsError, match="overwrite=True would delete"):
+        await an_array(store, "a")
+    assert await store.get(f"a/{key}") == b"stored"
 
 
-@pytest.mark.parametrize("create", [an_array, a_group])
-async def test_a_place_with_keys_below_it_is_taken(store: Store, create: Create) -> None:
-    await store.set("a/b/c/0", b"chunk")
-    with pytest.raises(aiozarr.NodeExistsError, match="keys are stored"):
-        await create(store, "a/b")
-    assert await keys(store) == ["a/b/c/0"]
+@pytest.mark.parametrize("zarr_format", [2, 3])
+async def test_other_files_hinder_no_node(store: Store, zarr_format: int) -> None:
+    await store.set("README.md", b"about")
+    await store.set("a/notes/2024.txt", b"text")
+    await aiozarr.create_group(store, zarr_format=zarr_format)
+    await aiozarr.create_array(store, "a", shape=4, dtype="i4", zarr_format=zarr_format)
+    assert await store.get("README.md") == b"about"
+    assert await store.get("a/notes/2024.txt") == b"text"
 
 
-async def test_a_document_that_cannot_be_read_is_in_the_way_and_can_be_overwritten(memory: MemoryStore) -> None:
-    await memory.set("a/zarr.json", b"{")
-    with pytest.raises(aiozarr.NodeExistsError):
-        await aiozarr.create_group(memory, "a")
-    await aiozarr.create_group(memory, "a", overwrite=True)
-    assert isinstance(await aiozarr.open(memory, "a"), aiozarr.Group)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+async def test_a_group_above_existing_nodes_keeps_them(tmp_path: Path, zarr_format: int) -> None:
+    array = await aiozarr.create_array(tmp_path / "x" / "y", shape=3, dtype="i4", zarr_format=zarr_format)
+    await array[...].write([1, 2, 3])
+    group = await aiozarr.create_group(tmp_path / "x", attributes={"a": 1}, zarr_format=zarr_format)
+    assert group.attrs == {"a": 1}
+    assert [name async for name, _ in group.members()] == ["y"]
+    assert (await (await aiozarr.open_array(tmp_path / "x" / "y"))[...]).tolist() == [1, 2, 3]
 
 
-async def test_overwrite_erases_what_is_there_with_all_below_it_and_nothing_else(store: Store) -> None:
+async def test_a_group_that_becomes_explicit_stays_whole_in_consolidated_metadata() -> None:
+    store = MemoryStore()
+    await store.set("zarr.json", b'{"zarr_format":3,"node_type":"group"}')
+    await aiozarr.create_array(PrefixStore(store, "x/y"), shape=3, dtype="i4")
+    await aiozarr.consolidate_metadata(store)
+    await aiozarr.create_group(store, "x", attributes={"a": 1})
+    group = await aiozarr.open_group(store)
+    assert [name async for name, _ in group.members(None)] == ["x", "x/y"]
+
+
+async def test_a_group_is_hindered_by_a_node_of_another_format(store: Store) -> None:
+    await aiozarr.create_array(store, shape=4, dtype="i4", zarr_format=2)
+    with pytest.raises(aiozarr.NodeExistsError, match="there is an array at"):
+        await aiozarr.create_group(store)
+
+
+async def test_the_error_says_what_an_overwrite_would_delete(store: Store) -> None:
+    await aiozarr.create_group(store, "x")
+    await aiozarr.create_group(store, "x/g")
+    array = await aiozarr.create_array(store, "x/y", shape=4, dtype="i4", chunks=2)
+    await array[...].write([1, 2, 3, 4])
+    with pytest.raises(aiozarr.NodeExistsError) as caught:
+        await aiozarr.create_group(store, "x")
+    assert str(caught.value) == (
+        f"there is a group at {store.url}/x; open_group opens it; "
+        "overwrite=True would delete the group, 1 array, 1 group, 2 objects"
+    )
+    with pytest.raises(aiozarr.NodeExistsError) as caught:
+        await aiozarr.create_array(store, "x/y", shape=4, dtype="i4")
+    assert str(caught.value) == (
+        f"there is an array at {store.url}/x/y; open_array opens it; overwrite=True would delete the array, 2 objects"
+    )
+
+
+async def test_overwrite_erases_the_node_with_everything_below_it_and_nothing_else(store: Store) -> None:
     old = await aiozarr.create_array(store, "g/a/x", shape=3, dtype="i4")
     await old[...].write(1)
     await aiozarr.create_group(store, "g/ab")
     new = await aiozarr.create_array(store, "g/a", shape=3, dtype="i4", fill_value=9, overwrite=True)
     assert (await new[...]).tolist() == [9, 9, 9]
     assert await keys(store) == ["g/a/zarr.json", "g/ab/zarr.json", "g/zarr.json", "zarr.json"]
-
-
-async def test_no_node_is_created_below_an_array(store: Store) -> None:
-    await aiozarr.create_array(store, "a", shape=3, dtype="i4")
-    with pytest.raises(aiozarr.NodeTypeError, match="is an array"):
-        await aiozarr.create_group(store, "a/b/c")
-    with pytest.raises(aiozarr.NodeTypeError, match="is an array"):
-        await aiozarr.create_array(store, "a/b", shape=3, dtype="i4", overwrite=True)
-    assert await keys(store) == ["a/zarr.json", "zarr.json"]
 
 
 async def test_of_two_creators_of_one_node_one_wins(store: Store) -> None:
@@ -123,7 +151,7 @@ async def test_of_two_creators_of_one_node_one_wins(store: Store) -> None:
     assert (await aiozarr.open_array(store, "g/a")).shape == winners[0].shape
 
 
-async def test_a_creator_in_another_process_is_seen_at_the_write_itself(remote: Any) -> None:
+async def test_a_creator_in_another_process_is_detected_by_the_write(remote: Any) -> None:
     def sneak_in(operation: str, key: str) -> None:
         if (operation, key) == ("set", "a/zarr.json"):
             remote.held.set_now("a/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
@@ -134,7 +162,7 @@ async def test_a_creator_in_another_process_is_seen_at_the_write_itself(remote: 
     assert isinstance(await aiozarr.open(remote, "a"), aiozarr.Group)
 
 
-async def test_a_group_above_that_another_writer_made_is_as_good(remote: Any) -> None:
+async def test_a_parent_group_created_by_another_writer_is_accepted(remote: Any) -> None:
     def sneak_in(operation: str, key: str) -> None:
         if (operation, key) == ("set", "g/zarr.json"):
             remote.held.set_now(key, b'{"zarr_format": 3, "node_type": "group", "attributes": {"theirs": 1}}')
@@ -144,38 +172,10 @@ async def test_a_group_above_that_another_writer_made_is_as_good(remote: Any) ->
     assert (await aiozarr.open_group(remote, "g")).attrs == {"theirs": 1}
 
 
-async def test_an_array_above_that_another_writer_made_is_no_parent(remote: Any) -> None:
-    await aiozarr.create_array(remote, "model", shape=3, dtype="i4")
-    document = bytes(await remote.get("model/zarr.json"))
-
-    def sneak_in(operation: str, key: str) -> None:
-        if (operation, key) == ("set", "g/zarr.json"):
-            remote.held.set_now(key, document)
-
-    remote.hook = sneak_in
-    with pytest.raises(aiozarr.NodeTypeError):
-        await aiozarr.create_array(remote, "g/a", shape=3, dtype="i4")
-    assert await remote.get("g/a/zarr.json") is None
-
-
 async def test_many_creators_of_siblings_share_their_parents(store: Store) -> None:
     await asyncio.gather(*[aiozarr.create_group(store, f"g/h/{n}") for n in range(10)])
     group = await aiozarr.open_group(store, "g/h")
     assert len([name async for name, _ in group.members()]) == 10
-
-
-async def test_everything_is_looked_up_at_once(remote: Any) -> None:
-    await aiozarr.create_group(remote, "a/b/c")
-    remote.calls.clear()
-    await aiozarr.create_array(remote, "a/b/c/d", shape=3, dtype="i4")
-    look_ups, writes = remote.calls[:-1], remote.calls[-1:]
-    assert sorted(look_ups) == sorted(
-        [("fetch", f"{path}zarr.json") for path in ("", "a/", "a/b/", "a/b/c/", "a/b/c/d/")]
-        # Copies of the other format, which would lack the new node.
-        + [("fetch", f"{path}.zmetadata") for path in ("", "a/", "a/b/", "a/b/c/")]
-        + [("scan", "a/b/c/d/")]
-    )
-    assert writes == [("set", "a/b/c/d/zarr.json")]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ async def test_everything_is_looked_up_at_once(remote: Any) -> None:
         {"codecs": [{"name": "transpose", "configuration": {"order": [0, 1, 2]}}, "bytes"]},
     ],
 )
-async def test_what_cannot_be_created_is_refused_before_anything_is_erased_or_stored(
+async def test_an_invalid_node_is_refused_before_anything_is_erased_or_stored(
     memory: MemoryStore, bad: dict[str, Any]
 ) -> None:
     await aiozarr.create_array(memory, "a", shape=3, dtype="i4")
@@ -216,7 +216,7 @@ async def test_a_store_that_fails_leaves_no_half_created_node(remote: Any, faili
         await aiozarr.open(remote, "a")
 
 
-async def test_a_writer_who_may_not_list_can_create(remote: Any) -> None:
+async def test_creating_does_not_need_permission_to_list(remote: Any) -> None:
     def refuse(operation: str, key: str) -> None:
         if operation == "scan":
             raise PermissionDeniedError("no listing")
@@ -234,7 +234,7 @@ async def test_a_store_without_conditions_is_written_without_them(remote_with: C
     assert sorted(type(result).__name__ for result in results) == ["Array", "NodeExistsError"]
 
 
-async def test_a_store_that_cannot_write_says_so(remote_with: Callable[..., Any]) -> None:
+async def test_a_store_that_cannot_write_is_an_error(remote_with: Callable[..., Any]) -> None:
     remote = remote_with(writeable=False)
     with pytest.raises(aiozarr.UnsupportedOperationError):
         await aiozarr.create_array(remote, "a", shape=3, dtype="i4")

@@ -32,9 +32,6 @@ def records() -> np.ndarray[Any, Any]:
     return values
 
 
-# --- what is read ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shards", [None, 6])
 async def test_selections_of_every_kind_compose(shards: int | None) -> None:
     array = await stored(shards=shards)
@@ -58,7 +55,7 @@ async def test_the_axes_of_points_come_first() -> None:
 
 
 @pytest.mark.parametrize("selection", [(3, 4), (np.int8(3), np.array(4))])
-async def test_integers_alone_give_a_scalar(selection: Any) -> None:
+async def test_integers_alone_select_a_scalar(selection: Any) -> None:
     array = await stored()
     found: Any
     for found in (await array.vindex[selection], await array.oindex[selection]):
@@ -68,13 +65,63 @@ async def test_integers_alone_give_a_scalar(selection: Any) -> None:
     assert (await array.vindex[[3], [4]]).shape == (1,)
 
 
-async def test_brackets_without_a_name_refuse_index_arrays_and_say_what_takes_them() -> None:
+@pytest.mark.parametrize(
+    "selection",
+    [
+        [1, 5],
+        [],
+        ([1, 5],),
+        (slice(None), [9, 0, 9]),
+        ([1, 1], slice(2, 5)),
+        (..., [3]),
+        (2, [1, 5]),
+        ([1, 5], -1),
+        (None, [1, 5]),
+        np.array([[0, 6], [3, 3]]),
+        ([[0, 6], [3, 3]], slice(2, 4)),
+        np.arange(7) % 2 == 0,
+        (slice(1, 3), np.arange(10) > 7),
+        np.arange(70).reshape(7, 10) % 3 == 0,
+        [True, False] * 3 + [True],
+        range(3),
+    ],
+)
+async def test_one_list_or_mask_in_plain_brackets_selects_as_numpy(selection: Any) -> None:
     array = await stored()
-    with pytest.raises(aiozarr.SelectionError, match=r"`oindex` and `vindex`"):
-        array[[1, 2]]  # type: ignore[list-item]
+    whole = np.asarray(await array[...])
+    expected = whole[list(selection) if isinstance(selection, range) else selection]
+    assert array[selection].shape == expected.shape
+    assert np.array_equal(await array[selection], expected)
 
 
-async def test_an_index_that_does_not_fit_names_axis_index_and_array() -> None:
+@pytest.mark.parametrize(
+    ("selection", "advice"),
+    [
+        (([1, 2], [3, 4]), "takes one list or mask.*`oindex`.*`vindex`"),
+        ((slice(None), [[1, 2], [3, 4]]), "comes first.*`vindex`"),
+    ],
+)
+async def test_several_lists_in_plain_brackets_are_an_error_with_advice(selection: Any, advice: str) -> None:
+    array = await stored()
+    with pytest.raises(aiozarr.SelectionError, match=advice):
+        array[selection]
+
+
+async def test_a_list_apart_from_an_integer_is_ambiguous_in_plain_brackets() -> None:
+    array = await aiozarr.create_array(MemoryStore(), data=np.arange(24).reshape(2, 3, 4))
+    with pytest.raises(aiozarr.SelectionError, match=r"that a slice separates.*`oindex`.*`vindex`"):
+        array[0, :, [1, 2]]
+    assert (await array[0, [1, 2]]).tolist() == [[4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+def test_assigning_to_a_list_writes_there() -> None:
+    array = aiozarr.sync.create_array(MemoryStore(), data=np.zeros(6, "i4"), chunks=2)
+    array[[1, 5]] = [7, 8]
+    array[array[...] == 0] = 1
+    assert array[...].tolist() == [1, 7, 1, 1, 1, 8]
+
+
+async def test_an_invalid_index_is_an_error_with_axis_index_and_url() -> None:
     array = await stored()
     with pytest.raises(aiozarr.SelectionError, match="index 10 is out of range for axis 1 of size 10") as caught:
         array.vindex[[0, 1], [3, 10]]
@@ -93,7 +140,7 @@ async def test_empty_selections_do_no_io() -> None:
     assert report.requests == 0
 
 
-async def test_out_of_any_strides_is_filled_also_where_points_have_several_axes() -> None:
+async def test_out_of_any_strides_is_filled_by_points_of_several_axes() -> None:
     array = await stored()
     rows = np.array([[0, 6, 3], [3, 1, 1]])
     for out in (np.zeros((2, 3, 10), "i4"), np.zeros((10, 4, 3), "i4").T[:, ::-2].transpose(1, 0, 2)):
@@ -101,7 +148,7 @@ async def test_out_of_any_strides_is_filled_also_where_points_have_several_axes(
         assert np.array_equal(out, DATA[rows])
 
 
-async def test_a_thousand_points_of_a_billion_chunks_ask_for_their_own_chunks_only() -> None:
+async def test_a_thousand_points_of_a_billion_chunks_fetch_their_own_chunks_only() -> None:
     array = await aiozarr.create_array(MemoryStore(), shape=(10**6, 10**6), dtype="i4", chunks=(1000, 1))
     rows, columns = np.random.default_rng(1).integers(0, 10**6, (2, 1000))
     chunks = len(set(zip((rows // 1000).tolist(), columns.tolist(), strict=True)))
@@ -148,9 +195,6 @@ async def test_strings_are_selected_as_numbers_are() -> None:
     assert list(await array.oindex[[4, 1, 0, 3]]) == ["x", "bc", "y", "d" * 100]
 
 
-# --- what is written -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shards", [None, 6])
 async def test_of_repeated_elements_the_last_value_stays(shards: int | None) -> None:
     array, expected = await stored(shards=shards), DATA.copy()
@@ -179,50 +223,6 @@ async def test_a_chunk_that_index_arrays_cover_is_not_read_first() -> None:
     assert report.bytes_fetched == 0
     assert report.requests == 1
     assert np.array_equal(await array[:3, 3:6], [[5, 4, 3], [8, 7, 6], [2, 1, 0]])
-
-
-# --- blocks ----------------------------------------------------------------------------------------------------------
-
-
-async def test_blocks_are_the_stored_objects() -> None:
-    array = await stored()
-    assert np.array_equal(await array.blocks[1, 1:3], DATA[3:6, 3:9])
-    assert np.array_equal(await array.blocks[-1], DATA[6:])
-    assert np.array_equal(await array.blocks[..., -1], DATA[:, 9:])
-    assert (await array.blocks[2:2]).shape == (0, 10)
-    sharded = await stored(shards=6)
-    assert np.array_equal(await sharded.blocks[0, 1], DATA[:6, 6:])
-    await sharded.blocks[1].write(0)
-    assert not (await sharded[6:]).any()
-
-
-async def test_blocks_of_differing_lengths_are_those_of_the_grid() -> None:
-    array = await stored(chunks=[[2, 4, 1], [10]])
-    assert np.array_equal(await array.blocks[1], DATA[2:6])
-    assert np.array_equal(await array.blocks[1:], DATA[2:])
-    assert np.array_equal(await array.vindex[[0, 6, 2], [1, 1, 9]], DATA[[0, 6, 2], [1, 1, 9]])
-    assert np.array_equal(await array.oindex[[5, 2, 0, 6], [9, 1]], DATA[[5, 2, 0, 6]][:, [9, 1]])
-
-
-@pytest.mark.parametrize(
-    ("selection", "words"),
-    [
-        (3, "block 3 is out of range for axis 0, which has 3 blocks"),
-        ((0, -5), "block -5 is out of range for axis 1"),
-        (slice(None, None, 2), "has a step"),
-        (slice(0.5, None), "no integer"),
-        (([0, 1],), "integers, slices"),
-        (None, "integers, slices"),
-        ((0, 0, 0), "too many indices"),
-    ],
-)
-async def test_what_is_no_block_is_refused_with_the_reason(selection: Any, words: str) -> None:
-    array = await stored()
-    with pytest.raises(aiozarr.SelectionError, match=words):
-        array.blocks[selection]
-
-
-# --- fields ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shards", [None, 6])
@@ -273,26 +273,11 @@ async def test_the_axes_of_sub_arrays_come_last_and_are_selected_lazily() -> Non
     assert np.array_equal(await array[...], data)
 
 
-async def test_a_field_of_what_is_not_stored_has_the_field_of_the_fill_value() -> None:
+async def test_a_field_of_a_missing_chunk_has_the_field_of_the_fill_value() -> None:
     array = await aiozarr.create_array(MemoryStore(), shape=4, dtype=RECORD, chunks=2)
     await array["a", 1].write(5)
     assert (await array["a"]).tolist() == [0, 5, 0, 0]
     assert (await array["inner"]["y"]).tolist() == [0] * 4
-
-
-async def test_a_field_that_is_not_there_is_a_selection_error_that_names_those_that_are() -> None:
-    array = await stored(records())
-    with pytest.raises(aiozarr.SelectionError, match="no field 'c'; there are 'a', 'b', 'inner'"):
-        array["c"]
-    with pytest.raises(aiozarr.SelectionError, match="has no fields"):
-        array["a"]["a"]
-    with pytest.raises(aiozarr.SelectionError, match="twice"):
-        array[["a", "a"]]
-    with pytest.raises(aiozarr.SelectionError, match="in one list"):
-        array["a", ["b"]]
-
-
-# --- streams ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shards", [None, 6])
@@ -352,7 +337,7 @@ def test_the_blocking_array_reads_and_writes_them_all() -> None:
     assert fields["a", ::-1].tolist() == [4, 3, 2, 1]
 
 
-async def test_views_of_one_chunk_share_one_fetch_whatever_they_take_of_it() -> None:
+async def test_views_of_one_chunk_share_one_fetch() -> None:
     data = records()
     array = await stored(data, chunks=(7, 5))
     with aiozarr.record() as report:

@@ -12,7 +12,7 @@ from aiozarr.hierarchy.info import format_bytes
 from aiozarr.stores import Store
 
 
-async def test_what_is_stored_is_counted(store: Store) -> None:
+async def test_stored_objects_are_counted(store: Store) -> None:
     array = await aiozarr.create_array(store, "a", shape=(4, 6), dtype="f8", chunks=2, codecs=["bytes"], fill_value=1)
     await aiozarr.create_array(store, "ab", shape=1, dtype="f8")
     await array[:2].write(3)
@@ -33,7 +33,7 @@ async def test_the_table_has_a_line_for_each_fact(store: Store) -> None:
     assert "objects stored   : 0" in lines
 
 
-async def test_where_nothing_can_be_listed_nothing_is_counted(remote_with: Callable[..., Any]) -> None:
+async def test_nothing_is_counted_if_the_store_cannot_list(remote_with: Callable[..., Any]) -> None:
     remote = remote_with(listable=False)
     array = await aiozarr.create_array(remote, shape=3, dtype="i4")
     info = await array.info()

@@ -1,4 +1,4 @@
-"""Index arrays of many points are counted and sorted once, by a worker; those of few are not sent there."""
+"""Large index arrays are counted and sorted once, in a worker; small ones on the loop."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.engine.read.shard_read import ShardRead
-from aiozarr.grid import groups, touched
-from aiozarr.grid.touched import LONG
+from aiozarr.engine.read.array_read import ArrayRead
+from aiozarr.grid import chunk_counting, index_groups
+from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
 from aiozarr.stores import MemoryStore, Store
 from aiozarr.testing.fakes import FakeStore
 
@@ -34,8 +34,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
         return call
 
-    monkeypatch.setattr(groups, "locate", noted("sort", groups.locate))
-    monkeypatch.setattr(touched, "count_touched", noted("count", groups.count_touched))
+    monkeypatch.setattr(index_groups, "sort_by_chunk", noted("sort", index_groups.sort_by_chunk))
+    monkeypatch.setattr(chunk_counting, "count_chunks_of_points", noted("count", index_groups.count_chunks_of_points))
     return seen
 
 
@@ -53,7 +53,7 @@ def points(number: int) -> tuple[Any, Any]:
 @pytest.mark.parametrize("remote", [False, True])
 async def test_many_points_are_sorted_once_and_by_a_worker(remote: bool, calls: Calls) -> None:
     array = await stored(FakeStore(latency=0) if remote else None)
-    index = points(LONG)
+    index = points(LARGE_POINT_COUNT)
     view = array.vindex[index]
     assert np.array_equal(await view, DATA[index])
     assert calls == [("sort", "aiozarr-worker")]
@@ -61,7 +61,7 @@ async def test_many_points_are_sorted_once_and_by_a_worker(remote: bool, calls: 
     await view.write(DATA[index])
     assert calls == [("sort", "aiozarr-worker")]
     calls.clear()
-    assert sum([block.size async for _, block in view.stream()]) == LONG
+    assert sum([block.size async for _, block in view.stream()]) == LARGE_POINT_COUNT
     assert calls == [("sort", "aiozarr-worker")]
     calls.clear()
     assert np.array_equal((await aiozarr.read_many([view, array]))[0], DATA[index])
@@ -75,7 +75,7 @@ async def test_many_points_are_sorted_once_and_by_a_worker(remote: bool, calls: 
 @pytest.mark.parametrize("remote", [False, True])
 async def test_many_points_of_one_shard_are_sorted_by_workers(remote: bool, calls: Calls) -> None:
     array = await stored(FakeStore(latency=0) if remote else None, shards=300)
-    index = points(LONG)
+    index = points(LARGE_POINT_COUNT)
     view = array.vindex[index]
     assert np.array_equal(await view, DATA[index])
     assert calls == [("sort", "aiozarr-worker")] * 2
@@ -85,7 +85,7 @@ async def test_many_points_of_one_shard_are_sorted_by_workers(remote: bool, call
     assert np.array_equal(await array[...], DATA)
 
 
-async def test_few_points_are_sorted_where_they_are_needed(calls: Calls) -> None:
+async def test_few_points_are_sorted_on_the_loop(calls: Calls) -> None:
     array = await stored()
     index = points(100)
     assert np.array_equal(await array.vindex[index], DATA[index])
@@ -97,17 +97,17 @@ async def test_many_points_that_may_touch_too_many_chunks_are_counted_by_a_worke
     await stored(store)
     array = await aiozarr.open_array(store, settings=aiozarr.Settings(max_chunks=30))
     with pytest.raises(aiozarr.LimitError, match="touches 36 chunks"):
-        await array.vindex[points(LONG)].read()
+        await array.vindex[points(LARGE_POINT_COUNT)].read()
     assert calls == [("count", "aiozarr-worker")]
     calls.clear()
-    rows, columns = points(LONG)
+    rows, columns = points(LARGE_POINT_COUNT)
     assert np.array_equal(await array.vindex[rows // 2, columns], DATA[rows // 2, columns])
     assert calls == [("count", "aiozarr-worker"), ("sort", "aiozarr-worker")]
 
 
 async def test_a_shard_whose_points_cannot_be_sorted_ends_the_read(monkeypatch: pytest.MonkeyPatch) -> None:
     array = await stored(shards=300)
-    sort = groups.locate
+    sort = index_groups.sort_by_chunk
     done: list[bool] = []
 
     def fails(*args: Any) -> Any:
@@ -116,21 +116,21 @@ async def test_a_shard_whose_points_cannot_be_sorted_ends_the_read(monkeypatch: 
         done.append(True)
         return sort(*args)
 
-    monkeypatch.setattr(groups, "locate", fails)
+    monkeypatch.setattr(index_groups, "sort_by_chunk", fails)
     with pytest.raises(MemoryError, match="no room"):
-        await array.vindex[points(LONG)].read()
+        await array.vindex[points(LARGE_POINT_COUNT)].read()
 
 
 async def test_no_more_shards_are_sorted_at_a_time_than_there_are_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     array = await stored(FakeStore(latency=0), shards=50)
     waiting: list[bool] = []
-    begin = ShardRead.split_done
+    end = ArrayRead.sorting_ended
 
-    def done(shard: ShardRead, error: BaseException | None) -> None:
-        waiting.append(shard.job.splitting <= shard.job.desk.pool.threads)
-        begin(shard, error)
+    def ended(read: ArrayRead) -> None:
+        waiting.append(read.sorting <= read.pool.threads)
+        end(read)
 
-    monkeypatch.setattr(ShardRead, "split_done", done)
-    index = points(45 * LONG)
+    monkeypatch.setattr(ArrayRead, "sorting_ended", ended)
+    index = points(45 * LARGE_POINT_COUNT)
     assert np.array_equal(await array.vindex[index], DATA[index])
     assert waiting == [True] * 36

@@ -13,7 +13,7 @@ from aiozarr import sync
 from aiozarr.stores import MemoryStore, Store
 
 
-async def test_values_come_in_the_order_of_the_views_whatever_their_stores() -> None:
+async def test_values_are_in_the_order_of_the_views_of_any_stores() -> None:
     arrays = []
     for number in range(3):
         array = await aiozarr.create_array(MemoryStore(), shape=(4, 5), dtype="i4", chunks=2)
@@ -26,7 +26,7 @@ async def test_values_come_in_the_order_of_the_views_whatever_their_stores() -> 
     assert (found[3] == 1).all()
 
 
-async def test_no_views_give_no_values() -> None:
+async def test_read_many_of_no_views() -> None:
     assert await aiozarr.read_many([]) == []
 
 
@@ -47,7 +47,7 @@ async def test_views_that_repeat_a_new_axis_are_read_with_others() -> None:
     assert whole.tolist() == [0, 1, 2, 3]
 
 
-async def test_what_is_no_view_is_a_type_error_that_says_whose_views_are_taken() -> None:
+async def test_an_item_that_is_not_a_view_is_a_type_error() -> None:
     with pytest.raises(TypeError, match=r"aiozarr.read_many takes aiozarr.View and aiozarr.Array, not builtins.list"):
         await aiozarr.read_many([[1]])  # type: ignore[list-item]
 

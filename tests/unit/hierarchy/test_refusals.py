@@ -1,4 +1,4 @@
-"""Opening a node where some of its documents are kept from us, and what an error says where all are."""
+"""Opening a node if some or all of its documents are forbidden."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 import aiozarr
 from aiozarr.errors import PermissionDeniedError, StoreError, UnauthenticatedError
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def test_a_store_behind_a_redirecting_server_is_opened(zarr_format: int | 
             assert (await found[...]).tolist() == [1, 1, 1]
 
 
-async def test_nothing_behind_a_redirecting_server_is_an_error_that_names_the_node(server: FaultServer) -> None:
+async def test_a_missing_node_behind_a_redirecting_server_is_an_error_with_its_url(server: FaultServer) -> None:
     with FaultServer() as other:
         server.script = lambda request, reply: spoil.redirect(f"{other.url}/data/{request.key}")(reply)
         with pytest.raises(StoreError, match=f"metadata of {server.url}/no could not be read.*redirect") as caught:
@@ -64,9 +64,9 @@ async def test_a_refused_open_names_the_node_and_the_first_document(server: Faul
     assert caught.value.key == "a/.zarray"
 
 
-async def test_who_gave_no_credentials_is_told_so(server: FaultServer) -> None:
+async def test_missing_credentials_are_named_in_the_error(server: FaultServer) -> None:
     server.script = spoil.always(spoil.status(401))
-    with pytest.raises(UnauthenticatedError, match="no credentials were given"):
+    with pytest.raises(UnauthenticatedError, match="requires credentials, and none were given"):
         await aiozarr.open_array(server.url)
     for options in ({"token": "x"}, {"auth": ("user", "x")}, {"headers": {"X-Api-Key": "x"}}):
         with pytest.raises(UnauthenticatedError, match="does not accept the credentials"):

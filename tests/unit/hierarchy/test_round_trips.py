@@ -1,4 +1,4 @@
-"""How many times a tree waits for its store: requests that are sent together count once."""
+"""Round trips of opening, listing and creating: concurrent requests count once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import aiozarr
-from aiozarr.hierarchy import listing
 from aiozarr.stores import MemoryStore
 
 
@@ -62,7 +61,7 @@ async def store_of(remote: Any, zarr_format: int, names: list[str]) -> None:
         ([f"g{n % 4}/h{n % 5}/a{n}" for n in range(200)], 3),
     ],
 )
-async def test_a_tree_of_200_arrays_is_one_round_per_level_and_one_for_the_documents(
+async def test_a_tree_of_200_arrays_is_one_round_trip_per_level_and_one_for_the_documents(
     remote: Any, zarr_format: int, names: list[str], levels: int
 ) -> None:
     await store_of(remote, zarr_format, names)
@@ -73,7 +72,7 @@ async def test_a_tree_of_200_arrays_is_one_round_per_level_and_one_for_the_docum
     assert rounds.count <= levels + 1
 
 
-async def test_the_members_of_a_group_are_two_rounds_and_a_request_for_each(remote: Any) -> None:
+async def test_the_members_of_a_group_are_two_round_trips_and_one_request_each(remote: Any) -> None:
     names = [f"a{n}" for n in range(200)]
     await store_of(remote, 3, names)
     root = await aiozarr.open_group(remote, settings=WIDE)
@@ -83,7 +82,7 @@ async def test_the_members_of_a_group_are_two_rounds_and_a_request_for_each(remo
 
 
 @pytest.mark.parametrize("zarr_format", [None, 1, 2, 3])
-async def test_an_array_is_one_round_whatever_is_known_of_its_format(remote: Any, zarr_format: int | None) -> None:
+async def test_opening_an_array_is_one_round_trip_for_any_format(remote: Any, zarr_format: int | None) -> None:
     await aiozarr.create_array(remote, "a", shape=1, dtype="i1", zarr_format=zarr_format or 2)
     rounds = Rounds(remote)
     await aiozarr.open_array(remote, "a", zarr_format=zarr_format)
@@ -91,7 +90,7 @@ async def test_an_array_is_one_round_whatever_is_known_of_its_format(remote: Any
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-async def test_a_consolidated_tree_is_one_round(remote: Any, zarr_format: int) -> None:
+async def test_a_consolidated_tree_is_one_round_trip(remote: Any, zarr_format: int) -> None:
     names = [f"g{n % 10}/a{n}" for n in range(200)]
     await store_of(remote, zarr_format, names)
     await aiozarr.consolidate_metadata(remote)
@@ -102,28 +101,10 @@ async def test_a_consolidated_tree_is_one_round(remote: Any, zarr_format: int) -
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-async def test_creating_below_groups_that_are_there_is_a_look_and_the_documents(remote: Any, zarr_format: int) -> None:
+async def test_creating_below_existing_groups_is_one_round_trip_and_the_documents(
+    remote: Any, zarr_format: int
+) -> None:
     await aiozarr.create_group(remote, "g/h", zarr_format=zarr_format)
     rounds = Rounds(remote)
     await aiozarr.create_array(remote, "g/h/a", shape=1, dtype="i1", zarr_format=zarr_format)
     assert rounds.count == {3: 2, 2: 3}[zarr_format]
-
-
-async def test_the_listing_of_what_is_an_array_is_given_up(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    await store_of(remote, 3, ["a", "g/b"])
-    root = await aiozarr.open_group(remote)
-    ended: list[str] = []
-    whole = listing.list_names
-
-    async def list_names(place: Any, group: Any) -> Any:
-        if group.name == "a":
-            try:
-                await asyncio.sleep(3600)
-            except asyncio.CancelledError:
-                ended.append(group.name)
-                raise
-        return await whole(place, group)
-
-    monkeypatch.setattr(listing, "list_names", list_names)
-    assert sorted([name async for name, _ in root.members(None)]) == ["a", "g", "g/b"]
-    assert ended == ["a"]

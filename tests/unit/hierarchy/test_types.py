@@ -1,4 +1,4 @@
-"""Arrays of every data type: created, written, opened again, and read as they were."""
+"""Arrays of every data type: created, written, opened again, and read back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.hierarchy.describe.v3 import new_array_metadata, resolve_dtype
+from aiozarr.hierarchy.new_metadata.v3 import new_v3_array, resolve_dtype
 from aiozarr.metadata import DataType
 from aiozarr.stores import MemoryStore
 
@@ -39,7 +39,7 @@ CASES: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("dtype", "values", "fill"), CASES, ids=[str(case[0])[:40] for case in CASES])
 @pytest.mark.parametrize("shards", [None, (4,)])
-async def test_what_is_written_is_read(dtype: Any, values: Any, fill: Any, shards: Any) -> None:
+async def test_written_values_are_read_back(dtype: Any, values: Any, fill: Any, shards: Any) -> None:
     store = MemoryStore()
     created = await aiozarr.create_array(
         store, shape=(9,), chunks=(2,), shards=shards, dtype=dtype, fill_value=fill, attributes={"a": 1}
@@ -65,7 +65,7 @@ async def test_what_is_written_is_read(dtype: Any, values: Any, fill: Any, shard
     assert repr(opened)
 
 
-async def test_what_does_not_fit_is_refused_before_anything_is_stored() -> None:
+async def test_values_that_do_not_fit_are_refused_before_anything_is_stored() -> None:
     store = MemoryStore()
     array = await aiozarr.create_array(store, shape=(4,), chunks=(2,), dtype="S2")
     before = sorted(await store.list())
@@ -86,7 +86,7 @@ async def test_what_does_not_fit_is_refused_before_anything_is_stored() -> None:
     ],
 )
 def test_the_codecs_are_chosen_by_the_type(dtype: Any, name: str, codecs: list[str]) -> None:
-    metadata = new_array_metadata(shape=(4,), dtype=dtype)
+    metadata = new_v3_array(shape=(4,), dtype=dtype)
     assert metadata.data_type.name == name
     assert [codec.name for codec in metadata.codecs] == codecs
 
@@ -101,20 +101,20 @@ def test_the_codecs_are_chosen_by_the_type(dtype: Any, name: str, codecs: list[s
     ],
 )
 def test_byte_order_is_written_where_the_type_has_one(dtype: Any, endian: str | None) -> None:
-    metadata = new_array_metadata(shape=(4,), dtype=dtype)
+    metadata = new_v3_array(shape=(4,), dtype=dtype)
     assert metadata.codecs[0].configuration == ({} if endian is None else {"endian": endian})
 
 
 def test_blosc_shuffles_elements_of_a_fixed_and_small_size() -> None:
     for dtype, typesize in (("f8", 8), ("V300", 1), ("bfloat16", 2), ("S3", 3)):
-        metadata = new_array_metadata(shape=(4,), dtype=dtype, codecs=["bytes", "blosc"])
+        metadata = new_v3_array(shape=(4,), dtype=dtype, codecs=["bytes", "blosc"])
         assert metadata.codecs[1].configuration["typesize"] == typesize
-    metadata = new_array_metadata(shape=(4,), dtype="string", codecs=["vlen-utf8", "blosc"])
+    metadata = new_v3_array(shape=(4,), dtype="string", codecs=["vlen-utf8", "blosc"])
     assert metadata.codecs[1].configuration["typesize"] == 1
 
 
 @pytest.mark.parametrize("dtype", ["no such type", None, object()])
-def test_what_is_no_type_is_a_type_error(dtype: Any) -> None:
+def test_an_invalid_type_is_a_type_error(dtype: Any) -> None:
     with pytest.raises(TypeError):
         resolve_dtype(dtype)
 
@@ -136,7 +136,7 @@ def test_a_type_is_given_by_name_as_json_or_as_an_object() -> None:
         ("string", "0x1", "0x1"),
     ],
 )
-async def test_a_text_as_fill_value_is_what_the_type_makes_of_it(dtype: str, fill: str, rendered: str) -> None:
+async def test_a_text_as_fill_value_is_parsed_by_the_type(dtype: str, fill: str, rendered: str) -> None:
     store = MemoryStore()
     await aiozarr.create_array(store, shape=(2,), dtype=dtype, fill_value=fill)
     data = await store.get("zarr.json")

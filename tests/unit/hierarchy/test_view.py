@@ -1,4 +1,4 @@
-"""Views read, write, plan and stream what numpy's indexing would select."""
+"""Views read, write, plan and stream the elements that numpy's indexing selects."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_a_view_knows_its_shape_without_io(memory: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize("selection", [np.s_[7], np.s_[0, 0, 0], np.s_[..., ...], np.s_[::0], np.s_[1.5], np.s_["a"]])
-async def test_a_selection_that_does_not_fit_is_a_selection_error_that_names_the_array(selection: Any) -> None:
+async def test_an_invalid_selection_is_a_selection_error_with_the_url_of_the_array(selection: Any) -> None:
     array = await stored(DATA)
     with pytest.raises(aiozarr.SelectionError) as caught:
         array[selection]
@@ -113,7 +113,7 @@ async def test_a_selection_that_does_not_fit_is_a_selection_error_that_names_the
     assert array.url in caught.value.__notes__[0]
 
 
-async def test_out_is_filled_whatever_its_strides_and_returned_itself() -> None:
+async def test_out_of_any_strides_is_filled_and_returned() -> None:
     array = await stored(DATA)
     whole = np.full((20, 14), -1, "i4")
     out = whole.T[::2, ::-2]
@@ -145,7 +145,7 @@ class Guarded(np.ndarray[Any, Any]):
 
 @pytest.mark.parametrize("chunks", [(7, 10), (3, 4)])
 @pytest.mark.parametrize("codecs", ["auto", [{"name": "bytes", "configuration": {"endian": "little"}}]])
-async def test_of_subclasses_the_memory_is_filled(chunks: tuple[int, int], codecs: Any) -> None:
+async def test_the_memory_of_subclasses_is_filled(chunks: tuple[int, int], codecs: Any) -> None:
     array = await stored(DATA, chunks=chunks, codecs=codecs)
     guarded = np.zeros(DATA.shape, "i4").view(Guarded)
     assert await array[...].read(out=guarded) is guarded
@@ -178,7 +178,7 @@ async def test_out_that_does_not_fit_is_a_value_error(out: np.ndarray[Any, Any])
         await array[...].read(out)
 
 
-async def test_out_that_is_no_array_is_a_type_error() -> None:
+async def test_out_that_is_not_an_array_is_a_type_error() -> None:
     array = await stored(DATA)
     with pytest.raises(TypeError, match="list"):
         await array[...].read([0])  # type: ignore[arg-type]
@@ -203,7 +203,7 @@ async def test_a_new_axis_that_is_sliced_to_nothing_is_empty_too() -> None:
     assert (await view.plan(probe=True)).requests == 0
 
 
-async def test_what_was_never_written_reads_as_the_fill_value() -> None:
+async def test_missing_chunks_read_as_the_fill_value() -> None:
     array = await aiozarr.create_array(MemoryStore(), shape=(3, 4), dtype="f4", fill_value="NaN")
     assert np.isnan(await array[...]).all()
 
@@ -211,7 +211,7 @@ async def test_what_was_never_written_reads_as_the_fill_value() -> None:
 async def test_values_of_another_kind_are_refused_and_nothing_is_stored(memory: MemoryStore) -> None:
     array = await aiozarr.create_array(memory, shape=4, dtype="i4")
     with pytest.raises(TypeError):
-        await array[...].write(np.zeros(4, "f8"))
+        await array[...].write(np.full(4, 0.5))
     with pytest.raises(ValueError, match="do not fit"):
         await array[...].write(np.zeros(3, "i4"))
     with pytest.raises(OverflowError):
@@ -219,7 +219,7 @@ async def test_values_of_another_kind_are_refused_and_nothing_is_stored(memory: 
     assert await memory.list() == ["zarr.json"]
 
 
-async def test_a_read_only_array_refuses_writes_and_says_how_to_open_it(memory: MemoryStore) -> None:
+async def test_writing_to_a_read_only_array_is_an_error_with_advice(memory: MemoryStore) -> None:
     await stored(DATA, memory)
     array = await aiozarr.open_array(memory, "a")
     assert array.read_only
@@ -271,13 +271,13 @@ async def test_leaving_a_stream_early_ends_it() -> None:
     assert report.requests == 12
 
 
-async def test_a_stream_looks_ahead_at_least_by_one() -> None:
+async def test_a_stream_prefetches_at_least_one_block() -> None:
     array = await stored(DATA)
     with pytest.raises(ValueError, match="prefetch"):
         array[...].stream(0)
 
 
-async def test_a_plan_bounds_what_the_read_then_asks_for() -> None:
+async def test_a_plan_bounds_the_requests_of_the_read() -> None:
     array = await stored(DATA)
     view = array[2:, ::4]
     bounds, exact = view.plan(), await view.plan(probe=True)
@@ -290,7 +290,7 @@ async def test_a_plan_bounds_what_the_read_then_asks_for() -> None:
     assert exact.bytes <= bounds.bytes
 
 
-async def test_what_is_recorded_belongs_to_its_task() -> None:
+async def test_a_record_counts_its_own_task() -> None:
     array = await stored(DATA)
 
     async def count(selection: Any) -> int:
@@ -301,7 +301,7 @@ async def test_what_is_recorded_belongs_to_its_task() -> None:
     assert await asyncio.gather(count(np.s_[0, 0]), count(np.s_[3, :3]), count(np.s_[6])) == [1, 1, 4]
 
 
-async def test_a_view_says_that_it_must_be_awaited() -> None:
+async def test_converting_a_view_advises_to_await_it() -> None:
     view = (await stored(DATA))[...]
     with pytest.raises(TypeError, match="await"):
         np.asarray(view)
@@ -310,7 +310,7 @@ async def test_a_view_says_that_it_must_be_awaited() -> None:
     assert repr(view).startswith("<aiozarr.View (7, 10) int32 of memory://")
 
 
-async def test_a_view_belongs_to_the_array_as_it_was() -> None:
+async def test_a_view_keeps_the_layout_of_its_creation() -> None:
     array = await stored(DATA)
     before = array[...]
     await array.resize((3, 10))
@@ -339,7 +339,7 @@ async def test_an_operation_that_takes_too_long_is_a_timeout_error(remote: Any) 
     assert array.store.url in str(caught.value)
 
 
-async def test_a_cancelled_read_is_over_when_the_cancellation_is_raised(remote: Any) -> None:
+async def test_a_cancelled_read_has_ended_when_the_cancellation_is_raised(remote: Any) -> None:
     array = await stored(DATA, remote)
     remote.delay = 30
     remote.begun.clear()

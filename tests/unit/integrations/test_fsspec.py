@@ -1,4 +1,4 @@
-"""A store of aiozarr as a mapping and as a file system, for those who know nothing else."""
+"""A store of aiozarr as a mapping and as a file system of fsspec."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_mapping_reads_writes_lists_and_removes() -> None:
     assert list(values) == []
 
 
-async def test_a_mapping_may_be_used_where_a_loop_runs() -> None:
+async def test_a_mapping_works_inside_a_running_loop() -> None:
     store, _ = filled()
     assert mapping(store)["e"] == b"xyz"
     with aiozarr.record() as report:
@@ -80,7 +80,7 @@ def test_a_file_system_reads_any_slice() -> None:
             fs.cat_file(path)
 
 
-def test_a_file_system_lists_and_looks_up() -> None:
+def test_a_file_system_lists_and_finds_entries() -> None:
     _, fs = filled()
     assert fs.ls("", detail=False) == ["a", "e"]
     assert fs.ls("a") == [
@@ -124,7 +124,7 @@ def test_a_file_system_writes_copies_and_removes(tmp_path: Path) -> None:
     assert asyncio.run(store.list()) == ["a/b", "a/c/d", "e"]
 
 
-def test_a_file_system_pickles_with_its_store_and_is_equal_where_the_stores_are(tmp_path: Path) -> None:
+def test_file_systems_pickle_with_their_store_and_compare_by_it(tmp_path: Path) -> None:
     fs = StoreFileSystem(LocalStore(tmp_path))
     assert pickle.loads(pickle.dumps(fs)) == fs
     assert fs == StoreFileSystem(LocalStore(tmp_path))
@@ -174,7 +174,7 @@ async def test_arrays_are_read_and_written_through_a_file_system_by_parts(tmp_pa
     await again.aclose()
 
 
-def test_what_is_appended_follows_what_is_there() -> None:
+def test_appending_to_a_file_keeps_its_content() -> None:
     _, files = filled()
     for path, expected in {"e": b"xyz+", "new": b"+"}.items():
         with files.open(path, "ab") as file:
@@ -183,7 +183,7 @@ def test_what_is_appended_follows_what_is_there() -> None:
         assert files.cat_file(path) == expected
 
 
-def test_a_file_that_is_to_be_new_never_replaces_one() -> None:
+def test_exclusive_creation_never_replaces_a_file() -> None:
     _, files = filled()
     with pytest.raises(FileExistsError):
         files.open("e", "xb")
@@ -210,7 +210,7 @@ def test_a_transaction_that_fails_writes_nothing() -> None:
     assert files.cat_file("e") == b"other"
 
 
-def test_folders_are_fetched_with_all_that_is_below(tmp_path: Path) -> None:
+def test_folders_are_fetched_recursively(tmp_path: Path) -> None:
     _, files = filled()
     files.get("a/", f"{tmp_path}/to/", recursive=True)
     assert (tmp_path / "to/b").read_bytes() == b"0123456789"

@@ -1,4 +1,4 @@
-"""Copies of the documents of a tree: read, looked at one by one, and written."""
+"""Consolidated metadata: parsed, accessed node by node, and rendered."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_group_has_copies_of_all_nodes_below_it(zarr_format: int) -> None:
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_copies_are_written_as_they_are_read(zarr_format: int) -> None:
+def test_consolidated_metadata_are_rendered_as_they_were_parsed(zarr_format: int) -> None:
     group = PARSE[zarr_format](COPIES[zarr_format])
     nodes = {path: look_up(group, path) for path in group.consolidated.nodes}
     written = GroupMetadata(zarr_format, {"t": 1}, consolidated=consolidate(zarr_format, nodes))
@@ -114,7 +114,7 @@ def test_copies_are_written_as_they_are_read(zarr_format: int) -> None:
     assert pickle.loads(pickle.dumps(again)) == again
 
 
-def test_a_v3_group_holds_its_copies_inline_and_copies_of_groups_hold_none() -> None:
+def test_a_v3_group_has_inline_copies_and_its_copied_groups_have_none() -> None:
     nodes = {"g": GroupMetadata(3), "g/a": look_up(parse_v3(COPIES[3]), "a")}
     document = json.loads(render_node(GroupMetadata(3, consolidated=consolidate(3, nodes)))["zarr.json"])
     empty = {"kind": "inline", "must_understand": False, "metadata": {}}
@@ -146,7 +146,7 @@ def test_a_group_may_be_its_zmetadata_alone() -> None:
     assert parse_node({".zmetadata": json.dumps(nothing).encode()}, node="memory://x") is None
 
 
-def test_a_copy_is_parsed_when_it_is_looked_at_and_errors_name_its_node() -> None:
+def test_a_copy_is_parsed_on_access_and_errors_name_its_node() -> None:
     group = parse_v2({"a/.zarray": V2_ARRAY | {"shape": [-1]}, "b/.zarray": V2_ARRAY})
     assert look_up(group, "b") is not None
     with pytest.raises(InvalidMetadataError) as caught:
@@ -156,7 +156,7 @@ def test_a_copy_is_parsed_when_it_is_looked_at_and_errors_name_its_node() -> Non
         look_up(parse_v3({"a": V3_ARRAY | {"zarr_format": 2}}), "a")
 
 
-def test_duplicate_members_of_a_copy_are_refused_and_those_of_attributes_are_not() -> None:
+def test_duplicate_members_of_a_copy_are_rejected_and_those_of_attributes_are_not() -> None:
     text = json.dumps({"zarr_consolidated_format": 1, "metadata": {"a/.zarray": V2_ARRAY, "a/.zattrs": {"k": "X"}}})
     documents = {".zgroup": b'{"zarr_format": 2}'}
     attributes = text.replace('"k": "X"', '"k": 1, "k": 2').encode()
@@ -173,7 +173,7 @@ BAD_PATHS = ["", "/a", "a/", "a//b", "..", "a/../b", ".", "./a", "a\0b", "a\\b",
 
 
 @pytest.mark.parametrize("path", BAD_PATHS)
-def test_a_path_that_does_not_lie_below_the_group_is_refused(path: str) -> None:
+def test_a_path_outside_the_group_is_rejected(path: str) -> None:
     for copies, parse in (({path: V3_ARRAY}, parse_v3), ({f"{path}/.zarray": V2_ARRAY}, parse_v2)):
         with pytest.raises(InvalidMetadataError) as caught:
             parse(copies)
@@ -182,7 +182,7 @@ def test_a_path_that_does_not_lie_below_the_group_is_refused(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["a", "a.b", "..a", "a..", "雪/ x", "a/b/c"])
-def test_a_path_below_the_group_is_kept(path: str) -> None:
+def test_a_path_below_the_group_is_accepted(path: str) -> None:
     assert set(parse_v3({path: V3_ARRAY}).consolidated.nodes) == {path}
     assert set(parse_v2({f"{path}/.zarray": V2_ARRAY}).consolidated.nodes) == {path}
 
@@ -197,14 +197,14 @@ def test_copies_are_objects(copies: Any) -> None:
 
 
 @pytest.mark.parametrize("version", [None, 2, "1", 1.0, True])
-def test_another_zmetadata_is_refused(version: Any) -> None:
+def test_an_invalid_zmetadata_is_rejected(version: Any) -> None:
     document = {"zarr_consolidated_format": version, "metadata": {}}
     with pytest.raises(InvalidMetadataError) as caught:
         parse_node({".zgroup": b'{"zarr_format": 2}', ".zmetadata": json.dumps(document).encode()}, node="x")
     assert (caught.value.key, caught.value.member) == (".zmetadata", "zarr_consolidated_format")
 
 
-def test_another_kind_that_must_be_understood_is_refused() -> None:
+def test_an_unknown_kind_that_must_be_understood_is_rejected() -> None:
     with pytest.raises(UnsupportedMetadataError):
         parse_v3({}, kind="elsewhere", must_understand=True)
     assert parse_v3({}, kind="elsewhere").consolidated is None

@@ -1,4 +1,4 @@
-"""Data types: their names, their numpy types, their registry, and nothing that only looks like one."""
+"""Data types: names, numpy types, registration, and rejected members."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("value", "dtype", "both_ways"), TYPES, ids=IDS)
-def test_names_and_numpy_types_belong_together(value: Any, dtype: np.dtype[Any], both_ways: bool) -> None:
+def test_names_and_numpy_types_correspond(value: Any, dtype: np.dtype[Any], both_ways: bool) -> None:
     data_type = DataType.from_json(value)
     assert data_type.to_json() == value
     assert data_type.name == (value if isinstance(value, str) else value["name"])
@@ -76,7 +76,7 @@ def test_names_and_numpy_types_belong_together(value: Any, dtype: np.dtype[Any],
 
 
 @pytest.mark.parametrize(("value", "dtype", "both_ways"), TYPES, ids=IDS)
-def test_a_type_is_a_value_that_travels(value: Any, dtype: np.dtype[Any], both_ways: bool) -> None:
+def test_a_type_compares_by_value_and_can_be_pickled(value: Any, dtype: np.dtype[Any], both_ways: bool) -> None:
     data_type = DataType.from_json(value)
     assert data_type.dtype == dtype  # computed before the journey
     other = pickle.loads(pickle.dumps(data_type))
@@ -87,7 +87,7 @@ def test_a_type_is_a_value_that_travels(value: Any, dtype: np.dtype[Any], both_w
 
 
 @pytest.mark.parametrize(("value", "dtype", "both_ways"), TYPES, ids=IDS)
-def test_the_default_fill_value_comes_back_from_its_document(value: Any, dtype: np.dtype[Any], both_ways: bool) -> None:
+def test_the_default_fill_value_is_parsed_from_its_document(value: Any, dtype: np.dtype[Any], both_ways: bool) -> None:
     data_type = DataType.from_json(value)
     fill = data_type.default_fill_value
     assert (fill.shape, fill.dtype) == ((), dtype)
@@ -152,7 +152,7 @@ def test_complex_numbers_of_two_small_parts() -> None:
         ),
     ],
 )
-def test_what_no_type_stores_is_refused_by_name(dtype: Any) -> None:
+def test_a_numpy_type_without_data_type_is_rejected_by_name(dtype: Any) -> None:
     with pytest.raises(UnsupportedMetadataError) as caught:
         DataType.from_numpy(dtype)
     assert caught.value.point == "data_type"
@@ -160,7 +160,7 @@ def test_what_no_type_stores_is_refused_by_name(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [None, "no such type", object()])
-def test_what_is_no_type_is_a_type_error(dtype: Any) -> None:
+def test_other_values_than_types_are_type_errors(dtype: Any) -> None:
     with pytest.raises(TypeError):
         DataType.from_numpy(dtype)
 
@@ -209,7 +209,7 @@ def test_what_is_no_type_is_a_type_error(dtype: Any) -> None:
         ],
     ],
 )
-def test_what_is_no_data_type_is_refused_with_its_place(value: Any, member: str) -> None:
+def test_invalid_data_types_are_rejected_with_their_path(value: Any, member: str) -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         DataType.from_json(value)
     assert caught.value.member == member
@@ -227,7 +227,7 @@ def test_what_is_no_data_type_is_refused_with_its_place(value: Any, member: str)
         named("numpy.datetime64", unit="generic", scale_factor=10),
     ],
 )
-def test_what_the_registry_allows_and_is_not_done_here_is_refused_as_such(value: Any) -> None:
+def test_unsupported_types_of_the_registry_are_rejected_as_unsupported(value: Any) -> None:
     with pytest.raises(UnsupportedMetadataError) as caught:
         DataType.from_json(value)
     assert caught.value.point == "data_type"
@@ -300,6 +300,6 @@ def test_a_third_party_adds_a_type_and_the_last_registration_holds() -> None:
 
 
 @pytest.mark.parametrize("given", [int, "float64", DataType, type("Nameless", (Degrees,), {"names": ()}), Degrees(1)])
-def test_what_is_no_concrete_class_with_names_is_not_registered(given: Any) -> None:
+def test_only_concrete_classes_with_names_can_be_registered(given: Any) -> None:
     with pytest.raises(TypeError):
         register_data_type(given)

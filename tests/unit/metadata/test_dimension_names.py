@@ -1,4 +1,4 @@
-"""Names of dimensions as an attribute."""
+"""Dimension names as an attribute."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aiozarr.metadata import with_dimension_names
 from aiozarr.metadata.dimension_names import dimension_names_of
 
 
-def test_names_become_an_attribute_and_come_back() -> None:
+def test_names_become_an_attribute_and_are_parsed_from_it() -> None:
     attributes = with_dimension_names({"a": 1}, ("y", "x"))
     assert attributes == {"a": 1, "_ARRAY_DIMENSIONS": ["y", "x"]}
     assert dimension_names_of(attributes, 2) == ("y", "x")

@@ -1,4 +1,4 @@
-"""JSON documents are read within bounds and written so that every peer reads them."""
+"""JSON documents are parsed within limits and rendered for all readers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def nested(levels: int) -> str:
         (b'{"' + b"[" * 300, "not JSON"),
     ],
 )
-def test_what_is_no_document_is_refused(data: bytes, words: str) -> None:
+def test_invalid_documents_are_rejected(data: bytes, words: str) -> None:
     with pytest.raises(InvalidMetadataError, match=words):
         load(data)
 
@@ -71,7 +71,7 @@ def test_any_buffer_is_read() -> None:
     assert load_document(bytearray(b'{"a": 1}'), max_bytes=8).members == {"a": 1}
 
 
-def test_a_document_above_the_limit_is_refused_before_it_is_parsed() -> None:
+def test_a_document_above_the_limit_is_rejected_before_it_is_parsed() -> None:
     with pytest.raises(LimitError) as caught:
         load(b"[" * 101, max_bytes=100)
     assert (caught.value.limit, caught.value.value, caught.value.allowed) == ("max_metadata_bytes", 101, 100)
@@ -81,7 +81,7 @@ def at_depth(frames: int, function: Callable[[], Any]) -> Any:
     return function() if frames <= 0 else at_depth(frames - 1, function)
 
 
-def test_depth_is_judged_alike_wherever_in_the_stack_the_call_is_made() -> None:
+def test_the_depth_limit_is_independent_of_the_stack_of_the_caller() -> None:
     deep = sys.getrecursionlimit() - len_of_stack() - 120
     assert at_depth(deep, lambda: load(nested(200))) == json.loads(nested(200))
     tree = json.loads(nested(200))
@@ -97,7 +97,7 @@ def len_of_stack() -> int:
     return count
 
 
-def test_duplicates_are_found_where_they_are_and_the_last_one_wins() -> None:
+def test_duplicates_are_found_and_the_last_one_wins() -> None:
     document = load_document(b'{"a": {"x": 1, "y": {"z": 1, "z": 2}}, "b": {}}', max_bytes=100)
     assert document.members == {"a": {"x": 1, "y": {"z": 2}}, "b": {}}
     check_json(document.members["b"], "b", duplicates=document.duplicates)
@@ -110,7 +110,7 @@ def test_duplicates_are_found_where_they_are_and_the_last_one_wins() -> None:
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_numbers_that_json_has_not_are_never_written(number: float) -> None:
+def test_numbers_that_json_lacks_are_never_written(number: float) -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         dump_document({"attributes": {"x": [0, {"y": number}]}})
     assert caught.value.member == "attributes.x[1].y"
@@ -125,12 +125,12 @@ def test_lone_surrogates_are_never_written(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [object(), b"x", {1: 2}, {"a": {None: 1}}, {1, 2}, 1j])
-def test_what_is_no_json_is_a_type_error(value: Any) -> None:
+def test_other_values_than_json_are_type_errors(value: Any) -> None:
     with pytest.raises(TypeError, match="attributes"):
         dump_document({"attributes": value})
 
 
-def test_what_is_written_can_be_read() -> None:
+def test_rendered_documents_can_be_parsed() -> None:
     loop: list[Any] = []
     loop.append(loop)
     deepest: Any = []
@@ -150,7 +150,7 @@ def test_documents_are_indented_utf_8_in_the_order_given() -> None:
     assert dump_document({"b": 1, "a": ["é", "\0", (True, None, 1e300)]}) == expected.encode()
 
 
-def test_a_place_in_a_message_stays_short() -> None:
+def test_a_path_in_a_message_stays_short() -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         check_json({"k" * 100_000: float("nan")}, "a")
     assert len(str(caught.value)) < 1000
@@ -170,7 +170,7 @@ def test_a_place_in_a_message_stays_short() -> None:
         ('{"a": {"b": 1, "b": 2}}', "a.b"),
     ],
 )
-def test_a_document_checks_its_parts_as_strictly_whatever_it_knows_of_its_text(text: str, fault: str | None) -> None:
+def test_a_document_checks_its_parts_equally_with_and_without_hints(text: str, fault: str | None) -> None:
     document = load_document(text.encode(), max_bytes=1000)
     for known in (document, replace(document, may_hold_surrogates=True, may_hold_infinities=True)):
         if fault is None:

@@ -1,4 +1,4 @@
-"""Fill values: what documents say and what memory holds are the same bits."""
+"""Fill values have equal bits in documents and in memory."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ def test_a_fill_value_has_the_bits_of_the_specification(value: Any, name: str, h
         ),
     ],
 )
-def test_anything_else_is_refused_with_its_place(value: Any, name: str) -> None:
+def test_other_fill_values_are_rejected_with_their_path(value: Any, name: str) -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         parse(value, name)
     assert (caught.value.member or "").startswith("fill_value")
 
 
-def test_the_place_of_a_part_is_named() -> None:
+def test_the_path_of_a_part_is_named() -> None:
     for value, name in ((([1, "nan"]), "complex64"), ([1, 256], "r16")):
         with pytest.raises(InvalidMetadataError) as caught:
             parse(value, name)
@@ -113,7 +113,7 @@ def test_the_place_of_a_part_is_named() -> None:
         )
     )
 )
-def test_every_bit_pattern_comes_back_from_its_document(case: tuple[str, bytes]) -> None:
+def test_every_bit_pattern_is_parsed_from_its_document(case: tuple[str, bytes]) -> None:
     name, raw = case
     data_type = DataType.from_json(name)
     array = np.frombuffer(raw, data_type.dtype).reshape(())
@@ -133,7 +133,7 @@ def test_every_bit_pattern_comes_back_from_its_document(case: tuple[str, bytes])
         ("r24", "0100ff", [1, 0, 255]),
     ],
 )
-def test_the_plain_spelling_is_written_where_there_is_one(name: str, hexadecimal: str, rendered: Any) -> None:
+def test_the_plain_form_is_rendered_if_it_exists(name: str, hexadecimal: str, rendered: Any) -> None:
     data_type = DataType.from_json(name)
     array = np.frombuffer(bytes.fromhex(hexadecimal), data_type.dtype.newbyteorder(">")).astype(data_type.dtype)
     assert render_fill_value(array.reshape(()), data_type) == rendered
@@ -157,13 +157,13 @@ def test_the_plain_spelling_is_written_where_there_is_one(name: str, hexadecimal
         (1 + 2j, "complex128", 1 + 2j),
     ],
 )
-def test_a_callers_fill_value_is_taken_where_the_type_has_it(value: Any, name: str, expected: Any) -> None:
+def test_a_value_of_the_type_is_a_fill_value(value: Any, name: str, expected: Any) -> None:
     array = make_fill_value(value, DataType.from_json(name))
     assert (array.shape, array.dtype, array.flags.writeable) == ((), DataType.from_json(name).dtype, False)
     assert array.item() == expected
 
 
-def test_a_callers_nan_keeps_its_payload_and_raw_bytes_theirs() -> None:
+def test_nans_and_raw_bytes_of_callers_keep_their_bits() -> None:
     payload = np.array(0x7FC01234, "u4").view("f4")
     assert make_fill_value(payload, DataType.from_json("float32")).tobytes() == payload.tobytes()
     for raw in (b"\1\2\0", bytearray(b"\1\2\0"), np.void(b"\1\2\0"), np.array(b"\1\2\0", "V3")):
@@ -180,12 +180,12 @@ def test_a_callers_nan_keeps_its_payload_and_raw_bytes_theirs() -> None:
         *((value, "r16") for value in (b"", b"abc", "ab", 0, None.__class__)),
     ],
 )
-def test_a_fill_value_that_the_type_has_not_is_a_value_error(value: Any, name: str) -> None:
+def test_a_fill_value_that_the_type_lacks_is_a_value_error(value: Any, name: str) -> None:
     with pytest.raises(ValueError):
         make_fill_value(value, DataType.from_json(name))
 
 
 @pytest.mark.parametrize("value", ["NaN", b"x", [1], np.zeros(1), np.datetime64("2000")])
-def test_a_fill_value_that_is_no_number_is_a_type_error(value: Any) -> None:
+def test_a_fill_value_that_is_not_a_number_is_a_type_error(value: Any) -> None:
     with pytest.raises(TypeError):
         make_fill_value(value, DataType.from_json("float32"))

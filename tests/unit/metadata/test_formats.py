@@ -1,4 +1,4 @@
-"""Which format a node is stored in, where several could be."""
+"""The format of a node with documents of several formats."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def without(*keys: str) -> dict[str, bytes]:
     return {key: data for key, data in ALL.items() if key not in keys}
 
 
-def test_the_newest_format_holds_and_an_array_holds_before_a_group() -> None:
+def test_the_newest_format_wins_and_an_array_wins_over_a_group() -> None:
     node: dict[str, Any] = {"node": "memory://x"}
     assert parse_node(ALL, **node) == GroupMetadata(3)
     found = parse_node(without("zarr.json"), **node)
@@ -52,7 +52,7 @@ def test_the_newest_format_holds_and_an_array_holds_before_a_group() -> None:
 
 
 @pytest.mark.parametrize("zarr_format", [1, 2, 3])
-def test_a_format_that_is_asked_for_is_the_only_one(zarr_format: int) -> None:
+def test_a_requested_format_is_the_only_one(zarr_format: int) -> None:
     found = parse_node(ALL, node="memory://x", zarr_format=zarr_format)
     assert found is not None
     assert found.zarr_format == zarr_format
@@ -60,7 +60,7 @@ def test_a_format_that_is_asked_for_is_the_only_one(zarr_format: int) -> None:
     assert parse_node(others, node="memory://x", zarr_format=zarr_format) is None
 
 
-def test_a_document_that_cannot_be_read_does_not_bring_back_an_older_one() -> None:
+def test_a_damaged_document_does_not_bring_back_an_older_node() -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         parse_node(ALL | {"zarr.json": b"<html>"}, node="memory://x")
     assert (caught.value.node, caught.value.key) == ("memory://x", "zarr.json")
@@ -70,7 +70,7 @@ def test_a_document_that_cannot_be_read_does_not_bring_back_an_older_one() -> No
 @pytest.mark.parametrize(
     "data", [b"", b"[]", b"null", b"{", b"\xef\xbb\xbf{}", b'{"a":' * 100_000, b'{"a": "\\ud800"}']
 )
-def test_a_document_that_is_no_json_object_is_refused_by_key(key: str, data: bytes) -> None:
+def test_a_document_that_is_not_a_json_object_is_rejected_by_key(key: str, data: bytes) -> None:
     zarr_format = next(number for number, keys in DOCUMENT_KEYS.items() if key in keys)
     documents = {name: ALL[name] for name in DOCUMENT_KEYS[zarr_format] if name in ALL}
     if key in (".zgroup", ".zmetadata"):
@@ -97,7 +97,7 @@ def test_keys_of_documents_are_known_by_format() -> None:
     assert not is_document("0.0")
 
 
-def test_a_storage_transformer_is_refused_unless_it_is_known() -> None:
+def test_an_unknown_storage_transformer_is_rejected() -> None:
     members = {
         "zarr_format": 3,
         "node_type": "array",
@@ -121,7 +121,7 @@ def test_a_storage_transformer_is_refused_unless_it_is_known() -> None:
 
 
 @pytest.mark.parametrize("name", ["pickle", "numcodecs.pickle", "NumCodecs.Pickle", "v2_elements"])
-def test_pickle_and_codecs_of_v2_are_refused_in_v3(name: str) -> None:
+def test_pickle_and_codecs_of_v2_are_rejected_in_v3(name: str) -> None:
     members = {
         "zarr_format": 3,
         "node_type": "array",

@@ -1,4 +1,4 @@
-"""Node names and paths: what a hierarchy can have, and what would lead out of it."""
+"""Valid and invalid node names and paths."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import InvalidKeyError
-from aiozarr.metadata.names import check_node_name, check_path, normalize_path
+from aiozarr.metadata.names import check_new_path, check_node_name, check_path, normalize_path
 
 GOOD = [
     "a",
@@ -28,17 +28,17 @@ GOOD = [
     "\\",
     "x" * 300,
 ]
-BAD = ["", ".", "..", "...", "__", "__x", "a\0b", "\ud800", "zarr.json", "x" * 1025]
+BAD = ["", ".", "..", "...", "a\0b", "\ud800", "zarr.json", "x" * 1025]
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_a_name_that_the_specification_allows_is_kept_code_point_for_code_point(name: str) -> None:
+def test_a_valid_name_keeps_its_code_points(name: str) -> None:
     assert check_node_name(name) == name
     assert check_path(f"/a/{name}/b") == f"a/{name}/b"
 
 
 @pytest.mark.parametrize("name", [*BAD, "a/b", "/"])
-def test_a_name_that_is_not_allowed_is_refused(name: str) -> None:
+def test_an_invalid_name_is_rejected(name: str) -> None:
     with pytest.raises(InvalidKeyError) as caught:
         check_node_name(name)
     assert caught.value.key == name
@@ -54,15 +54,15 @@ def test_a_path_has_one_form(path: str, normal: str) -> None:
 @pytest.mark.parametrize(
     "path", ["//", "//a", "a//b", "a/", "/a/", "a/../b", "../a", "./a", *(f"a/{name}" for name in BAD)]
 )
-def test_a_path_with_a_bad_name_is_refused(path: str) -> None:
+def test_a_path_with_an_invalid_name_is_rejected(path: str) -> None:
     with pytest.raises(InvalidKeyError) as caught:
         check_path(path)
     assert caught.value.key is not None
 
 
 @pytest.mark.parametrize("value", [None, 1, b"a", ["a"]])
-def test_what_is_no_string_is_a_type_error(value: Any) -> None:
-    for check in (check_node_name, check_path):
+def test_other_values_than_strings_are_type_errors(value: Any) -> None:
+    for check in (check_new_path, check_node_name, check_path):
         with pytest.raises(TypeError):
             check(value)
 
@@ -80,7 +80,7 @@ def test_what_is_no_string_is_a_type_error(value: Any) -> None:
         ("__a/...", "__a/..."),
     ],
 )
-def test_a_logical_path_of_v2_is_normalised_as_its_text_says(path: str, normal: str) -> None:
+def test_a_logical_path_of_v2_is_normalised_as_specified(path: str, normal: str) -> None:
     assert normalize_path(path) == normal
     assert check_path(path, 2) == check_path(path, 1) == normal
 
@@ -97,14 +97,22 @@ def test_a_logical_path_of_v2_has_no_dots_as_names(path: str) -> None:
     ("zarr_format", "name"),
     [(2, ".zarray"), (2, ".zgroup"), (2, ".zattrs"), (2, ".zmetadata"), (1, "meta"), (1, "attrs"), (2, "a\\b")],
 )
-def test_names_of_documents_are_not_for_nodes_of_their_format(zarr_format: int, name: str) -> None:
+def test_document_keys_are_invalid_node_names_of_their_format(zarr_format: int, name: str) -> None:
     with pytest.raises(InvalidKeyError):
         check_node_name(name, zarr_format)
     assert check_node_name(name, 3) == name
 
 
-def test_a_path_of_a_format_yet_unknown_may_be_of_either_kind() -> None:
+def test_a_path_of_an_unknown_format_may_be_valid_in_any_format() -> None:
     assert check_path("a\\b", None) == "a\\b"
     assert check_path("a//b/", None) == "a/b"
     assert check_path("__a", None) == "__a"
     assert check_node_name("__a", 2) == "__a"
+
+
+@pytest.mark.parametrize("path", ["__", "__x", "a/__x", "__x/a"])
+def test_a_reserved_name_is_read_and_not_created(path: str) -> None:
+    assert check_path(path) == path
+    with pytest.raises(InvalidKeyError, match="starts with '__', which is reserved"):
+        check_new_path(path, 3)
+    assert check_new_path(path, 2) == path

@@ -1,4 +1,4 @@
-"""The metadata model: values that compare, hash, travel and change by copies."""
+"""The metadata model: equality, hashes, pickling, and changed copies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_arrays_compare_by_value_and_fill_values_by_their_bits() -> None:
     assert array() != "array"
 
 
-def test_metadata_travel_between_processes() -> None:
+def test_metadata_can_be_pickled() -> None:
     for metadata in (array().with_attributes({"a": [1]}), GroupMetadata(3, {"a": 1})):
         assert pickle.loads(pickle.dumps(metadata)) == metadata
     assert hash(GroupMetadata(3, {"a": 1})) == hash(GroupMetadata(3, {"a": 1}))
@@ -53,7 +53,7 @@ def test_changes_are_copies() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (4, 5, 6), (4, -1), (4, 2**63)])
-def test_a_shape_that_no_array_of_this_rank_has_is_a_value_error(shape: tuple[int, ...]) -> None:
+def test_an_invalid_shape_is_a_value_error(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError):
         array().with_shape(shape)
     with pytest.raises(TypeError):

@@ -68,7 +68,7 @@ def test_a_compression_is_a_codec(compression: str, options: Any, codec: NamedCo
     assert (meta["compression"], meta["compression_opts"]) == (compression, options)
 
 
-def test_null_is_no_compression_unless_strict() -> None:
+def test_null_means_no_compression_unless_strict() -> None:
     assert parse(compression=None, compression_opts=None).codecs == (LITTLE,)
     with pytest.raises(InvalidMetadataError):
         parse(STRICT, compression=None)
@@ -143,17 +143,17 @@ def test_other_members_are_kept_and_attrs_may_be_absent_unless_strict() -> None:
         ("fill_value", "x"),
     ],
 )
-def test_what_the_format_forbids_is_refused(member: str, value: Any) -> None:
+def test_invalid_members_are_rejected(member: str, value: Any) -> None:
     with pytest.raises(InvalidMetadataError):
         parse(**{member: value})
 
 
-def test_pickle_is_refused() -> None:
+def test_pickle_is_rejected() -> None:
     with pytest.raises(UnsupportedMetadataError, match="never"):
         parse(compression="pickle", compression_opts=None)
 
 
-def test_what_v1_cannot_say_is_not_written() -> None:
+def test_metadata_that_v1_cannot_represent_are_not_written() -> None:
     with pytest.raises(UnsupportedMetadataError):
         render_node(GroupMetadata(1))
     v2 = {"zarr_format": 2, "compressor": None, "filters": [{"id": "delta"}]}

@@ -1,4 +1,4 @@
-"""Zarr v3 documents: every member, every check, and back to the same document."""
+"""Zarr v3 documents: all members, all checks, and the round trip."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_members_that_may_be_absent_have_their_defaults() -> None:
     assert parse(GROUP) == GroupMetadata(3, {})
 
 
-def test_a_node_without_a_document_is_none() -> None:
+def test_a_missing_document_is_a_missing_node() -> None:
     assert parse_node({"zarr.json": None}, node="memory://x") is None
     assert parse_node({}, node="memory://x") is None
     assert PROBE_KEYS[0] == "zarr.json"
@@ -91,7 +91,7 @@ def test_shapes_of_any_product_are_read() -> None:
     assert parse(ARRAY, shape=[1] * 32).ndim == 32
 
 
-def test_nulls_that_real_writers_leave_are_read_unless_strict() -> None:
+def test_nulls_of_real_writers_are_parsed_unless_strict() -> None:
     # A null fill value is what GDAL writes, null dimension names what early zarr-python wrote.
     metadata = parse(ARRAY, data_type="int16", fill_value=None, dimension_names=None)
     assert (metadata.fill_value.item(), metadata.fill_value.dtype) == (0, np.dtype("int16"))
@@ -112,14 +112,14 @@ def test_nulls_that_real_writers_leave_are_read_unless_strict() -> None:
 @pytest.mark.parametrize(
     "value", [1, None, "x", [], {}, {"must_understand": True}, {"must_understand": 0}, [{"must_understand": False}]]
 )
-def test_an_unknown_member_is_refused_by_name(base: dict[str, Any], value: Any) -> None:
+def test_an_unknown_member_is_rejected_by_name(base: dict[str, Any], value: Any) -> None:
     with pytest.raises(UnsupportedMetadataError) as caught:
         parse(base, surprise=value)
     assert (caught.value.member, caught.value.name) == ("surprise", "surprise")
 
 
 @pytest.mark.parametrize("base", [ARRAY, GROUP])
-def test_an_unknown_member_that_may_be_ignored_is_kept(base: dict[str, Any]) -> None:
+def test_an_unknown_member_that_may_be_ignored_is_stored_again(base: dict[str, Any]) -> None:
     note = {"must_understand": False, "who": [1, {"é": None}]}
     metadata = parse(base, note=note)
     assert metadata.extra == {"note": note}
@@ -128,7 +128,7 @@ def test_an_unknown_member_that_may_be_ignored_is_kept(base: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("value", [None, {"must_understand": False, "kind": "another", "where": "elsewhere"}])
-def test_a_groups_copies_of_its_descendants_may_be_none_or_of_a_kind_that_may_be_ignored(value: Any) -> None:
+def test_consolidated_metadata_may_be_null_or_of_a_kind_that_may_be_ignored(value: Any) -> None:
     metadata = parse(GROUP, consolidated_metadata=value)
     assert metadata == GroupMetadata(3)
     assert b"consolidated" not in render_node(metadata)["zarr.json"]
@@ -137,13 +137,13 @@ def test_a_groups_copies_of_its_descendants_may_be_none_or_of_a_kind_that_may_be
 
 
 @pytest.mark.parametrize("value", [{}, {"must_understand": True}, []])
-def test_a_copy_of_descendants_that_must_be_understood_is_refused(value: Any) -> None:
+def test_consolidated_metadata_that_must_be_understood_are_rejected(value: Any) -> None:
     with pytest.raises(UnsupportedMetadataError) as caught:
         parse(GROUP, consolidated_metadata=value)
     assert caught.value.member == "consolidated_metadata"
 
 
-def test_a_storage_transformer_is_refused_unless_it_may_be_ignored() -> None:
+def test_a_storage_transformer_is_rejected_unless_it_may_be_ignored() -> None:
     for transformer in ("cache", {"name": "cache"}, {"name": "cache", "must_understand": True}):
         with pytest.raises(UnsupportedMetadataError) as caught:
             parse(ARRAY, storage_transformers=[transformer])
@@ -154,7 +154,7 @@ def test_a_storage_transformer_is_refused_unless_it_may_be_ignored() -> None:
     assert json.loads(render_node(metadata)["zarr.json"])["storage_transformers"] == [ignorable]
 
 
-def test_what_an_extension_says_of_itself_is_kept() -> None:
+def test_must_understand_of_an_extension_is_stored_again() -> None:
     codec = {"name": "hint", "configuration": {"a": [1, {"b": None}]}, "must_understand": False}
     metadata = parse(ARRAY, codecs=[BYTES, codec])
     assert metadata.codecs[1] == NamedConfig("hint", {"a": [1, {"b": None}]}, must_understand=False)
@@ -199,9 +199,7 @@ def test_a_missing_member_is_named(member: str) -> None:
         *(("fill_value", value, "") for value in (True, "nan", [0.0])),
     ],
 )
-def test_a_member_that_is_not_what_the_format_says_is_refused_with_its_place(
-    member: str, value: Any, place: str
-) -> None:
+def test_an_invalid_member_is_rejected_with_its_path(member: str, value: Any, place: str) -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         parse(ARRAY, **{member: value})
     assert caught.value.member == member + place
@@ -222,21 +220,21 @@ def test_a_member_that_is_not_what_the_format_says_is_refused_with_its_place(
         ({"data_type": "r17179869184"}, "data_type"),
     ],
 )
-def test_what_the_format_allows_and_is_not_done_here_is_refused_as_such(members: dict[str, Any], place: str) -> None:
+def test_unsupported_members_are_rejected_as_unsupported(members: dict[str, Any], place: str) -> None:
     with pytest.raises(UnsupportedMetadataError) as caught:
         parse(ARRAY, **members)
     assert caught.value.member == place
     assert len(str(caught.value)) < 1500
 
 
-def test_a_bad_configuration_member_of_the_data_type_is_refused() -> None:
+def test_an_invalid_configuration_of_the_data_type_is_rejected() -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         parse(ARRAY, data_type={"name": "int8", "configuration": {"x": 1}}, fill_value=0)
     assert caught.value.member == "data_type.configuration"
 
 
 @pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
-def test_numbers_that_json_has_not_are_refused_in_members_of_the_format(token: str) -> None:
+def test_numbers_that_json_lacks_are_rejected_in_members_of_the_format(token: str) -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         parse_text(with_text(ARRAY, "fill_value", token))
     assert caught.value.member == "fill_value"
@@ -249,7 +247,7 @@ def test_numbers_that_json_has_not_are_refused_in_members_of_the_format(token: s
 
 
 @pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_numbers_that_json_has_not_are_read_in_attributes_unless_strict_and_never_written(token: str) -> None:
+def test_numbers_that_json_lacks_are_parsed_in_attributes_unless_strict_and_never_written(token: str) -> None:
     text = with_text(ARRAY, "attributes", f'{{"a": [1, {token}]}}')
     metadata = parse_text(text)
     assert not np.isfinite(metadata.attributes["a"][1])
@@ -261,7 +259,7 @@ def test_numbers_that_json_has_not_are_read_in_attributes_unless_strict_and_neve
     assert caught.value.member == "attributes.a[1]"
 
 
-def test_duplicate_keys_are_refused_in_members_of_the_format_and_read_in_attributes() -> None:
+def test_duplicate_keys_are_rejected_in_members_of_the_format_and_parsed_in_attributes() -> None:
     twice = json.dumps(GROUP)[:-1] + ', "attributes": {}, "attributes": {"a": 1}}'
     with pytest.raises(InvalidMetadataError) as caught:
         parse_text(twice)
@@ -279,7 +277,7 @@ def test_duplicate_keys_are_refused_in_members_of_the_format_and_read_in_attribu
         parse_text(text, STRICT)
 
 
-def test_lone_surrogates_are_refused_wherever_they_are() -> None:
+def test_lone_surrogates_are_rejected() -> None:
     for member, text in (
         ("attributes", '{"a": ["\\ud800"]}'),
         ("attributes", '{"\\uDFFF": 1}'),
@@ -294,7 +292,7 @@ def test_lone_surrogates_are_refused_wherever_they_are() -> None:
     }
 
 
-def test_a_document_above_the_limit_is_refused_with_its_node() -> None:
+def test_a_document_above_the_limit_is_rejected_with_its_node() -> None:
     with pytest.raises(LimitError, match=r"memory://x/a.*zarr\.json") as caught:
         parse(GROUP, Settings(max_metadata_bytes=10))
     assert (caught.value.limit, caught.value.allowed) == ("max_metadata_bytes", 10)
@@ -338,7 +336,7 @@ def test_metadata_that_could_not_be_opened_again_is_never_written() -> None:
             render_node(ArrayMetadata(**(fields | changed)))
 
 
-def test_attributes_that_are_no_json_are_a_type_error() -> None:
+def test_attributes_that_are_not_json_are_type_errors() -> None:
     for value in (np.int64(1), b"x", {1: 2}, {1, 2}):
         with pytest.raises(TypeError, match=r"attributes\.a"):
             render_node(parse(GROUP).with_attributes({"a": value}))

@@ -10,7 +10,7 @@ from aiozarr.schedule import Report, RequestEvent, Totals, current_recorder, rec
 from aiozarr.schedule.events import origin_url
 
 
-def test_what_is_added_counts_in_the_record_and_in_those_around_it_by_origin() -> None:
+def test_added_totals_count_in_the_record_and_in_outer_records_by_origin() -> None:
     outer = Report()
     inner = Report(outer=outer)
     inner.add("s3://bucket/a.zarr", Totals(requests=2, retries=1, bytes_fetched=10, bytes_wanted=7, queue_seconds=0.5))
@@ -60,7 +60,16 @@ def test_an_origin_is_scheme_and_authority(url: str, origin: str) -> None:
 
 
 def test_events_are_frozen_and_their_later_fields_have_defaults() -> None:
-    event = RequestEvent("fetch", "memory://a", "c/0", None, 4, 6, 0.5, 1)
+    event = RequestEvent(
+        operation="fetch",
+        store="memory://a",
+        key="c/0",
+        range=None,
+        bytes_wanted=4,
+        bytes_fetched=6,
+        seconds=0.5,
+        attempts=1,
+    )
     assert (event.over_read, event.started, event.queue_seconds, event.decode_seconds, event.chunks) == (2, 0, 0, 0, 0)
     with pytest.raises(dataclasses.FrozenInstanceError):
         event.key = "other"  # type: ignore[misc]  # that is the point

@@ -1,4 +1,4 @@
-"""What the store contract derives by itself from the few operations that a store implements."""
+"""Operations that the store contract derives from the few that a store implements."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_reading_follows_from_fetch() -> None:
     assert await store.get_partial_values([("a", (1, 2)), ("b", (0, None)), ("a", (2, None))]) == [b"12", None, b"23"]
 
 
-async def test_what_a_store_does_not_implement_is_an_unsupported_operation() -> None:
+async def test_missing_methods_raise_unsupported_operation() -> None:
     store = OnlyReads({"a": b"1"})
     for call in (
         lambda: store.set("a", b""),
@@ -93,7 +93,7 @@ async def test_stores_are_themselves_unless_they_know_better() -> None:
 Parts = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 12), st.binary(max_size=5)), max_size=5)
 
 
-def test_a_store_is_no_other_that_comes_to_lie_at_its_address() -> None:
+def test_stores_at_one_memory_address_are_not_equal() -> None:
     seen: set[object] = set()
     addresses: set[int] = set()
     for _ in range(50):
@@ -166,7 +166,7 @@ def test_byte_view_gives_the_memory_of_any_array_without_a_copy(array: np.ndarra
 
 
 @pytest.mark.parametrize("value", [np.arange(6)[::2], np.ones((3, 2)).T, "text", 7])
-def test_byte_view_refuses_what_is_no_flat_memory(value: object) -> None:
+def test_byte_view_refuses_memory_that_is_not_flat(value: object) -> None:
     with pytest.raises(TypeError):
         byte_view(value)  # type: ignore[arg-type]
 

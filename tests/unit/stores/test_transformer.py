@@ -1,4 +1,4 @@
-"""Storage transformers: known by name, refused where nobody knows them, and met by chunks and by nothing else."""
+"""Storage transformers are found by name, refused if unknown, and apply to chunks only."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_two_that_undo_each_other_change_nothing(registered: None) -> None
     assert (await (await aiozarr.open_array(store, "a"))[...]).tolist() == [1, 2, 3, 4]
 
 
-async def test_one_that_is_not_known_is_refused_by_its_name_and_says_how_to_register_it() -> None:
+async def test_an_unknown_transformer_is_refused_with_how_to_register_it() -> None:
     store = MemoryStore()
     await with_transformers(store, {"name": "test.unknown"})
     with pytest.raises(UnsupportedMetadataError, match="register_storage_transformer") as caught:
@@ -118,7 +118,7 @@ async def test_one_that_may_be_ignored_is() -> None:
     assert (await (await aiozarr.open_array(store, "a"))[...]).tolist() == [1, 2, 3, 4]
 
 
-async def test_a_configuration_that_is_none_is_an_error(registered: None) -> None:
+async def test_an_invalid_configuration_is_an_error(registered: None) -> None:
     store = MemoryStore()
     await with_transformers(store, {"name": "test.flip", "configuration": {"a": 1}})
     with pytest.raises(InvalidMetadataError):
@@ -174,7 +174,7 @@ def test_a_handle_takes_its_transformers_along_when_it_is_pickled() -> None:
     array[...] = 3
     loaded: aiozarr.sync.Array = pickle.loads(pickle.dumps(array))
     assert loaded[...].tolist() == [3] * 4
-    (kept,) = loaded._async._run_time
+    (kept,) = loaded._async._runtime_transformers
     assert isinstance(kept, CachingTransformer)
     assert kept.max_bytes == 1000
 

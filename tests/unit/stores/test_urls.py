@@ -1,9 +1,7 @@
-"""From a URL or a path to its store: which schemes there are, what a path means, and what is refused."""
+"""Stores of URLs and paths: schemes, local paths, and refused URLs."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +97,7 @@ def test_the_url_of_an_archive_leads_back_to_it(tmp_path: Path, name: str) -> No
         assert from_url(store.url) == store
 
 
-def test_an_archive_behind_a_url_is_one_object_of_a_store_there() -> None:
+def test_an_archive_at_a_url_is_one_object_of_the_store() -> None:
     store = from_url("http://host/some/where/x%20y.zip?token=1", max_member_bytes=5)
     assert store == ZipStore(from_url("http://host/some/where/?token=1"), key="x y.zip")
     assert store.url == "zip::http://host/some/where/x%20y.zip"
@@ -189,12 +187,3 @@ def test_a_file_url_that_names_no_absolute_path_is_refused(url: str) -> None:
 def test_an_unknown_option_is_named(url: str) -> None:
     with pytest.raises(TypeError, match="region"):
         from_url(url, region="x")
-
-
-def test_the_clients_of_other_stores_are_not_imported_before_they_are_used() -> None:
-    program = (
-        "import sys; from aiozarr.stores import from_url; from_url('memory://x'); from_url('/tmp/x'); "
-        "print(sorted({'aiohttp', 'obstore'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
-    assert done.stdout.strip() == "[]"

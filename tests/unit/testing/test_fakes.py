@@ -1,4 +1,4 @@
-"""The fake store: what it counts, how long things take in virtual time, and how its faults come about."""
+"""The fake store: its counters, its delays in virtual time, and its faults."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from aiozarr.model import Range, Value
 from aiozarr.testing.fakes import FakeStore, fail_each_call
 from aiozarr.testing.faults import (
     Call,
+    Corrupt,
     Delay,
-    LostAnswer,
-    Spoil,
+    LoseResponse,
     any_of,
     before,
     every,
@@ -24,7 +24,7 @@ from aiozarr.testing.faults import (
     on_operation,
     seeded,
 )
-from aiozarr.testing.virtual_time import run_virtual
+from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 
 
 async def read_all(store: FakeStore, count: int, workers: int) -> float:
@@ -68,7 +68,7 @@ def test_a_cancelled_call_is_logged_as_such_and_no_longer_in_flight() -> None:
     assert store.count == 0
 
 
-def test_a_plan_says_which_calls_fail() -> None:
+def test_a_fault_plan_selects_the_calls_that_fail() -> None:
     error = ThrottledError("slow down")
     store = FakeStore({"a": b"1"}, faults=any_of(nth(2, error), on_key("b", error), every(5, Delay(60))))
 
@@ -86,30 +86,26 @@ def test_a_plan_says_which_calls_fail() -> None:
     assert run_virtual(main()) == [b"1", "slow down", b"1", "slow down", b"1"]
 
 
-def test_a_lost_answer_and_a_spoilt_value_are_faults_after_the_call() -> None:
-    store = FakeStore(faults=on_operation("set", LostAnswer(StoreError("reset")), times=1))
+@in_virtual_time
+async def test_a_lost_response_and_a_corrupt_value_are_faults_after_the_call() -> None:
+    store = FakeStore(faults=on_operation("set", LoseResponse(StoreError("reset")), times=1))
 
-    async def main() -> None:
-        with pytest.raises(StoreError, match="reset"):
-            await store.set("a", b"12345")
-        await store.set("b", b"1")
-        store.faults = first(1000, Spoil(lambda value: replace(value, data=bytes(memoryview(value.data))[:2])))
-        assert await store.get("a") == b"12"
-
-    run_virtual(main())
+    with pytest.raises(StoreError, match="reset"):
+        await store.set("a", b"12345")
+    await store.set("b", b"1")
+    store.faults = first(1000, Corrupt(lambda value: replace(value, data=bytes(memoryview(value.data))[:2])))
+    assert await store.get("a") == b"12"
 
 
-def test_an_object_can_be_replaced_between_two_calls() -> None:
+@in_virtual_time
+async def test_an_object_can_be_replaced_between_two_calls() -> None:
     store = FakeStore({"a": b"old!"})
     store.faults = before(2, lambda: store.memory.set_now("a", b"new!"))
 
-    async def main() -> None:
-        value = await store.fetch("a", Range(0, 2))
-        assert value is not None
-        with pytest.raises(ChangedError):
-            await store.fetch("a", Range(2, 2), if_match=value.version)
-
-    run_virtual(main())
+    value = await store.fetch("a", Range(0, 2))
+    assert value is not None
+    with pytest.raises(ChangedError):
+        await store.fetch("a", Range(2, 2), if_match=value.version)
 
 
 def test_a_seed_chooses_the_same_calls_each_time() -> None:

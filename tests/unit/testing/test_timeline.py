@@ -12,7 +12,7 @@ import pytest
 from aiozarr.errors import StoreError
 from aiozarr.model import Range, Suffix
 from aiozarr.schedule import RequestEvent
-from aiozarr.testing.timeline import MOST_ROWS, timeline_svg
+from aiozarr.testing.timeline import MAX_ROWS, timeline_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 SCRIPT = Path(__file__).parents[3] / "scripts" / "make_timeline.py"
@@ -62,7 +62,7 @@ def test_bars_are_in_proportion_to_their_times() -> None:
     assert titles(svg)[1].startswith("fetch c/1 4-7: 4 bytes, waited 1000.0 ms")
 
 
-def test_a_request_that_failed_is_told_apart() -> None:
+def test_a_failed_request_has_another_colour() -> None:
     svg = timeline_svg([event("c/0", started=1.0, error=StoreError("no"), attempts=3, range=Suffix(8))])
     assert not bars(svg, "fetching")
     assert len(bars(svg, "failed")) == 1
@@ -74,20 +74,20 @@ def test_keys_cannot_break_the_document() -> None:
     assert titles(svg)[0].startswith('fetch <a&"b:')
 
 
-def test_without_requests_the_picture_says_so() -> None:
+def test_without_requests_the_picture_has_a_note() -> None:
     svg = timeline_svg([])
     assert "0 requests in 0 ms" in svg
     assert not titles(svg)
 
 
 def test_of_many_requests_the_first_are_drawn_in_a_picture_of_bounded_height() -> None:
-    svg = timeline_svg([event(f"c/{number}", started=1.0 + number) for number in range(MOST_ROWS + 50)])
-    assert len(bars(svg, "fetching")) == MOST_ROWS
-    assert f"{MOST_ROWS + 50} requests in" in svg
+    svg = timeline_svg([event(f"c/{number}", started=1.0 + number) for number in range(MAX_ROWS + 50)])
+    assert len(bars(svg, "fetching")) == MAX_ROWS
+    assert f"{MAX_ROWS + 50} requests in" in svg
     assert float(ET.fromstring(svg).attrib["height"]) < 1000
 
 
-def test_what_was_sent_on_the_way_of_another_request_has_no_bar() -> None:
+def test_a_request_without_seconds_of_its_own_has_no_bar() -> None:
     assert not titles(timeline_svg([event("c/0", started=1.0, seconds=0.0)]))
 
 

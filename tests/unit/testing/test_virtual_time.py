@@ -1,4 +1,4 @@
-"""Virtual time: the clock jumps, order is kept, and what can never go on is an error."""
+"""Virtual time: the clock jumps, order is kept, and a deadlock is an error."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_timeouts_and_cancellation_work() -> None:
     assert run_virtual(main()) == 3600.0
 
 
-def test_what_nothing_can_wake_is_a_deadlock_error_that_names_it() -> None:
+def test_a_task_that_nothing_can_wake_is_a_deadlock_error_with_its_name() -> None:
     async def main() -> None:
         await asyncio.gather(asyncio.create_task(asyncio.Event().wait(), name="the one that waits"))
 

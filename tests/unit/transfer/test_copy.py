@@ -17,7 +17,7 @@ import aiozarr
 from aiozarr.model import Entry
 from aiozarr.stores import LocalStore, MemoryStore, Store
 from aiozarr.testing.fakes import FakeStore
-from local_s3 import LocalS3
+from tests.support.servers.moto import LocalS3
 
 ODD = {
     "zarr.json": b"{}",
@@ -62,10 +62,27 @@ MAKERS: dict[str, Callable[[Path], Store]] = {
 }
 
 
+@pytest.mark.parametrize("make", MAKERS.values())
+async def test_a_destination_that_holds_objects_is_refused(tmp_path: Path, make: Callable[[Path], Store]) -> None:
+    source = await fill(MemoryStore(), {"zarr.json": b"{}", "c/0": b"new"})
+    there = {"c/0": b"old", "other": b"kept"}
+    destination = await fill(make(tmp_path), there)
+    first = (await destination.list())[0]
+    with pytest.raises(aiozarr.CopyError) as caught:
+        await aiozarr.copy(source, destination)
+    assert str(caught.value) == (
+        f"{destination.url} holds 2 objects, among them {first!r}; overwrite=True replaces objects of the same key and "
+        "keeps the others"
+    )
+    assert await contents(destination) == there
+    await aiozarr.copy(source, destination, overwrite=True)
+    assert await contents(destination) == {"zarr.json": b"{}", "c/0": b"new", "other": b"kept"}
+
+
 @pytest.mark.parametrize("verify", ["size", "checksum"])
 @pytest.mark.parametrize("destination", MAKERS)
 @pytest.mark.parametrize("source", MAKERS)
-async def test_odd_and_many_keys_arrive_with_all_their_bytes(
+async def test_odd_and_many_keys_are_copied_with_all_their_bytes(
     tmp_path: Path, source: str, destination: str, verify: Any
 ) -> None:
     origin = await fill(MAKERS[source](tmp_path / "from"), ODD)
@@ -77,7 +94,7 @@ async def test_odd_and_many_keys_arrive_with_all_their_bytes(
     assert not temporary_files(tmp_path)
 
 
-async def test_a_hierarchy_is_read_equal_after_its_copy(tmp_path: Path) -> None:
+async def test_a_copied_hierarchy_reads_equal(tmp_path: Path) -> None:
     values = np.arange(60 * 60, dtype="f4").reshape(60, 60)
     url = f"memory://{tmp_path.name}"
     await aiozarr.create_group(url, attributes={"title": "t"})
@@ -110,7 +127,7 @@ async def test_a_large_file_is_copied_in_parts(tmp_path: Path) -> None:
         assert await contents(target) == {"c/0": data}
 
 
-async def test_progress_is_told_on_the_loop_that_called(tmp_path: Path) -> None:
+async def test_progress_is_called_on_the_calling_loop(tmp_path: Path) -> None:
     told: list[tuple[int, aiozarr.Progress]] = []
     source = await fill(MemoryStore(), ODD)
     await aiozarr.copy(source, tmp_path / "x", progress=lambda p: told.append((threading.get_ident(), p)))
@@ -123,11 +140,12 @@ async def test_the_record_around_a_copy_counts_its_requests() -> None:
     source = await fill(MemoryStore(), ODD)
     with aiozarr.record() as record:
         report = await aiozarr.copy(source, MemoryStore())
-    assert record.requests == report.requests == 1 + 2 * len(ODD)
+    # Both stores are listed once.
+    assert record.requests == report.requests == 2 + 2 * len(ODD)
     assert record.bytes_written == report.bytes
 
 
-async def test_a_file_that_a_folder_is_in_the_way_of_fails_and_the_rest_is_copied(tmp_path: Path) -> None:
+async def test_a_file_in_the_place_of_a_folder_fails_and_the_rest_is_copied(tmp_path: Path) -> None:
     source = await fill(MemoryStore(), {"a": b"file", "a/b": b"below", "c": b"other"})
     report = await aiozarr.copy(source, tmp_path / "x", on_error="continue")
     assert [key for key, _ in report.failed] in (["a"], ["a/b"])
@@ -157,20 +175,20 @@ async def test_a_hostile_listing_never_leaves_the_folder(tmp_path: Path) -> None
 # --- bad input ---------------------------------------------------------------------------------------------------
 
 
-async def test_there_must_be_something_to_copy(tmp_path: Path) -> None:
+async def test_an_empty_source_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(aiozarr.NodeNotFoundError, match="missing"):
         await aiozarr.copy(tmp_path / "missing", tmp_path / "to")
     assert not (tmp_path / "to").exists()
 
 
-async def test_source_and_destination_must_lie_apart(tmp_path: Path) -> None:
+async def test_source_and_destination_must_be_disjoint(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x")
     for source, destination in [(".", "."), (".", "to"), ("to", ".")]:
         with pytest.raises(ValueError, match=r"same|inside"):
             await aiozarr.copy(tmp_path / source, tmp_path / destination)
 
 
-async def test_a_source_that_cannot_be_listed_and_a_destination_that_cannot_be_written_say_so() -> None:
+async def test_unlistable_sources_and_unwriteable_destinations_are_refused() -> None:
     class Limited(MemoryStore):
         pass
 
@@ -185,7 +203,7 @@ async def test_a_source_that_cannot_be_listed_and_a_destination_that_cannot_be_w
         await aiozarr.copy("http://127.0.0.1:9/x.zarr", MemoryStore())
 
 
-async def test_wrong_arguments_are_the_callers_mistakes(tmp_path: Path) -> None:
+async def test_wrong_arguments_raise_type_and_value_errors(tmp_path: Path) -> None:
     store = await fill(MemoryStore(), ODD)
     with pytest.raises(ValueError, match="verify"):
         await aiozarr.copy(store, tmp_path / "x", verify="md5")  # type: ignore[arg-type]
@@ -231,7 +249,7 @@ async def test_a_cancelled_copy_between_files_leaves_whole_files_and_no_document
 # --- the blocking twin -------------------------------------------------------------------------------------------
 
 
-def test_the_blocking_twin_copies_reports_and_tells_progress_in_the_calling_thread(tmp_path: Path) -> None:
+def test_the_blocking_twin_copies_and_calls_progress_in_the_calling_thread(tmp_path: Path) -> None:
     source = asyncio.run(fill(MemoryStore(), ODD))
     told: list[tuple[int, aiozarr.Progress]] = []
     report = aiozarr.sync.copy(source, tmp_path / "x", progress=lambda p: told.append((threading.get_ident(), p)))

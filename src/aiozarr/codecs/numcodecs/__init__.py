@@ -1,1 +1,1 @@
-"""The codecs of the package numcodecs, of the same names and parameters, and the same bytes."""
+"""The codecs of the package numcodecs, with the same names, parameters and bytes."""

@@ -1,7 +1,7 @@
 """The array -> array codecs `numcodecs.delta`, `bitround`, `fixedscaleoffset`, `quantize`, `astype` and `packbits`.
 
-As zarr-python 3 has them: a `dtype` that the configuration leaves out is the array's, and the encoded array has the
-type that the filter makes. Types are those of elements in memory, so their byte order says nothing.
+They work as in zarr-python 3: a `dtype` that the configuration omits is the array's type, and the encoded array has the
+filter's output type. Types are those of elements in memory, so their byte order is ignored.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from aiozarr.codecs.base import JSON, AnyArray, ArrayArrayCodec, ArraySpec
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec
+from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.numcodecs.filters import ARRAY_FILTERS, ArrayFilter
-from aiozarr.codecs.registry import register
 from aiozarr.errors import CodecError, InvalidMetadataError
 
 _ANY_FLOAT = np.dtype(np.float64)
@@ -27,12 +27,12 @@ class _FilterCodec(ArrayArrayCodec):
 
     filter_id: ClassVar[str]
     configuration: Mapping[str, JSON] = field(default_factory=dict)
-    # The filter for each type of arrays that was seen: to build it takes as long as to decode a small chunk.
+    # The filter for each type of arrays: building it takes as long as decoding a small chunk.
     _built: dict[np.dtype[Any], ArrayFilter] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
-        # What the array's type decides is checked when the type is known.
+        # Checks that depend on the array's type follow in `resolve`.
         ARRAY_FILTERS[cls.filter_id].from_json(configuration, _ANY_FLOAT)
         return cls(dict(configuration))
 
@@ -44,14 +44,14 @@ class _FilterCodec(ArrayArrayCodec):
 
     def resolve(self, spec: ArraySpec) -> ArraySpec:
         if spec.is_variable:
-            raise InvalidMetadataError(f"codec {self.name!r} takes types of fixed size, not {spec.dtype}")
+            raise InvalidMetadataError(f"codec {self.name!r} encodes types of fixed size, not {spec.dtype}")
         filter_ = self._filter(spec)
         encoded = filter_.encoded_length(spec.size)
         shape = spec.shape if encoded == spec.size else (encoded,)
         if self.filter_id == "packbits":
             shape, fill = (encoded,), np.zeros((), filter_.encoded_type)
         else:
-            # A single element encodes to a single one, so the fill value does.
+            # One element encodes to one element, so the fill value can be encoded.
             fill = self._encode(filter_, spec.fill_value.reshape(1)).reshape(())
         return ArraySpec(shape, filter_.encoded_type, fill, spec.max_bytes)
 
@@ -90,7 +90,7 @@ class _FilterCodec(ArrayArrayCodec):
         filter_ = ARRAY_FILTERS[self.filter_id].from_json(native, spec.dtype)
         if filter_.decoded_type.itemsize != spec.dtype.itemsize:
             raise InvalidMetadataError(
-                f"codec {self.name!r} takes {filter_.decoded_type}, not {spec.dtype}", member="configuration"
+                f"codec {self.name!r} encodes {filter_.decoded_type}, not {spec.dtype}", member="configuration"
             )
         return filter_
 
@@ -129,7 +129,7 @@ class NumcodecsQuantizeCodec(_FilterCodec):
 
 @register
 class NumcodecsAsTypeCodec(_FilterCodec):
-    """The codec `numcodecs.astype`: elements of `encode_dtype`."""
+    """The codec `numcodecs.astype`: elements converted to `encode_dtype`."""
 
     name = "numcodecs.astype"
     filter_id = "astype"
@@ -144,5 +144,5 @@ class NumcodecsPackBitsCodec(_FilterCodec):
 
     def resolve(self, spec: ArraySpec) -> ArraySpec:
         if spec.dtype != np.dtype(np.bool_):
-            raise InvalidMetadataError(f"codec {self.name!r} takes booleans, not {spec.dtype}")
+            raise InvalidMetadataError(f"codec {self.name!r} encodes booleans, not {spec.dtype}")
         return super().resolve(spec)

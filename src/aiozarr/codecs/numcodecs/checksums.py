@@ -10,19 +10,18 @@ from numcodecs.fletcher32 import Fletcher32  # pyright: ignore[reportMissingImpo
 from numcodecs.jenkins import jenkins_lookup3  # pyright: ignore[reportMissingImports]  # compiled, without stubs
 from typing_extensions import Buffer
 
-from aiozarr.codecs import _inflate
-from aiozarr.codecs._buffers import byte_array
-from aiozarr.codecs._checksum import CHECKSUM_BYTES, ChecksumCodec, crc32c
-from aiozarr.codecs._configuration import check_members, invalid, is_integer, short
-from aiozarr.codecs._unconfigured import UnconfiguredCodec
-from aiozarr.codecs.base import JSON
+from aiozarr.codecs.compressors import inflate
+from aiozarr.codecs.compressors.crc32c import CHECKSUM_BYTES, ChecksumCodec, crc32c
+from aiozarr.codecs.core.buffers import byte_array
+from aiozarr.codecs.core.codec import JSON
+from aiozarr.codecs.core.configuration import UnconfiguredCodec, check_members, invalid, is_integer, short
+from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.numcodecs.parameters import optional_choice, optional_integer
-from aiozarr.codecs.registry import register
 
 
 @dataclass(frozen=True)
 class _PlacedChecksumCodec(ChecksumCodec):
-    """A checksum whose place the configuration may choose; None is the usual one."""
+    """A checksum at the start or end of the bytes. `location` None means `usual_location`."""
 
     usual_location: ClassVar[str] = "start"
     location: str | None = None
@@ -49,7 +48,7 @@ class NumcodecsCrc32Codec(_PlacedChecksumCodec):
     name = "numcodecs.crc32"
 
     def _checksum(self, content: Buffer) -> int:
-        return _inflate.crc32(content)
+        return inflate.crc32(content)
 
 
 @register
@@ -59,7 +58,7 @@ class NumcodecsAdler32Codec(_PlacedChecksumCodec):
     name = "numcodecs.adler32"
 
     def _checksum(self, content: Buffer) -> int:
-        return _inflate.adler32(content)
+        return inflate.adler32(content)
 
 
 @register
@@ -81,7 +80,7 @@ class NumcodecsFletcher32Codec(UnconfiguredCodec, ChecksumCodec):
     name = "numcodecs.fletcher32"
 
     def _checksum(self, content: Buffer) -> int:
-        # Numcodecs gives the checksum together with a copy of the content, and takes no empty content.
+        # numcodecs returns the checksum after a copy of the content, and refuses empty content.
         if memoryview(content).nbytes == 0:
             return 0
         encoded: bytes = Fletcher32().encode(byte_array(content))
@@ -91,11 +90,11 @@ class NumcodecsFletcher32Codec(UnconfiguredCodec, ChecksumCodec):
 @register
 @dataclass(frozen=True)
 class NumcodecsJenkinsLookup3Codec(ChecksumCodec):
-    """The codec `numcodecs.jenkins_lookup3`: Bob Jenkins' lookup3 as HDF5 has it, at the end.
+    """The codec `numcodecs.jenkins_lookup3`: Bob Jenkins' lookup3 as in HDF5, at the end.
 
     Attributes:
-        initval: where the hash starts.
-        prefix: bytes that are hashed before the content, and not stored; None for none.
+        initval: the initial value of the hash.
+        prefix: bytes that are hashed before the content, but not stored, or None.
     """
 
     name = "numcodecs.jenkins_lookup3"

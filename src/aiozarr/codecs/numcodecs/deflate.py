@@ -1,4 +1,4 @@
-"""The codecs `numcodecs.zlib`, `numcodecs.bz2` and `numcodecs.lzma`, decompressed piece by piece within a bound."""
+"""The codecs `numcodecs.zlib`, `numcodecs.bz2` and `numcodecs.lzma`, decompressed in pieces within a bound."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any, Protocol, Self
 
 from typing_extensions import Buffer
 
-from aiozarr.codecs._configuration import integer, invalid, is_integer, short
-from aiozarr.codecs._inflate import ZLIB, inflate_errors, inflater
-from aiozarr.codecs.base import JSON, BytesBytesCodec
+from aiozarr.codecs.compressors.inflate import ZLIB, inflate_errors, inflater
+from aiozarr.codecs.core.codec import JSON, BytesBytesCodec
+from aiozarr.codecs.core.configuration import integer, invalid, is_integer, short
+from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.numcodecs.parameters import optional_integer
-from aiozarr.codecs.registry import register
 from aiozarr.errors import CodecError
 
 MAX_DICTIONARY = 128 << 20
-"""Bytes of the largest LZMA dictionary that is accepted; the highest preset has 64 MiB."""
+"""The largest accepted LZMA dictionary. The highest preset has 64 MiB."""
 
 _MAX_STREAMS = 1 << 12
 _PIECE = 16 << 10
@@ -45,7 +45,7 @@ _LZMA_OPTIONS = {
 
 
 class _Decompressor(Protocol):
-    """What the decompressors of the standard library share."""
+    """A decompressor of the standard library."""
 
     @property
     def eof(self) -> bool: ...
@@ -60,7 +60,7 @@ class _Decompressor(Protocol):
 
 
 class _StreamCodec(BytesBytesCodec):
-    """Streams that end themselves, one after the other; anything else behind the last one is refused."""
+    """One or more streams that mark their own end. Other bytes after the last stream are refused."""
 
     streams_follow = True
 
@@ -78,8 +78,8 @@ class _StreamCodec(BytesBytesCodec):
     def _streams(self, view: memoryview, max_size: int) -> list[bytes]:
         parts: list[bytes] = []
         position, left = 0, max_size
-        # There is nearly always one stream. Where more follow, the decoder gets small pieces: it copies what it does
-        # not use, which for thousands of streams would be quadratic.
+        # There is nearly always one stream. If more follow, the decoder gets small pieces: it copies its unused input,
+        # which would be quadratic for thousands of streams.
         step = max(1, len(view))
         for _ in range(_MAX_STREAMS if self.streams_follow else 1):
             decoder = self.decompressor()
@@ -94,7 +94,7 @@ class _StreamCodec(BytesBytesCodec):
                 if decoder.eof:
                     break
                 if not piece and not part:
-                    raise CodecError("the compressed data is cut short", codec=self.name)
+                    raise CodecError("the compressed data is truncated", codec=self.name)
             position -= len(decoder.unused_data)
             if position == len(view):
                 return parts
@@ -106,7 +106,7 @@ class _StreamCodec(BytesBytesCodec):
 
 
 class _Zlib:
-    """An inflater, which else forgets what it was given and did not take."""
+    """An inflater that keeps the input which it has not consumed."""
 
     def __init__(self) -> None:
         self._decoder = inflater(ZLIB)
@@ -130,7 +130,7 @@ class _Zlib:
 @register
 @dataclass(frozen=True)
 class NumcodecsZlibCodec(_StreamCodec):
-    """The codec `numcodecs.zlib`: one zlib stream (RFC 1950). Level -1 is zlib's own default."""
+    """The codec `numcodecs.zlib`: one zlib stream (RFC 1950). Level -1 is zlib's default."""
 
     name = "numcodecs.zlib"
     streams_follow = False
@@ -178,11 +178,11 @@ class NumcodecsLzmaCodec(_StreamCodec):
     """The codec `numcodecs.lzma`: xz, lzma or raw streams, with dictionaries of at most `MAX_DICTIONARY` bytes.
 
     Attributes:
-        format: the container: 0 any on reading, 1 xz, 2 lzma, 3 raw.
-        check: the checksum of xz; -1 is the format's own default.
-        preset: 0 to 9; None is 6, or what the filters say.
-        filters: the chain of filters; None for the preset alone.
-        delta: the distance in bytes of a delta filter before the preset, as GDAL writes it; None for none.
+        format: the container: 0 any (reading only), 1 xz, 2 lzma, 3 raw.
+        check: the checksum of xz; -1 means the format's default.
+        preset: 0 to 9. None means 6, or the parameters of the filters.
+        filters: the chain of filters, or None for the preset alone.
+        delta: the distance in bytes of a delta filter before the preset, as GDAL writes it, or None.
     """
 
     name = "numcodecs.lzma"
@@ -198,9 +198,9 @@ class NumcodecsLzmaCodec(_StreamCodec):
         filters = _lzma_filters(given["filters"]) if "filters" in given else None
         container = optional_integer(given, "format", lzma.FORMAT_XZ, 0, 3)
         if container == lzma.FORMAT_RAW and filters is None:
-            raise invalid("filters", "the raw format needs them")
+            raise invalid("filters", "the raw format requires filters")
         if filters is not None and "preset" in given:
-            raise invalid("preset", "it must be null where there are filters")
+            raise invalid("preset", "it must be null if there are filters")
         return cls(
             format=container,
             check=optional_integer(given, "check", -1, -1, 15),
@@ -243,10 +243,10 @@ def _lzma_filters(value: object) -> tuple[tuple[tuple[str, int], ...], ...]:
 def _lzma_filter(item: object) -> tuple[tuple[str, int], ...]:
     kind = _LZMA_FILTERS.get(item.get("id", 0)) if isinstance(item, Mapping) and is_integer(item.get("id")) else None
     if kind is None or not isinstance(item, Mapping):
-        raise invalid("filters", f"not a filter of lzma: {short(item)}")
+        raise invalid("filters", f"{short(item)} is not a filter of lzma")
     for key, option in item.items():
         if (key != "id" and key not in _LZMA_OPTIONS[kind]) or not is_integer(option) or not 0 <= option < 2**64:
-            raise invalid("filters", f"not an option of this filter: {short(key)}: {short(option)}")
+            raise invalid("filters", f"{short(key)}: {short(option)} is not an option of this filter")
     if item.get("dict_size", 0) > MAX_DICTIONARY or item.get("preset", 0) & 0x1F > 9:
-        raise invalid("filters", f"a dictionary of more than {MAX_DICTIONARY} bytes")
+        raise invalid("filters", f"the dictionary has more than {MAX_DICTIONARY} bytes")
     return tuple((str(key), int(option)) for key, option in item.items())

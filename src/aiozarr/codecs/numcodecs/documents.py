@@ -1,6 +1,6 @@
-"""The object codecs `json2` and `msgpack2`, and `json` and `msgpack` before them: elements as one nested document.
+"""The object codecs `json2` and `msgpack2`, and the older `json` and `msgpack`: elements as one nested document.
 
-The document is a list: the elements, nested by dimension, then the type, then (not in the older two) the shape.
+The document is a list of the elements, nested by dimension, the type, and the shape, which the older codecs omit.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, Self
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs._configuration import check_members, invalid, is_integer, short
-from aiozarr.codecs.base import JSON, AnyArray
+from aiozarr.codecs.core.codec import JSON, AnyArray
+from aiozarr.codecs.core.configuration import check_members, invalid, is_integer, short
 from aiozarr.codecs.numcodecs.objects import ObjectFilter, check_memory
 from aiozarr.codecs.numcodecs.parameters import is_object_type, simple_type
 from aiozarr.errors import CodecError, MetadataError, UnsupportedMetadataError
 
 _MAX_DEPTH = 200
-"""Levels of lists and objects in one another, as in metadata documents."""
+"""The most levels of nested lists and objects, as in metadata documents."""
 _MAX_DIMENSIONS = 64
 _MAX_INDENT = 32
 _ITEM_BYTES = 64
@@ -47,7 +47,7 @@ class _DocumentFilter(ObjectFilter):
 
     @abstractmethod
     def _estimate(self, data: bytes) -> int:
-        """Return about how many bytes the objects in `data` take in memory, at most, without making them."""
+        """Return an upper estimate of the bytes in memory of the objects in `data`, without decoding them."""
 
     def encode(self, array: AnyArray) -> Buffer:
         items: list[Any] = np.atleast_1d(array).tolist()
@@ -68,13 +68,13 @@ class _DocumentFilter(ObjectFilter):
             raise CodecError(f"cannot decode: {short(str(error))}", codec=self.filter_id) from error
         tail = 2 if self.tells_shape else 1
         if not isinstance(items, list) or len(items) < tail:
-            raise CodecError("it is no list of elements and their type", codec=self.filter_id)
+            raise CodecError("the document is not a list of elements and their type", codec=self.filter_id)
         told = items[len(items) - tail]
         elements = items[: len(items) - tail]
         try:
             dtype = _OBJECT if is_object_type(told) else simple_type(told, "dtype")
         except MetadataError as error:
-            raise CodecError(f"{short(told)} is no type of elements", codec=self.filter_id) from error
+            raise CodecError(f"{short(told)} is not a type of elements", codec=self.filter_id) from error
         if size * dtype.itemsize > max_bytes:
             raise CodecError(f"{size} elements of {dtype} exceed {max_bytes} bytes", codec=self.filter_id)
         flat = self._flatten(elements, self._shape(items[-1], size) if self.tells_shape else None, size)
@@ -82,13 +82,13 @@ class _DocumentFilter(ObjectFilter):
 
     def _shape(self, told: Any, size: int) -> tuple[int, ...]:
         if not isinstance(told, list) or not all(is_integer(length) and 0 <= length <= size for length in told):
-            raise CodecError(f"{short(told)} is no shape of {size} elements", codec=self.filter_id)
+            raise CodecError(f"{short(told)} is not a shape of {size} elements", codec=self.filter_id)
         if len(told) > _MAX_DIMENSIONS or prod(told) != size:
-            raise CodecError(f"the shape {short(told)} has not {size} elements", codec=self.filter_id)
+            raise CodecError(f"the shape {short(told)} does not have {size} elements", codec=self.filter_id)
         return tuple(told)
 
     def _flatten(self, elements: list[Any], shape: tuple[int, ...] | None, size: int) -> list[Any]:
-        """Return the elements without nesting: of `shape`, or as deep as `size` elements need."""
+        """Return the elements without nesting: by `shape`, or by as many levels as `size` elements need."""
         level = elements
         if shape is None:
             while len(level) < size and all(isinstance(row, list) for row in level):
@@ -108,7 +108,9 @@ class _DocumentFilter(ObjectFilter):
             for i, element in enumerate(flat):
                 array[i] = element
         except (TypeError, ValueError, OverflowError) as error:
-            raise CodecError(f"not elements of {dtype}: {short(str(error))}", codec=self.filter_id) from error
+            raise CodecError(
+                f"the values are not elements of {dtype}: {short(str(error))}", codec=self.filter_id
+            ) from error
         return array
 
 
@@ -162,7 +164,7 @@ class JsonDocument(_DocumentFilter):
 
     def _load(self, data: bytes) -> Any:
         items = json.loads(data.decode(self.encoding), strict=self.strict)
-        # How deep the parser goes differs between releases of Python, and whoever writes the elements again recurses.
+        # The depth limit of the parser differs between releases of Python, and encoding the elements again recurses.
         if data.count(b"[") + data.count(b"{") > _MAX_DEPTH:
             _check_depth(items)
         return items
@@ -221,12 +223,12 @@ class MsgpackDocument(_DocumentFilter):
     def _load(self, data: bytes) -> Any:
         items = _msgpack(self.filter_id).unpackb(data, raw=self.raw)
         if self.raw and isinstance(items, list):
-            # What is text to the format came back as bytes: the type too.
+            # Text of the format was decoded as bytes, the type included.
             items = [*items[:-2], *(part.decode() if isinstance(part, bytes) else part for part in items[-2:])]
         return items
 
     def _estimate(self, data: bytes) -> int:
-        # Bytes of this range start short lists and mappings, the densest of all.
+        # Bytes of this range start short lists and mappings, the densest values.
         containers = int(np.count_nonzero((np.frombuffer(data, np.uint8) & 0xE0) == 0x80))
         return _NUMBER_BYTES * len(data) + _ITEM_BYTES * containers
 

@@ -1,6 +1,6 @@
-"""What numcodecs' array filters do to flat arrays: delta, fixedscaleoffset, quantize, astype, bitround, packbits.
+"""The array filters of numcodecs on flat arrays: delta, fixedscaleoffset, quantize, astype, bitround, packbits.
 
-The arithmetic is numcodecs' own, with the same numpy calls in the same order, so that values are equal bit for bit.
+They make the same numpy calls as numcodecs in the same order, so that values are equal bit for bit.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from aiozarr.codecs._configuration import check_members, integer, invalid
-from aiozarr.codecs.base import JSON, AnyArray
+from aiozarr.codecs.core.codec import JSON, AnyArray
+from aiozarr.codecs.core.configuration import check_members, integer, invalid
 from aiozarr.codecs.numcodecs.parameters import data_type, number
 
 _BYTE = np.dtype(np.uint8)
@@ -23,11 +23,11 @@ _MANTISSA_BITS = {2: 10, 4: 23, 8: 52}
 
 
 class ArrayFilter(ABC):
-    """A function on flat arrays of one type, and its inverse, as far as it has one.
+    """A function on flat arrays of one type, and its exact or approximate inverse.
 
     Attributes:
-        decoded_type: the type of what is encoded.
-        encoded_type: the type of what it becomes.
+        decoded_type: the type of decoded elements.
+        encoded_type: the type of encoded elements.
     """
 
     filter_id: ClassVar[str]
@@ -37,7 +37,7 @@ class ArrayFilter(ABC):
     @classmethod
     @abstractmethod
     def from_json(cls, configuration: Mapping[str, JSON], given: np.dtype[Any] | None) -> Self:
-        """Build the filter; `given` is the type of the arrays, for configurations that leave it out."""
+        """Build the filter. `given` is the type of the arrays, for configurations that omit it."""
 
     @abstractmethod
     def encode(self, flat: AnyArray) -> AnyArray:
@@ -48,17 +48,17 @@ class ArrayFilter(ABC):
         """Return the decoding of an array of `encoded_type`."""
 
     def encoded_length(self, length: int) -> int:
-        """Return how many elements `length` elements become."""
+        """Return the number of encoded elements of `length` decoded ones."""
         return length
 
     def decoded_length(self, length: int) -> int:
-        """Return how many elements `length` elements become at most."""
+        """Return the most decoded elements of `length` encoded ones."""
         return length
 
 
 @dataclass(frozen=True)
 class Delta(ArrayFilter):
-    """Differences of neighbours, after the first element itself."""
+    """The first element, then the differences of neighbours."""
 
     filter_id = "delta"
     decoded_type: np.dtype[Any]
@@ -108,7 +108,7 @@ class FixedScaleOffset(ArrayFilter):
 
     def decode(self, flat: AnyArray) -> AnyArray:
         decoded: AnyArray = flat / self.scale
-        # In place, unless the offset asks for a wider type.
+        # In place, unless the offset requires a wider type.
         same = np.result_type(decoded, self.offset) == decoded.dtype
         decoded = np.add(decoded, self.offset, out=decoded if same else None)
         return decoded.astype(self.decoded_type, copy=False)
@@ -116,7 +116,7 @@ class FixedScaleOffset(ArrayFilter):
 
 @dataclass(frozen=True)
 class Quantize(ArrayFilter):
-    """Rounding to decimal digits, as multiples of a power of two. Decoding restores the type alone."""
+    """Rounding to decimal digits, as multiples of a power of two. Decoding only restores the type."""
 
     filter_id = "quantize"
     decoded_type: np.dtype[Any]
@@ -146,7 +146,7 @@ class Quantize(ArrayFilter):
 
 @dataclass(frozen=True)
 class AsType(ArrayFilter):
-    """Another type."""
+    """Conversion to another type."""
 
     filter_id = "astype"
     decoded_type: np.dtype[Any]
@@ -166,7 +166,7 @@ class AsType(ArrayFilter):
 
 @dataclass(frozen=True)
 class BitRound(ArrayFilter):
-    """Mantissas rounded to `keepbits` bits. Decoding changes nothing."""
+    """Mantissas rounded to `keepbits` bits. Decoding is the identity."""
 
     filter_id = "bitround"
     decoded_type: np.dtype[Any]
@@ -200,7 +200,7 @@ class BitRound(ArrayFilter):
 
 @dataclass(frozen=True)
 class PackBits(ArrayFilter):
-    """Eight booleans in a byte, the first in its highest bit, behind a byte that counts the unused bits of the last."""
+    """Eight booleans per byte, the first in the highest bit. The first byte counts the unused bits of the last."""
 
     filter_id = "packbits"
     decoded_type: np.dtype[Any] = _BOOL
@@ -217,7 +217,7 @@ class PackBits(ArrayFilter):
 
     def decode(self, flat: AnyArray) -> AnyArray:
         if flat.size == 0 or flat[0] > 7 or (flat.size == 1 and flat[0]):
-            raise ValueError("the first byte does not count the unused bits of the last")
+            raise ValueError("the first byte is not the number of unused bits in the last byte")
         return np.unpackbits(flat[1:], count=(flat.size - 1) * 8 - int(flat[0])).view(_BOOL)
 
     def encoded_length(self, length: int) -> int:

@@ -1,4 +1,4 @@
-"""The codec `numcodecs.lz4`: an LZ4 block behind its decoded size in four bytes, which is checked before it is used."""
+"""The codec `numcodecs.lz4`: an LZ4 block after four bytes with its decoded size, which is checked first."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 from numcodecs import lz4 as _native  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
 from typing_extensions import Buffer
 
-from aiozarr.codecs._buffers import byte_view
-from aiozarr.codecs.base import JSON, BytesBytesCodec
+from aiozarr.codecs.core.buffers import byte_view
+from aiozarr.codecs.core.codec import JSON, BytesBytesCodec
+from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.numcodecs.parameters import optional_integer
-from aiozarr.codecs.registry import register
 from aiozarr.errors import CodecError
 
 _PREFIX_BYTES = 4
 _MAX_INPUT = 0x7E000000
 _EMPTY_BLOCK = b"\x00"
-_MOST_FROM_A_BYTE = 255
+_MAX_EXPANSION = 255
 
 
 @register
 @dataclass(frozen=True)
 class NumcodecsLz4Codec(BytesBytesCodec):
-    """The codec `numcodecs.lz4`; an `acceleration` below 1 means 1."""
+    """The codec `numcodecs.lz4`. An `acceleration` below 1 means 1."""
 
     name = "numcodecs.lz4"
     acceleration: int = 1
@@ -54,12 +54,12 @@ class NumcodecsLz4Codec(BytesBytesCodec):
             raise CodecError(f"{len(view)} bytes are too few for an lz4 block and its size", codec=self.name)
         size = int.from_bytes(view[:_PREFIX_BYTES], "little", signed=True)
         if not 0 <= size <= max_size:
-            raise CodecError(f"it tells {size} decoded bytes, of 0 to {max_size}", codec=self.name)
+            raise CodecError(f"it declares {size} decoded bytes, of at most {max_size}", codec=self.name)
         if size == 0 and view[_PREFIX_BYTES:] == _EMPTY_BLOCK:
-            # The decoder takes a size of zero for an error.
+            # The decoder treats a size of zero as an error.
             return b""
-        if size == 0 or size > _MOST_FROM_A_BYTE * block:
-            raise CodecError(f"{block} bytes cannot hold the {size} decoded bytes that are told", codec=self.name)
+        if size == 0 or size > _MAX_EXPANSION * block:
+            raise CodecError(f"{block} bytes cannot hold the declared {size} decoded bytes", codec=self.name)
         result = out if out is not None and len(out) == size else byte_view(np.empty(size, np.uint8))
         try:
             _native.decompress(view, result)

@@ -1,7 +1,7 @@
-"""The codecs `numcodecs.blosc`, `numcodecs.zstd` and `numcodecs.gzip`: numcodecs' parameters of codecs that v3 has too.
+"""The codecs `numcodecs.blosc`, `numcodecs.zstd` and `numcodecs.gzip`: v3 codecs with the parameters of numcodecs.
 
-Their bytes are the same as those of `blosc`, `zstd` and `gzip`, and so are the checks on them. Members that numcodecs
-does not know are tolerated: what these compressors wrote says itself how it decodes.
+Their bytes and checks are those of `blosc`, `zstd` and `gzip`. Unknown members are tolerated, because the compressed
+bytes contain all parameters of decoding.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Self
 
 from typing_extensions import Buffer
 
-from aiozarr.codecs.base import JSON, BytesBytesCodec, Span
-from aiozarr.codecs.blosc import BloscCodec
-from aiozarr.codecs.gzip import GzipCodec
+from aiozarr.codecs.compressors.blosc import BloscCodec
+from aiozarr.codecs.compressors.gzip import GzipCodec
+from aiozarr.codecs.compressors.zstd import ZstdCodec
+from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span
+from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.numcodecs.parameters import any_level, flag, optional_choice, optional_integer
-from aiozarr.codecs.registry import register
-from aiozarr.codecs.zstd import ZstdCodec
 
 _COMPRESSORS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 _SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
@@ -38,11 +38,11 @@ class NumcodecsBloscCodec(BytesBytesCodec):
     """The codec `numcodecs.blosc`.
 
     Attributes:
-        cname: the compressor inside.
+        cname: the inner compressor.
         clevel: 0 to 9.
-        shuffle: 0 none, 1 of bytes, 2 of bits, -1 of bits for items of one byte and of bytes for others.
-        blocksize: bytes of a block; 0: Blosc chooses.
-        typesize: bytes of an item for the shuffle; None: those of the array's items.
+        shuffle: 0 none, 1 bytes, 2 bits, -1 bits for items of one byte and bytes for others.
+        blocksize: bytes of a block, or 0 if Blosc chooses it.
+        typesize: bytes of an item for the shuffle. None means `item_size`.
         item_size: bytes of the array's items.
     """
 
@@ -94,7 +94,7 @@ class NumcodecsBloscCodec(BytesBytesCodec):
 @register
 @dataclass(frozen=True)
 class NumcodecsZstdCodec(ZstdCodec):
-    """The codec `numcodecs.zstd`. Levels above zstd's highest mean that one, and `checksum` may be "YES" or "NO"."""
+    """The codec `numcodecs.zstd`. Levels above the highest mean the highest. `checksum` may be "YES" or "NO"."""
 
     name = "numcodecs.zstd"
 
@@ -106,7 +106,7 @@ class NumcodecsZstdCodec(ZstdCodec):
 @register
 @dataclass(frozen=True)
 class NumcodecsGzipCodec(GzipCodec):
-    """The codec `numcodecs.gzip`. Level -1 is zlib's own default."""
+    """The codec `numcodecs.gzip`. Level -1 is zlib's default."""
 
     name = "numcodecs.gzip"
     level: int = 1

@@ -1,6 +1,6 @@
-"""The array -> bytes codecs `numcodecs.pcodec` and `numcodecs.zfpy`: numbers, by libraries that are optional.
+"""The array -> bytes codecs `numcodecs.pcodec` and `numcodecs.zfpy`: numbers, encoded by optional libraries.
 
-What their headers tell is checked against the array before anything is allocated or decoded.
+Headers are checked against the array before memory is allocated.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs._configuration import check_members, integer, invalid, is_integer, short
-from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs.core.configuration import check_members, integer, invalid, is_integer, short
+from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.numcodecs.parameters import number, optional_integer
-from aiozarr.codecs.registry import register
 from aiozarr.errors import CodecError, InvalidMetadataError, UnsupportedMetadataError
 
 _TIMES = "mM"
@@ -30,7 +30,7 @@ _MAX_RATE = 128
 
 
 class NumbersCodec(ArrayBytesCodec):
-    """Arrays of numbers of the types that a library takes; times go as the integers that they are."""
+    """Encodes arrays of numbers of the types that a library supports. Times are encoded as integers."""
 
     numcodecs_id: ClassVar[str]
     library: ClassVar[str]
@@ -46,7 +46,7 @@ class NumbersCodec(ArrayBytesCodec):
 
     def resolve(self, spec: ArraySpec) -> None:
         if not self.takes(spec.dtype):
-            raise InvalidMetadataError(f"codec {self.name!r} takes {', '.join(sorted(self.types))}, not {spec.dtype}")
+            raise InvalidMetadataError(f"codec {self.name!r} encodes {', '.join(sorted(self.types))}, not {spec.dtype}")
 
     def takes(self, dtype: np.dtype[Any]) -> bool:
         """Return whether elements of `dtype` can be encoded."""
@@ -72,7 +72,7 @@ class NumbersCodec(ArrayBytesCodec):
         except CodecError:
             raise
         except BaseException as error:
-            # A panic of a library in Rust is no Exception; what the interpreter itself raises goes on.
+            # A panic in Rust raises a BaseException. Those of the interpreter itself are not caught.
             if isinstance(error, Exception) or type(error).__name__ == "PanicException":
                 raise CodecError(f"cannot {what}: {short(str(error))}", codec=self.name) from error
             raise
@@ -112,7 +112,7 @@ class NumcodecsPcodecCodec(NumbersCodec):
     def compress(self, array: AnyArray) -> Buffer:
         parameters = {**self.configuration}
         if parameters.get("delta_spec") == "no_op":
-            # What the library called it before it called it "none".
+            # An earlier name of "none" in the library.
             parameters["delta_spec"] = "none"
         encoded: bytes = import_module("numcodecs.pcodec").PCodec(**parameters).encode(array)
         return encoded
@@ -121,7 +121,7 @@ class NumcodecsPcodecCodec(NumbersCodec):
         flat: AnyArray = np.empty(size, dtype)
         progress = _library(type(self)).standalone.simple_decompress_into(data, flat)
         if progress.n_processed != size or not progress.finished:
-            raise CodecError(f"it does not hold {size} elements of {dtype}", codec=self.name)
+            raise CodecError(f"the data do not hold {size} elements of {dtype}", codec=self.name)
         return flat
 
 
@@ -132,9 +132,9 @@ class NumcodecsZfpyCodec(NumbersCodec):
 
     Attributes:
         mode: 2 fixed rate, 3 fixed precision, 4 fixed accuracy.
-        tolerance: the largest error; -1 or 0 for none.
-        rate: bits for each element.
-        precision: bits of each element that are kept.
+        tolerance: the largest error; -1 or 0 for no bound.
+        rate: bits per element.
+        precision: stored bits of each element.
     """
 
     name = "numcodecs.zfpy"
@@ -193,14 +193,14 @@ class NumcodecsZfpyCodec(NumbersCodec):
             told *= length
             blocks *= -(-length // 4)
         if told != size or not lengths or np.dtype(header["type"]) != dtype:
-            message = f"it tells {told} elements of {short(header['type'])}, expected {size} of {dtype}"
+            message = f"it declares {told} elements of {short(header['type'])}, expected {size} of {dtype}"
             raise CodecError(message, codec=self.name)
-        # The library reads on behind the end of data that is too short: give it zeros as far as it can get.
+        # The library reads past the end of truncated data, so the data are padded with zeros up to the bound.
         per_block = 4 ** len(lengths)
         limits = header["config"].get("expert") or {}
         demanded = int(limits.get("minbits", 0))
         if demanded > per_block * _MAX_RATE + 256:
-            raise CodecError(f"it tells {demanded} bits for a block of {per_block} elements", codec=self.name)
+            raise CodecError(f"it declares {demanded} bits for a block of {per_block} elements", codec=self.name)
         bits = max(demanded, per_block * (8 * dtype.itemsize + 2) + 256)
         padded = data.ljust(_ZFP_HEADER + _ZFP_SLACK + -(-blocks * bits // 8), b"\0")
         decoded: AnyArray = library.decompress_numpy(padded)

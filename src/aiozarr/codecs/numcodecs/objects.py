@@ -1,4 +1,4 @@
-"""What numcodecs' object codecs do: arrays of Python objects as bytes, and bytes that a stranger wrote as objects."""
+"""The object codecs of numcodecs: they encode arrays of Python objects, and decode untrusted bytes to objects."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from numcodecs.vlen import VLenArray, VLenBytes, VLenUTF8  # pyright: ignore[reportMissingImports]  # compiled
 from typing_extensions import Buffer
 
-from aiozarr.codecs._buffers import byte_array
-from aiozarr.codecs._configuration import check_members, invalid, required, short
-from aiozarr.codecs.base import JSON, AnyArray
+from aiozarr.codecs.core.buffers import byte_array
+from aiozarr.codecs.core.codec import JSON, AnyArray
+from aiozarr.codecs.core.configuration import check_members, invalid, required, short
 from aiozarr.codecs.numcodecs.parameters import data_type, is_object_type, simple_type
 from aiozarr.errors import CodecError
 
@@ -24,7 +24,7 @@ _OBJECT = np.dtype(object)
 
 
 class ObjectFilter(ABC):
-    """A way to turn elements of any kind into bytes."""
+    """Encodes elements of any type to bytes."""
 
     filter_id: ClassVar[str]
 
@@ -39,15 +39,15 @@ class ObjectFilter(ABC):
 
     @abstractmethod
     def decode(self, data: Buffer, size: int, max_bytes: int) -> AnyArray:
-        """Return the `size` elements as a flat array, of objects or of the type that the encoding tells.
+        """Return the `size` elements as a flat array, of objects or of the type in the encoding.
 
         Raises:
-            CodecError: `data` encodes no such elements, or would take more than `max_bytes` in memory.
+            CodecError: `data` does not encode such elements, or they would exceed `max_bytes` in memory.
         """
 
 
 class _VariableLength(ObjectFilter):
-    """The number of elements, then for each its length in bytes and its bytes; all numbers in four bytes."""
+    """The number of elements, then the length and the bytes of each element. Numbers have four bytes."""
 
     def decode(self, data: Buffer, size: int, max_bytes: int) -> AnyArray:
         view = memoryview(data).cast("B")
@@ -55,10 +55,10 @@ class _VariableLength(ObjectFilter):
         if len(view) < _LENGTH_BYTES * (1 + size):
             raise CodecError(f"{len(view)} bytes are too few for {size} elements", codec=self.filter_id)
         if count != size:
-            raise CodecError(f"it tells {count} elements, expected {size}", codec=self.filter_id)
+            raise CodecError(f"it declares {count} elements, expected {size}", codec=self.filter_id)
         check_memory(_OBJECT_BYTES * size + len(view), max_bytes, self.filter_id)
         try:
-            # The decoder checks that each element ends before the data does.
+            # The decoder checks that no element extends past the end of the data.
             elements: AnyArray = self._decode(byte_array(view))
         except ValueError as error:
             raise CodecError(f"cannot decode: {error}", codec=self.filter_id) from error
@@ -79,7 +79,7 @@ class _VariableLength(ObjectFilter):
 
     @abstractmethod
     def _stored(self, element: Any) -> Any:
-        """Return the element, or what is stored for one that is missing."""
+        """Return the stored form of an element, or of a missing one."""
 
     @abstractmethod
     def _encode(self, flat: AnyArray) -> Buffer: ...
@@ -94,7 +94,7 @@ class _VariableLength(ObjectFilter):
 
 @dataclass(frozen=True)
 class VariableText(_VariableLength):
-    """Strings in UTF-8; None and 0 are stored as empty ones."""
+    """Strings in UTF-8. None and 0 are stored as empty strings."""
 
     filter_id = "vlen-utf8"
 
@@ -105,11 +105,11 @@ class VariableText(_VariableLength):
 
     def _stored(self, element: Any) -> Any:
         if isinstance(element, str):
-            # Exactly str: numpy's own has the same text, and the encoder does not take it.
+            # The encoder accepts `str` only, and not the subclass of numpy.
             return str(element)
         if element is None or _is_zero(element):
             return ""
-        raise CodecError(f"elements are strings, not {short(element)}", codec=self.filter_id)
+        raise CodecError(f"elements must be strings, not {short(element)}", codec=self.filter_id)
 
     def _encode(self, flat: AnyArray) -> Buffer:
         encoded: Buffer = VLenUTF8().encode(flat)
@@ -125,7 +125,7 @@ class VariableText(_VariableLength):
 
 @dataclass(frozen=True)
 class VariableBytes(_VariableLength):
-    """Bytes; None and 0 are stored as empty ones."""
+    """Byte strings. None and 0 are stored as empty ones."""
 
     filter_id = "vlen-bytes"
 
@@ -139,7 +139,7 @@ class VariableBytes(_VariableLength):
             return bytes(element)
         if element is None or _is_zero(element):
             return b""
-        raise CodecError(f"elements are bytes, not {short(element)}", codec=self.filter_id)
+        raise CodecError(f"elements must be bytes, not {short(element)}", codec=self.filter_id)
 
     def _encode(self, flat: AnyArray) -> Buffer:
         encoded: Buffer = VLenBytes().encode(flat)
@@ -155,7 +155,7 @@ class VariableBytes(_VariableLength):
 
 @dataclass(frozen=True)
 class VariableArray(_VariableLength):
-    """Arrays of one dimension and one type; None is stored as an empty one."""
+    """Arrays of one dimension and one type. None is stored as an empty array."""
 
     filter_id = "vlen-array"
     dtype: np.dtype[Any]
@@ -171,10 +171,10 @@ class VariableArray(_VariableLength):
         try:
             array: AnyArray = np.ascontiguousarray(element, self.dtype)
         except (TypeError, ValueError, OverflowError) as error:
-            message = f"elements are arrays of {self.dtype}, not {short(element)}"
+            message = f"elements must be arrays of {self.dtype}, not {short(element)}"
             raise CodecError(message, codec=self.filter_id) from error
         if array.ndim != 1:
-            raise CodecError(f"elements have one dimension, not {array.ndim}", codec=self.filter_id)
+            raise CodecError(f"elements must have one dimension, not {array.ndim}", codec=self.filter_id)
         return array
 
     def _encode(self, flat: AnyArray) -> Buffer:
@@ -191,7 +191,7 @@ class VariableArray(_VariableLength):
 
 @dataclass(frozen=True)
 class Categorize(ObjectFilter):
-    """Each string as its place in a list of labels, counted from 1; 0 is any other string, read as an empty one."""
+    """Each string as its position in a list of labels, counted from 1. 0 is any other string, and decodes to ''."""
 
     filter_id = "categorize"
     labels: tuple[str, ...]
@@ -205,7 +205,7 @@ class Categorize(ObjectFilter):
         if not isinstance(labels, (list, tuple)) or not all(isinstance(label, str) for label in labels):
             raise invalid("labels", f"it must be a list of strings, not {short(labels)}")
         if len(labels) > _MAX_LABELS:
-            raise invalid("labels", f"there are {len(labels)}, of at most {_MAX_LABELS}")
+            raise invalid("labels", f"there are {len(labels)} labels, of at most {_MAX_LABELS}")
         given = required(configuration, "dtype")
         dtype = _OBJECT if is_object_type(given) else simple_type(given, "dtype")
         if dtype.kind not in "UO":
@@ -217,7 +217,7 @@ class Categorize(ObjectFilter):
 
     def encode(self, array: AnyArray) -> Buffer:
         places = {label: i + 1 for i, label in enumerate(self.labels)}
-        # Numbers, lists and what else may lie among objects are no labels, and need not be hashable.
+        # Other objects than strings are never labels, and may not be hashable.
         found = [places.get(item, 0) if isinstance(item, str) else 0 for item in array.reshape(-1).tolist()]
         try:
             encoded: AnyArray = np.array(found, np.int64).astype(self.astype)
@@ -238,13 +238,13 @@ class Categorize(ObjectFilter):
 
 
 def check_memory(estimate: int, max_bytes: int, name: str) -> None:
-    """Check that elements which take about `estimate` bytes in memory stay within the bound.
+    """Check that elements of about `estimate` bytes in memory do not exceed the bound.
 
     Raises:
-        CodecError: they do not.
+        CodecError: the elements exceed the bound.
     """
     if estimate > max_bytes:
-        raise CodecError(f"its elements take about {estimate} bytes in memory, of at most {max_bytes}", codec=name)
+        raise CodecError(f"the elements need about {estimate} bytes of memory, of at most {max_bytes}", codec=name)
 
 
 def _is_zero(element: Any) -> bool:

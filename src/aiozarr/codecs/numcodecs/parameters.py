@@ -1,4 +1,4 @@
-"""The parameters of numcodecs configurations, each with the default that numcodecs gives it."""
+"""Parses the parameters of numcodecs configurations, with the defaults of numcodecs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aiozarr.codecs._configuration import integer, invalid, is_integer, one_of, required, short
+from aiozarr.codecs.core.configuration import integer, invalid, is_integer, one_of, required, short
 
 _SIMPLE_TYPE = re.compile(
     r"[<>|=]?(?:b1|\?|[bBhHiIlLqQefdFD]|[iu][1248]|f[248]|c(?:8|16)|[SUV][0-9]{1,6}|[mM]8(?:\[[0-9a-zA-Z]{1,12}\])?"
@@ -18,22 +18,22 @@ _OBJECT_TYPES = ("|O", "O", "object")
 
 
 def optional_integer(configuration: Mapping[str, Any], key: str, default: int, least: int, most: int) -> int:
-    """Return the member `key`, an integer from `least` to `most`; `default` where it is absent."""
+    """Return the member `key`, an integer from `least` to `most`, or `default` if it is absent."""
     return integer(configuration, key, least, most) if key in configuration else default
 
 
 def any_level(configuration: Mapping[str, Any], key: str, default: int, least: int, most: int) -> int:
-    """Return the member `key`, any integer; what lies outside `least` to `most` means the nearer of them."""
+    """Return the member `key`, an integer that is clipped to the range from `least` to `most`."""
     return min(most, max(least, optional_integer(configuration, key, default, -(2**31), 2**31)))
 
 
 def optional_choice(configuration: Mapping[str, Any], key: str, default: str, allowed: tuple[str, ...]) -> str:
-    """Return the member `key`, one of the strings `allowed`; `default` where it is absent."""
+    """Return the member `key`, one of the strings `allowed`, or `default` if it is absent."""
     return one_of(configuration, key, allowed) if key in configuration else default
 
 
 def number(configuration: Mapping[str, Any], key: str, default: float | None = None) -> int | float:
-    """Return the member `key`, a number; required where there is no default. Integers stay integers."""
+    """Return the member `key`, a number. It is required without a default. Integers stay integers."""
     value: object = required(configuration, key) if default is None else configuration.get(key, default)
     if isinstance(value, float) or (isinstance(value, int) and is_integer(value) and abs(value) <= 2**64):
         return value
@@ -41,7 +41,7 @@ def number(configuration: Mapping[str, Any], key: str, default: float | None = N
 
 
 def flag(configuration: Mapping[str, Any], key: str, default: bool) -> bool:
-    """Return the member `key`, true or false; GDAL writes these as "YES" and "NO"."""
+    """Return the member `key`, true or false. GDAL writes "YES" and "NO"."""
     value = configuration.get(key, default)
     if isinstance(value, str) and value.upper() in ("YES", "NO"):
         return value.upper() == "YES"
@@ -51,9 +51,9 @@ def flag(configuration: Mapping[str, Any], key: str, default: bool) -> bool:
 
 
 def data_type(configuration: Mapping[str, Any], key: str, default: np.dtype[Any] | None = None) -> np.dtype[Any]:
-    """Return the member `key`, a simple numpy type such as "<i4"; required where there is no default.
+    """Return the member `key`, a simple numpy type such as "<i4". It is required without a default.
 
-    A null means the default, as it does for numcodecs.
+    A null means the default, as in numcodecs.
     """
     value = configuration.get(key)
     if value is None and default is not None:
@@ -62,7 +62,7 @@ def data_type(configuration: Mapping[str, Any], key: str, default: np.dtype[Any]
 
 
 def simple_type(value: object, key: str) -> np.dtype[Any]:
-    """Return the numpy type that `value` names: one of fixed size, without fields. `key` is for the error."""
+    """Return the numpy type `value`, of fixed size and without fields. `key` names the member in the error."""
     if isinstance(value, str) and _SIMPLE_TYPE.fullmatch(value):
         try:
             dtype = np.dtype(value)
@@ -74,5 +74,5 @@ def simple_type(value: object, key: str) -> np.dtype[Any]:
 
 
 def is_object_type(value: object) -> bool:
-    """Return whether `value` names numpy's type of Python objects."""
+    """Return whether `value` is numpy's type of Python objects."""
     return isinstance(value, str) and value in _OBJECT_TYPES

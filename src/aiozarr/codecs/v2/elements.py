@@ -1,4 +1,4 @@
-"""The codec `v2_elements`: elements of a v2 data type through filters, and perhaps a compressor (v2, "Filters")."""
+"""The codec `v2_elements`: encodes elements of a v2 data type with filters and a compressor (v2, "Filters")."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Self
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs._buffers import array_over, byte_array, byte_view
-from aiozarr.codecs._configuration import check_members, invalid, one_of, required, short
-from aiozarr.codecs.base import JSON, AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs.core.buffers import array_over, byte_array, byte_view
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs.core.configuration import check_members, invalid, one_of, required, short
+from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.numcodecs.documents import JsonDocument, MsgpackDocument
-from aiozarr.codecs.registry import register
-from aiozarr.codecs.v2.choice import build_stage
-from aiozarr.codecs.v2.stages import BytesStage, Extent, NumbersStage, ObjectStage, Stage
+from aiozarr.codecs.v2.filter_registry import build_stage
+from aiozarr.codecs.v2.stages import BytesStage, Extent, ForeignStage, NumbersStage, ObjectStage, Stage
 from aiozarr.errors import CodecError, InvalidMetadataError, MetadataError, UnsupportedMetadataError
 
 _MAX_DEPTH = 16
@@ -29,12 +29,12 @@ _OBJECT = np.dtype(object)
 @register
 @dataclass(frozen=True, eq=False)
 class V2ElementsCodec(ArrayBytesCodec):
-    """How v2 arrays with filters, fields, mixed byte orders or objects become bytes; no codec of v3 documents.
+    """Encodes v2 arrays with filters, fields, mixed byte orders or objects. v3 documents cannot name this codec.
 
     Attributes:
-        dtype: the elements as they are stored.
+        dtype: the stored type of the elements.
         stages: filters and compressor, in the order of encoding.
-        configuration: the configuration that says so.
+        configuration: the configuration of this codec.
     """
 
     name = "v2_elements"
@@ -58,18 +58,18 @@ class V2ElementsCodec(ArrayBytesCodec):
             stages.append(_stage(configuration["compressor"], "configuration.compressor"))
         if dtype.hasobject and not (stages and stages[0].takes_objects):
             raise InvalidMetadataError(
-                "objects need a filter that makes bytes of them, and it comes first", member="configuration.filters"
+                "the first filter of an array of objects must encode objects to bytes", member="configuration.filters"
             )
         for i, stage in enumerate(stages):
             makers = (BytesStage, NumbersStage, ObjectStage)
             if isinstance(stage, makers[1:]) and any([isinstance(before, makers) for before in stages[:i]]):
                 raise InvalidMetadataError(
-                    f"{stage.name!r} takes elements, and a filter before it makes bytes of them",
+                    f"{stage.name!r} encodes elements, but a filter before it yields bytes",
                     member=f"configuration.filters[{i}]" if i < len(filters) else "configuration.compressor",
                 )
         codec = cls(dtype, tuple(stages), dict(configuration))
         if "order" in configuration and one_of(configuration, "order", ("C", "F")) == "F" and not codec.tells_shape:
-            raise invalid("order", "only elements that tell their own shape are free of it")
+            raise invalid("order", "it may be absent only if the encoding stores the shape")
         return codec
 
     def to_json(self) -> dict[str, JSON]:
@@ -83,7 +83,7 @@ class V2ElementsCodec(ArrayBytesCodec):
 
     @property
     def tells_shape(self) -> bool:
-        """True where the bytes hold the array's shape: they do not depend on its order in memory."""
+        """True if the bytes store the array's shape, so that they do not depend on its order in memory."""
         first = self.stages[0] if self.stages else None
         return (
             isinstance(first, ObjectStage)
@@ -114,7 +114,7 @@ class V2ElementsCodec(ArrayBytesCodec):
         extents = self._extents(spec)
         for stage, extent in zip(reversed(self.stages), extents[-2::-1], strict=True):
             if value.dtype.hasobject:
-                raise CodecError("it takes bytes, and the filter after it makes objects", codec=stage.name)
+                raise CodecError("it decodes bytes, but the filter after it yields objects", codec=stage.name)
             value = stage.decode(value, extent)
         return self._objects(value, spec) if self.dtype.hasobject else self._elements(value, spec, out)
 
@@ -123,6 +123,9 @@ class V2ElementsCodec(ArrayBytesCodec):
 
     def max_encoded_size(self, spec: ArraySpec) -> int:
         return self._extents(spec)[-1].bound
+
+    def _is_bounded(self, spec: ArraySpec) -> bool:
+        return not (self.stages and isinstance(self.stages[-1], ForeignStage))
 
     def encoded_item_size(self, spec: ArraySpec) -> int:
         return self._extents(spec)[-1].item_size
@@ -134,11 +137,11 @@ class V2ElementsCodec(ArrayBytesCodec):
         return None if self.stages else self.dtype
 
     def _extents(self, spec: ArraySpec) -> list[Extent]:
-        """Return the extents before each stage, and behind the last."""
+        """Return the extents before each stage and after the last."""
         exact = None if spec.is_variable else spec.size * self.dtype.itemsize
         bound = spec.max_bytes if exact is None else exact
         extents = [Extent(spec.size, 1 if exact is None else self.dtype.itemsize, exact, bound, self.dtype)]
-        # Each stage's bound allows for growth, and many of them together for any growth: real bytes hardly grow.
+        # Each stage's bound allows for growth, so many stages together would allow any growth. Real bytes hardly grow.
         most = _MAX_GROWTH * bound + _SLACK
         for stage in self.stages:
             measured = stage.measure(extents[-1])
@@ -146,18 +149,20 @@ class V2ElementsCodec(ArrayBytesCodec):
                 most = _MAX_GROWTH * measured.bound + _SLACK
             if measured.exact is not None and measured.exact > most:
                 raise UnsupportedMetadataError(
-                    f"filters that make {measured.exact} bytes of {bound}", point="codec", name=stage.name
+                    f"filters that encode {bound} bytes to {measured.exact}", point="codec", name=stage.name
                 )
             extents.append(replace(measured, bound=min(measured.bound, most)))
         return extents
 
     def _elements(self, value: AnyArray, spec: ArraySpec, out: AnyArray | None) -> AnyArray:
         if value.dtype.hasobject:
-            # Strings and numbers that went through an object codec.
+            # Strings and numbers that an object codec has decoded.
             try:
                 value = value.astype(self.dtype)
             except (TypeError, ValueError, OverflowError) as error:
-                raise CodecError(f"not elements of {self.dtype}: {short(str(error))}", codec=self.name) from error
+                raise CodecError(
+                    f"the values are not elements of {self.dtype}: {short(str(error))}", codec=self.name
+                ) from error
         nbytes = spec.size * self.dtype.itemsize
         if value.nbytes != nbytes:
             raise CodecError(f"chunk has {value.nbytes} bytes, expected {nbytes}", codec=self.name)
@@ -173,38 +178,38 @@ class V2ElementsCodec(ArrayBytesCodec):
         if value.size != spec.size:
             raise CodecError(f"there are {value.size} elements, expected {spec.size}", codec=self.name)
         if value.dtype.kind in "SV":
-            raise CodecError(f"the filters make {value.dtype}, not objects", codec=self.name)
+            raise CodecError(f"the filters yield {value.dtype}, not objects", codec=self.name)
         elements = value.reshape(spec.shape)
         if spec.dtype == elements.dtype:
             return elements
         if spec.dtype.kind == "T":
             wrong = next((item for item in value.tolist() if not isinstance(item, str)), None)
             if wrong is not None:
-                raise CodecError(f"elements are strings, not {short(wrong)}", codec=self.name)
+                raise CodecError(f"elements must be strings, not {short(wrong)}", codec=self.name)
         return elements.astype(spec.dtype)
 
 
 def parse_v2_dtype(value: JSON) -> np.dtype[Any]:
-    """Return the numpy type of a v2 `dtype`: a string, or a list of fields that may be lists again.
+    """Return the numpy type of a v2 `dtype`: a string, or a list of fields that may be nested (v2, "Data type").
 
     Raises:
-        InvalidMetadataError: it is none.
-        UnsupportedMetadataError: fields are nested too deeply, or are too many.
+        InvalidMetadataError: `value` is not a data type.
+        UnsupportedMetadataError: there are too many fields, or fields are nested too deeply.
     """
     try:
         dtype: np.dtype[Any] = np.dtype(_description(value, 0, [0]))
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
-        raise invalid("dtype", f"{short(value)} is no data type: {short(str(error))}") from error
+        raise invalid("dtype", f"{short(value)} is not a data type: {short(str(error))}") from error
     if dtype.itemsize == 0 or (dtype.hasobject and dtype.names is not None):
-        raise invalid("dtype", f"{short(value)} has no size of its own")
+        raise invalid("dtype", f"{short(value)} has no fixed size")
     return dtype
 
 
 def _description(value: JSON, depth: int, fields: list[int]) -> Any:
     if isinstance(value, str):
-        # Not what numpy takes besides: lists of types in one string, shapes, names of C types.
+        # numpy also accepts lists of types in one string, shapes, and names of C types. These are refused.
         if "," in value or "(" in value:
-            raise invalid("dtype", f"{short(value)} is no simple type")
+            raise invalid("dtype", f"{short(value)} is not a simple type")
         return value
     if not isinstance(value, (list, tuple)) or not value:
         raise invalid("dtype", f"it must be a string or a list of fields, not {short(value)}")
@@ -226,7 +231,7 @@ def _field(item: JSON, depth: int, fields: list[int]) -> tuple[Any, ...]:
         return (item[0], inner)
     lengths: Sequence[Any] = item[2] if isinstance(item[2], (list, tuple)) else [item[2]]
     if not all(isinstance(length, int) and 0 < length < 2**31 for length in lengths):
-        raise invalid("dtype", f"{short(item[2])} is no shape of a field")
+        raise invalid("dtype", f"{short(item[2])} is not the shape of a field")
     return (item[0], inner, tuple(lengths))
 
 

@@ -1,4 +1,4 @@
-"""The stages of a v2 chunk's way to bytes: each filter and compressor as a function on arrays, bounded both ways."""
+"""The filters and compressors of v2 chunks as functions on arrays, with bounds on encoded and decoded sizes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from aiozarr.codecs._buffers import byte_array, byte_view
-from aiozarr.codecs._configuration import short
-from aiozarr.codecs.base import JSON, AnyArray, ArraySpec, BytesBytesCodec
+from aiozarr.codecs.core.buffers import byte_array, byte_view
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArraySpec, BytesBytesCodec
+from aiozarr.codecs.core.configuration import short
 from aiozarr.codecs.numcodecs.filters import ARRAY_FILTERS, ArrayFilter
 from aiozarr.codecs.numcodecs.numbers import NumbersCodec
 from aiozarr.codecs.numcodecs.objects import Categorize, ObjectFilter
@@ -23,14 +23,14 @@ _BYTE = np.dtype(np.uint8)
 
 @dataclass(frozen=True)
 class Extent:
-    """How large a value is between two stages.
+    """The size of a value between two stages.
 
     Attributes:
-        count: number of elements, of the array that the first stage takes.
+        count: number of elements of the first stage's array.
         item_size: bytes of an item.
-        exact: bytes of the value; None where they vary.
-        bound: bytes that the value has at most.
-        dtype: the type of its items; None where it is bytes.
+        exact: bytes of the value, or None if they vary.
+        bound: the most bytes of the value.
+        dtype: the type of its items, or None if it consists of bytes.
     """
 
     count: int
@@ -40,7 +40,7 @@ class Extent:
     dtype: np.dtype[Any] | None
 
     def as_bytes(self, exact: int | None, bound: int) -> Extent:
-        """Return the extent of bytes that stand for this value."""
+        """Return the extent of an encoding of this value as bytes."""
         return Extent(self.count, 1, exact, bound, None)
 
 
@@ -63,7 +63,7 @@ class Stage(ABC):
         """Return the decoding of an array; `extent` is that of the result.
 
         Raises:
-            CodecError: it is no encoding, or decodes to more than the bound.
+            CodecError: `value` is not an encoding, or decodes to more bytes than the bound.
         """
 
 
@@ -91,7 +91,7 @@ class BytesStage(Stage):
 
 @dataclass(frozen=True)
 class ArrayStage(Stage):
-    """A filter of arrays, on the memory of arrays of any type: it is seen as the type that the filter wants."""
+    """An array filter. The memory of arrays of any type is viewed as the filter's own type."""
 
     id: str
     configuration: Mapping[str, JSON]
@@ -136,7 +136,7 @@ class ArrayStage(Stage):
 
 @dataclass(frozen=True)
 class ObjectStage(Stage):
-    """An object codec: it makes bytes of elements of any type."""
+    """An object codec, which encodes elements of any type to bytes."""
 
     filter: ObjectFilter
     takes_objects = True
@@ -149,7 +149,7 @@ class ObjectStage(Stage):
         exact = extent.count * self.filter.astype.itemsize if isinstance(self.filter, Categorize) else None
         if exact is not None:
             return extent.as_bytes(exact, exact)
-        # Numbers and text of fixed length grow where they are written out.
+        # Numbers and text of fixed length grow when they are written as text.
         bound = extent.bound if extent.exact is None else 4 * extent.bound + 128 * extent.count + 65536
         return extent.as_bytes(None, bound)
 
@@ -159,14 +159,14 @@ class ObjectStage(Stage):
     def decode(self, value: AnyArray, extent: Extent) -> AnyArray:
         bound = extent.bound
         if extent.exact is not None:
-            # Numbers and text of fixed length are objects on their way.
+            # Numbers and text of fixed length become objects while they are decoded.
             bound = 4 * bound + 512 * extent.count + 65536
         return self.filter.decode(byte_view(value), extent.count, bound)
 
 
 @dataclass(frozen=True)
 class NumbersStage(Stage):
-    """A codec of numbers, which has to know their type, and may use their shape."""
+    """A codec of numbers. It needs their type, and may use their shape."""
 
     codec: NumbersCodec
 
@@ -176,7 +176,7 @@ class NumbersStage(Stage):
 
     def measure(self, extent: Extent) -> Extent:
         if extent.dtype is None or not self.codec.takes(extent.dtype):
-            raise InvalidMetadataError(f"codec {self.name!r} does not take {extent.dtype or 'bytes'}")
+            raise InvalidMetadataError(f"codec {self.name!r} does not support {extent.dtype or 'bytes'}")
         return extent.as_bytes(None, 4 * extent.bound + 65536)
 
     def encode(self, value: AnyArray) -> AnyArray:
@@ -189,7 +189,7 @@ class NumbersStage(Stage):
 
 
 class ForeignStage(Stage):
-    """A codec that some package has registered with numcodecs. What it makes is bounded after it was made."""
+    """A codec that another package has registered with numcodecs. Its output is bounded after it was made."""
 
     takes_objects = True
 
@@ -212,20 +212,20 @@ class ForeignStage(Stage):
     def _call(self, method: str, value: AnyArray) -> Any:
         try:
             return getattr(self._codec, method)(value)
-        except Exception as error:  # whatever a stranger's code raises about a stranger's bytes
+        except Exception as error:  # the code of another package may raise anything
             raise CodecError(f"cannot {method}: {short(str(error))}", codec=self.name) from error
 
     def _array(self, value: Any) -> AnyArray:
         array: AnyArray = value if isinstance(value, np.ndarray) else byte_array(memoryview(value).cast("B"))
         if array.dtype.hasobject and array.dtype != object:
-            raise CodecError(f"it makes {array.dtype}", codec=self.name)
-        # As numcodecs sees what is passed on: the elements in the order in which they lie.
+            raise CodecError(f"it yields {array.dtype}", codec=self.name)
+        # numcodecs passes on the elements in memory order.
         return np.ascontiguousarray(array.reshape(-1, order="A"))
 
 
 def _view(value: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
     if value.nbytes % dtype.itemsize:
-        raise ValueError(f"{value.nbytes} bytes are not a number of elements of {dtype}")
+        raise ValueError(f"{value.nbytes} bytes are not a whole number of elements of {dtype}")
     if value.dtype.hasobject:
-        raise TypeError("objects have no bytes of their own")
+        raise TypeError("objects cannot be viewed as bytes")
     return np.ascontiguousarray(value).reshape(-1).view(dtype)

@@ -1,1 +1,1 @@
-"""What is kept from one read to the next: decoded chunks, shard indexes, sizes."""
+"""Caches of decoded chunks, of shard indexes, and of sizes of objects."""

@@ -1,4 +1,4 @@
-"""Decoded shard indexes, kept within a number of bytes; each belongs to one version of its object."""
+"""The cache of decoded shard indexes, bounded in bytes; each is of one version of its object."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from aiozarr.model import Version
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """The index of one version of a shard; both None: there is no such shard."""
+    """The index of one version of a shard; both are None if the shard is not stored."""
 
     index: ShardIndex | None
     version: Version | None
 
 
 class IndexCache:
-    """Least recently used indexes go first. Only indexes whose version later requests can insist on are kept."""
+    """An LRU cache of indexes whose version later requests can insist on."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -34,7 +34,7 @@ class IndexCache:
         return entry
 
     def put(self, token: Hashable, entry: IndexEntry, max_bytes: int) -> None:
-        """Keep `entry`; `max_bytes` is the caller's limit, and the last caller's holds."""
+        """Cache `entry` within the caller's limit; the last caller's limit holds."""
         self.max_bytes = max_bytes
         if entry.index is None or entry.version is None or entry.index.nbytes > max_bytes:
             return
@@ -47,7 +47,7 @@ class IndexCache:
             self._bytes -= oldest.index.nbytes
 
     def drop(self, token: Hashable) -> None:
-        """Forget the entry: its object has changed."""
+        """Drop the entry: its object has changed."""
         entry = self._entries.pop(token, None)
         if entry is not None and entry.index is not None:
             self._bytes -= entry.index.nbytes

@@ -1,4 +1,4 @@
-"""Sizes of shards whose last bytes can only be asked for by their place: who knows the size need not ask for it."""
+"""Sizes of shards in stores that refuse suffix ranges: the end of an object of known size is a plain range."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ MAX_SIZES = 1 << 16
 
 
 class SizeCache:
-    """The sizes last seen, each of one version of its object; the oldest go first.
+    """The sizes last seen, each of one version of its object; those unused for longest go first.
 
-    Only those that a later request can insist on are kept, and only of stores that refuse suffix ranges.
+    Only those that a later request can insist on are cached, and only of stores that refuse suffix ranges.
     """
 
     def __init__(self, max_sizes: int = MAX_SIZES) -> None:
@@ -22,10 +22,13 @@ class SizeCache:
 
     def get(self, store: Store, key: str) -> Entry | None:
         """Return the size and version that were seen last."""
-        return self._entries.get((store.identity, key)) if self._entries else None
+        entry = self._entries.get((store.identity, key)) if self._entries else None
+        if entry is not None:
+            self._entries.move_to_end((store.identity, key))
+        return entry
 
-    def note(self, store: Store, key: str, size: int | None, version: Version | None) -> None:
-        """Keep what an answer or a write has told."""
+    def record(self, store: Store, key: str, size: int | None, version: Version | None) -> None:
+        """Cache what an answer or a write has reported."""
         supports = store.supports
         if supports.suffix_reads or not supports.conditional_reads:
             return

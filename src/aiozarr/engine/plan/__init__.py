@@ -1,1 +1,1 @@
-"""What a read will ask for, decided and foretold: pure functions that a read, a plan and a probe ask alike."""
+"""Decisions about requests: pure functions that a read, a plan and a probe share."""

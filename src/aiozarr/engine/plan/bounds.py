@@ -9,13 +9,13 @@ from math import prod
 import numpy as np
 
 from aiozarr.codecs import ShardLayout
-from aiozarr.codecs.raw_layout import RawLayout
-from aiozarr.engine.plan.part_plan import MAX_RUNS, MIN_PRICE
+from aiozarr.codecs.pipeline.raw_layout import RawLayout
+from aiozarr.engine.plan.partial_plan import MAX_RUNS, MIN_REQUEST_COST
 from aiozarr.engine.plan.whole_shard import whole_bound
 from aiozarr.grid import DimensionMap
 from aiozarr.grid.axes import Axis, RegularAxis
 from aiozarr.grid.transform import Constant, Indexed, Strided
-from aiozarr.schedule.learn import MAX_GAP, MIN_GAP
+from aiozarr.schedule.cost_estimator import MAX_GAP, MIN_GAP
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
@@ -25,7 +25,7 @@ LOCAL_GAP = 32 << 10
 
 
 @dataclass(frozen=True)
-class Thrift:
+class MergeLimitBounds:
     """What may be known beforehand of the economy that a read will find.
 
     Attributes:
@@ -42,7 +42,7 @@ class Thrift:
     ranges: bool
 
     @classmethod
-    def of(cls, store: Store, settings: Settings) -> Thrift:
+    def of(cls, store: Store, settings: Settings) -> MergeLimitBounds:
         """Return what is known of reads of `store`."""
         least, most = (LOCAL_GAP, LOCAL_GAP) if isinstance(store, BlockingStore) else (MIN_GAP, MAX_GAP)
         if settings.gap != "auto":
@@ -51,14 +51,16 @@ class Thrift:
         return cls(least, most, settings.max_over_read, settings.max_request_bytes, ranges)
 
 
-ANY = Thrift(MIN_GAP, MAX_GAP, 1.5, 16 << 20, ranges=True)
+UNKNOWN_LIMITS = MergeLimitBounds(MIN_GAP, MAX_GAP, 1.5, 16 << 20, ranges=True)
 """Of a store and settings that are not known."""
 
 
-def most_ranges(raw: RawLayout, axes: Sequence[Axis], maps: Sequence[DimensionMap], thrift: Thrift) -> int:
+def most_ranges(
+    raw: RawLayout, axes: Sequence[Axis], maps: Sequence[DimensionMap], merge_bounds: MergeLimitBounds
+) -> int:
     """Return how many ranges of one uncompressed chunk are fetched at most, where `maps` are wanted of the array."""
-    price = max(thrift.least_gap, MIN_PRICE)
-    if raw.nbytes <= price or not thrift.ranges:
+    price = max(merge_bounds.least_gap, MIN_REQUEST_COST)
+    if raw.nbytes <= price or not merge_bounds.ranges:
         return 1
     runs, joined = 1, True
     for dim in reversed(raw.order):
@@ -69,23 +71,25 @@ def most_ranges(raw: RawLayout, axes: Sequence[Axis], maps: Sequence[DimensionMa
             joined = False
         elif not axis.is_uniform or _count(selected) < axis.extent or axis.extent % length:
             joined = length == 1
-    more = (raw.nbytes - 1) // thrift.max_request_bytes  # long ones are cut up
+    more = (raw.nbytes - 1) // merge_bounds.max_request_bytes  # long ones are cut up
     return min(runs, MAX_RUNS, raw.nbytes // price) + more
 
 
-def may_be_whole(shard: ShardLayout, axes: Sequence[Axis], maps: Sequence[DimensionMap], thrift: Thrift) -> int | None:
+def may_be_whole(
+    shard: ShardLayout, axes: Sequence[Axis], maps: Sequence[DimensionMap], merge_bounds: MergeLimitBounds
+) -> int | None:
     """Return how many bytes are asked for at most where shards are fetched whole; None where none of them is.
 
     `axes` are those of the shards, and `shard` is the largest.
     """
-    bound, most = whole_bound(shard), max(thrift.most_gap, thrift.max_request_bytes)
+    bound, most = whole_bound(shard), max(merge_bounds.most_gap, merge_bounds.max_request_bytes)
     if bound is None:
         return None
     if not all([axis.is_uniform for axis in axes]):
         return min(bound, most)
     if bound > most:
         return None
-    if bound <= thrift.most_gap or not thrift.ranges:
+    if bound <= merge_bounds.most_gap or not merge_bounds.ranges:
         return bound
     touched, fewest = 1, 1
     for axis, selected, inner, count in zip(axes, maps, shard.inner_shape, shard.grid_shape, strict=False):
@@ -93,7 +97,7 @@ def may_be_whole(shard: ShardLayout, axes: Sequence[Axis], maps: Sequence[Dimens
         touched *= min(count, chunks)
         last = int(axis.chunks_of(np.array([_last(selected)]))[0])
         fewest *= -(-axis.chunk_extent(last) // inner)
-    return bound if touched * thrift.max_over_read >= fewest else None
+    return bound if touched * merge_bounds.max_over_read >= fewest else None
 
 
 def _last(selected: DimensionMap) -> int:

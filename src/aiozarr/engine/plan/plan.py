@@ -1,4 +1,4 @@
-"""What a read will ask of its store, in numbers: bounds from the metadata alone, exact figures once sizes are known."""
+"""The plan of a read: requests and bytes, as bounds from the metadata alone, or exact once sizes are known."""
 
 from __future__ import annotations
 
@@ -9,16 +9,44 @@ from typing import Any
 
 from aiozarr.codecs import ShardIndex
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout
-from aiozarr.engine.plan.bounds import ANY, Thrift, may_be_whole, most_ranges
-from aiozarr.engine.plan.part_plan import Ranges
-from aiozarr.engine.plan.split_plan import NEVER, count_parts, cut
-from aiozarr.engine.plan.table import PlanRow, table
+from aiozarr.engine.plan.bounds import UNKNOWN_LIMITS, MergeLimitBounds, may_be_whole, most_ranges
+from aiozarr.engine.plan.multipart_plan import NO_SPLIT, count_parts, split_range
+from aiozarr.engine.plan.partial_plan import Ranges
 from aiozarr.errors import LimitError
 from aiozarr.grid import DimensionMap, Fields
 from aiozarr.grid.axes import Axis, RegularAxis
-from aiozarr.grid.projection import Part, Parts
-from aiozarr.grid.touched import count_chunks, most_chunks, project
+from aiozarr.grid.chunk_counting import chunk_count_bound, count_chunks, project
+from aiozarr.grid.projection import ChunkSelection, ChunkSelections
+from aiozarr.model import ByteRange, Range, Suffix
 from aiozarr.settings import Settings
+
+ROWS = 10
+"""Requests that a table shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """One request of a plan; of a plan of bounds, all requests for the chunks of one shard.
+
+    Attributes:
+        round: 1, or 2 where an answer of the first round says what to ask for.
+        key: the stored object.
+        range: the bytes of it; None: all of it, or, in the second round of a plan of bounds, what its index will say.
+        chunks: chunks that they hold of those that are read; 0 for an index.
+        bytes: how many bytes come; an upper bound in a plan of bounds.
+        bytes_wanted: those of them that are needed.
+        requests: how many requests that is; an upper bound in a plan of bounds.
+        stored: whether there is such an object; None in a plan of bounds, which does not know.
+    """
+
+    round: int
+    key: str
+    range: ByteRange | None
+    chunks: int
+    bytes: int
+    bytes_wanted: int
+    requests: int = 1
+    stored: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -71,11 +99,11 @@ class Plan:
 
     def __getstate__(self) -> dict[str, Any]:
         # The rows travel, and not the array's layout that they are listed from.
-        return {**self.__dict__, "first": GivenRows(self.rows)}
+        return {**self.__dict__, "first": FixedRows(self.rows)}
 
 
 @dataclass(frozen=True)
-class GivenRows:
+class FixedRows:
     """Rows that are known already."""
 
     rows: tuple[PlanRow, ...]
@@ -93,8 +121,8 @@ def plan_bounds(
     maps: Sequence[DimensionMap],
     *,
     suffix_reads: bool = True,
-    split_limit: int = NEVER,
-    thrift: Thrift = ANY,
+    split_limit: int = NO_SPLIT,
+    merge_bounds: MergeLimitBounds = UNKNOWN_LIMITS,
 ) -> Plan:
     """Return bounds on what reading `maps` asks of the store; pure, in time independent of the number of chunks.
 
@@ -103,47 +131,53 @@ def plan_bounds(
         maps: what is read of each dimension.
         suffix_reads: whether the store answers suffix ranges; else the size of each shard may have to be asked for.
         split_limit: the most bytes of one request; what has more comes in parts.
-        thrift: what is known of how requests are merged.
+        merge_bounds: what is known of how requests are merged.
     """
     objects = count_chunks(layout.axes, maps)
     if layout.shard is None:
         size = objects * layout.largest.pipeline.max_encoded_size
-        requests = objects * most_requests(layout, maps, split_limit, thrift)
+        requests = objects * most_requests(layout, maps, split_limit, merge_bounds)
         return Plan(objects, objects, requests, objects, size, size, exact=False)
     shard = layout.shard
     inner = count_chunks(_inner_axes(layout), maps)
     index, data = objects * shard.index_nbytes, inner * shard.inner.max_encoded_size
     size = index + data
-    if thrift.most_gap:  # gaps are read over, but no more than there is
+    if merge_bounds.most_gap:  # gaps are read over, but no more than there is
         stored = objects * shard.count * shard.inner.max_encoded_size
-        size = index + max(data, min(int(data * thrift.max_over_read), stored))
-    if (whole := may_be_whole(shard, layout.axes, maps, thrift)) is not None:
+        size = index + max(data, min(int(data * merge_bounds.max_over_read), stored))
+    if (whole := may_be_whole(shard, layout.axes, maps, merge_bounds)) is not None:
         size = max(size, objects * whole)
-    inner_requests = inner * most_requests(layout, maps, split_limit, thrift)
+    inner_requests = inner * most_requests(layout, maps, split_limit, merge_bounds)
     lookups = 0 if suffix_reads or layout.shard.index_location == "start" else objects
     requests = objects + inner_requests + lookups
     return Plan(objects, inner, requests, objects, size, index + data, exact=False, sharded=True)
 
 
-def most_requests(layout: ArrayLayout, maps: Sequence[DimensionMap], split_limit: int, thrift: Thrift) -> int:
+def most_requests(
+    layout: ArrayLayout, maps: Sequence[DimensionMap], split_limit: int, merge_bounds: MergeLimitBounds
+) -> int:
     """Return how many requests bring one chunk, or inner chunk, of those that `maps` touch, at most."""
     if layout.shard is None:
         pipeline = layout.largest.pipeline
         whole = count_parts(pipeline, pipeline.max_encoded_size, split_limit)
     else:
         pipeline = layout.shard.inner
-        whole = len(cut(0, pipeline.max_encoded_size, split_limit))
-    return whole if pipeline.raw is None else max(whole, most_ranges(pipeline.raw, _inner_axes(layout), maps, thrift))
+        whole = len(split_range(0, pipeline.max_encoded_size, split_limit))
+    return (
+        whole
+        if pipeline.raw is None
+        else max(whole, most_ranges(pipeline.raw, _inner_axes(layout), maps, merge_bounds))
+    )
 
 
-def surely_fits(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Settings) -> bool:
+def fits_upper_bound(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Settings) -> bool:
     """Return whether `check_size` raises nothing, where that is clear without a look at what index arrays hold."""
-    return most_chunks(_inner_axes(layout), maps) <= settings.max_chunks
+    return chunk_count_bound(_inner_axes(layout), maps) <= settings.max_chunks
 
 
 def check_size(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Settings) -> None:
     """Raise `LimitError` where an operation on `maps` would touch more chunks than `settings` allow."""
-    if surely_fits(layout, maps, settings):
+    if fits_upper_bound(layout, maps, settings):
         return
     touched = count_chunks(_inner_axes(layout), maps)
     if touched > settings.max_chunks:
@@ -164,32 +198,32 @@ def _inner_axes(layout: ArrayLayout) -> Sequence[Axis]:
     return [RegularAxis(length, axis.extent) for length, axis in pairs]
 
 
-def parts_of(layout: ArrayLayout, maps: Sequence[DimensionMap], fields: Fields | None = None) -> Parts:
+def parts_of(layout: ArrayLayout, maps: Sequence[DimensionMap], fields: Fields | None = None) -> ChunkSelections:
     """Return the stored objects that `maps` touch, with what is wanted of each."""
     return project(layout.axes, maps, fields)
 
 
-def keyed_projections(layout: ArrayLayout, parts: Parts, prefix: str) -> Iterator[tuple[str, Part]]:
+def keyed_projections(layout: ArrayLayout, parts: ChunkSelections, prefix: str) -> Iterator[tuple[str, ChunkSelection]]:
     """Yield the key of each of the stored objects `parts`, with what is wanted of it."""
     for projection in parts:
         yield prefix + layout.key_encoding.encode(projection.coords), projection
 
 
-def inner_parts(stored: ObjectLayout, projection: Part) -> Iterator[tuple[int, Part]]:
+def inner_parts(stored: ObjectLayout, projection: ChunkSelection) -> Iterator[tuple[int, ChunkSelection]]:
     """Yield the linear index of every inner chunk that the projection of a shard touches, with what is wanted of it."""
     assert stored.shard is not None
-    return projection.within(stored.inner_axes).numbered(stored.shard.grid_shape)
+    return projection.inner_chunks(stored.inner_axes).numbered(stored.shard.grid_shape)
 
 
 def wanted_ranges(
     stored: ObjectLayout,
     index: ShardIndex,
-    projection: Part,
+    projection: ChunkSelection,
     *,
-    kept: Callable[[int], bool] | None = None,
-    runs: Callable[[Part], Ranges | None] | None = None,
+    cached: Callable[[int], bool] | None = None,
+    runs: Callable[[ChunkSelection], Ranges | None] | None = None,
 ) -> list[tuple[int, int]]:
-    """Return (start, length) of every stored inner chunk that a shard's projection touches, without those `kept`.
+    """Return (start, length) of every stored inner chunk that a shard's projection touches, without those `cached`.
 
     `runs` gives the ranges to fetch of an inner chunk that is not compressed; None: all of it.
     """
@@ -197,7 +231,7 @@ def wanted_ranges(
     raw = stored.shard.inner.raw
     ranges: list[tuple[int, int]] = []
     for position, part in inner_parts(stored, projection):
-        located = None if kept is not None and kept(position) else index.locate(position)
+        located = None if cached is not None and cached(position) else index.locate(position)
         if located is None:
             continue
         inside = runs(part) if runs is not None and raw is not None and located.length == raw.nbytes else None
@@ -206,3 +240,76 @@ def wanted_ranges(
         else:
             ranges += [(located.start + start, length) for start, length in inside]
     return ranges
+
+
+# --- plans as text ----------------------------------------------------------------------------------------------
+
+
+def table(plan: Plan, rows: Sequence[PlanRow]) -> str:
+    """Return the plan in words and its first requests in rows."""
+    lines = [_title(plan), _objects(plan), _cost(plan)]
+    if not plan.chunks:
+        return "\n".join([lines[0], "nothing is read: no requests"])
+    if rows:
+        lines += _columns(plan, rows)
+    more = plan.requests - sum([row.requests for row in rows])
+    if more > 0:
+        what = _count(more, "request") if plan.exact else f"at most {_count(more, 'request')}"
+        lines.append(f"... {what} more" if rows else f"... {what}, not listed here")
+    return "\n".join(lines)
+
+
+def _title(plan: Plan) -> str:
+    shape = "" if plan.shape is None else f" a selection of shape {plan.shape}"
+    of = f" of {plan.array}" if plan.array else ""
+    what = f"{shape}{of}".strip() or "a read"
+    return f"{what}: {'exact' if plan.exact else 'bounds, without a look at what is stored'}"
+
+
+def _objects(plan: Plan) -> str:
+    if plan.sharded:
+        touched = f"{_count(plan.inner_chunks, 'chunk')} in {_count(plan.chunks, 'shard')}"
+    else:
+        touched = _count(plan.chunks, "chunk")
+    if not plan.missing:
+        return touched
+    return f"{touched}, {plan.missing:,} of {'these shards' if plan.sharded else 'them'} not stored"
+
+
+def _cost(plan: Plan) -> str:
+    if plan.exact:
+        over = f", {plan.over_read:,} read over gaps" if plan.over_read else ""
+        return f"{_count(plan.requests, 'request')}, {_count(plan.bytes, 'byte')}: {plan.bytes_wanted:,} wanted{over}"
+    least = "" if plan.min_requests == plan.requests else f"{plan.min_requests:,} to "
+    return f"{least}{_count(plan.requests, 'request')}, at most {_count(plan.bytes, 'byte')}"
+
+
+def _columns(plan: Plan, rows: Sequence[PlanRow]) -> list[str]:
+    cells = [("round", "key", "range", "chunks", "bytes", ""), *[_cells(row, exact=plan.exact) for row in rows]]
+    widths = [max([len(line[column]) for line in cells]) for column in range(5)]
+    return [
+        f"{number:>{widths[0]}}  {key:<{widths[1]}}  {part:<{widths[2]}}  "
+        f"{chunks:>{widths[3]}}  {size:>{widths[4]}}  {note}".rstrip()
+        for number, key, part, chunks, size, note in cells
+    ]
+
+
+def _cells(row: PlanRow, *, exact: bool) -> tuple[str, str, str, str, str, str]:
+    match row.range:
+        case Range(start, None):
+            part = f"{start}-"
+        case Range(start, int(length)):
+            part = f"{start}-{start + length - 1}"
+        case Suffix(length):
+            part = f"last {length}"
+        case _:
+            part = "whole" if row.round == 1 else "by the index"
+    size = f"{row.bytes:,}" if exact else f"<= {row.bytes:,}"
+    note = "not stored" if row.stored is False else f"in {row.requests:,} requests" if row.requests > 1 else ""
+    if note and row.stored is None:
+        note = f"in at most {row.requests:,} requests"
+    return str(row.round), row.key, part, f"{row.chunks:,}" if row.chunks else "index", size, note
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Whether a shard is fetched whole, in place of its index first and its inner chunks then: a pure function."""
+"""Whether a shard is fetched whole, or its index first and its inner chunks then: a pure function."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from math import prod
 
 from aiozarr.codecs import ShardLayout
 from aiozarr.engine.layout import ObjectLayout
-from aiozarr.engine.plan.part_plan import price_of
-from aiozarr.grid.projection import Part
+from aiozarr.engine.plan.partial_plan import request_cost_bytes
+from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Value
-from aiozarr.schedule.coalesce import Economy
+from aiozarr.schedule.coalesce import MergeLimits
 from aiozarr.stores.contract import Store
 
-SLACK = 256
+INCOMPRESSIBLE_SLACK = 256
 """Bytes that a compressor adds to an inner chunk that it cannot compress, besides a thirty-second."""
 
 
 def whole_bound(shard: ShardLayout) -> int | None:
-    """Return how many bytes are asked for where a shard is fetched whole; None where its size is anybody's guess.
+    """Return how many bytes are requested if a shard is fetched whole; None if its size cannot be bounded.
 
-    A shard of sane codecs has no more. One that has, because of what its writer left in it, is read in two phases.
+    A shard without unused bytes has no more. A larger one is read by its index.
     """
     inner = shard.inner
     size = inner.encoded_size
@@ -29,44 +29,48 @@ def whole_bound(shard: ShardLayout) -> int | None:
         if inner.spec.is_variable:
             return None
         plain = inner.spec.nbytes if inner.plain_size is None else inner.plain_size
-        size = min(inner.max_encoded_size, plain + plain // 32 + SLACK)
+        size = min(inner.max_encoded_size, plain + plain // 32 + INCOMPRESSIBLE_SLACK)
     return shard.index_nbytes + shard.count * size
 
 
 def whole_request(
-    shard: ShardLayout, part: Part, touched: Callable[[], int], economy: Economy, *, ranges: bool
+    shard: ShardLayout, part: ChunkSelection, touched: Callable[[], int], merge_limits: MergeLimits, *, ranges: bool
 ) -> int | None:
-    """Return how many bytes to ask for where it is best to fetch a shard whole; None where it is not.
+    """Return how many bytes to request if it is best to fetch a shard whole; None if it is not.
 
     Args:
         shard: how the shard is laid out.
-        part: what is wanted of it.
+        part: the selected elements of the shard.
         touched: counts the inner chunks that `part` touches.
-        economy: what a request costs, how much may be read over, and how large a request may be.
-        ranges: whether the store answers ranges; else every request brings the whole shard anyway.
+        merge_limits: the cost of a request, the bound on over-read, and the largest request.
+        ranges: whether the store serves byte ranges; otherwise every request downloads the whole shard.
     """
     bound = whole_bound(shard)
-    if bound is None or bound > max(economy.gap, economy.max_request_bytes):
+    if bound is None or bound > max(merge_limits.gap, merge_limits.max_request_bytes):
         return None
     # No larger than what a second round trip costs.
-    if bound <= economy.gap or not ranges:
+    if bound <= merge_limits.gap or not ranges:
         return bound
     inside = prod([-(-extent // length) for extent, length in zip(part.extents, shard.inner_shape, strict=True)])
     raw = shard.inner.raw
-    if raw is not None and raw.nbytes > price_of(economy) and part.size * economy.max_over_read < prod(part.extents):
+    if (
+        raw is not None
+        and raw.nbytes > request_cost_bytes(merge_limits)
+        and part.size * merge_limits.max_over_read < prod(part.extents)
+    ):
         return None  # a little of each can be had
-    return bound if touched() * economy.max_over_read >= inside else None
+    return bound if touched() * merge_limits.max_over_read >= inside else None
 
 
-def whole_of(stored: ObjectLayout, part: Part, economy: Economy, store: Store) -> int | None:
+def whole_of(stored: ObjectLayout, part: ChunkSelection, merge_limits: MergeLimits, store: Store) -> int | None:
     """As `whole_request`, for the stored object that `part` is of."""
     assert stored.shard is not None
     count = partial(_count, stored, part)
-    return whole_request(stored.shard, part, count, economy, ranges=store.supports.partial_reads)
+    return whole_request(stored.shard, part, count, merge_limits, ranges=store.supports.partial_reads)
 
 
-def _count(stored: ObjectLayout, part: Part) -> int:
-    return len(part.within(stored.inner_axes))
+def _count(stored: ObjectLayout, part: ChunkSelection) -> int:
+    return len(part.inner_chunks(stored.inner_axes))
 
 
 def is_whole(value: Value, bound: int) -> bool:

@@ -1,1 +1,1 @@
-"""A read, from the chunks that it touches to the elements that have landed."""
+"""Reads: coroutines per stored object, and the operation that they belong to."""

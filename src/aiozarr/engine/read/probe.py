@@ -1,4 +1,4 @@
-"""Looks up the sizes and indexes that turn a plan's bounds into exact figures."""
+"""Exact plans: looks up the sizes and indexes that turn bounds into figures."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from aiozarr.codecs.pipeline.stored_size import max_stored_index_size
+from aiozarr.concurrency import gather_all
 from aiozarr.engine.cache.indexes import IndexEntry
-from aiozarr.engine.desk import Desk
-from aiozarr.engine.plan.part_plan import PartPlan
-from aiozarr.engine.plan.plan import GivenRows, Plan, keyed_projections, plan_bounds, wanted_ranges
-from aiozarr.engine.plan.split_plan import NEVER, count_parts, cut, split_limit
-from aiozarr.engine.plan.table import ROWS, PlanRow
+from aiozarr.engine.plan.multipart_plan import NO_SPLIT, count_parts, split_limit, split_range
+from aiozarr.engine.plan.partial_plan import PartialChunkPlanner
+from aiozarr.engine.plan.plan import ROWS, FixedRows, Plan, PlanRow, keyed_projections, plan_bounds, wanted_ranges
 from aiozarr.engine.plan.whole_shard import whole_of
-from aiozarr.engine.read.part_read import fit_together, ranges_of_chunk
+from aiozarr.engine.read.partial_chunk import ranges_of_chunk, ranges_suffice
 from aiozarr.engine.read.read import Read
-from aiozarr.engine.request.flight import Token
-from aiozarr.engine.session import Session
-from aiozarr.errors import CodecError
-from aiozarr.grid.projection import Part
-from aiozarr.grid.touched import LONG, takes_long
+from aiozarr.engine.request.index_request import parse_index
+from aiozarr.engine.request.share_key import InternedKey
+from aiozarr.engine.scheduled_store import ScheduledStore
+from aiozarr.engine.state import EngineState
+from aiozarr.engine.workers.decoder import MIN_INDEX_BYTES
+from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive
+from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Range
 from aiozarr.schedule.coalesce import coalesce
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
-from aiozarr.stores.tasks import together
 
 WORKERS = 64
 
 
 @dataclass(slots=True)
-class _Sum:
+class _PlanTotals:
     requests: int = 0
     fetched: int = 0
     wanted: int = 0
@@ -39,13 +40,13 @@ class _Sum:
     rows: dict[int, list[PlanRow]] = field(default_factory=dict)
 
     def add(self, number: int, row: PlanRow) -> None:
-        """Add what is asked of the stored object of this number; the first objects' is kept."""
+        """Add a request for the stored object of this number; the rows of the first objects stay."""
         self.requests += row.requests
         self.fetched += row.bytes
         self.wanted += row.bytes_wanted
         if len(rows := self.rows.setdefault(number, [])) < ROWS:
             rows.append(row)
-        if len(self.rows) > ROWS:  # objects come out of order, and nothing is asked of those that are kept
+        if len(self.rows) > ROWS:  # objects come out of order, and some need no request
             del self.rows[max(self.rows)]
 
     def first_rows(self) -> tuple[PlanRow, ...]:
@@ -53,23 +54,23 @@ class _Sum:
         return tuple([row for number in sorted(self.rows) for row in self.rows[number]][:ROWS])
 
 
-async def probe(desk: Desk, read: Read, *, settings: Settings, recorder: Report | None = None) -> Plan:
+async def probe(state: EngineState, read: Read, *, settings: Settings, report: Report | None = None) -> Plan:
     """Return exactly what `read` would fetch if it began now.
 
-    Indexes that this looks up are kept as those of reads are, so the read that follows does not ask for them again,
-    and the figures do not count them.
+    Indexes that this looks up are cached like those of reads. The read that follows does not request them again, and
+    the figures do not count them.
     """
-    if takes_long(read.maps):
-        bounds = await desk.pool.call(lambda: plan_bounds(read.layout, read.maps))
+    if is_expensive(read.maps):
+        bounds = await state.pool.call(lambda: plan_bounds(read.layout, read.maps))
     else:
         bounds = plan_bounds(read.layout, read.maps)
-    session = Session(desk, read.store, settings, recorder)
+    session = ScheduledStore(state, read.store, settings, report)
     steps = enumerate(keyed_projections(read.layout, read.parts, read.prefix))
-    total = _Sum()
-    queue = desk.queue_of(read.store)
-    parts = PartPlan(queue.economy(settings), blocking=queue.blocking)
+    total = _PlanTotals()
+    queue = state.queue_for(read.store)
+    planner = PartialChunkPlanner(queue.merge_limits(settings), blocking=queue.is_blocking)
     workers = min(WORKERS, bounds.chunks)
-    await together(_work(desk, session, read, steps, total, parts) for _ in range(workers))
+    await gather_all(_work(state, session, read, steps, total, planner) for _ in range(workers))
     return Plan(
         bounds.chunks,
         bounds.inner_chunks,
@@ -80,42 +81,42 @@ async def probe(desk: Desk, read: Read, *, settings: Settings, recorder: Report 
         exact=True,
         sharded=read.layout.shard is not None,
         missing=total.missing,
-        first=GivenRows(total.first_rows()),
+        first=FixedRows(total.first_rows()),
     )
 
 
 async def _work(
-    desk: Desk,
-    session: Session,
+    state: EngineState,
+    session: ScheduledStore,
     read: Read,
-    steps: Iterator[tuple[int, tuple[str, Part]]],
-    total: _Sum,
-    parts: PartPlan,
+    steps: Iterator[tuple[int, tuple[str, ChunkSelection]]],
+    total: _PlanTotals,
+    planner: PartialChunkPlanner,
 ) -> None:
     for number, (key, projection) in steps:
         if read.layout.shard is not None:
-            await _shard(desk, session, read, number, key, projection, total, parts)
+            await _shard(state, session, read, number, key, projection, total, planner)
             continue
-        if desk.chunk_caches.has(session.settings, (read.token, key), _now()):
+        if state.chunk_caches.has(session.settings, (read.token, key), _now()):
             continue
         entry = await session.stat(key)
         size = 0 if entry is None or entry.size is None else entry.size
         pipeline = read.layout.object_of(projection).pipeline
         total.missing += entry is None
-        ranges = ranges_of_chunk(desk, parts, read.store, session.settings, pipeline, projection)
+        ranges = ranges_of_chunk(state, planner, read.store, session.settings, pipeline, projection)
         for start, length in ranges or ():
             came = min(length, max(0, size - start))
             total.add(number, PlanRow(1, key, Range(start, length), 1, came, came, stored=entry is not None))
-        if ranges is not None and (entry is None or fit_together(pipeline, entry, ranges)):
+        if ranges is not None and (entry is None or ranges_suffice(pipeline, entry, ranges)):
             continue
-        requests = count_parts(pipeline, size, _limit_of(desk, session))
+        requests = count_parts(pipeline, size, _limit_of(state, session))
         total.add(number, PlanRow(1, key, None, 1, size, size, requests, stored=entry is not None))
 
 
-def _limit_of(desk: Desk, session: Session) -> int:
+def _limit_of(state: EngineState, session: ScheduledStore) -> int:
     store = session.store
-    if desk.queue_of(store).blocking or not desk.tells_versions(store):
-        return NEVER
+    if state.queue_for(store).is_blocking or not state.has_versions(store):
+        return NO_SPLIT
     return split_limit(store, session.settings)
 
 
@@ -123,60 +124,68 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _kept(desk: Desk, settings: Settings, object_token: Token) -> Callable[[int], bool] | None:
-    """Return whether the inner chunk at a position is in the cache; None where there is no cache."""
+def _cached(state: EngineState, settings: Settings, object_token: InternedKey) -> Callable[[int], bool] | None:
+    """Return a function that says whether an inner chunk is cached; None without a cache."""
     if not settings.chunk_cache_bytes:
         return None
     now = _now()
-    return lambda position: desk.chunk_caches.has(settings, (object_token, position), now)
+    return lambda position: state.chunk_caches.has(settings, (object_token, position), now)
 
 
 async def _shard(
-    desk: Desk, session: Session, read: Read, number: int, key: str, projection: Part, total: _Sum, parts: PartPlan
+    state: EngineState,
+    session: ScheduledStore,
+    read: Read,
+    number: int,
+    key: str,
+    projection: ChunkSelection,
+    total: _PlanTotals,
+    planner: PartialChunkPlanner,
 ) -> None:
     stored = read.layout.object_of(projection)
     shard = stored.shard
     assert shard is not None
     token = (read.store.identity, key, read.layout.token)
-    # Not from the cache: the shard may have been replaced, and the figures are to be those of now.
-    value = await session.fetch(key, shard.index_range)
-    desk.indexes.drop(token)
-    desk.sizes.note(read.store, key, None if value is None else value.size, None if value is None else value.version)
+    # Not from the cache: the shard may have been replaced, and the figures must be current.
+    value = await session.fetch(key, shard.index_range, max_bytes=max_stored_index_size(shard))
+    state.indexes.cache.drop(token)
+    state.sizes.record(read.store, key, None if value is None else value.size, None if value is None else value.version)
     if value is None:
         total.missing += 1
         total.add(number, PlanRow(1, key, shard.index_range, 0, 0, 0, stored=False))
         return
-    try:
-        index = shard.parse_index(value.data, value.size, strict=session.settings.strict)
-    except CodecError as error:
-        error.store, error.key, error.range = read.store.url, key, shard.index_range
-        raise
+    strict = session.settings.strict
+    decode = partial(parse_index, shard, value.data, value.size, read.store, key, strict=strict)
+    index = decode() if shard.index_nbytes < MIN_INDEX_BYTES else await state.pool.call(decode)
     if value.version is not None and not value.version.weak and read.store.supports.conditional_reads:
-        desk.indexes.put(token, IndexEntry(index, value.version), session.settings.index_cache_bytes)
-    kept = _kept(desk, session.settings, Token((token, value.version)))
-    runs = None if kept else partial(parts.ranges, pipeline=shard.inner, versioned=value.version is not None)
+        state.indexes.cache.put(token, IndexEntry(index, value.version), session.settings.index_cache_bytes)
+    is_cached = _cached(state, session.settings, InternedKey((token, value.version)))
+    runs = None if is_cached else partial(planner.ranges, pipeline=shard.inner, versioned=value.version is not None)
 
     def look() -> tuple[list[tuple[int, int]], list[tuple[int, int]], int | None]:
         ranges = wanted_ranges(stored, index, projection, runs=runs)
-        missing = wanted_ranges(stored, index, projection, kept=kept) if kept else ranges
-        return ranges, missing, None if known else whole_of(stored, projection, economy, read.store)
+        missing = wanted_ranges(stored, index, projection, cached=is_cached) if is_cached else ranges
+        return ranges, missing, None if known else whole_of(stored, projection, merge_limits, read.store)
 
-    known, economy = desk.indexes.get(token) is not None, desk.queue_of(read.store).economy(session.settings)
-    ranges, missing, bound = look() if projection.listed < LONG else await desk.pool.call(look)
+    known, merge_limits = (
+        state.indexes.cache.get(token) is not None,
+        state.queue_for(read.store).merge_limits(session.settings),
+    )
+    ranges, missing, bound = look() if projection.point_count < LARGE_POINT_COUNT else await state.pool.call(look)
     size = shard.index_nbytes
     if bound is not None:
         whole, fetched = value.size is None or value.size <= bound, min(bound, value.size or bound)
-        inner = wanted_ranges(stored, index, projection, kept=kept) if whole else []
+        inner = wanted_ranges(stored, index, projection, cached=is_cached) if whole else []
         wanted = min(fetched, size + sum([length for _, length in inner])) if whole else 0
         total.add(number, PlanRow(1, key, Range(0, bound), len(inner), fetched, wanted, stored=True))
         if whole:
             return
     if not ranges or not known:
-        # A kept index is used where a request for data checks that it still holds.
+        # A cached index is used if a request for data validates it.
         total.add(number, PlanRow(1, key, shard.index_range, 0, size, size, stored=True))
-    limit = _limit_of(desk, session) if value.version is not None else NEVER
-    for each in coalesce(missing, economy):
-        requests = 1 if each.length <= limit else len(cut(0, each.length, limit))
+    limit = _limit_of(state, session) if value.version is not None else NO_SPLIT
+    for each in coalesce(missing, merge_limits):
+        requests = 1 if each.length <= limit else len(split_range(0, each.length, limit))
         wanted = min(each.length, sum([missing[member][1] for member in each.members]))
         part = Range(each.start, each.length)
         total.add(number, PlanRow(2, key, part, len(each.members), each.length, wanted, requests, stored=True))

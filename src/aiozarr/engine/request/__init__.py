@@ -1,1 +1,1 @@
-"""Requests on their way: what they carry, who waits for it, what is shared, and what is noted of them."""
+"""Requests for stored objects: chunks in flight, batches, merged ranges, shard indexes, large objects in parts."""

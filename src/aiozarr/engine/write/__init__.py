@@ -1,1 +1,1 @@
-"""A write, from elements to objects that are stored."""
+"""Writes, from array elements to stored objects."""

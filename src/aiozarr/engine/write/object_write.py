@@ -1,258 +1,303 @@
-"""The write of one stored object: encode and put; where it is written in part, compare-and-swap on what is stored."""
+"""The write of one stored object: encode and put. A partial write is a compare-and-swap of the stored object."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from functools import partial
-from random import random
-from time import sleep
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+from aiozarr.concurrency import gather_all
+from aiozarr.engine.compare_and_swap import compare_and_swap, compare_and_swap_blocking
+from aiozarr.engine.group_commit import GroupCommit
 from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.operation import Operation
 from aiozarr.engine.plan.plan import inner_parts
-from aiozarr.engine.request.errand import Errand
-from aiozarr.engine.request.observed import RequestWatch
-from aiozarr.engine.work.encode import ChangedShard, StoredShard, assemble_shard, encode_chunk, encode_inner, open_shard
-from aiozarr.engine.work.pool import BATCH_BYTES
-from aiozarr.errors import ChecksumError, CodecError, PreconditionFailedError
-from aiozarr.grid.projection import Part
-from aiozarr.grid.touched import LONG
+from aiozarr.engine.request.object_request import ObjectRequest
+from aiozarr.engine.state import EngineState
+from aiozarr.engine.timing import RequestTiming
+from aiozarr.engine.workers.encoder import (
+    ChangedShard,
+    StoredShard,
+    assemble_shard,
+    encode_chunk,
+    encode_inner,
+    open_shard,
+)
+from aiozarr.engine.workers.worker_pool import BATCH_BYTES
+from aiozarr.errors import ChecksumError, CodecError
+from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
+from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import IfAbsent, IfMatch, Precondition, Value
-from aiozarr.schedule.events import RequestEvent
+from aiozarr.schedule.events import RequestEvent, RequestOperation
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
-from aiozarr.stores.tasks import together
-
-if TYPE_CHECKING:
-    from aiozarr.engine.write.job import WriteJob
 
 T = TypeVar("T")
 
-MAX_RACES = 100
-"""How many other writers of one object may come first before a partial write gives up."""
-
-PART_BYTES = 2 << 20
+INNER_GROUP_BYTES = 2 << 20
+"""The inner chunks of a shard are encoded in groups of this size, each in one worker."""
 
 
-class ObjectWrite(Errand):
-    """One chunk or shard, and the values that go into it."""
+class ObjectWriteOperation(Operation):
+    """The operation that object writes belong to. A subclass sets the attributes.
 
-    __slots__ = ("does", "fetched", "job", "keep", "layout", "projection", "put", "sent", "stored", "values")
+    Attributes:
+        state: the state of the engine.
+        group_commit: partial writes that wait for the one in progress.
+        encoding: limits the shards whose inner chunks are encoded at once. So the first is stored while workers encode
+            the next, and the disk is not idle until many shards are ready at the same time.
+    """
+
+    state: EngineState
+    group_commit: GroupCommit[ObjectWrite]
+    encoding: asyncio.Semaphore
+
+    @abstractmethod
+    def object_done(self, request: ObjectWrite, error: BaseException | None) -> None:
+        """A request for one stored object has ended."""
+
+
+class ObjectWrite(ObjectRequest):
+    """The write of one chunk or shard.
+
+    Attributes:
+        operation: the operation of the store that it came to, for observers.
+        sent, fetched, put: requests sent, bytes fetched and bytes stored, for observers.
+    """
+
+    __slots__ = (
+        "fetched",
+        "job",
+        "keep",
+        "layout",
+        "operation",
+        "projection",
+        "put",
+        "sent",
+        "state",
+        "stored",
+        "values",
+    )
 
     def __init__(
         self,
-        job: WriteJob,
+        job: ObjectWriteOperation,
         store: Store,
         layout: ArrayLayout,
         values: NDArray[Any],
         key: str,
-        projection: Part,
+        projection: ChunkSelection,
     ) -> None:
         self.stored = layout.object_of(projection)
         super().__init__(job, store, key, self.stored.spec.nbytes)
+        self.state = job.state
         self.job = job
         self.layout = layout
-        # Where the metadata leave open what missing chunks hold, none may be missing for what it holds.
+        # Without a fill value in the metadata a missing chunk has undefined values: each chunk is stored.
         self.keep = not layout.metadata.has_fill_value
         self.values = values
         self.projection = projection
         self.sent = self.fetched = self.put = 0
-        # What it has come to, for who observes.
-        self.does: Literal["set", "erase", "fetch"] = "set"
+        self.operation: RequestOperation = "set"
 
     # --- on the loop -----------------------------------------------------------------------------------------------
 
     async def send(self) -> None:
-        if await self._is_whole():
-            # Without conditional writes a partial write in progress would undo this one: they take turns.
-            async with nullcontext() if self.store.supports.conditional_writes else self._turn():
-                data = await self._encode(None, [self])
+        if await self._is_complete():
+            # Without conditional writes a concurrent partial write would undo this one: the lock excludes it.
+            async with nullcontext() if self.store.supports.conditional_writes else self._lock():
+                data, _ = await self._encode(None, [self])
                 await (self._erase() if data is None else self._put(data, None))
             return
         swap = await self._can_swap()
-        # The writers of one object in this process queue up; races are with other processes.
-        async with self.desk.convoys.join(self.store.place_of(self.key), self) as group:
-            if not group:
-                return
-            await self._change(group, swap)
+        # The lock of the commit excludes other writers in this process. Races are with other processes.
+        await self.job.group_commit.commit(self.store.object_identity(self.key), self, partial(self._commit, swap=swap))
 
-    def fits(self, other: ObjectWrite) -> bool:
-        """Return whether the changes of `other`, to the same place, can be put together with these."""
+    def can_merge_with(self, other: ObjectWrite) -> bool:
+        """Return whether one write can store the values of both, which are for the same object."""
         return other.layout is self.layout
 
-    async def _change(self, group: list[ObjectWrite], swap: bool) -> None:
-        for race in range(MAX_RACES):
+    async def _commit(self, group: Sequence[ObjectWrite], *, swap: bool) -> Sequence[ObjectWrite]:
+        """Change the stored object.
+
+        Returns: the members of `group` whose values were stored.
+        """
+
+        async def attempt() -> Sequence[ObjectWrite]:
+            nonlocal group
             value = await self._fetch()
-            data = await self._encode(value, group)
+            data, group = await self._encode(value, group)
             if data is None:
-                self.does = "fetch"
-                return
-            condition = self._condition(value, swap)
-            try:
-                await self._put(data, condition)
-            except PreconditionFailedError:
-                if race == MAX_RACES - 1:
-                    raise
-                await asyncio.sleep(random() * 0.01 * min(race, 10))
+                self.operation = "fetch"
             else:
-                return
+                await self._put(data, self._precondition(value, swap=swap))
+            return group
 
-    async def _is_whole(self) -> bool:
-        if self.projection.listed < LONG:
-            return self.projection.whole
-        return await self.desk.pool.call(lambda: self.projection.whole)
+        return await compare_and_swap(attempt)
 
-    def _turn(self) -> AbstractAsyncContextManager[None]:
-        return self.desk.locks.hold(self.store.place_of(self.key))
+    async def _is_complete(self) -> bool:
+        if self.projection.point_count < LARGE_POINT_COUNT:
+            return self.projection.is_complete
+        return await self.state.pool.call(lambda: self.projection.is_complete)
+
+    def _lock(self) -> AbstractAsyncContextManager[None]:
+        return self.state.key_locks.hold(self.store.object_identity(self.key))
 
     async def _can_swap(self) -> bool:
-        """Return whether the store checks conditions of writes; where nobody knows, it is asked to find out."""
-        store, locks = self.store, self.desk.locks
+        """Return whether the store checks conditions of writes. A store that does not know is probed."""
+        store, locks = self.store, self.state.key_locks
         if store.supports.conditional_writes is None:
-            # That takes several requests: one of many writes sends them. Where it fails, each finds out for itself.
-            place = ("conditional writes", id(store))
-            others = locks.held(place)
-            async with locks.hold(place):
-                if not others:
+            # A probe takes several requests: one of many writes sends them. If it fails, each of the others probes.
+            key = ("conditional writes", id(store))
+            is_probed = locks.held(key)
+            async with locks.hold(key):
+                if not is_probed:
                     return await store.probe_conditional_writes()
         supported = store.supports.conditional_writes
         return await store.probe_conditional_writes() if supported is None else supported
 
-    def _condition(self, value: Value | None, swap: bool) -> Precondition | None:
+    def _precondition(self, value: Value | None, *, swap: bool) -> Precondition | None:
         if swap and value is None:
             return IfAbsent()
         if swap and value is not None and value.version is not None and not value.version.weak:
             return IfMatch(value.version)
-        self.desk.warn_unsafe(self.store)
+        self.state.warn_unsafe(self.store)
         return None
 
-    async def _encode(self, value: Value | None, group: list[ObjectWrite]) -> Buffer | None:
-        """Return the encoding of what is stored after the changes of `group`, one after the other.
+    async def _encode(
+        self, value: Value | None, group: Sequence[ObjectWrite]
+    ) -> tuple[Buffer | None, Sequence[ObjectWrite]]:
+        """Encode the stored values after the changes of `group`, one after the other.
 
-        Whose values cannot be encoded is taken out of the group, and finds out in a turn of its own.
+        Returns: the encoded object, or None if it holds fill values only, and the members of `group` whose values
+            could be encoded. The others fail in a commit of their own.
         """
         data = None if value is None else value.data
         if self.stored.shard is not None:
             return await self._encode_shard(data, group)
-        for each in list(group):
-            with self._without(each, group):
-                data = await self._call(partial(each._encode_now, data), self.stored.spec.nbytes)
-        return data
-
-    @contextmanager
-    def _without(self, each: ObjectWrite, group: list[ObjectWrite]) -> Iterator[None]:
-        """Go on without `each` where it fails, unless it is this one."""
-        try:
-            yield
-        except Exception:
-            if each is self:
-                raise
-            group.remove(each)
+        encoded: list[ObjectWrite] = []
+        for member in group:
+            try:
+                data = await self._call(partial(member._encode_chunk, data), self.stored.spec.nbytes)
+            except Exception:
+                if member is self:
+                    raise
+            else:
+                encoded.append(member)
+        return data, encoded
 
     def _call(self, function: Callable[[], T], weight: int = BATCH_BYTES) -> Coroutine[Any, Any, T]:
-        """Have a worker run `function`, which makes the bytes to be sent."""
-        watch = self.watch
-        return self.desk.pool.call(function if watch is None else lambda: watch.timed(function), weight)
+        """Run `function`, which encodes, in a worker."""
+        timing = self.timing
+        return self.state.pool.call(function if timing is None else lambda: timing.timed(function), weight)
 
-    async def _encode_shard(self, data: Buffer | None, group: list[ObjectWrite]) -> Buffer | None:
-        """Encode the inner chunks of a shard in parts, by as many threads as there are."""
+    async def _encode_shard(
+        self, data: Buffer | None, group: Sequence[ObjectWrite]
+    ) -> tuple[Buffer | None, Sequence[ObjectWrite]]:
+        """Encode the inner chunks of a shard in groups, in all threads."""
         stored = self.stored
-        shard = None if data is None else await self._call(lambda: self._open_now(data))
+        shard = None if data is None else await self._call(lambda: self._open_shard(data))
         changed: dict[int, Buffer | None] = {}
-        for each in list(group):
-            with self._without(each, group):
-                changed.update(await self._encode_parts(each, ChangedShard(shard, changed)))
+        encoded: list[ObjectWrite] = []
+        for member in group:
+            try:
+                changed.update(await self._encode_inner_chunks(member, ChangedShard(shard, changed)))
+            except Exception:
+                if member is self:
+                    raise
+            else:
+                encoded.append(member)
         keep = self.keep or data is not None
-        return await self._call(lambda: assemble_shard(stored, changed, shard, keep=keep))
+        return await self._call(lambda: assemble_shard(stored, changed, shard, keep=keep)), encoded
 
-    async def _encode_parts(self, each: ObjectWrite, shard: ChangedShard) -> list[tuple[int, Buffer | None]]:
-        """Encode what `each` changes; the time counts for the request that all of them are sent with, this one."""
+    async def _encode_inner_chunks(self, member: ObjectWrite, shard: ChangedShard) -> list[tuple[int, Buffer | None]]:
+        """Encode the inner chunks that `member` changes. Their time counts for the request of this object."""
         stored = self.stored
         assert stored.shard is not None
-        if each.projection.listed < LONG:
-            parts = list(inner_parts(stored, each.projection))
+        if member.projection.point_count < LARGE_POINT_COUNT:
+            parts = list(inner_parts(stored, member.projection))
         else:
-            parts = await self._call(lambda: list(inner_parts(stored, each.projection)))
-        size = max(1, PART_BYTES // max(1, stored.shard.inner.spec.nbytes))
+            parts = await self._call(lambda: list(inner_parts(stored, member.projection)))
+        size = max(1, INNER_GROUP_BYTES // max(1, stored.shard.inner.spec.nbytes))
         if len(parts) <= size:
-            return await self._call(partial(each._inner_now, parts, shard))
+            return await self._call(partial(member._encode_inner_group, parts, shard))
         groups = [parts[at : at + size] for at in range(0, len(parts), size)]
-        encoded = await together(self._call(partial(each._inner_now, group, shard)) for group in groups)
+        async with self.job.encoding:
+            encoded = await gather_all(
+                self._call(partial(member._encode_inner_group, group, shard)) for group in groups
+            )
         return [part for group in encoded for part in group]
 
     async def _fetch(self) -> Value | None:
         store = self.store
         self.sent += 1
         if isinstance(store, BlockingStore):
-            value = await self.desk.pool.call(lambda: store.fetch_now(self.key))
+            value = await self.state.pool.call(lambda: store.fetch_now(self.key, **self._bound()))
         else:
-            value = await store.fetch(self.key)
+            value = await store.fetch(self.key, **self._bound())
         self.fetched += 0 if value is None else memoryview(value.data).nbytes
         return value
 
-    async def _put(self, data: Buffer, condition: Precondition | None) -> None:
-        store = self.store
+    def _bound(self) -> dict[str, Any]:
+        """Return the keyword that bounds what is fetched: nothing if the store takes none, or the object has no bound.
+
+        Any thread.
+        """
+        most = self.stored.pipeline.max_stored_size
+        return {"max_bytes": most} if most is not None and self.store.has_bounded_reads else {}
+
+    async def _put(self, data: Buffer, precondition: Precondition | None) -> None:
+        # Not in a worker, also if the store blocks: the workers encode other shards while a disk is waited for.
         self.sent += 1
-        if isinstance(store, BlockingStore):
-            await self.desk.pool.call(lambda: store.set_now(self.key, data, precondition=condition))
-        else:
-            version = await store.set(self.key, data, precondition=condition)
-            if self.stored.shard is not None:
-                self.desk.sizes.note(store, self.key, memoryview(data).nbytes, version)
+        version = await self.store.set(self.key, data, precondition=precondition)
+        if self.stored.shard is not None:
+            self.state.sizes.record(self.store, self.key, memoryview(data).nbytes, version)
         self.put += memoryview(data).nbytes
 
     async def _erase(self) -> None:
-        store = self.store
-        self.does = "erase"
+        self.operation = "erase"
         self.sent += 1
-        if isinstance(store, BlockingStore):
-            await self.desk.pool.call(lambda: store.erase_now(self.key))
-        else:
-            await store.erase(self.key)
+        await self.store.erase(self.key)
 
     # --- in a worker -----------------------------------------------------------------------------------------------
 
-    def send_now(self, store: BlockingStore) -> None:
-        if self.projection.whole:
-            data = self._encode_here(None)
+    def send_blocking(self, store: BlockingStore) -> None:
+        if self.projection.is_complete:
+            data = self._encode_timed(None)
             self.sent += 1
             if data is None:
-                self.does = "erase"
+                self.operation = "erase"
                 store.erase_now(self.key)
             else:
                 store.set_now(self.key, data)
                 self.put += memoryview(data).nbytes
             return
-        for race in range(MAX_RACES):
-            self.sent += 1
-            value = store.fetch_now(self.key)
-            self.fetched += 0 if value is None else memoryview(value.data).nbytes
-            data = self._encode_here(None if value is None else value.data)
-            if data is None:
-                self.does = "fetch"
-                return
-            self.sent += 1
-            condition = IfAbsent() if value is None else None if value.version is None else IfMatch(value.version)
-            try:
-                store.set_now(self.key, data, precondition=condition)
-            except PreconditionFailedError:
-                if race == MAX_RACES - 1:
-                    raise
-                sleep(random() * 0.002 * min(race, 10))
-            else:
-                self.put += memoryview(data).nbytes
-                return
+        compare_and_swap_blocking(partial(self._change_blocking, store))
 
-    def _encode_here(self, data: Buffer | None) -> Buffer | None:
-        return self._encode_now(data) if self.watch is None else self.watch.timed(partial(self._encode_now, data))
+    def _change_blocking(self, store: BlockingStore) -> None:
+        self.sent += 1
+        value = store.fetch_now(self.key, **self._bound())
+        self.fetched += 0 if value is None else memoryview(value.data).nbytes
+        data = self._encode_timed(None if value is None else value.data)
+        if data is None:
+            self.operation = "fetch"
+            return
+        self.sent += 1
+        precondition = IfAbsent() if value is None else None if value.version is None else IfMatch(value.version)
+        store.set_now(self.key, data, precondition=precondition)
+        self.put += memoryview(data).nbytes
 
-    def _encode_now(self, data: Buffer | None) -> Buffer | None:
+    def _encode_timed(self, data: Buffer | None) -> Buffer | None:
+        return self._encode_chunk(data) if self.timing is None else self.timing.timed(partial(self._encode_chunk, data))
+
+    def _encode_chunk(self, data: Buffer | None) -> Buffer | None:
         pipeline = self.stored.pipeline
         keep = self.keep or data is not None
         with self._naming():
@@ -267,9 +312,11 @@ class ObjectWrite(Errand):
                 return encode_chunk(pipeline, self.values, self.projection, padded, keep=keep)
 
     def _padded(self, data: Buffer) -> Buffer | None:
-        """Return the encoding of the whole chunk for that of its part inside the array; None where `data` is not that.
+        """Complete a chunk at the array's end that was stored without its part outside the array.
 
-        Some writers do not store what of a chunk lies behind the array's end.
+        Some writers store such chunks.
+
+        Returns: the encoding of the complete chunk, or None if `data` is none of such a chunk.
         """
         cropped = self.layout.unpadded(self.projection)
         try:
@@ -283,17 +330,19 @@ class ObjectWrite(Errand):
         block[tuple([slice(length) for length in values.shape])] = values
         return self.stored.pipeline.encode(block)
 
-    def _open_now(self, data: Buffer) -> StoredShard:
+    def _open_shard(self, data: Buffer) -> StoredShard:
         with self._naming():
             return open_shard(self.stored, data)
 
-    def _inner_now(self, parts: list[tuple[int, Part]], shard: ChangedShard) -> list[tuple[int, Buffer | None]]:
+    def _encode_inner_group(
+        self, parts: list[tuple[int, ChunkSelection]], shard: ChangedShard
+    ) -> list[tuple[int, Buffer | None]]:
         with self._naming():
             return encode_inner(self.stored, self.values, parts, shard, keep=self.keep)
 
     @contextmanager
     def _naming(self) -> Iterator[None]:
-        """Codecs know neither store nor key: their errors learn them here."""
+        """Add store and key to errors of codecs, which do not know them."""
         try:
             yield
         except CodecError as error:
@@ -302,35 +351,39 @@ class ObjectWrite(Errand):
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
-    def done(self, error: BaseException | None) -> None:
+    def completed(self, error: BaseException | None) -> None:
         if error is None:
-            self.origin.release(self.cost)
-        if self.watch is not None and self.sent:
-            self._note(self.watch, error)
+            self.queue.release(self.cost)
+        if self.timing is not None and self.sent:
+            self._record(self.timing, error)
         self.job.object_done(self, error)
-        self.gone()
+        self.close()
 
-    def _note(self, watch: RequestWatch, error: BaseException | None) -> None:
-        url, key = self.store_url, self.key
+    def _record(self, timing: RequestTiming, error: BaseException | None) -> None:
+        now = self.queue.now()
         if self.sent > self.attempts:
-            # What was there is fetched where a part of it is written.
-            extra, size = self.sent - self.attempts, self.fetched
-            watch.observer.tell(
-                RequestEvent("fetch", url, key, None, size, size, 0.0, extra, None, self.started), retries=0
+            # A partial write fetches the stored object first. The seconds of the write include that.
+            fetched = RequestEvent(
+                operation="fetch",
+                store=self.store_url,
+                key=self.key,
+                range=None,
+                bytes_wanted=self.fetched,
+                bytes_fetched=self.fetched,
+                seconds=0.0,
+                attempts=self.sent - self.attempts,
+                started=self.started,
             )
-        attempts = min(self.sent, self.attempts)
-        seconds = self.seconds or self.origin.now() - self.started
-        watch.event = RequestEvent(
-            self.does,
-            url,
-            key,
-            None,
-            self.put,
-            self.put,
-            seconds,
-            attempts,
-            error,
-            self.started,
-            self.started - watch.ready,
-            1,
+            timing.observer.report(fetched, retries=0)
+        timing.event = timing.event_of(
+            self,
+            self.operation,
+            store=self.store_url,
+            key=self.key,
+            bytes_wanted=self.put,
+            bytes_fetched=self.put,
+            now=now,
+            attempts=min(self.sent, self.attempts),
+            error=error,
+            chunks=1,
         )

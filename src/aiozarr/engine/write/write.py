@@ -1,4 +1,4 @@
-"""What a write is asked for: values, and the elements of one array that they are for."""
+"""The arguments of a write: values, and the elements of one array that receive them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan.plan import parts_of
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid import DimensionMap, Fields
-from aiozarr.grid.projection import Parts
+from aiozarr.grid.projection import ChunkSelections
 from aiozarr.stores.contract import Store
 
 
@@ -19,11 +20,11 @@ class Write:
     """Values for elements of one array.
 
     Attributes:
-        prefix: the array's keys begin with it; `""` or ending with `/`.
-        maps: the elements, one map per dimension of the array, and of `fields` behind them.
+        prefix: the prefix of the array's keys: `""`, or ending with `/`.
+        maps: the elements: one map per dimension of the array, followed by those of `fields`.
         values: broadcast to the core shape: `core_shape_of` the maps. They are cast to the array's type as numpy's
             assignment does.
-        fields: the part of each element that is written; None: all of it.
+        fields: the fields of each element that are written, or None for all.
     """
 
     layout: ArrayLayout
@@ -33,11 +34,7 @@ class Write:
     values: NDArray[Any]
     fields: Fields | None = None
 
-    @property
-    def parts(self) -> Parts:
-        """The stored objects that are touched; as `Read.parts`."""
-        # Not functools.cached_property: before Python 3.12 it takes a lock, which a fork leaves locked in the child.
-        made: Parts | None = self.__dict__.get("_parts")
-        if made is None:
-            made = self.__dict__["_parts"] = parts_of(self.layout, self.maps, self.fields)
-        return made
+    @fork_safe_cached_property
+    def parts(self) -> ChunkSelections:
+        """The stored objects that are touched, as `Read.parts`."""
+        return parts_of(self.layout, self.maps, self.fields)

@@ -1,10 +1,10 @@
-"""The data types that come with aiozarr; importing this registers them."""
+"""The data types of aiozarr. Importing this package registers them."""
 
 from aiozarr.metadata.data_types.byte_strings import BytesType, NullTerminatedBytesType
 from aiozarr.metadata.data_types.complexes import ComplexType
 from aiozarr.metadata.data_types.floats import FloatType
 from aiozarr.metadata.data_types.integers import BoolType, IntegerType
-from aiozarr.metadata.data_types.objects import ObjectType
+from aiozarr.metadata.data_types.python_objects import ObjectType
 from aiozarr.metadata.data_types.raw import RawType
 from aiozarr.metadata.data_types.struct import StructField, StructType
 from aiozarr.metadata.data_types.text import FixedLengthTextType, StringType

@@ -16,7 +16,7 @@ def parse_base64(text: str, member: str) -> bytes:
     """Return the bytes of a base64 text.
 
     Raises:
-        InvalidMetadataError: it is none.
+        InvalidMetadataError: the text is not base64.
     """
     try:
         return b64decode(text.encode("ascii"), validate=True)
@@ -33,7 +33,7 @@ def parse_byte_list(value: list[JSON], member: str) -> bytes:
     """Return the bytes of a list of integers from 0 to 255.
 
     Raises:
-        InvalidMetadataError: something else is in it.
+        InvalidMetadataError: the list has other items.
     """
     for i, byte in enumerate(value):
         if type(byte) is not int or not 0 <= byte <= 255:
@@ -42,10 +42,10 @@ def parse_byte_list(value: list[JSON], member: str) -> bytes:
 
 
 def bytes_of(value: object) -> bytes | None:
-    """Return the bytes of what callers give for bytes, text in ASCII among it; None where it is something else.
+    """Return the bytes of a bytes-like value or of ASCII text, or None for other values.
 
     Raises:
-        ValueError: text beyond ASCII.
+        ValueError: text with other characters than ASCII.
     """
     if isinstance(value, str):
         return value.encode("ascii")
@@ -55,11 +55,11 @@ def bytes_of(value: object) -> bytes | None:
 
 
 def parse_length(name: str, configuration: Mapping[str, JSON], member: str, *, multiple: int = 1) -> int:
-    """Return the `length_bytes` of a configuration that has nothing else.
+    """Return the only member of a configuration, `length_bytes`.
 
     Raises:
-        InvalidMetadataError: no such configuration, or no positive multiple of `multiple`.
-        UnsupportedMetadataError: more than 1 MiB, or no bytes at all.
+        InvalidMetadataError: other members, or a length that is not a multiple of `multiple`.
+        UnsupportedMetadataError: a length of 0, or of more than 1 MiB.
     """
     member = f"{member}.configuration"
     for key in configuration:

@@ -24,7 +24,7 @@ from aiozarr.metadata.data_types._bytes import bytes_of, parse_base64, parse_byt
 @register_data_type
 @dataclass(frozen=True)
 class NullTerminatedBytesType(DataType):
-    """`null_terminated_bytes` (registry of extensions): numpy's `S`, whose trailing zero bytes are padding.
+    """`null_terminated_bytes` (registry of extensions): `S` of numpy, with trailing zero bytes as padding.
 
     Attributes:
         length_bytes: bytes of one element.
@@ -77,10 +77,10 @@ class NullTerminatedBytesType(DataType):
 @register_data_type
 @dataclass(frozen=True)
 class BytesType(DataType):
-    """`bytes` (registry of extensions), or `variable_length_bytes`, as zarr-python writes it: bytes of any length.
+    """`bytes` (registry of extensions), or `variable_length_bytes` of zarr-python: byte strings of any length.
 
-    In memory elements are Python's `bytes` in an array of objects. The name is kept as it was read: some readers know
-    only one of the two.
+    In memory elements are `bytes` in an array of objects. A document keeps the name that it has, because some readers
+    know only one of the names.
     """
 
     names = ("bytes", "variable_length_bytes")
@@ -109,7 +109,7 @@ class BytesType(DataType):
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
         if isinstance(value, str):
             return self._array(parse_base64(value, member))
-        # Others than zarr-python write what the core writes for bytes.
+        # Other writers than zarr-python use the form of the core specification: a list of integers.
         if isinstance(value, list):
             return self._array(parse_byte_list(value, member))
         raise InvalidMetadataError(f"the fill value of {self.name} is base64 text", member=member)

@@ -1,27 +1,27 @@
-"""Complex numbers: two floating point numbers side by side, in JSON and in memory."""
+"""Complex numbers: pairs of floating point numbers in JSON and in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import ml_dtypes
 import numpy as np
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.metadata.data_type import JSON, FillValue, frozen, register_data_type
-from aiozarr.metadata.data_types._numbers import Names, NumberType, cast_number
+from aiozarr.metadata.data_types._numbers import DTypeNames, NumberType, cast_number
 from aiozarr.metadata.data_types.floats import FloatType
 
 _PARTS = {"complex64": "float32", "complex128": "float64", "complex_float16": "float16", "complex_bfloat16": "bfloat16"}
 _ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
-_NAMES = Names(
+_NAMES = DTypeNames(
     {
         "complex64": np.dtype("complex64"),
         "complex128": np.dtype("complex128"),
-        # Newer releases of ml_dtypes have these.
+        # Only newer releases of ml_dtypes have these.
         **{
             name: np.dtype(getattr(ml_dtypes, theirs))
             for name, theirs in (("complex_float16", "complex32"), ("complex_bfloat16", "bcomplex32"))
@@ -36,8 +36,8 @@ _NAMES = Names(
 class ComplexType(NumberType):
     """The complex numbers: `complex64`, `complex128`, `complex_float16`, `complex_bfloat16`.
 
-    `complex_float32` and `complex_float64` are the registry's other names of the first two. Of the small formats that
-    the registry also makes complex numbers of, numpy and ml_dtypes have none.
+    The registry has `complex_float32` and `complex_float64` as other names of the first two. numpy and ml_dtypes lack
+    the complex numbers of small floats that the registry has, too.
     """
 
     names = (
@@ -57,7 +57,7 @@ class ComplexType(NumberType):
             raise UnsupportedMetadataError(reason, member=member, point="data_type", name=found.name)
         return found
 
-    @cached_property
+    @fork_safe_cached_property
     def part(self) -> FloatType:
         """The type of the real and the imaginary part."""
         return FloatType(_PARTS[self.name])
@@ -66,7 +66,7 @@ class ComplexType(NumberType):
         if not isinstance(value, list) or len(value) != 2:
             raise InvalidMetadataError(f"the fill value of {self.name} is a list of two parts", member=member)
         parts = [self.part.parse_fill_value(each, f"{member}[{i}]", strict=strict) for i, each in enumerate(value)]
-        # Side by side in memory: arithmetic such as re + 1j * im would change NaN payloads and the sign of zero.
+        # Set both parts in memory: arithmetic such as re + 1j * im changes NaN payloads and the sign of zero.
         return frozen(np.frombuffer(b"".join([part.tobytes() for part in parts]), self.dtype).reshape(()))
 
     def render_fill_value(self, array: FillValue) -> JSON:

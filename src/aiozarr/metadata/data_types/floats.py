@@ -1,19 +1,19 @@
-"""Floating point numbers, of the core and of the registry's small formats: numbers, names and bits in JSON."""
+"""Floating point numbers of the core and the small formats of the registry: numbers, names and bits in JSON."""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from aiozarr.errors import InvalidMetadataError
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.metadata.data_type import JSON, FillValue, frozen, register_data_type
-from aiozarr.metadata.data_types._numbers import Names, NumberType, cast_number
+from aiozarr.metadata.data_types._numbers import DTypeNames, NumberType, cast_number
 
 _CORE = ("float16", "float32", "float64")
 _SMALL = (
@@ -21,7 +21,7 @@ _SMALL = (
     *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz"),
     *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
 )
-_NAMES = Names(
+_NAMES = DTypeNames(
     {
         **{name: np.dtype(name) for name in _CORE},
         **{name: np.dtype(getattr(ml_dtypes, name)) for name in _SMALL},
@@ -50,10 +50,10 @@ class FloatType(NumberType):
         except OverflowError:
             number = math.inf
         if not math.isfinite(number):
-            # Infinity has a spelling of its own; a number such as 1e999 is more likely a mistake than a rounding.
+            # Infinity is a string in JSON. A number such as 1e999 is more likely a mistake than a rounding.
             raise InvalidMetadataError(f"the number is beyond the range of {self.name}", member=member)
         if number == 0 and self.name == "float8_e8m0fnu" and not strict:
-            # It has no zero. TensorStore writes 0.0 for the least number, which has no bits set.
+            # The type has no zero. TensorStore writes 0.0 for the smallest number, which has no bits set.
             return self.default_fill_value
         if not self._holds(number):
             raise InvalidMetadataError(f"{self.name} has no such number", member=member)
@@ -76,13 +76,13 @@ class FloatType(NumberType):
             raise ValueError(f"{self.name} has no value {value!r}")
         return cast
 
-    @cached_property
+    @fork_safe_cached_property
     def _greatest(self) -> float:
-        """The greatest number where there is no infinity to round to."""
+        """The largest number of types without infinity."""
         return math.inf if math.isinf(float(self._cast(math.inf))) else _greatest_of(self.dtype)
 
     def _holds(self, number: float) -> bool:
-        """Return whether `number` means something here: the small formats lack NaN, infinities, zero or a sign."""
+        """Return whether the type has `number`: small formats lack NaN, infinities, zero or the sign."""
         if math.isnan(number):
             return math.isnan(float(self._cast(number)))
         return abs(number) <= self._greatest and not math.isnan(float(self._cast(number)))

@@ -1,25 +1,25 @@
-"""Bools and integers, of the core and of 2 and 4 bits: JSON's literals and integers."""
+"""Bools and integers of the core, and integers of 2 and 4 bits: literals and integers in JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self
 
 import ml_dtypes
 import numpy as np
 
 from aiozarr.errors import InvalidMetadataError
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.metadata.data_type import JSON, DataType, FillValue, check_no_configuration, frozen, register_data_type
-from aiozarr.metadata.data_types._numbers import Names, NumberType, cast_number
+from aiozarr.metadata.data_types._numbers import DTypeNames, NumberType, cast_number
 
 _CORE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _NARROW = ("int2", "int4", "uint2", "uint4")
-_NAMES = Names(
+_NAMES = DTypeNames(
     {
         **{name: np.dtype(name) for name in _CORE},
-        # One element has a whole byte in memory, of which the upper bits say nothing.
+        # An element is one byte in memory. Its upper bits are ignored.
         **{name: np.dtype(getattr(ml_dtypes, name)) for name in _NARROW},
     }
 )
@@ -73,14 +73,14 @@ class IntegerType(NumberType):
     names = (*_CORE, *_NARROW)
     _table = _NAMES
 
-    @cached_property
+    @fork_safe_cached_property
     def limits(self) -> tuple[int, int]:
-        """The least and the greatest value."""
+        """The smallest and the largest value."""
         bits = int(self.name.lstrip("uint"))
         return (0, (1 << bits) - 1) if self.name[0] == "u" else (-1 << bits - 1, (1 << bits - 1) - 1)
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
-        # bool is an int to Python, and 1.0 has a fraction part to JSON.
+        # Python counts bool as int, and 1.0 is not an integer in JSON.
         if type(value) is not int:
             raise InvalidMetadataError(f"the fill value of {self.name} is an integer", member=member)
         if not self._holds(value):

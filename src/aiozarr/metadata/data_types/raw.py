@@ -1,4 +1,4 @@
-"""Raw bytes, which mean nothing to anybody but the user: `r*` of the core, and `raw_bytes`."""
+"""Raw bytes without interpretation: `r*` of the core specification, and `raw_bytes`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from aiozarr.metadata.data_types._bytes import bytes_of, parse_base64, parse_byt
 @register_data_type
 @dataclass(frozen=True)
 class RawType(DataType):
-    """`r8`, `r16`, … (v3 core specification), and `raw_bytes`, which zarr-python writes; they differ in JSON alone.
+    """`r8`, `r16`, … (v3 core specification), and `raw_bytes` of zarr-python. They differ in JSON only.
 
     Attributes:
         length_bytes: bytes of one element.
@@ -43,7 +43,7 @@ class RawType(DataType):
         if name == "raw_bytes":
             return cls(parse_length(name, configuration, member), name)
         check_no_configuration(name, configuration, member)
-        # The number may have more digits than int() converts; ten are more than the bound.
+        # int() converts a limited number of digits. Ten digits exceed the maximum size.
         bits = int(name[1:]) if len(name) <= 11 else 8 * MAX_ITEM_SIZE + 8
         if bits == 0 or bits % 8:
             raise InvalidMetadataError(f"{name!r} is not a positive multiple of 8 bits", member=member)
@@ -52,7 +52,7 @@ class RawType(DataType):
 
     @classmethod
     def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
-        # Types of other packages, such as bfloat16, are of kind V too, and so are records and subarrays.
+        # Types of other packages such as bfloat16, records and subarrays have kind V, too.
         plain = dtype.type is np.void and dtype.names is None and dtype.subdtype is None
         return cls(dtype.itemsize, f"r{8 * dtype.itemsize}") if plain and 0 < dtype.itemsize <= MAX_ITEM_SIZE else None
 
@@ -65,7 +65,7 @@ class RawType(DataType):
         return {"length_bytes": self.length_bytes} if self.name == "raw_bytes" else {}
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
-        # The specification of r* writes "length equal to <N>", and N counts bits; a list of bytes can only mean N / 8.
+        # The specification of r* has "length equal to <N>" with N in bits. A list of bytes has N / 8 items.
         if isinstance(value, list) and len(value) == self.length_bytes:
             return self._array(parse_byte_list(value, member))
         if isinstance(value, str) and self.name == "raw_bytes":

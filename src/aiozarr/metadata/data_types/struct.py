@@ -1,16 +1,16 @@
-"""Records: named fields, each of a type of its own, packed one behind the other."""
+"""Records: named fields of any data types, packed without gaps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Any, Self
 
 import numpy as np
 
 from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.metadata.data_type import (
     JSON,
     DataType,
@@ -33,7 +33,7 @@ _NAME = "struct"
 
 @dataclass(frozen=True)
 class StructField:
-    """A field: its name, its type, and the shape of the array that one field is; () for a single value."""
+    """A field: its name, type and shape; () for a single value."""
 
     name: str
     data_type: DataType
@@ -41,16 +41,16 @@ class StructField:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The numpy type of the field as a whole."""
+        """The numpy type of the field with its shape."""
         return np.dtype((self.data_type.dtype, self.shape)) if self.shape else self.data_type.dtype
 
 
 @register_data_type
 @dataclass(frozen=True)
 class StructType(DataType):
-    """`struct` (registry of extensions), and the older `structured`, which is read and not written.
+    """`struct` (registry of extensions), and the older `structured`, which is read and never written.
 
-    Fields that are arrays exist in Zarr v2 only: such a type has no form in v3 documents.
+    Only Zarr v2 has fields that are arrays. Such a type cannot be represented in v3 documents.
 
     Attributes:
         fields: at least one.
@@ -85,7 +85,7 @@ class StructType(DataType):
 
     @classmethod
     def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
-        """Fields of any offsets that do not overlap; the type that stores them has no gaps between them."""
+        """Return the type for fields of any offsets that do not overlap. The stored type has no gaps between them."""
         if dtype.names is None:
             return None
         table: Any = dtype.fields
@@ -121,7 +121,7 @@ class StructType(DataType):
     def dtype(self) -> np.dtype[Any]:
         return self._dtype
 
-    @cached_property
+    @fork_safe_cached_property
     def _dtype(self) -> np.dtype[Any]:
         return np.dtype([(field.name, field.dtype) for field in self.fields])
 
@@ -132,9 +132,9 @@ class StructType(DataType):
         return {"fields": [{"name": field.name, "data_type": field.data_type.to_json()} for field in self.fields]}
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
-        """An object with all the fields, or, unless strict, base64 of the packed little-endian bytes.
+        """Parse an object with all fields. Unless strict, also base64 of the packed little-endian bytes.
 
-        The latter is what was written before the registry had this type.
+        Writers used base64 before the registry had this type.
         """
         if isinstance(value, str) and not strict:
             return self._from_bytes(parse_base64(value, member), member)
@@ -159,7 +159,7 @@ class StructType(DataType):
         return {field.name: field.data_type.render_fill_value(array[field.name]) for field in self.fields}
 
     def make_fill_value(self, value: object) -> FillValue:
-        """A mapping or a sequence of the fields' values, a record of numpy's, the packed bytes, or 0 for zero bytes."""
+        """Convert a mapping or sequence of field values, a numpy record, the packed bytes, or 0 for zero bytes."""
         if value is None or (type(value) is int and value == 0):
             return self.default_fill_value
         if isinstance(value, np.ndarray | np.void) and value.shape == () and value.dtype.names is not None:
@@ -206,7 +206,7 @@ def _make_part(field: StructField, value: Any) -> bytes:
     if not field.shape:
         return field.data_type.make_fill_value(value).tobytes()
     if isinstance(value, np.ndarray) and value.shape == field.shape:
-        # Each as numpy's own scalar: a Python float loses bits of a NaN.
+        # As numpy scalars: a Python float loses bits of a NaN.
         parts = [value[place] for place in np.ndindex(field.shape)]
     else:
         listed = np.empty(field.shape, object)

@@ -20,14 +20,14 @@ from aiozarr.metadata.data_type import (
 )
 from aiozarr.metadata.data_types._bytes import parse_length
 
-# numpy 1 has no type for strings of any length.
+# numpy 1 has no type for strings of variable length.
 _STRING: np.dtype[Any] = np.dtypes.StringDType() if hasattr(np.dtypes, "StringDType") else np.dtype(object)
 
 
 @register_data_type
 @dataclass(frozen=True)
 class FixedLengthTextType(DataType):
-    """`fixed_length_utf32` (registry of extensions): numpy's `U`, 4 bytes for a code point.
+    """`fixed_length_utf32` (registry of extensions): `U` of numpy, 4 bytes per code point.
 
     Attributes:
         length_bytes: bytes of one element, a multiple of 4.
@@ -56,7 +56,7 @@ class FixedLengthTextType(DataType):
         return {"length_bytes": self.length_bytes}
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
-        # The registry wants exactly that length; zarr-python writes the text without its padding.
+        # The registry requires exactly this length. zarr-python writes the text without padding.
         text = _parse_text(value, self.name, member)
         if len(text) > self.length_bytes // 4:
             reason = f"the fill value has at most {self.length_bytes // 4} code points, not {len(text)}"
@@ -78,7 +78,7 @@ class FixedLengthTextType(DataType):
 @register_data_type
 @dataclass(frozen=True)
 class StringType(DataType):
-    """`string` (registry of extensions): text of any length; numpy's `StringDType` where numpy has it, else objects."""
+    """`string` (registry of extensions): text of any length, as `StringDType` of numpy 2 or as objects."""
 
     names = ("string",)
     name: str = "string"

@@ -1,16 +1,16 @@
-"""Moments and durations: integers that count units of time, one of them for "not a time"."""
+"""Times and durations: integer counts of time units, with one integer for NaT ("not a time")."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.metadata.data_type import JSON, DataType, FillValue, frozen, register_data_type
 
 _UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic")
@@ -25,9 +25,9 @@ class TimeType(DataType):
     """`numpy.datetime64` and `numpy.timedelta64` (registry of extensions): 64-bit counts of `scale_factor` units.
 
     Attributes:
-        name: which of the two.
-        unit: a unit of numpy's, such as `ms`; `generic` where there is none.
-        scale_factor: how many units one step has.
+        name: `numpy.datetime64` or `numpy.timedelta64`.
+        unit: a unit of numpy such as `ms`; `generic` for none.
+        scale_factor: number of units per step.
     """
 
     names = tuple(_KINDS)
@@ -69,7 +69,7 @@ class TimeType(DataType):
     def dtype(self) -> np.dtype[Any]:
         return self._dtype
 
-    @cached_property
+    @fork_safe_cached_property
     def _dtype(self) -> np.dtype[Any]:
         kind = _KINDS[self.name]
         return np.dtype(kind if self.unit == "generic" else f"{kind}[{self.scale_factor}{self.unit}]")
@@ -80,7 +80,7 @@ class TimeType(DataType):
 
     @property
     def default_fill_value(self) -> FillValue:
-        """NaT: zero would be a moment like any other."""
+        """NaT, because zero is a time like any other."""
         return self._array(_NAT)
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
@@ -95,12 +95,12 @@ class TimeType(DataType):
         return "NaT" if count == _NAT else count
 
     def make_fill_value(self, value: object) -> FillValue:
-        """Integers count this type's steps; text, dates and numpy's times are converted where that loses nothing."""
+        """Convert integers, which count steps of this type, and text, dates and numpy times that convert exactly."""
         if value is None:
             return self.default_fill_value
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
             value = value.item()
-        # A timedelta64 is one of numpy's integers, and a bool one of Python's.
+        # numpy counts timedelta64 as integer, and Python counts bool as int.
         if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
             if not -(1 << 63) <= int(value) < 1 << 63:
                 raise ValueError(f"{self.name} has no value {value!r}")
@@ -122,12 +122,13 @@ class TimeType(DataType):
 
 
 def parse_times(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return text, dates and None as numpy's times of the kind of `dtype`, in the unit that numpy finds for them.
+    """Return text, dates and None as numpy times of the kind of `dtype`, in the unit that numpy infers.
 
-    Where all are NaT there is none to be found, and numpy's times without a unit are deprecated: then it is `dtype`'s.
+    The unit is that of `dtype` if all values are NaT: numpy infers none, and deprecates times without a unit.
 
     Raises:
-        TypeError, ValueError: something is no time.
+        TypeError: a value is of another type.
+        ValueError: a text is not a time.
     """
     items = values.astype(object).reshape(-1)
     known = np.array([not _is_nat(item) for item in items], bool)

@@ -1,1 +1,1 @@
-"""Azure Blob Storage, behind `ObjectStore`: where a container is, as whom it is asked, and how."""
+"""The client of containers of Azure Blob Storage."""

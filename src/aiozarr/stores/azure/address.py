@@ -1,4 +1,4 @@
-"""Where a container of Azure Blob Storage is reached: URL, options and environment, decided as pure functions."""
+"""The endpoint of a container of Azure Blob Storage, found in URL, options and environment by pure functions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from aiozarr.http1.url import WebAddress
 from aiozarr.model import check_key
 from aiozarr.stores.azure.connection_string import (
     EMULATOR_ACCOUNT,
@@ -15,9 +16,8 @@ from aiozarr.stores.azure.connection_string import (
     ConnectionString,
     parse_connection_string,
 )
-from aiozarr.stores.http.url import WebAddress
-from aiozarr.stores.options.azure import AzureOptions
-from aiozarr.stores.options.table import is_set
+from aiozarr.stores.options.azure_options import AzureOptions
+from aiozarr.stores.options.option_table import is_set
 
 SCHEMES = ("az", "azure", "abfs", "abfss")
 
@@ -26,7 +26,7 @@ ACCOUNT_NAMES = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT")
 
 _ENDPOINTS = ("AZURE_STORAGE_SERVICE_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 
-# "Naming and referencing containers, blobs, and metadata" in Azure's documentation; `$` marks those it makes itself.
+# "Naming and referencing containers, blobs, and metadata" in Azure's documentation; `$` marks those of Azure itself.
 _CONTAINER = re.compile(r"(?=.{3,63}$)[a-z0-9]+(?:-[a-z0-9]+)*|\$root|\$web|\$logs")
 _ACCOUNT = re.compile(r"[a-z0-9]{1,24}(?:-secondary)?")
 
@@ -46,13 +46,13 @@ _HOST = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class AzureUrl:
-    """What a URL says.
+    """The parts of a container's URL.
 
     Attributes:
         container: the container's name.
         root: a prefix ending with `/`, or `""`.
-        account: the account's name; None: the URL names none.
-        endpoint: the URL of the account's blobs; None: the URL names no host.
+        account: the account's name, or None.
+        endpoint: the URL of the account's blobs; None if the URL has no host.
         shown: the canonical URL of the container.
     """
 
@@ -64,14 +64,14 @@ class AzureUrl:
 
 
 @dataclass(frozen=True, slots=True)
-class AzurePlace:
+class AzureEndpoint:
     """A container's address.
 
     Attributes:
         container: the container's name.
         account: the account's name, for signatures.
         endpoint: the URL of the account's blobs, without a slash at its end.
-        azure: True for Azure itself, False for another server that speaks its language.
+        azure: True for Azure itself, False for another server with its protocol.
         secondary: True for the account's secondary region, which can only be read.
     """
 
@@ -92,14 +92,14 @@ class AzurePlace:
 
 
 def parse_url(url: str) -> AzureUrl:
-    """Take a URL apart: `az://container/root`, or `abfss://container@account.dfs.core.windows.net/root`.
+    """Parse a URL: `az://container/root`, or `abfss://container@account.dfs.core.windows.net/root`.
 
-    `azure://`, `abfs://` and `abfss://` mean the same as `az://`, and an account may stand without the rest of its
-    host. The path is taken as it is, as adlfs does: it is not percent-encoded.
+    `azure://`, `abfs://` and `abfss://` are the same as `az://`. The rest of the account's host is optional. The
+    path is not percent-encoded, as in adlfs.
 
     Raises:
-        ValueError: it is no such URL.
-        InvalidKeyError: the root is no valid key.
+        ValueError: it is not such a URL.
+        InvalidKeyError: the root is not a valid key.
     """
     scheme, separator, rest = url.partition("://")
     if scheme.lower() not in SCHEMES or not separator:
@@ -119,21 +119,21 @@ def parse_url(url: str) -> AzureUrl:
 
 
 def _host(host: str) -> tuple[str, str | None, str]:
-    """Return account, endpoint and the host to show of the part of a URL behind `@`."""
+    """Return account, endpoint and the shown host from the part of a URL after `@`."""
     if _ACCOUNT.fullmatch(host):
         return host, None, f"{host}.dfs.{PUBLIC_SUFFIX}"
     match = _HOST.fullmatch(host)
     if match is None:
-        # Any other host could be sent the credentials of the environment by whoever wrote the URL.
+        # For any other host, a URL from elsewhere could send it the credentials of the environment.
         raise ValueError(f"not a host of Azure storage: {host!r}; another server is named by the option 'endpoint_url'")
     account, zone, suffix = match["account"], match["zone"] or "", match["suffix"]
     return account, f"https://{account}{zone}.blob.{suffix}", f"{account}{zone}.dfs.{suffix}"
 
 
-def find_place(url: AzureUrl, options: AzureOptions, environ: Mapping[str, str]) -> AzurePlace:
-    """Return where the container of `url` is reached.
+def find_endpoint(url: AzureUrl, options: AzureOptions, environ: Mapping[str, str]) -> AzureEndpoint:
+    """Return the endpoint of the container of `url`.
 
-    Options count before the environment, and whoever names the account before those who do not.
+    Options override the environment. A source that names the account overrides one that does not.
 
     Raises:
         ValueError: no account is named, or URL and options name different ones.
@@ -164,12 +164,12 @@ def find_place(url: AzureUrl, options: AzureOptions, environ: Mapping[str, str])
     account = account or _account_of(server)
     shown = f"{server.shown}/{account}" if not server.path and _is_address(server.host) else server.shown
     if options.location_mode == "secondary":
-        return AzurePlace(url.container, account, _secondary(secondary, server, account), _is_azure(server), True)
-    return AzurePlace(url.container, account, shown, _is_azure(server))
+        return AzureEndpoint(url.container, account, _secondary(secondary, server, account), _is_azure(server), True)
+    return AzureEndpoint(url.container, account, shown, _is_azure(server))
 
 
 def environment_connection(environ: Mapping[str, str]) -> ConnectionString:
-    """Return what the connection string in the environment says, if there is one."""
+    """Return the parsed connection string of the environment, empty if there is none."""
     text = environ.get("AZURE_STORAGE_CONNECTION_STRING")
     return parse_connection_string(text) if text else ConnectionString()
 
@@ -188,7 +188,7 @@ def _checked(account: str) -> str:
 
 
 def _account_of(server: WebAddress) -> str:
-    """Return the account that an endpoint names: in its path where the host is an address, else in the host."""
+    """Return the account in an endpoint: in its path if the host is an address, else in the host."""
     if server.path:
         return server.path.rpartition("/")[2]
     if _is_address(server.host):
@@ -197,7 +197,7 @@ def _account_of(server: WebAddress) -> str:
 
 
 def _is_address(host: str) -> bool:
-    """Return whether no account can be part of the host's name, so that it is part of the path."""
+    """Return whether an account is part of the path, because it cannot be part of the host's name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -1,4 +1,4 @@
-"""obstore's client for one container of Azure, made from our options."""
+"""obstore's client for one container of Azure, made from the options."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from aiozarr.stores.azure.access import Access
-from aiozarr.stores.azure.address import AzurePlace
-from aiozarr.stores.azure.tokens import Tokens
-from aiozarr.stores.obstore.client import NO_RETRIES, client_options
-from aiozarr.stores.options.azure import AzureOptions
+from aiozarr.stores.azure.address import AzureEndpoint
+from aiozarr.stores.azure.credentials import AzureCredentials
+from aiozarr.stores.azure.tokens import AzureTokenSource
+from aiozarr.stores.obstore.client_options import NO_RETRIES, client_options
+from aiozarr.stores.options.azure_options import AzureOptions
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore
 
-_OF_THE_CHAIN = (
+_CHAIN_OPTIONS = (
     "tenant_id",
     "client_id",
     "client_secret",
@@ -28,52 +28,52 @@ _OF_THE_CHAIN = (
 
 
 def make_client(
-    place: AzurePlace,
+    endpoint: AzureEndpoint,
     options: AzureOptions,
-    access: Access,
-    tokens: Tokens | None,
+    credentials: AzureCredentials,
+    tokens: AzureTokenSource | None,
     connect_timeout: float,
     *,
     keep_alive: bool = True,
 ) -> AzureStore:
-    """Return an obstore client. It does not retry: the scheduler does, for all layers."""
+    """Return an obstore client without retries: the scheduler retries, for all stores."""
     from obstore.exceptions import UnknownConfigurationKeyError
     from obstore.store import AzureStore
 
-    # What is not said here the client takes from the environment, which may speak of another account.
+    # The client takes missing options from the environment, which may be about another account.
     config: dict[str, Any] = {
-        "account_name": place.account.removesuffix("-secondary"),
-        "endpoint": place.endpoint,
+        "account_name": endpoint.account.removesuffix("-secondary"),
+        "endpoint": endpoint.endpoint,
         "use_emulator": False,
-        "skip_signature": access.kind == "anonymous",
+        "skip_signature": credentials.kind == "anonymous",
     }
-    if access.kind == "chain":
-        config["credential_type"] = access.link
-        config["use_azure_cli"] = access.link == "azure_cli"
-        config |= {name: value for name in _OF_THE_CHAIN if (value := getattr(options, name)) is not None}
+    if credentials.kind == "chain":
+        config["credential_type"] = credentials.link
+        config["use_azure_cli"] = credentials.link == "azure_cli"
+        config |= {name: value for name in _CHAIN_OPTIONS if (value := getattr(options, name)) is not None}
     rest: dict[str, Any] = {
         "client_options": client_options(
-            secure=place.web.secure, connect_timeout=connect_timeout, keep_alive=keep_alive
+            secure=endpoint.web.secure, connect_timeout=connect_timeout, keep_alive=keep_alive
         ),
         "retry_config": {"max_retries": NO_RETRIES},
-        "credential_provider": _provider(access, tokens),
+        "credential_provider": _provider(credentials, tokens),
     }
     try:
-        return AzureStore(place.container, config=config, **rest)  # type: ignore[arg-type]
-    except UnknownConfigurationKeyError:  # older versions choose by themselves, in the same order
+        return AzureStore(endpoint.container, config=config, **rest)  # type: ignore[arg-type]
+    except UnknownConfigurationKeyError:  # older versions choose the type themselves, in the same order
         del config["credential_type"]
-        return AzureStore(place.container, config=config, **rest)  # type: ignore[arg-type]
+        return AzureStore(endpoint.container, config=config, **rest)  # type: ignore[arg-type]
 
 
-def _provider(access: Access, tokens: Tokens | None) -> Any:
+def _provider(credentials: AzureCredentials, tokens: AzureTokenSource | None) -> Any:
     if tokens is not None:
         return tokens.provide
-    name = {"key": "access_key", "sas": "sas_token", "token": "token"}.get(access.kind)
-    return None if name is None else lambda: {name: access.secret, "expires_at": None}
+    name = {"key": "access_key", "sas": "sas_token", "token": "token"}.get(credentials.kind)
+    return None if name is None else lambda: {name: credentials.secret, "expires_at": None}
 
 
 def has_login() -> bool:
-    """Return whether somebody is logged in with the Azure CLI, and the CLI is there."""
+    """Return whether the Azure CLI is installed and has a login."""
     folder = os.environ.get("AZURE_CONFIG_DIR", os.path.join("~", ".azure"))
     profile = os.path.join(os.path.expanduser(folder), "azureProfile.json")
     return os.path.isfile(profile) and shutil.which("az") is not None

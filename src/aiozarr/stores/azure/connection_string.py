@@ -1,4 +1,4 @@
-"""Connection strings of storage accounts, taken apart: the form in which Azure's portal and tools hand out access."""
+"""Connection strings of storage accounts, the form of access in Azure's portal and tools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 EMULATOR_ACCOUNT = "devstoreaccount1"
 EMULATOR_ENDPOINT = f"http://127.0.0.1:10000/{EMULATOR_ACCOUNT}"
 EMULATOR_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""No secret: the documentation of the emulator has it, and nothing but the emulator accepts it."""
+"""No secret: it is in the documentation of the emulator, and only the emulator accepts it."""
 
 PUBLIC_SUFFIX = "core.windows.net"
 
@@ -17,7 +17,7 @@ _ACCOUNT = re.compile(r"[A-Za-z0-9-]{1,63}")
 
 @dataclass(frozen=True, slots=True)
 class ConnectionString:
-    """What a connection string says of blobs; None: nothing.
+    """The parts of a connection string about blobs; None for missing ones.
 
     Attributes:
         account: the account's name.
@@ -35,10 +35,10 @@ class ConnectionString:
 
 
 def parse_connection_string(text: str) -> ConnectionString:
-    """Take a connection string apart; what it says of queues, tables and files is left out.
+    """Parse a connection string; its parts about queues, tables and files are ignored.
 
     Raises:
-        ValueError: it is none, or is not complete; the message does not show it.
+        ValueError: it is not valid, or incomplete; the message does not show it.
     """
     settings: dict[str, str] = {}
     for part in text.split(";"):

@@ -1,6 +1,6 @@
-"""Shared access signatures of an account key: one for all blobs of a container, for a limited time.
+"""Shared access signatures by an account key, each for all blobs of a container and a limited time.
 
-"Create a service SAS" in Azure's documentation. obstore signs too, each blob for itself, and wrongly where a name needs
+"Create a service SAS" in Azure's documentation. obstore signs single blobs, and incorrectly if a name needs
 percent-encoding.
 """
 
@@ -15,11 +15,11 @@ from urllib.parse import urlencode
 VERSION = "2021-12-02"
 
 VALID_SECONDS = 3600
-KEEP_SECONDS = 900
-"""A signature is used for this long: well before it ends, whatever the clocks say."""
+REUSE_SECONDS = 900
+"""A signature is used for this long. The clocks may differ by the rest of its validity."""
 
-NEW_SECONDS = 10
-"""A signature that is refused so soon was not good from the beginning."""
+MIN_AGE_SECONDS = 10
+"""A signature that is refused when it is younger was never valid, and a new one would not be."""
 
 
 def sign_container(account: str, key: str, container: str, permissions: str, expires: float) -> str:
@@ -30,7 +30,7 @@ def sign_container(account: str, key: str, container: str, permissions: str, exp
         key: the account's key, in base64.
         container: the container's name.
         permissions: `r` to read, `d` to delete, `l` to list; several in the order `racwdxltmeop`.
-        expires: when it ends.
+        expires: the time of its expiry.
     """
     expiry = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expires))
     # Permissions, start, expiry, resource, identifier, addresses, protocol, version, kind of resource, snapshot,
@@ -40,30 +40,30 @@ def sign_container(account: str, key: str, container: str, permissions: str, exp
     return urlencode({"sv": VERSION, "se": expiry, "sr": "c", "sp": permissions, "sig": signature})
 
 
-class Signatures:
-    """The signatures of one container, each made anew every quarter of an hour."""
+class ContainerSignatures:
+    """The signatures of one container, each renewed every quarter of an hour."""
 
     def __init__(self, account: str, key: str, container: str) -> None:
         self._account = account.removesuffix("-secondary")
         self._key = key
         self._container = container
-        self._kept: dict[str, tuple[float, str]] = {}
+        self._signatures: dict[str, tuple[float, str]] = {}
 
     def query(self, permissions: str) -> str:
         """Return the query that allows `permissions` for a while."""
-        kept = self._kept.get(permissions)
+        cached = self._signatures.get(permissions)
         now = time.monotonic()
-        if kept is None or kept[0] + KEEP_SECONDS < now:
+        if cached is None or cached[0] + REUSE_SECONDS < now:
             expires = time.time() + VALID_SECONDS
             query = sign_container(self._account, self._key, self._container, permissions, expires)
-            kept = self._kept[permissions] = (now, query)
-        return kept[1]
+            cached = self._signatures[permissions] = (now, query)
+        return cached[1]
 
     def renew(self, refused: str) -> bool:
-        """Forget the signature `refused`; False where it was new, so that another would be refused as well."""
-        for permissions, (made, query) in list(self._kept.items()):
+        """Drop the signature `refused`; return False if it was new: another one would be refused as well."""
+        for permissions, (made, query) in list(self._signatures.items()):
             if query == refused:
-                if time.monotonic() - made < NEW_SECONDS:
+                if time.monotonic() - made < MIN_AGE_SECONDS:
                     return False
-                del self._kept[permissions]
+                del self._signatures[permissions]
         return True

@@ -1,71 +1,64 @@
-"""Bearer tokens of an object that gets them, as those of the package azure-identity do: each kept while it is valid."""
+"""Bearer tokens of a credential object, such as those of the package azure-identity, cached while they are valid."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import time
-import weakref
 from datetime import UTC, datetime
 from typing import Any
 
+from aiozarr.concurrency import SingleFlight
 from aiozarr.errors import AiozarrError, UnauthenticatedError
 from aiozarr.stores.blocking import in_thread
 
 SCOPE = "https://storage.azure.com/.default"
 
-EARLY_SECONDS = 300
-"""A token is asked for anew so long before it ends."""
-
-NONE_GIVEN = "the credential gave no token"
+RENEW_BEFORE_SECONDS = 300
+"""A token is renewed so long before it expires."""
 
 
-class Tokens:
-    """The tokens of one credential; many may wait for one, and it is asked for once."""
+class AzureTokenSource:
+    """The tokens of one credential; concurrent callers share one request for a token."""
 
     def __init__(self, credential: Any) -> None:
         self._credential = credential
         self._token = ""
-        self._ends = 0.0
-        self._failure: tuple[float, Exception] | None = None  # when the last try failed, and why
-        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+        self._expires = 0.0
+        self._requests: SingleFlight[None] = SingleFlight()
+
+    def cached(self) -> str | None:
+        """Return a valid token, or None if one has to be requested."""
+        return self._token if time.time() < self._expires - RENEW_BEFORE_SECONDS else None
 
     async def token(self) -> str:
-        """Return a token that is valid for a while.
+        """Return a valid token.
 
         Raises:
             UnauthenticatedError: the credential gave none.
         """
-        since = time.monotonic()
-        if time.time() >= self._ends - EARLY_SECONDS:
-            async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-                if self._failure is not None and self._failure[0] >= since:
-                    raise UnauthenticatedError(NONE_GIVEN) from self._failure[1]
-                if time.time() >= self._ends - EARLY_SECONDS:
-                    await self._get()
+        if self.cached() is None:
+            await self._requests.run(None, self._request)
         return self._token
 
     async def provide(self) -> dict[str, Any]:
-        """Return a token as obstore takes it."""
+        """Return a valid token in obstore's form."""
         token = await self.token()
-        return {"token": token, "expires_at": datetime.fromtimestamp(self._ends, UTC)}
+        return {"token": token, "expires_at": datetime.fromtimestamp(self._expires, UTC)}
 
-    def forget(self, token: str) -> None:
-        """Ask anew next time, if `token`, which was refused, is still the one that is kept."""
+    def record_refusal(self, token: str) -> None:
+        """Request a new token next time, if the refused `token` is still the current one."""
         if token == self._token:
-            self._ends = 0.0
+            self._expires = 0.0
 
-    async def _get(self) -> None:
-        get = self._credential.get_token
+    async def _request(self) -> None:
+        get_token = self._credential.get_token
         try:
-            if inspect.iscoroutinefunction(get):
-                found = await get(SCOPE)
+            if inspect.iscoroutinefunction(get_token):
+                found = await get_token(SCOPE)
             else:
-                found = await in_thread(lambda: get(SCOPE))
-            self._token, self._ends = str(found.token), float(found.expires_on)
-            self._failure = None
+                found = await in_thread(lambda: get_token(SCOPE))
+            self._token, self._expires = str(found.token), float(found.expires_on)
         except AiozarrError:
             raise
-        except Exception as error:  # whatever the credential raises: its package is not ours to know
-            self._failure = (time.monotonic(), error)  # for all who wait; nobody asks again in their place
-            raise UnauthenticatedError(NONE_GIVEN) from error
+        except Exception as error:  # its package defines its own errors
+            raise UnauthenticatedError("the credential gave no token") from error

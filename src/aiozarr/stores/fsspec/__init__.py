@@ -1,1 +1,1 @@
-"""The store in a file system of fsspec, whatever its protocol."""
+"""The store in a file system of fsspec, with any protocol."""

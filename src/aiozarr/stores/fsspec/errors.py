@@ -1,4 +1,4 @@
-"""What the exceptions of file systems mean: a status or a code somewhere in the chain of causes, or the kind alone."""
+"""Translates exceptions of file systems by a status or a code in the chain of causes, or by their class."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CODE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _NO_SUCH_ARGUMENT = re.compile(r"unexpected keyword argument '(\w{1,64})'")
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NOT_THE_FILE = frozenset({"NoSuchBucket", "AllAccessDisabled", "ContainerNotFound", "FilesystemNotFound"})
-# FTP has one refusal for everything: only its words tell what is missing from what may not be read.
+# FTP has one reply code for all refusals: only the text distinguishes missing files from denied ones.
 _NOT_THERE = re.compile(
     r"550\b(?!.*\b(?:denied|permission|privilege|access))"
     r".*\b(?:no such file|not found|cannot find|does not exist|(?:is|not) a directory|not a (?:plain|regular) file)",
@@ -49,14 +49,14 @@ _CONNECTION = frozenset(
     }
 )  # fmt: skip
 _CERTIFICATE = frozenset({"ClientConnectorCertificateError", "ClientConnectorSSLError", "SSLCertVerificationError"})
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.EBUSY, errno.ETIMEDOUT, errno.ENETUNREACH, errno.EHOSTUNREACH}
 )
 
 
 @dataclass
-class Facts:
-    """What a server's answer said, as far as an exception has kept it."""
+class ErrorFacts:
+    """Status, code and headers of a server's response, from an exception."""
 
     status: int | None = None
     code: str | None = None
@@ -64,7 +64,7 @@ class Facts:
 
 
 def translate(error: Exception) -> StoreError:
-    """Return the error of the contract that `error` means; its own words may hold signed URLs and are not repeated."""
+    """Return the store error for `error`; its text may contain signed URLs and is not repeated."""
     for each in _chain(error):
         if isinstance(each, StoreError):
             return each
@@ -75,10 +75,10 @@ def translate(error: Exception) -> StoreError:
     return _by_kind(error)
 
 
-def lacks(error: BaseException) -> bool:
-    """Return whether `error` says that this file is missing, and not its bucket, its server or its permission.
+def is_missing_file(error: BaseException) -> bool:
+    """Return whether `error` means that this file is missing, not its bucket, its server or a permission.
 
-    Some file systems take any failure to look a file up for its absence; the cause they name tells.
+    Some file systems report any failed lookup as a missing file; the cause of their error shows it.
     """
     if not isinstance(error, _NO_FILE):
         return False
@@ -88,26 +88,26 @@ def lacks(error: BaseException) -> bool:
     cause = error.__cause__
     if type(cause).__name__ == "error_perm":  # of ftplib
         return _NOT_THERE.match(str(cause)) is not None
-    return facts.status == 404 or cause is None or isinstance(cause, KeyError) or lacks(cause)
+    return facts.status == 404 or cause is None or isinstance(cause, KeyError) or is_missing_file(cause)
 
 
-def unlisted(error: BaseException) -> bool:
-    """Return whether `error` says that a listing, which may have failed unseen as over FTP, did not have this file."""
+def is_missing_in_listing(error: BaseException) -> bool:
+    """Return whether `error` means that a listing lacks this file; a listing over FTP may fail without an error."""
     return isinstance(error, FileNotFoundError) and isinstance(error.__cause__, StopIteration)
 
 
 def refuses_range(error: BaseException) -> bool:
-    """Return whether `error` says that no byte of the range asked for is there (416)."""
+    """Return whether `error` means that the file has no byte of the requested range (416)."""
     facts = facts_of(error)
     return facts.status == 416 or facts.code == "InvalidRange"
 
 
-def facts_of(error: BaseException) -> Facts:
-    """Return what the server's answer said that led to `error`."""
-    facts = Facts()
+def facts_of(error: BaseException) -> ErrorFacts:
+    """Return status, code and headers of the response that led to `error`."""
+    facts = ErrorFacts()
     for each in _chain(error):
         if type(each).__name__ in _CUT_OFF:
-            break  # aiohttp's cause of it has a `code`, which no server has sent
+            break  # the `code` of aiohttp's cause is not a status
         with suppress(Exception):  # attributes of foreign errors may be properties that fail
             _look_into(each, facts)
         if facts.status is not None:
@@ -123,7 +123,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _look_into(error: BaseException, facts: Facts) -> None:
+def _look_into(error: BaseException, facts: ErrorFacts) -> None:
     response: Any = getattr(error, "response", None)
     if isinstance(response, Mapping):  # botocore
         told: Any = response.get("ResponseMetadata") or {}
@@ -132,11 +132,11 @@ def _look_into(error: BaseException, facts: Facts) -> None:
         code = (response.get("Error") or {}).get("Code")
         facts.code = code if isinstance(code, str) and _CODE.fullmatch(code) else None
         return
-    # aiohttp, Azure, Google, in this order; requests and Azure keep the answer.
+    # aiohttp, Azure, Google, in this order; errors of requests and Azure have the response.
     for name in ("status", "status_code", "code"):
         if (number := getattr(error, name, None)) is not None:
             facts.status = facts.status or _status(number)
-            break  # aiohttp's errors warn of their `code`
+            break  # reading `code` of aiohttp's errors warns
     if response is not None:
         facts.status = facts.status or _status(getattr(response, "status_code", None))
     if facts.status is not None:
@@ -162,7 +162,7 @@ def _headers(found: Any) -> dict[bytes, bytes]:
     }
 
 
-def _gone(facts: Facts) -> StoreError:
+def _gone(facts: ErrorFacts) -> StoreError:
     what = "the bucket does not exist" if facts.code in _NOT_THE_FILE else "not found"
     return StoreError(what, status=facts.status)
 
@@ -172,7 +172,7 @@ def _by_kind(error: Exception) -> StoreError:
     if names & _UNKNOWN_CALLER:
         return UnauthenticatedError("no credentials, or they are not accepted")
     if names & _CUT_OFF:
-        return ShortReadError("the answer ended early")
+        return ShortReadError("the response ended early")
     if names & _CERTIFICATE:
         return StoreError("the server's certificate is not valid")
     if isinstance(error, TimeoutError) or any(name.endswith(("Timeout", "TimeoutError")) for name in names):
@@ -191,5 +191,5 @@ def _by_kind(error: Exception) -> StoreError:
         if error.errno == errno.EBUSY:
             return ThrottledError("the server asks for less")
         reason = f"{os.strerror(error.errno)} [{errno.errorcode[error.errno]}]"
-        return StoreError(reason, retryable=error.errno in _PASSING)
+        return StoreError(reason, retryable=error.errno in _TRANSIENT)
     return StoreError(f"the file system failed with {type(error).__name__}")

@@ -1,4 +1,4 @@
-"""A store in any file system of fsspec: ranges, listings and errors as the contract has them."""
+"""A store in any file system of fsspec, with ranges, listings and errors of the store contract."""
 
 from __future__ import annotations
 
@@ -10,62 +10,62 @@ from urllib.parse import quote, urlsplit
 
 from typing_extensions import Buffer
 
+from aiozarr.concurrency import for_each
 from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Version, check_key, check_prefix
-from aiozarr.stores.contract import Store, byte_view, directory_url, rooted_at, split_root
-from aiozarr.stores.fsspec.calls import Calls
-from aiozarr.stores.fsspec.errors import lacks, translate
-from aiozarr.stores.fsspec.listing import Lister
-from aiozarr.stores.fsspec.reading import UNKNOWN, read, size_of
-from aiozarr.stores.fsspec.secrets import reveals, secrets_of
-from aiozarr.stores.fsspec.served import hashed
-from aiozarr.stores.fsspec.source import Source, find_source
+from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, too_large, with_root
+from aiozarr.stores.fsspec.errors import is_missing_file, translate
+from aiozarr.stores.fsspec.file_listing import FileLister
+from aiozarr.stores.fsspec.file_system_calls import FileSystemCalls
+from aiozarr.stores.fsspec.instances import digest
+from aiozarr.stores.fsspec.object_reads import UNKNOWN_SIZE, read, read_at_most, size_of
+from aiozarr.stores.fsspec.redaction import reveals, secrets_of
+from aiozarr.stores.fsspec.root import FileSystemRoot, resolve_root
 from aiozarr.stores.fsspec.traits import traits_of
 from aiozarr.stores.local.store import LocalStore
-from aiozarr.stores.tasks import each_bounded
 
-ERASERS = 32
-"""Files that are removed at once."""
+ERASE_CONCURRENCY = 32
+"""Files that are removed at the same time."""
 
-TRIES = 8
-"""How often a file is written whose directory is not there: others may remove one that has just been made, as empty."""
+MAX_WRITE_ATTEMPTS = 8
+"""Attempts to write a file with a missing directory: others may remove the new directory while it is empty."""
 
 
 class FsspecStore(Store):
     """Values in a file system of fsspec, below a path.
 
-    The file system may be blocking, which then works in threads, or asynchronous: its coroutines run on its own loop
-    (fsspec's, in a thread of its own), whatever loop calls. Where it was made with `asynchronous=True`, a twin by the
-    same arguments serves. fsspec sends no conditions and tells no versions: nothing here is conditional, and writes
-    are as atomic as the file system makes them; files of this machine are those of a `LocalStore`, whole or not
-    written. What replaces values behind a cache (`simplecache::`, ...) is not seen through it, so it is not written to.
+    A blocking file system works in threads. The coroutines of an asynchronous one run on its own loop (fsspec's, in a
+    thread of its own), whichever loop calls. One with `asynchronous=True` is replaced by an instance with the same
+    arguments on that loop. fsspec sends no conditions and has no versions, so nothing here is conditional, and writes
+    are as atomic as the file system makes them. Local files are handled by a `LocalStore`: written whole or not at all.
+    A cache (`simplecache::`, ...) does not notice that a value below it is replaced, so it is read-only.
 
     Sessions belong to the file system and are closed by it; closing the store closes nothing. After a fork, the file
-    system is made again by the same arguments; where that fails, `ForkedProcessError` is raised.
+    system is created again by the same arguments; if that fails, `ForkedProcessError` is raised.
     """
 
     def __init__(self, fs_or_url: Any, *, path: str | None = None, **storage_options: Any) -> None:
-        """Describe the store; the file system of a URL is made, and connects, with the first operation.
+        """Create the store; the file system of a URL is created, and connects, with the first operation.
 
         Args:
             fs_or_url: a file system of fsspec, a mapper (`fs.get_mapper(...)`), or a URL that fsspec opens, chained
                 ones too: `simplecache::s3://bucket/a.zarr`. `s3fs://` and `gcsfs://` are `s3://` and `gs://`.
-            path: with a file system, where in it the root is.
-            storage_options: with a URL, what the file system takes; in a chain, `{"s3": {...}}` for a link. For S3,
-                Google and Azure, our and obstore's names of common options are known too.
+            path: with a file system, the path of the root in it.
+            storage_options: with a URL, options of the file system; in a chain, `{"s3": {...}}` for a link. For S3,
+                Google and Azure, our and obstore's names of common options are accepted too.
 
         Raises:
-            ImportError: fsspec, or the package of the protocol, is not installed; the message says which.
+            ImportError: fsspec, or the package of the protocol, is not installed. The message names it.
             UnknownSchemeError: fsspec does not know the protocol.
-            TypeError: fsspec's file system has nothing for an option of ours.
+            TypeError: fsspec's file system does not have one of our options.
         """
-        self._of(find_source(fs_or_url, path, storage_options))
+        self._of(resolve_root(fs_or_url, path, storage_options))
 
-    def _of(self, source: Source) -> None:
+    def _of(self, source: FileSystemRoot) -> None:
         self._recipe = recipe = source.recipe
         self._base, self._tail, self._url = source.base, source.tail, source.url
         self._traits = traits = traits_of(recipe.kinds)
-        self._calls = Calls(recipe, traits)
+        self._calls = FileSystemCalls(recipe, traits)
         self._fingerprint = recipe.fingerprint
         self._secrets = secrets_of(recipe, source.base + source.tail)
         self._local = LocalStore(source.base or "/") if recipe.kinds[0].__name__ == "LocalFileSystem" else None
@@ -73,22 +73,23 @@ class FsspecStore(Store):
             writeable=traits.writeable,
             listable=traits.listable,
             suffix_reads=traits.suffixes,
+            bounded_reads=True,
         )
         if self._local is not None:
             self.supports = self._local.supports
 
     @property
     def fs(self) -> Any:
-        """The file system that does the work, made now if it was not."""
+        """The file system, created at the first access."""
         return self._calls.fs
 
     @property
     def url(self) -> str:
-        """The URL that the store was made by, or its file system has for its root, without secrets."""
+        """The URL that the store was created with, or the URL of its root in the file system, without secrets."""
         return self.url_of("")
 
     def url_of(self, path: str) -> str:
-        """Return the URL of `path`: percent-encoded in web addresses, and as it is elsewhere in fsspec."""
+        """Return the URL of `path`, percent-encoded in web addresses only."""
         if self._local is not None:
             return self._local.url_of(path)
         encoded = self._traits.encoded or self._base.startswith(("http://", "https://"))
@@ -106,58 +107,74 @@ class FsspecStore(Store):
         """The file system by its arguments, and the path of the root."""
         return self._place(self._base)
 
-    def place_of(self, key: str) -> Hashable:
+    def object_identity(self, key: str) -> Hashable:
         """The file system by its arguments, and the whole path."""
         return self._place(self._base + key)
 
     def _place(self, path: str) -> Hashable:
-        # Paths may be web addresses with a password, or a signature behind them.
-        return (FsspecStore, hashed(f"{self._fingerprint}\n{path}\n{self._tail}"))
+        # Paths may be URLs with a password or a signature.
+        return (FsspecStore, digest(f"{self._fingerprint}\n{path}\n{self._tail}"))
 
-    def rooted_above(self) -> tuple[Store, str] | None:
+    def parent_store(self) -> tuple[Store, str] | None:
         """Return the store of the directory above, in the same file system; a bucket or a server has none."""
         base, name = split_root(self._base)
         url = self._url.removesuffix(f"/{name}")
         if not name or base in ("", "/") or base.endswith("://") or url == self._url:
             return None
         local = None if self._local is None else LocalStore(base)
-        return rooted_at(self, _base=base, _url=url, _local=local), name
+        return with_root(self, _base=base, _url=url, _local=local), name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A file system pickles as its arguments, secrets that were given among them.
-        return (_restored, (type(self), Source(self._recipe, self._base, self._tail, self._url)))
+        # A file system is pickled as its arguments, including secrets.
+        return (_restored, (type(self), FileSystemRoot(self._recipe, self._base, self._tail, self._url)))
 
     # --- reading -------------------------------------------------------------------------------------------------
 
-    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
-        """Return the bytes of `key` in `range` (None: all), or None where nothing is stored.
+    async def fetch(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
+        """Read `key`, or its bytes in `range`.
+
+        With `max_bytes`, at most one byte more is requested. A server that ignores ranges may send more.
+
+        Returns:
+            The bytes and the object's size, or None if the key is not stored.
 
         Raises:
-            ShortReadError: fewer bytes came than there are.
+            ShortReadError: fewer bytes were received than requested.
             UnsupportedOperationError: `if_match` is given.
-            StoreError: the bytes could not be had.
+            LimitError: the result has more than `max_bytes` bytes.
+            StoreError: the bytes could not be read.
         """
         if self._local is not None:
-            return await self._local.fetch(key, range, if_match=if_match)
+            return await self._local.fetch(key, range, if_match=if_match, max_bytes=max_bytes)
         check_key(key, store=self._url)
         if if_match is not None:
             raise UnsupportedOperationError("fsspec sends no conditions", store=self._url, key=key, range=range)
         with self._translated(key, range):
-            return await read(self._calls, self._traits, self._path(key), range)
+            if max_bytes is None:
+                return await read(self._calls, self._traits, self._path(key), range)
+            value = await read_at_most(self._calls, self._traits, self._path(key), range, max_bytes)
+        if value is not None and memoryview(value.data).nbytes > max_bytes:
+            raise too_large(value.size if range is None else None, max_bytes, store=self.url, key=key, range=range)
+        return value
 
     async def stat(self, key: str) -> Entry | None:
-        """Return the size of `key` (None: the file system tells none), or None where nothing is stored."""
+        """Return an entry with the size of `key`, or None if the key is not stored.
+
+        The size is None if the file system does not know it.
+        """
         if self._local is not None:
             return await self._local.stat(key)
         check_key(key, store=self._url)
         with self._translated(key):
             size = await size_of(self._calls, self._traits, self._path(key))
-        return None if size is None else Entry(key, None if size == UNKNOWN else size)
+        return None if size is None else Entry(key, None if size == UNKNOWN_SIZE else size)
 
     # --- writing -------------------------------------------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version | None:
-        """Store `value` under `key`; directories that are missing are made.
+        """Store `value` under `key`; missing directories are created.
 
         Raises:
             UnsupportedOperationError: the file system cannot be written to, or `precondition` is given.
@@ -175,19 +192,19 @@ class FsspecStore(Store):
         return None
 
     async def _write(self, path: str, data: bytes) -> None:
-        for attempt in range(TRIES):
+        for attempt in range(MAX_WRITE_ATTEMPTS):
             try:
                 await self._calls.write("pipe_file", path, data)
             except Exception as error:
-                # Only here: object stores have no directories, and some of their file systems would make a bucket.
-                if attempt == TRIES - 1 or not self._traits.directories or not _may_lack_directory(error):
+                # Only after a failure: object stores have no directories, and some file systems would create a bucket.
+                if attempt == MAX_WRITE_ATTEMPTS - 1 or not self._traits.directories or not _may_lack_directory(error):
                     raise
             else:
                 return
             await self._calls.write("makedirs", path.rpartition("/")[0], exist_ok=True)
 
     async def erase(self, key: str) -> None:
-        """Remove `key`; a key that is not stored is no error."""
+        """Remove `key`. A missing key is not an error."""
         if self._local is not None:
             await self._local.erase(key)
             return
@@ -200,16 +217,16 @@ class FsspecStore(Store):
         try:
             await self._calls.write("rm_file", path)
         except Exception as error:
-            if not lacks(error) and await size_of(self._calls, self._traits, path) is not None:
+            if not is_missing_file(error) and await size_of(self._calls, self._traits, path) is not None:
                 raise
         if self._traits.prunes:
-            with contextlib.suppress(Exception):  # the first directory that is not empty, or not ours to remove
+            with contextlib.suppress(Exception):  # the first directory that is not empty, or cannot be removed
                 while (path := path.rpartition("/")[0]).startswith(self._base) and path:
                     await self._calls.write("rmdir", path)
 
     async def erase_values(self, keys: Iterable[str]) -> None:
         """Remove all of `keys`, some at a time."""
-        await each_bounded(self.erase, [check_key(key, store=self._url) for key in keys], width=ERASERS)
+        await for_each(self.erase, [check_key(key, store=self._url) for key in keys], concurrency=ERASE_CONCURRENCY)
 
     async def erase_prefix(self, prefix: str) -> None:
         """Remove every key that starts with `prefix` (`""`, or ending with `/`)."""
@@ -223,9 +240,9 @@ class FsspecStore(Store):
     # --- listing -------------------------------------------------------------------------------------------------
 
     def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
-        """Iterate over all files whose keys start with `prefix`, directory by directory where there are any.
+        """Iterate over all files whose keys start with `prefix`, directory by directory if there are any.
 
-        Names that are no keys are left out: directories and their markers, empty segments.
+        Names that are not valid keys are skipped: directories and their markers, empty segments.
         """
         if self._local is not None:
             return self._local.scan(prefix)
@@ -244,7 +261,7 @@ class FsspecStore(Store):
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes (ending with `/`) one level below it.
 
-        Directories without any file show up as prefixes, where the file system keeps such directories.
+        Empty directories are prefixes, if the file system has them.
         """
         if self._local is not None:
             return await self._local.list_dir(prefix)
@@ -254,8 +271,8 @@ class FsspecStore(Store):
         with self._translated(prefix):
             return await self._lister().list_dir(prefix)
 
-    def _lister(self) -> Lister:
-        return Lister(self._calls, self._traits, self._base)
+    def _lister(self) -> FileLister:
+        return FileLister(self._calls, self._traits, self._base)
 
     # --- paths and errors ----------------------------------------------------------------------------------------
 
@@ -272,9 +289,9 @@ class FsspecStore(Store):
             yield
         except Exception as error:
             found = self._located(error, key, range)
-            # One of ours that was raised below has its own cause; `error` may have come of it.
+            # A store error from below has its own cause; `error` may be a consequence of it.
             cause = error if found.__traceback__ is None else found.__cause__
-            # File systems say in their own words whom they have asked, passwords and signatures among them.
+            # Messages of file systems may contain URLs with passwords and signatures.
             raise found from (None if reveals(error, self._secrets) else cause)
 
     def _located(self, error: Exception, key: str, range: ByteRange | None) -> StoreError:
@@ -284,10 +301,10 @@ class FsspecStore(Store):
 
 
 def _may_lack_directory(error: Exception) -> bool:
-    return lacks(error) or type(error).__name__ == "error_perm"  # ftplib knows one refusal for everything
+    return is_missing_file(error) or type(error).__name__ == "error_perm"  # ftplib has one error for all refusals
 
 
-def _restored(kind: type[FsspecStore], source: Source) -> FsspecStore:
+def _restored(kind: type[FsspecStore], source: FileSystemRoot) -> FsspecStore:
     store = kind.__new__(kind)
     store._of(source)
     return store

@@ -1,1 +1,1 @@
-"""The way to a bucket of Google Cloud Storage: addresses, tokens, the lane that reads, and uploads that resume."""
+"""The client of buckets of Google Cloud Storage."""

@@ -1,4 +1,4 @@
-"""Where a GCS bucket is reached and as whom: options and environment, decided as pure functions."""
+"""The endpoint and the source of credentials of a GCS bucket, found in options and environment by pure functions."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote, unquote
 
+from aiozarr.http1 import check_headers, quote_key
+from aiozarr.http1.url import WebAddress
 from aiozarr.model import check_key
-from aiozarr.stores.http.url import WebAddress
-from aiozarr.stores.lane import check_headers, quote_key
-from aiozarr.stores.options.gcs import GcsOptions
-from aiozarr.stores.options.table import is_set
+from aiozarr.stores.options.gcs_options import GcsOptions
+from aiozarr.stores.options.option_table import is_set
 
 GOOGLE = "https://storage.googleapis.com"
 
 Source = Literal["anonymous", "token", "file", "document", "credentials", "metadata", "default"]
-"""Whose credentials: none, an access token, those of a file, of a document or an object that was given, those that the
-metadata service of Google's machines gives, or what Google's own tools find (application default credentials)."""
+"""The source of credentials: none, an access token, a file, a document, an object of google-auth, the metadata service
+of Google's machines, or the search of Google's tools (application default credentials)."""
 
 
 @dataclass(frozen=True, slots=True)
-class GcsPlace:
+class GcsEndpoint:
     """A bucket's address.
 
     Attributes:
@@ -54,11 +54,11 @@ class GcsPlace:
 def parse_url(url: str) -> tuple[str, str]:
     """Return bucket and root (a prefix ending with `/`, or `""`) of a `gs://bucket/root` URL.
 
-    The path is taken as it is, as fsspec and the Google tools do: it is not percent-encoded.
+    The path is not percent-encoded, as in fsspec and the Google tools.
 
     Raises:
-        ValueError: it is no such URL.
-        InvalidKeyError: the root is no valid key.
+        ValueError: it is not such a URL.
+        InvalidKeyError: the root is not a valid key.
     """
     scheme, separator, rest = url.partition("://")
     if scheme.lower() not in ("gs", "gcs") or not separator:
@@ -72,20 +72,20 @@ def parse_url(url: str) -> tuple[str, str]:
     return bucket, f"{check_key(root)}/" if root else ""
 
 
-def find_place(bucket: str, options: GcsOptions, environ: Mapping[str, str]) -> GcsPlace:
-    """Return where `bucket` is reached.
+def find_endpoint(bucket: str, options: GcsOptions, environ: Mapping[str, str]) -> GcsEndpoint:
+    """Return the endpoint of `bucket`.
 
     Raises:
-        ValueError: the endpoint is no URL of a server.
+        ValueError: the endpoint is not the URL of a server.
     """
-    web = WebAddress.of_endpoint(find_endpoint(options, environ) or GOOGLE)
-    return GcsPlace(bucket, web, web.host == "googleapis.com" or web.host.endswith(".googleapis.com"))
+    web = WebAddress.of_endpoint(find_endpoint_url(options, environ) or GOOGLE)
+    return GcsEndpoint(bucket, web, web.host == "googleapis.com" or web.host.endswith(".googleapis.com"))
 
 
-def find_endpoint(options: GcsOptions, environ: Mapping[str, str]) -> str | None:
-    """Return the endpoint's URL, from the options or the environment; None: Google.
+def find_endpoint_url(options: GcsOptions, environ: Mapping[str, str]) -> str | None:
+    """Return the endpoint's URL from the options or the environment, or None for Google.
 
-    `STORAGE_EMULATOR_HOST` may leave out the scheme, which is http then.
+    The scheme in `STORAGE_EMULATOR_HOST` is optional, and http by default.
     """
     if options.endpoint_url is not None:
         return options.endpoint_url
@@ -96,15 +96,15 @@ def find_endpoint(options: GcsOptions, environ: Mapping[str, str]) -> str | None
 
 
 def find_source(options: GcsOptions, environ: Mapping[str, str], *, google: bool) -> Source:
-    """Return whose credentials count.
+    """Return the source of the credentials.
 
     Args:
-        options: what was given.
+        options: the given options.
         environ: the environment.
-        google: whether the server is Google's; another one is asked without credentials unless some are asked for.
+        google: whether the server is Google's. Another one gets only credentials that were given.
 
     Raises:
-        ValueError: a file of credentials is named that is not there, or a token cannot be sent.
+        ValueError: a file of credentials does not exist, or a token cannot be sent.
     """
     token = options.token
     if options.anon or (options.anon is None and token is None and is_set(environ, "GOOGLE_SKIP_SIGNATURE")):
@@ -124,12 +124,12 @@ def find_source(options: GcsOptions, environ: Mapping[str, str], *, google: bool
         raise ValueError(
             f"the storage option {options.path_from!r} names a file of credentials that is not there: {token!r}"
         )
-    if token.endswith(".json") or token.startswith(("/", "~", "./", "../")):  # which may be a token, for all that
+    if token.endswith(".json") or token.startswith(("/", "~", "./", "../")):  # a token may have such a form
         raise ValueError("the storage option 'token' names a file of credentials that is not there")
     check_headers({"Authorization": token})
     return "token"
 
 
-def sends_credentials_openly(place: GcsPlace, source: Source) -> bool:
-    """Return whether tokens would go out without TLS, to another machine."""
-    return place.web.exposed and source != "anonymous"
+def sends_credentials_openly(endpoint: GcsEndpoint, source: Source) -> bool:
+    """Return whether tokens would be sent to another machine without TLS."""
+    return endpoint.web.exposed and source != "anonymous"

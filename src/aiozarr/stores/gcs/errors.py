@@ -1,4 +1,4 @@
-"""What GCS says when it does not do what was asked, in the documents of both its APIs, as typed errors."""
+"""The translation of error documents of both APIs of GCS to typed errors."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _TOO_MUCH = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 
 
 def gcs_error(status: int, headers: Mapping[bytes, bytes], body: bytes) -> StoreError:
-    """Return the error that an answer means; the store adds its URL, the key and the range."""
+    """Return the error for a response; the store adds its URL, the key and the range."""
     error = error_for(status, headers, body)
     if error_code(body) is None:
-        reason, message = _told(body)
+        reason, message = _reason_and_message(body)
         if reason is not None:
             error.message += f": {reason}"
-        words = None if message is None else showable(message)
-        if words is not None:
-            error.message += f", {words!r}"
+        text = None if message is None else showable(message)
+        if text is not None:
+            error.message += f", {text!r}"
         if reason in _TOO_MUCH:
             error = _throttled(error)
     if status == 404 and b"bucket does not exist" in body:
@@ -46,7 +46,7 @@ def _throttled(error: StoreError) -> StoreError:
     )
 
 
-def _told(body: bytes) -> tuple[str | None, str | None]:
+def _reason_and_message(body: bytes) -> tuple[str | None, str | None]:
     """Return reason and message of an error of the JSON API."""
     if not body.lstrip().startswith(b"{"):
         return None, None

@@ -1,4 +1,4 @@
-"""Pages of GCS's listings: taken apart, and refused where they are none."""
+"""Pages of GCS's listings, parsed and checked."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from typing import Any
 
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry, Version
-from aiozarr.stores.object.listing import Page, fault, is_key, size_in
+from aiozarr.stores.object.listing import ListingPage, is_key, listing_error, parse_size
 
 
-def parse_page(body: bytes, prefix: str) -> Page:
-    """Take a page apart.
+def parse_page(body: bytes, prefix: str) -> ListingPage:
+    """Parse a page.
 
     Raises:
-        StoreError: it is none; another try may bring one.
+        StoreError: it is not valid.
     """
     try:
         page: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise StoreError("the server's listing is not valid JSON", retryable=True) from error
     if not isinstance(page, dict):
-        raise fault("is no JSON object")
+        raise listing_error("is not a JSON object")
     token = page.get("nextPageToken") or ""
     if not isinstance(token, str):
-        raise fault("has a token that is none")
+        raise listing_error("has an invalid token")
     entries = [_entry(item, item["name"]) for item in _items(page) if is_key(item["name"], prefix)]
     prefixes = page.get("prefixes") or []
     if not isinstance(prefixes, list) or not all(isinstance(name, str) for name in prefixes):
-        raise fault("has prefixes that are none")
-    return Page(entries, [name for name in prefixes if is_key(name.removesuffix("/"), prefix)], token)
+        raise listing_error("has invalid prefixes")
+    return ListingPage(entries, [name for name in prefixes if is_key(name.removesuffix("/"), prefix)], token)
 
 
 def _items(page: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     items = page.get("items") or []
     if not isinstance(items, list):
-        raise fault("has items that are none")
+        raise listing_error("has invalid items")
     for item in items:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-            raise fault("has an item without a name")
+            raise listing_error("has an item without a name")
         yield item
 
 
 def _entry(item: Mapping[str, Any], name: str) -> Entry:
     size, generation = item.get("size"), item.get("generation")
     if size is not None:
-        size = size_in("" if isinstance(size, bool) else str(size), name)
+        size = parse_size("" if isinstance(size, bool) else str(size), name)
     if generation is not None and (isinstance(generation, bool) or not isinstance(generation, (str, int))):
-        raise fault(f"has no generation for {name!r}")
+        raise listing_error(f"has no generation for {name!r}")
     return Entry(name, size, Version(generation=str(generation)) if generation else None)

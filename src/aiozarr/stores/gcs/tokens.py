@@ -1,46 +1,45 @@
-"""Bearer tokens: asked for by google-auth in a thread, once for all who wait, and before the last one ends."""
+"""Bearer tokens from google-auth, requested in a thread, once for concurrent callers."""
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import os
 import time
-import weakref
 from datetime import UTC
 from functools import partial
 from importlib import import_module
 from typing import Any
 
+from aiozarr.concurrency import SingleFlight
 from aiozarr.errors import StoreError, UnauthenticatedError
+from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.http1.url import fingerprint
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.gcs.address import Source
-from aiozarr.stores.http.url import fingerprint
-from aiozarr.stores.lock import Lock
-from aiozarr.stores.options.gcs import GcsOptions
+from aiozarr.stores.options.gcs_options import GcsOptions
 
-EARLY_SECONDS = 240.0
-"""A token is asked for anew so long before it ends; Google's own services hand out a new one from about then on."""
+RENEW_BEFORE_SECONDS = 240.0
+"""A token is renewed so long before it expires; from about then on Google's services return a new one."""
 
-AGAIN_SECONDS = 20.0
-"""A token that could not be renewed, and has not ended, is used for so long before it is tried again."""
+RETRY_SECONDS = 20.0
+"""A token that could not be renewed, and has not expired, is used for so long before the next attempt."""
 
 REQUEST_SECONDS = 20
-"""How long a service that hands out tokens may take to answer."""
+"""The time limit of a request for a token."""
 
 HINT = "run `gcloud auth application-default login`, or read a public bucket with anon=True"
 
 
 def _unusable(error: Exception) -> UnauthenticatedError:
-    """Return an error that tells what is wrong with the credentials; google-auth names fields, not what they hold."""
-    told = error.strerror if isinstance(error, OSError) else error.args[0] if error.args else None
+    """Return the error of invalid credentials. The messages of google-auth name fields, and not their values."""
+    text = error.strerror if isinstance(error, OSError) else error.args[0] if error.args else None
     if isinstance(error, KeyError):
-        told = f"no field {told!r}"
-    reason = f" ({told.strip().partition(chr(10))[0][:200].rstrip('.')})" if isinstance(told, str) and told else ""
+        text = f"no field {text!r}"
+    reason = f" ({text.strip().partition(chr(10))[0][:200].rstrip('.')})" if isinstance(text, str) and text else ""
     return UnauthenticatedError(f"the Google credentials cannot be used{reason}: {HINT}")
 
 
-class Tokens:
+class GcsTokenSource:
     """The tokens of one set of credentials, for all loops and threads."""
 
     def __init__(self, options: GcsOptions, source: Source) -> None:
@@ -48,80 +47,78 @@ class Tokens:
         self._source: Source = source
         self._credentials: Any = None
         self._token = ""
-        self._fresh_until = 0.0  # by the monotonic clock, as is the next one
-        self._ends = 0.0
-        self._failure: tuple[float, StoreError] | None = None  # when the last try failed, and why
-        self._guard = Lock()
-        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+        self._fresh_until = 0.0  # by the monotonic clock, like `_expires`
+        self._expires = 0.0
+        self._failure: tuple[float, StoreError] | None = None  # of the last attempt: its time and error
+        self._guard = ForkSafeLock()  # held by the thread that asks for a token
+        self._requests: SingleFlight[None] = SingleFlight()
         if source == "token":
             self._token = options.token
-            self._fresh_until = self._ends = float("inf")
+            self._fresh_until = self._expires = float("inf")
         elif source != "anonymous":
             check_package()
 
-    def kept(self) -> str | None:
-        """Return a token that is valid for a while; None: one has to be asked for."""
+    def cached(self) -> str | None:
+        """Return a valid token, or None if one has to be requested."""
         return self._token if time.monotonic() < self._fresh_until else None
 
     async def token(self) -> str:
-        """Return a token that is valid for a while.
+        """Return a valid token.
 
         Raises:
-            UnauthenticatedError: there are no credentials, or they are not accepted.
-            StoreError: the service that hands them out did not answer.
+            UnauthenticatedError: there are no credentials, or they are not valid.
+            StoreError: the service of the tokens did not respond.
         """
-        kept = self.kept()
-        if kept is not None:
-            return kept
+        cached = self.cached()
+        if cached is not None:
+            return cached
         since = time.monotonic()
-        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            kept = self.kept()
-            return await in_thread(lambda: self._renew(since)) if kept is None else kept
+        return await self._requests.run(None, lambda: in_thread(lambda: self._renew(since)))
 
-    def refused(self, token: str) -> bool:
-        """Note that a server does not accept `token`; return whether there may be another one."""
+    def record_refusal(self, token: str) -> bool:
+        """Record that a server refused `token`; return whether there may be another one."""
         if self._source == "token":
             return False
         if token == self._token:
-            self._fresh_until = self._ends = 0.0
+            self._fresh_until = self._expires = 0.0
         return True
 
     def _renew(self, since: float) -> str:
-        """Ask for a token; whoever began to wait before another try failed fails with it, and asks nobody."""
+        """Request a token. If the request of another loop has failed after `since`, raise its error instead."""
         with self._guard:
-            kept = self.kept()
-            if kept is not None:  # another loop's thread was faster
-                return kept
+            cached = self.cached()
+            if cached is not None:  # requested by another loop meanwhile
+                return cached
             if self._failure is not None and self._failure[0] >= since:
                 raise copy.copy(self._failure[1]) from self._failure[1].__cause__
             try:
-                token, ends = self._ask()
+                token, expires = self._request_token()
             except StoreError as error:
                 now = time.monotonic()
-                if not self._token or now >= self._ends - 1:
+                if not self._token or now >= self._expires - 1:
                     self._failure = (now, copy.copy(error).with_traceback(None))
                     self._failure[1].__cause__ = error.__cause__
                     raise
-                self._fresh_until = min(now + AGAIN_SECONDS, self._ends - 1)
+                self._fresh_until = min(now + RETRY_SECONDS, self._expires - 1)
                 return self._token
-            # One that is handed out shortly before its end is used all the same, and soon asked for anew.
-            self._token, self._ends, self._failure = token, ends, None
-            self._fresh_until = max(ends - EARLY_SECONDS, min(ends - 1, time.monotonic() + 1))
+            # A token that expires soon is used all the same, and renewed soon.
+            self._token, self._expires, self._failure = token, expires, None
+            self._fresh_until = max(expires - RENEW_BEFORE_SECONDS, min(expires - 1, time.monotonic() + 1))
             return token
 
-    def _ask(self) -> tuple[str, float]:
-        """Return a new token, and when it ends."""
+    def _request_token(self) -> tuple[str, float]:
+        """Return a new token and the time of its expiry."""
         import requests
         from google.auth import exceptions
         from google.auth.transport.requests import Request
 
         try:
             with requests.Session() as session:
-                # A request of google-auth would wait two minutes for an answer where it does not say otherwise.
+                # The default timeout of google-auth is two minutes.
                 request = partial(Request(session), timeout=REQUEST_SECONDS)
                 if self._credentials is None:
                     self._credentials = self._load(request)
-                # A token that was used has been refused, or ends soon; another one may be there already.
+                # The used token was refused, or expires soon. google-auth may have another one already.
                 if not self._credentials.valid or self._credentials.token == self._token:
                     self._credentials.refresh(request)
         except exceptions.MalformedError as error:
@@ -131,7 +128,7 @@ class Tokens:
                 raise UnauthenticatedError(f"the Google credentials cannot be used: {HINT}") from error
             raise UnauthenticatedError(f"no Google credentials were found: {HINT}") from error
         except exceptions.TransportError as error:
-            raise StoreError("the service that hands out Google's tokens did not answer", retryable=True) from error
+            raise StoreError("the service of Google's tokens did not respond", retryable=True) from error
         except exceptions.GoogleAuthError as error:
             raise UnauthenticatedError(
                 f"no token for these Google credentials: {HINT}", retryable=bool(error.retryable)
@@ -162,10 +159,10 @@ class Tokens:
 
 
 def check_package() -> None:
-    """See that google-auth is there.
+    """Check that google-auth is installed.
 
     Raises:
-        ImportError: it is not; names the extra.
+        ImportError: it is not; the message names the extra.
     """
     from importlib.util import find_spec
 
@@ -180,8 +177,8 @@ def check_package() -> None:
         )
 
 
-def who(options: GcsOptions, source: Source) -> str:
-    """Return what tells these credentials from others, without telling them."""
+def account_name(options: GcsOptions, source: Source) -> str:
+    """Return an identity of the credentials that does not reveal them."""
     token = options.token
     match source:
         case "token":
@@ -210,7 +207,7 @@ def _read_json(path: str) -> dict[str, Any]:
 
 
 def _untyped(module: str) -> Any:
-    """Import a module of google-auth, whose annotations are not whole."""
+    """Import a module of google-auth, whose annotations are incomplete."""
     return import_module(module)
 
 
@@ -224,14 +221,14 @@ _KINDS = {
     "external_account": ("google.auth.identity_pool", "from_info"),
     "external_account_authorized_user": ("google.auth.external_account_authorized_user", "from_info"),
 }
-"""The kinds of credentials that Google's tools keep in files, by their `type`, and what of google-auth takes each."""
+"""The kinds of credentials in files of Google's tools, by their `type`, with the constructors of google-auth."""
 
 
 def _from_document(document: dict[str, Any], scopes: list[str]) -> Any:
-    """Return the credentials that a document describes.
+    """Return the credentials in a document.
 
     Raises:
-        ValueError: it describes none of the known kinds. Those that run a program are left to Google's own search.
+        ValueError: it is not of a known kind. Those that run a program are left to google-auth's own search.
     """
     kind = document.get("type") or ("service_account" if "private_key" in document else "authorized_user")
     if kind not in _KINDS:
@@ -240,6 +237,6 @@ def _from_document(document: dict[str, Any], scopes: list[str]) -> Any:
     if kind == "external_account" and "environment_id" in (document.get("credential_source") or {}):
         module = "google.auth.aws"
     make = getattr(_untyped(module).Credentials, method)
-    if kind == "authorized_user":  # whose refresh token has its own scopes; asking for others is refused
+    if kind == "authorized_user":  # its refresh token has scopes of its own; requests for others are refused
         return make(document)
     return make(document, scopes=scopes)

@@ -1,4 +1,4 @@
-"""Uploads: small values in one request, large ones in a session that goes on after a fault where the server was."""
+"""Uploads: small values in one request, large ones in a resumable session."""
 
 from __future__ import annotations
 
@@ -12,58 +12,59 @@ import anyio
 
 from aiozarr.errors import PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.model import IfAbsent, Precondition, Version
-from aiozarr.stores.gcs.address import GcsPlace
+from aiozarr.stores.gcs.address import GcsEndpoint
+from aiozarr.stores.gcs.authoriser import GcsAuthoriser
 from aiozarr.stores.gcs.errors import gcs_error
 from aiozarr.stores.gcs.hashes import crc32c_of
-from aiozarr.stores.gcs.link import GcsLink
-from aiozarr.stores.gcs.wire import Said
-from aiozarr.stores.object.answers import NO_ANSWER, is_page
+from aiozarr.stores.gcs.upload_client import UploadResponse
+from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 
-SINGLE_BYTES = 16 << 20
-"""Larger values go up in a session."""
+MAX_SINGLE_BYTES = 16 << 20
+"""Larger values are uploaded in a session."""
 
-QUANTUM = 256 << 10
-"""Every part but the last has a multiple of so many bytes."""
+PART_QUANTUM_BYTES = 256 << 10
+"""Every part but the last has a multiple of this size."""
 
 PART_BYTES = 16 << 20
 
 MAX_FAULTS = 4
-"""Faults one behind the other, without a byte between them that the server has kept, after which a session is given
-up."""
+"""Consecutive faults, without a byte stored between them, after which a session is abandoned."""
 
 FIRST_PAUSE = 0.2
-"""Seconds before a server that failed is asked what it has; twice as many after each further fault."""
+"""Seconds before the state of a session is requested after a fault; doubled after each further fault."""
 
 MAX_PAUSE = 10.0
-"""Seconds. A server that asks for more time is asked again by those who repeat the whole write."""
+"""Seconds. If the server asks for a longer wait, the whole write fails and the scheduler repeats it."""
 
 CANCEL_SECONDS = 5.0
 
-_HELD = re.compile(rb"bytes=0-(\d{1,19})")
+_STORED_RANGE = re.compile(rb"bytes=0-(\d{1,19})")
 
 
-async def upload(link: GcsLink, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
-    """Store `data` under `key`, and return its generation. A value that is damaged on its way is refused.
+async def upload(
+    authoriser: GcsAuthoriser, key: str, data: memoryview, precondition: Precondition | None
+) -> Version | None:
+    """Store `data` under `key`, and return its generation. The server refuses a value that was damaged on its way.
 
     Raises:
         PreconditionFailedError: `precondition` does not hold; nothing was written.
-        StoreError: the value could not be stored, or no answer came, and then it may be stored.
+        StoreError: the value could not be stored, or no response came, and then it may be stored.
     """
-    about = {"contentType": "application/octet-stream", "crc32c": (await crc32c_of(data)).decode("ascii")}
+    metadata = {"contentType": "application/octet-stream", "crc32c": (await crc32c_of(data)).decode("ascii")}
     condition = condition_of(precondition)
-    if data.nbytes <= SINGLE_BYTES:
-        return await _at_once(link, key, data, about, condition)
-    session = await _begin(link, key, data.nbytes, about, condition)
+    if data.nbytes <= MAX_SINGLE_BYTES:
+        return await _upload_single(authoriser, key, data, metadata, condition)
+    session = await _open_session(authoriser, key, data.nbytes, metadata, condition)
     try:
-        return await _Session(link, session, data).send()
+        return await _UploadSession(authoriser, session, data).send()
     except BaseException:
         with anyio.move_on_after(CANCEL_SECONDS, shield=True):
-            await _cancel(link, session)
+            await _cancel_session(authoriser, session)
         raise
 
 
 def condition_of(precondition: Precondition | None) -> dict[str, str]:
-    """Return the condition as the query says it. Generation 0 stands for no object.
+    """Return the parameter of the query for a condition. Generation 0 means no object.
 
     Raises:
         UnsupportedOperationError: the version is of another kind of store.
@@ -77,74 +78,84 @@ def condition_of(precondition: Precondition | None) -> dict[str, str]:
     return {"ifGenerationMatch": precondition.version.generation}
 
 
-async def _at_once(
-    link: GcsLink, key: str, data: memoryview, about: dict[str, str], condition: dict[str, str]
+async def _upload_single(
+    authoriser: GcsAuthoriser, key: str, data: memoryview, metadata: dict[str, str], condition: dict[str, str]
 ) -> Version | None:
     boundary = secrets.token_hex(16)
     head = (
-        f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(about)}\r\n"
+        f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(metadata)}\r\n"
         f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
     )
     tail = f"\r\n--{boundary}--\r\n"
     parts = [memoryview(head.encode()), data, memoryview(tail.encode())]
     content = {"Content-Type": f"multipart/related; boundary={boundary}"}
-    said = await _authorised(link, link.place.upload_url("multipart", key, **condition), content, parts)
-    return _stored(said, session=False)
+    response = await _authorised(
+        authoriser, authoriser.endpoint.upload_url("multipart", key, **condition), content, parts
+    )
+    return _stored_version(response, session=False)
 
 
-async def _begin(link: GcsLink, key: str, size: int, about: dict[str, str], condition: dict[str, str]) -> str:
-    """Begin a session and return its URL, which is a secret: who has it may write."""
+async def _open_session(
+    authoriser: GcsAuthoriser, key: str, size: int, metadata: dict[str, str], condition: dict[str, str]
+) -> str:
+    """Open a session and return its URL, which is a secret: it permits writes."""
     content = {
         "Content-Type": "application/json; charset=UTF-8",
         "X-Upload-Content-Type": "application/octet-stream",
         "X-Upload-Content-Length": str(size),
     }
-    url = link.place.upload_url("resumable", key, **condition)
-    said = await _authorised(link, url, content, [memoryview(json.dumps(about).encode())])
-    if said.status not in (200, 201):
-        raise _refusal(said, session=True)
-    location = said.headers.get(b"location", b"").decode("latin-1")
-    return checked_session(location, link.place)
+    url = authoriser.endpoint.upload_url("resumable", key, **condition)
+    response = await _authorised(authoriser, url, content, [memoryview(json.dumps(metadata).encode())])
+    if response.status not in (200, 201):
+        raise _refusal(response, session=True)
+    location = response.headers.get(b"location", b"").decode("latin-1")
+    return checked_session(location, authoriser.endpoint)
 
 
-def checked_session(location: str, place: GcsPlace) -> str:
-    """Return the URL of a session, if values may be sent there.
+def checked_session(location: str, endpoint: GcsEndpoint) -> str:
+    """Return the URL of a session, if it is on the server itself.
+
+    An emulator may not know its own name: the address of the bucket's endpoint replaces it.
 
     Raises:
-        StoreError: it is on another server. Emulators that do not know their own name are taken at their address.
+        StoreError: it is on another server.
     """
-    origin, found = place.web.origin, location.split("/", 3)
+    origin, found = endpoint.web.origin, location.split("/", 3)
     if len(found) == 4 and found[1] == "" and found[0] in ("http:", "https:"):
         there = f"{found[0]}//{found[2]}"
-        if there == origin or (place.google and re.fullmatch(r"https://[a-z0-9.-]+\.googleapis\.com", there)):
+        if there == origin or (endpoint.google and re.fullmatch(r"https://[a-z0-9.-]+\.googleapis\.com", there)):
             return location
-        if not place.google:
+        if not endpoint.google:
             return f"{origin}/{found[3]}"
-    raise StoreError("the server answered the begin of an upload with no session of its own")
+    raise StoreError("the server opened no upload session of its own")
 
 
-async def _authorised(link: GcsLink, url: str, content: dict[str, str], parts: list[memoryview]) -> Said:
-    token = await link.token()
-    said = await link.wire().send("POST", url, {**link.headers(token), **content}, parts)
-    if said.status == 401 and token and link.tokens.refused(token):
-        said = await link.wire().send("POST", url, {**link.headers(await link.token()), **content}, parts)
-    return said
+async def _authorised(
+    authoriser: GcsAuthoriser, url: str, content: dict[str, str], parts: list[memoryview]
+) -> UploadResponse:
+    token = await authoriser.token()
+    response = await authoriser.upload_client().send("POST", url, {**authoriser.headers(token), **content}, parts)
+    if response.status == 401 and token and authoriser.tokens.record_refusal(token):
+        response = await authoriser.upload_client().send(
+            "POST", url, {**authoriser.headers(await authoriser.token()), **content}, parts
+        )
+    return response
 
 
-async def _cancel(link: GcsLink, session: str) -> None:
-    """Have the server forget what it holds; if this fails, it does so by itself after a week."""
+async def _cancel_session(authoriser: GcsAuthoriser, session: str) -> None:
+    """Let the server drop the stored parts; otherwise it does so after a week."""
     with suppress(StoreError):
-        await link.wire().send("DELETE", session, {}, [])
+        await authoriser.upload_client().send("DELETE", session, {}, [])
 
 
-class _Session:
-    """A resumable upload under way."""
+class _UploadSession:
+    """A running resumable upload."""
 
-    def __init__(self, link: GcsLink, url: str, data: memoryview) -> None:
-        self._link = link
+    def __init__(self, authoriser: GcsAuthoriser, url: str, data: memoryview) -> None:
+        self._authoriser = authoriser
         self._url = url
         self._data = data
-        self._held = 0  # bytes that the server has kept
+        self._stored_bytes = 0
         self._faults = 0
 
     async def send(self) -> Version | None:
@@ -155,28 +166,30 @@ class _Session:
         """
         while True:
             try:
-                said = await self._send_part()
-                while said.status in (408, 429) or said.status >= 500:
-                    said = await self._after(_refusal(said, session=True))
+                response = await self._send_part()
+                while response.status in (408, 429) or response.status >= 500:
+                    response = await self._request_state(_refusal(response, session=True))
             except StoreError as error:
                 if not error.retryable:
                     raise
-                said = await self._after(error)
-            if said.status != 308:
-                return _stored(said, session=True)
-            self._note(said)
+                response = await self._request_state(error)
+            if response.status != 308:
+                return _stored_version(response, session=True)
+            self._advance(response)
 
-    async def _send_part(self) -> Said:
+    async def _send_part(self) -> UploadResponse:
         size = self._data.nbytes
-        stop = min(self._held + PART_BYTES, size)
-        # Where the server has all of it, and has not said so, it is asked to.
-        part = f"{self._held}-{stop - 1}" if stop > self._held else "*"
+        stop = min(self._stored_bytes + PART_BYTES, size)
+        # Where the server has all of it, and has not response so, it is asked to.
+        part = f"{self._stored_bytes}-{stop - 1}" if stop > self._stored_bytes else "*"
         content = {"Content-Range": f"bytes {part}/{size}"}
-        # Not by PUT, which aiohttp sends again by itself where a connection is lost: what came is asked for first.
-        return await self._link.wire().send("POST", self._url, content, [self._data[self._held : stop]])
+        # Not by PUT: aiohttp would repeat it by itself after a lost connection, without asking for the stored bytes.
+        return await self._authoriser.upload_client().send(
+            "POST", self._url, content, [self._data[self._stored_bytes : stop]]
+        )
 
-    async def _after(self, fault: StoreError) -> Said:
-        """Ask what the server has kept, until it says so or there were too many faults."""
+    async def _request_state(self, fault: StoreError) -> UploadResponse:
+        """Request the state of the session, until a response comes or there were too many faults."""
         while True:
             self._faults += 1
             pause = fault.retry_after or FIRST_PAUSE * 2 ** (self._faults - 1)
@@ -185,47 +198,47 @@ class _Session:
             await anyio.sleep(pause)
             try:
                 content = {"Content-Range": f"bytes */{self._data.nbytes}"}
-                return await self._link.wire().send("PUT", self._url, content, [])
+                return await self._authoriser.upload_client().send("PUT", self._url, content, [])
             except StoreError as error:
                 if not error.retryable:
                     raise
                 fault = error
 
-    def _note(self, said: Said) -> None:
-        """Go on behind what the server has kept."""
-        told = said.headers.get(b"range")
-        match = None if told is None else _HELD.fullmatch(told)
-        held = 0 if match is None else int(match[1]) + 1
-        if held > self._data.nbytes or (told is not None and match is None):
-            raise StoreError("the server claims to have other bytes than were sent")
-        if held > self._held:
+    def _advance(self, response: UploadResponse) -> None:
+        """Continue after the bytes that the server has stored."""
+        text = response.headers.get(b"range")
+        match = None if text is None else _STORED_RANGE.fullmatch(text)
+        stored = 0 if match is None else int(match[1]) + 1
+        if stored > self._data.nbytes or (text is not None and match is None):
+            raise StoreError("the server reports other bytes than were sent")
+        if stored > self._stored_bytes:
             self._faults = 0
         else:
             self._faults += 1
             if self._faults > MAX_FAULTS:
-                raise StoreError("the server keeps nothing of what is sent", retryable=True)
-        self._held = held
+                raise StoreError("the server stores none of the bytes that are sent", retryable=True)
+        self._stored_bytes = stored
 
 
-def _stored(said: Said, *, session: bool) -> Version | None:
-    if said.status not in (200, 201):
-        raise _refusal(said, session=session, sent=session)
-    if is_page(said.body):
-        raise StoreError(f"{NO_ANSWER}: the value may not be stored", status=said.status, retryable=True)
+def _stored_version(response: UploadResponse, *, session: bool) -> Version | None:
+    if response.status not in (200, 201):
+        raise _refusal(response, session=session, sent=session)
+    if is_html_page(response.body):
+        raise StoreError(f"{HTML_PAGE}: the value may not be stored", status=response.status, retryable=True)
     try:
-        found: Any = json.loads(said.body)
+        found: Any = json.loads(response.body)
         generation = found["generation"]
     except (ValueError, KeyError, TypeError):
         return None
     return Version(generation=generation) if isinstance(generation, str) and generation else None
 
 
-def _refusal(said: Said, *, session: bool, sent: bool = False) -> StoreError:
-    if said.status == 412:
+def _refusal(response: UploadResponse, *, session: bool, sent: bool = False) -> StoreError:
+    if response.status == 412:
         return PreconditionFailedError("another version is stored, or none", status=412)
-    error = gcs_error(said.status, said.headers, said.body)
+    error = gcs_error(response.status, response.headers, response.body)
     if session:
-        error.request_id = None  # it is the session's, and whoever has it may write
-    if said.status == 410 or (sent and said.status == 404):  # the session has expired: a new one may do
+        error.request_id = None  # it is the id of the session, which permits writes
+    if response.status == 410 or (sent and response.status == 404):  # the session has expired: a new one may do
         error.retryable = True
     return error

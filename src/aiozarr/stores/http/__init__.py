@@ -1,1 +1,1 @@
-"""The store behind a web server: reads go down the lane, and whatever that cannot follow takes a detour."""
+"""Reading by HTTP GET: the store of a plain web server, and the part that the stores of clouds share with it."""

@@ -1,4 +1,4 @@
-"""What goes with every request of a store: its own headers, with the one that says who asks."""
+"""The headers of all requests of an HTTP store, with its credentials."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from base64 import b64encode
 from netrc import NetrcParseError, netrc
 from pathlib import Path
 
-from aiozarr.stores.http.url import WebAddress
-from aiozarr.stores.lane.request import check_headers
-from aiozarr.stores.options.http import HTTPOptions
+from aiozarr.http1.request import check_headers
+from aiozarr.http1.url import WebAddress
+from aiozarr.stores.options.http_options import HTTPOptions
 
-# What each request says for itself. An encoded body has no ranges, and a connection is the pool's.
+# Headers of single requests, and of the connection pool.
 _RESERVED = frozenset(
     {"accept-encoding", "connection", "content-length", "expect", "host", "if-match", "range", "transfer-encoding"}
 )
 
 
 def headers_of(address: WebAddress, options: HTTPOptions) -> dict[str, str]:
-    """Return the headers of a store's requests, all of them secrets, but for what every request has.
+    """Return the given headers of a store's requests. All of them are secrets.
 
     Raises:
-        ValueError: a header is given twice, cannot be sent, or is not the user's to say; or there are credentials of
-            two kinds. The message holds no values.
+        ValueError: a header is given twice, cannot be sent, or is reserved; or there are credentials of two kinds. The
+            message holds no values.
     """
     headers: dict[str, str] = {}
     for name, value in check_headers(options.headers).items():
         if name.lower() in _RESERVED:
-            raise ValueError(f"the header {name!r} is said by the store itself")
+            raise ValueError(f"the header {name!r} is set by the store itself")
         usual = "-".join(part.capitalize() for part in name.split("-"))
         if headers.setdefault(usual, value) != value:
             raise ValueError(f"the header {name!r} is given twice, with different values")
@@ -44,7 +44,7 @@ def basic_credentials(user: str, password: str, encoding: str = "utf-8") -> str:
     """Return the value of an Authorization header (RFC 7617).
 
     Raises:
-        ValueError: the user holds what would end it, or either cannot be encoded.
+        ValueError: the user name holds a colon, or user or password cannot be encoded.
     """
     if ":" in user:
         raise ValueError("a user of basic authentication holds no colon")
@@ -72,7 +72,7 @@ def _authorization(address: WebAddress, options: HTTPOptions, header: str | None
 
 
 def _from_netrc(address: WebAddress) -> str | None:
-    """Look for the host in the file that `NETRC` names, or `~/.netrc`."""
+    """Return the credentials for the host in the file that `NETRC` names, or in `~/.netrc`."""
     path = Path(os.environ.get("NETRC") or Path.home() / (".netrc" if os.name == "posix" else "_netrc"))
     try:
         found = netrc(str(path)).authenticators(address.host)

@@ -1,4 +1,4 @@
-"""HTTP statuses and error documents, translated to typed errors once."""
+"""The translation of HTTP statuses and error documents to typed errors."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from aiozarr.errors import (
 )
 
 RETRY_AFTER_CAP = 3600.0
-"""Seconds. A server that asks for more is asking for something else."""
+"""Seconds. A longer wait is no wait for the same operation."""
 
 _CODE = re.compile(rb"<Code>([A-Za-z0-9._-]{1,64})</Code>")
 _CODE_WORD = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _MESSAGE = re.compile(rb"<Message>([^<]{1,300})</Message>")
-# Some servers repeat the request to whoever asks: its address, its query, its headers.
-_REPEATED = re.compile(
+# Some servers quote the request in their message: its URL, its query, its headers.
+_QUOTES_REQUEST = re.compile(
     r"[?=&{}<>\"]|://|authorization|bearer|token|cookie|secret|password|signature|\bx-|[a-z0-9+/_-]{32,}", re.IGNORECASE
 )
+_HTML = re.compile(rb"\s*(?:<!doctype\s+html|<html)", re.IGNORECASE)
+HTML_PAGE = "the response is an HTML page, as from a proxy or a login"
 _REQUEST_IDS = (b"x-amz-request-id", b"x-guploader-uploadid", b"x-ms-request-id", b"x-request-id")
 
 EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
@@ -45,21 +47,21 @@ _RETRYABLE_CODES = frozenset(
 
 
 def error_code(body: bytes) -> str | None:
-    """Return the `<Code>` of an error document, or None. A search in bounded bytes: nothing is expanded or followed."""
+    """Return the `<Code>` of an error document, or None. The bounded bytes are searched, and not parsed as XML."""
     match = _CODE.search(body)
     return None if match is None else match[1].decode("ascii")
 
 
 def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes) -> StoreError:
-    """Return the error that an answer without a value means; the store adds its URL, the key and the range."""
+    """Return the error for a response without a value; the store adds its URL, the key and the range."""
     code = error_code(body) or _code_of(headers)
     kind, reason, retryable = _classify(status, code)
     message = reason if code is None else f"{reason}: {code}"
-    told = _MESSAGE.search(body)
-    # Servers put what was signed into the message of a refused signature; it is left out with all its words.
-    words = None if told is None or code in _SECRETIVE else showable(told[1].decode("utf-8", "replace"))
-    if words is not None:
-        message += f", {words!r}"
+    found = _MESSAGE.search(body)
+    # Servers quote the signed request in the message of a refused signature: such messages are not shown.
+    text = None if found is None or code in _SECRETIVE else showable(found[1].decode("utf-8", "replace"))
+    if text is not None:
+        message += f", {text!r}"
     return kind(
         message,
         status=status,
@@ -69,17 +71,30 @@ def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Store
     )
 
 
-def showable(words: str) -> str | None:
-    """Return what a server says, where that may be shown: its words alone, and nothing that may be the request's.
+def showable(message: str) -> str | None:
+    """Return the first line of a server's message, or None if it may quote the request.
 
-    What Azure adds behind the first line, the time and the id of the request, has a place of its own.
+    The further lines of Azure's messages, with time and id of the request, are reported elsewhere.
     """
-    line = words.strip().partition("\n")[0]
-    return None if _REPEATED.search(line) else line
+    line = message.strip().partition("\n")[0]
+    return None if _QUOTES_REQUEST.search(line) else line
+
+
+def is_html_page(body: bytes) -> bool:
+    """Return whether a response is an HTML page, which does not come from the cloud.
+
+    The Content-Type does not tell: some emulators send it for all their documents.
+    """
+    return _HTML.match(body) is not None
+
+
+def is_missing_key(body: bytes) -> bool:
+    """Return whether a 404 can be about the object: its error document says so, or there is none."""
+    return error_code(body) in (None, "NoSuchKey") and not is_html_page(body)
 
 
 def _code_of(headers: Mapping[bytes, bytes]) -> str | None:
-    """Return the code that Azure tells in a header as well: the answer to a HEAD has no body."""
+    """Return the code from the header that Azure sends as well: the response to a HEAD has no body."""
     code = headers.get(b"x-ms-error-code", b"").decode("latin-1")
     return code if _CODE_WORD.fullmatch(code) else None
 
@@ -107,11 +122,11 @@ def _classify(status: int, code: str | None) -> tuple[type[StoreError], str, boo
         return StoreError, f"the {'bucket' if code == 'NoSuchBucket' else 'container'} does not exist", False
     if status == 404:
         return StoreError, "not found", False
-    return StoreError, "the server gave no value", False
+    return StoreError, "the server sent no value", False
 
 
 def request_id(headers: Mapping[bytes, bytes]) -> str | None:
-    """Return the server's own id of the request, where it gave one."""
+    """Return the server's own id of the request, or None."""
     for name in _REQUEST_IDS:
         value = headers.get(name)
         if value is not None:
@@ -120,7 +135,7 @@ def request_id(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def retry_after(value: bytes | None, now: float) -> float | None:
-    """Return the seconds that a Retry-After header asks to wait (RFC 9110, section 10.2.3); None for none and for junk.
+    """Return the seconds in a Retry-After header (RFC 9110, section 10.2.3), or None if it is missing or invalid.
 
     Args:
         value: the header: seconds, or an HTTP date.
@@ -133,7 +148,7 @@ def retry_after(value: bytes | None, now: float) -> float | None:
         return min(float(text), RETRY_AFTER_CAP)
     try:
         moment = parsedate_to_datetime(text)
-        if moment.tzinfo is None:  # "-0000": a date is in UTC whatever it says
+        if moment.tzinfo is None:  # "-0000" means UTC here
             moment = moment.replace(tzinfo=UTC)
         return min(max(0.0, moment.timestamp() - now), RETRY_AFTER_CAP)
     except (ValueError, TypeError, IndexError, OverflowError):

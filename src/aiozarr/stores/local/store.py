@@ -31,42 +31,43 @@ from aiozarr.model import (
     check_prefix,
     resolve_range,
 )
-from aiozarr.stores.blocking import BlockingStore, in_thread, stepwise
-from aiozarr.stores.contract import Store, byte_view, rooted_at
+from aiozarr.stores.blocking import BlockingStore, in_thread, iterate_in_thread
+from aiozarr.stores.contract import Store, byte_view, check_max_bytes, with_root
 from aiozarr.stores.local import walk
-from aiozarr.stores.local.errors import IMPOSSIBLE_NAME, MISSING, store_error
-from aiozarr.stores.local.write import (
+from aiozarr.stores.local.atomic_write import (
     TEMPORARY,
-    NotTheExpectedVersion,
+    UnmetPreconditionError,
     prune,
     remove_file,
     replace_file,
     version_of,
 )
+from aiozarr.stores.local.errors import IMPOSSIBLE_NAME, MISSING, store_error
 
-# Without O_NONBLOCK, opening a pipe that lies among the files would wait for its writer; files do not mind it.
+# Without O_NONBLOCK, opening a named pipe in the directory would wait for its writer. It has no effect on files.
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
-MOST_BYTES = 64 << 20
-"""A larger file is looked at more closely before it is read."""
+MAX_FAST_READ_BYTES = 64 << 20
+"""`read_now` reads larger files by `fetch_now`, which checks that they are regular files: a device claims any size."""
 
 
 class LocalStore(BlockingStore):
     """The files below `root`, which is created by the first write.
 
-    `root` is taken as it is (`~` stands for nothing here) and made absolute at once. A write replaces the file, whole
-    or not at all; preconditions hold between all processes of the host, also against plain writes. Reading follows
-    symbolic links, a write replaces a link, erasing removes it. `durable=True` flushes file and directory before a
-    write counts as done.
+    `root` is made absolute at once; `~` is not expanded. A write replaces the file, whole or not at all. Preconditions
+    hold between all processes of the host, also against writes without one. Reads follow symbolic links, a write
+    replaces a link, `erase` removes it. With `durable=True` a write returns after file and directory were flushed.
 
-    A directory is no value: its key reads as missing, and no value can be written where keys lie below it, or below a
-    value. Names that begin with `.aiozarr-write~` are temporary files, and no keys; a killed process may leave some
-    behind, which `sweep` removes. Directories without any file show up as prefixes of `list_dir`. On a file system that
-    ignores case, keys that differ in nothing else are one file.
+    The key of a directory reads as missing. A key cannot be written if other keys are below it, or below another key.
+    Names that begin with `.aiozarr-write~` are temporary files and not keys. A killed process may leave some, which
+    `sweep` removes. Empty directories are prefixes of `list_dir`. On a file system that ignores case, keys that differ
+    only in case are one file.
     """
 
-    supports = Supports(writeable=True, listable=True, conditional_reads=True, conditional_writes=True)
+    supports = Supports(
+        writeable=True, listable=True, conditional_reads=True, conditional_writes=True, bounded_reads=True
+    )
 
     def __init__(self, root: str | os.PathLike[str], *, durable: bool = False) -> None:
         if os.name != "posix":
@@ -86,7 +87,7 @@ class LocalStore(BlockingStore):
 
     @property
     def durable(self) -> bool:
-        """True where a write is flushed to the device before it counts as done."""
+        """True if a write is flushed to the device before it returns."""
         return self._durable
 
     @property
@@ -97,12 +98,12 @@ class LocalStore(BlockingStore):
     def identity(self) -> Hashable:
         return self._identity
 
-    def place_of(self, key: str) -> Hashable:
-        """The path; of links, those above the root are followed."""
+    def object_identity(self, key: str) -> Hashable:
+        """Return the path, with symbolic links above the root resolved."""
         return (LocalStore, os.path.join(self._identity[1], key.encode()))
 
-    def rooted_above(self) -> tuple[Store, str] | None:
-        """Return the store of the directory that this one's root is in, as the path says: links are not followed."""
+    def parent_store(self) -> tuple[Store, str] | None:
+        """Return the store of the root's parent directory by its path; symbolic links are not resolved."""
         directory, name = os.path.split(self._root)
         try:
             text = name.decode()
@@ -111,7 +112,7 @@ class LocalStore(BlockingStore):
         if not name:
             return None
         above = LocalStore(os.fsdecode(directory), durable=self._durable)
-        return rooted_at(self, **vars(above)), text
+        return with_root(self, **vars(above)), text
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_restore, (self.root, self._durable))
@@ -119,9 +120,11 @@ class LocalStore(BlockingStore):
     def __repr__(self) -> str:
         return f"LocalStore({self.root!r}{', durable=True' if self._durable else ''})"
 
-    # --- synchronous ---------------------------------------------------------------------------------------------
+    # --- blocking ------------------------------------------------------------------------------------------------
 
-    def fetch_now(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
+    def fetch_now(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
         path = self._base + check_key(key, store=self._url).encode()
         if TEMPORARY in path and _is_reserved(key):
             return None
@@ -136,34 +139,35 @@ class LocalStore(BlockingStore):
                     raise ChangedError("the value was replaced", store=self._url, key=key, range=range)
                 size = status.st_size
                 start, stop = resolve_range(size, range)
+                if max_bytes is not None:
+                    check_max_bytes(stop - start, max_bytes, store=self._url, key=key, range=range)
                 head = os.pread(descriptor, stop - start, start)
-                data = head if len(head) == stop - start else _read_on(descriptor, head, start, stop - start)
+                data = head if len(head) == stop - start else _read_rest(descriptor, head, start, stop - start)
             finally:
                 os.close(descriptor)
         except OSError as error:
             if error.errno in MISSING:
                 return None
             raise store_error(error, "reading", store=self._url, key=key, range=range) from error
-        except _CutOff as error:
+        except _TruncatedError as error:
             raise ShortReadError(str(error), store=self._url, key=key, range=range) from None
         return Value(data, version, size)
 
-    def read_now(self, key: str) -> Buffer | None:
-        # The usual case of `fetch_now`, for many small files: what is unusual is left to that.
+    def read_now(self, key: str, *, max_bytes: int | None = None) -> Buffer | None:
+        # The fast path of `fetch_now` for many small regular files; all other cases are left to `fetch_now`.
         path = self._base + check_key(key, store=self._url).encode()
         if TEMPORARY in path:
-            return super().read_now(key)
+            return super().read_now(key, max_bytes=max_bytes)
         try:
             descriptor = os.open(path, _READ)
         except FileNotFoundError:
             return None
         except OSError:
-            return super().read_now(key)
+            return super().read_now(key, max_bytes=max_bytes)
         try:
-            # Where its end is takes one number, and what `fstat` tells of it twenty. Only files have one, and devices,
-            # which are large.
+            # `lseek` is cheaper than `fstat`, which fills in a record. Besides files only devices have an end.
             size = os.lseek(descriptor, 0, os.SEEK_END)
-            if 0 < size <= MOST_BYTES:
+            if 0 < size <= (MAX_FAST_READ_BYTES if max_bytes is None else min(max_bytes, MAX_FAST_READ_BYTES)):
                 data = os.pread(descriptor, size, 0)
                 if len(data) == size:
                     return data
@@ -171,7 +175,7 @@ class LocalStore(BlockingStore):
             pass
         finally:
             os.close(descriptor)
-        return super().read_now(key)
+        return super().read_now(key, max_bytes=max_bytes)
 
     def read_into_now(self, key: str, memory: memoryview) -> int | None:
         path = self._base + check_key(key, store=self._url).encode()
@@ -184,7 +188,7 @@ class LocalStore(BlockingStore):
         except OSError:
             return super().read_into_now(key, memory)
         try:
-            # A file that leaves room has come to its end. One of no bytes may be something else than a file.
+            # A short read ends at the end of the file. With 0 bytes it may be no regular file.
             size = os.preadv(descriptor, [memory], 0)
             if 0 < size < len(memory):
                 return size
@@ -200,11 +204,11 @@ class LocalStore(BlockingStore):
         try:
             with self._translated("writing", key):
                 return replace_file(path, data, precondition, self._durable)
-        except NotTheExpectedVersion:
+        except UnmetPreconditionError:
             prune(os.path.dirname(path), self._root)
             raise PreconditionFailedError(f"{precondition} does not hold", store=self._url, key=key) from None
         except StoreError:
-            prune(os.path.dirname(path), self._root)  # directories made for a value that did not come
+            prune(os.path.dirname(path), self._root)  # the directories made for the value
             raise
 
     def erase_now(self, key: str) -> None:
@@ -216,7 +220,7 @@ class LocalStore(BlockingStore):
         prune(os.path.dirname(path), self._root)
 
     def stat_now(self, key: str) -> Entry | None:
-        """As `stat`, in the calling thread."""
+        """Do what `stat` does, in the calling thread."""
         path = self._base + check_key(key, store=self._url).encode()
         if TEMPORARY in path and _is_reserved(key):
             return None
@@ -234,14 +238,14 @@ class LocalStore(BlockingStore):
     async def erase_prefix(self, prefix: str) -> None:
         start = self._directory(prefix)
         with self._translated("erasing", prefix):
-            async with aclosing(stepwise(walk.remove_tree(self._root, start))) as steps:
+            async with aclosing(iterate_in_thread(walk.remove_tree(self._root, start))) as steps:
                 async for _ in steps:
                     pass
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         start = self._directory(prefix)
         with self._translated("listing", prefix):
-            async with aclosing(stepwise(walk.walk(self._base, start))) as batches:
+            async with aclosing(iterate_in_thread(walk.walk(self._base, start))) as batches:
                 async for batch in batches:
                     for entry in batch:
                         yield entry
@@ -253,18 +257,20 @@ class LocalStore(BlockingStore):
         return [prefix + name for name in keys], [f"{prefix}{name}/" for name in directories]
 
     async def sweep(self, older_than: float = 86400.0) -> int:
-        """Remove temporary files that nobody has written to for `older_than` seconds; return their number."""
+        """Remove temporary files that were last written `older_than` seconds ago or earlier; return their number."""
         with self._translated("sweeping", None):
-            async with aclosing(stepwise(walk.sweep(self._root, older_than))) as steps:
+            async with aclosing(iterate_in_thread(walk.sweep(self._root, older_than))) as steps:
                 return sum([count async for count in steps])
 
     # --- keys and errors -----------------------------------------------------------------------------------------
 
     def _path(self, key: str) -> bytes:
-        """The path to write `key` to."""
+        """Return the path to write `key` to."""
         encoded = check_key(key, store=self._url).encode()
         if TEMPORARY in encoded and _is_reserved(key):
-            raise InvalidKeyError("names of temporary files are no keys of a local store", key=key, store=self._url)
+            raise InvalidKeyError(
+                "names that begin with .aiozarr-write~ are reserved for temporary files", key=key, store=self._url
+            )
         return self._base + encoded
 
     def _directory(self, prefix: str) -> bytes:
@@ -284,20 +290,22 @@ class LocalStore(BlockingStore):
 
     def _typed(self, error: OSError, doing: str, key: str | None) -> StoreError:
         if error.errno in IMPOSSIBLE_NAME:
-            return InvalidKeyError("the file system does not take this name", key=key, store=self._url)
+            return InvalidKeyError("the file system cannot store this name", key=key, store=self._url)
         if error.errno == errno.EISDIR:
-            return StoreError(f"{doing} failed: other keys lie below this one", key=key, store=self._url)
+            return StoreError(f"{doing} failed: there are other keys below this one", key=key, store=self._url)
         if error.errno == errno.ENOTDIR:
-            return StoreError(f"{doing} failed: a value lies where a directory is needed", key=key, store=self._url)
+            return StoreError(
+                f"{doing} failed: a value is stored where a directory is needed", key=key, store=self._url
+            )
         return store_error(error, doing, store=self._url, key=key)
 
 
-class _CutOff(Exception):
+class _TruncatedError(Exception):
     """The file became shorter while it was read."""
 
 
-def _read_on(descriptor: int, head: bytes, start: int, length: int) -> Buffer:
-    """Read what the first call left: the kernel gives at most 2 GiB at once, and a signal may cut a call short."""
+def _read_rest(descriptor: int, head: bytes, start: int, length: int) -> Buffer:
+    """Read the rest: one call returns at most 2 GiB, and a signal may interrupt it."""
     data = bytearray(length)
     data[: len(head)] = head
     view = memoryview(data)
@@ -305,7 +313,7 @@ def _read_on(descriptor: int, head: bytes, start: int, length: int) -> Buffer:
     while done < length:
         count = os.preadv(descriptor, [view[done:]], start + done)
         if count == 0:
-            raise _CutOff(f"the file ended {length - done} bytes early")
+            raise _TruncatedError(f"the file ended {length - done} bytes early")
         done += count
     return view.toreadonly()
 

@@ -1,8 +1,8 @@
-"""Which files below a local root are keys, listed and removed in batches, without ever holding a whole tree.
+"""Lists and removes the keys below a local root in batches, without a whole tree in memory.
 
-A key is a regular file, or a link to one, whose path is valid UTF-8. Temporary files, directories, devices and names
-that are not UTF-8 are no keys. Links to directories are followed when listing, but for those that lead back to where
-the walk came from; removing takes the link and leaves what it points to.
+A key is a regular file, or a link to one, whose path is valid UTF-8. Temporary files, directories, devices and other
+names are not keys. Listings follow links to directories, except for links back to a directory on the way to them.
+Erasing removes a link and not its target.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from aiozarr.model import Entry
+from aiozarr.stores.local.atomic_write import TEMPORARY, prune, remove_files, version_of
 from aiozarr.stores.local.errors import MISSING
-from aiozarr.stores.local.write import TEMPORARY, prune, remove_files, version_of
 
-BATCH = 512
+BATCH_ENTRIES = 512
 
-# A directory that is still to be walked: its path, and the real paths of the directories whose links led here.
+# A directory to walk: its path, and the real paths of the directories with the links on the way to it.
 _Pending = tuple[bytes, tuple[bytes, ...]]
 
 
 def walk(base: bytes, start: bytes) -> Iterator[list[Entry]]:
-    """Iterate over the keys below `start`, in batches; what vanishes meanwhile is skipped.
+    """Iterate over the keys below `start`, in batches; files that are removed meanwhile are skipped.
 
-    `base` is the path of the root with a slash behind it, the part of each path that is no key.
+    `base` is the path of the root with a slash at its end, which is cut off each path.
 
     Raises:
         OSError: a directory could not be read.
@@ -46,7 +46,7 @@ def walk(base: bytes, start: bytes) -> Iterator[list[Entry]]:
             if entry is None:
                 continue
             batch.append(entry)
-            if len(batch) == BATCH:
+            if len(batch) == BATCH_ENTRIES:
                 yield batch
                 batch = []
     if batch:
@@ -69,10 +69,10 @@ def list_one(directory: bytes) -> tuple[list[str], list[str]]:
 
 
 def remove_tree(root: bytes, start: bytes) -> Iterator[int]:
-    """Remove the keys below `start`, then the directories this leaves empty; gives the count of files of each step.
+    """Remove the keys below `start`, then directories that are empty; yields the number of files of each step.
 
     Raises:
-        OSError: a directory could not be read, or a file not be removed.
+        OSError: a directory could not be read, or a file could not be removed.
     """
     if start != root and os.path.islink(start):
         remove_files(os.path.dirname(start), [os.path.basename(start)])
@@ -91,19 +91,19 @@ def remove_tree(root: bytes, start: bytes) -> Iterator[int]:
                 pending.append(found.path)
             elif found.is_file(follow_symlinks=False) or found.is_symlink():
                 names.append(found.name)
-        for first in range(0, len(names), BATCH):
-            remove_files(directory, names[first : first + BATCH])
-            yield len(names[first : first + BATCH])
+        for first in range(0, len(names), BATCH_ENTRIES):
+            remove_files(directory, names[first : first + BATCH_ENTRIES])
+            yield len(names[first : first + BATCH_ENTRIES])
     for directory in reversed(seen):
         if directory != root:
-            with suppress(OSError):  # something that is no key is still in it
+            with suppress(OSError):  # it contains something that is not a key
                 os.rmdir(directory)
     if start != root:
         prune(os.path.dirname(start), root)
 
 
 def sweep(root: bytes, older_than: float) -> Iterator[int]:
-    """Remove the temporary files below `root` that nobody has written to for `older_than` seconds."""
+    """Remove temporary files below `root` that were last written `older_than` seconds ago or earlier."""
     latest = time.time() - older_than
     pending = [root]
     while pending:
@@ -132,7 +132,7 @@ def _scandir(directory: bytes) -> Iterator[os.DirEntry[bytes]]:
 
 
 def _name(found: os.DirEntry[bytes]) -> str | None:
-    """The name as a segment of a key; None where it cannot be one."""
+    """Return the name as a segment of a key, or None if it cannot be one."""
     if found.name.startswith(TEMPORARY):
         return None
     try:
@@ -144,7 +144,7 @@ def _name(found: os.DirEntry[bytes]) -> str | None:
 def _is_directory(found: os.DirEntry[bytes]) -> bool:
     try:
         return found.is_dir()
-    except OSError:  # a link in a circle
+    except OSError:  # a cycle of links
         return False
 
 
@@ -167,11 +167,11 @@ def _entry(base: bytes, found: os.DirEntry[bytes]) -> Entry | None:
 
 
 def _follow(found: os.DirEntry[bytes], directory: bytes, trail: tuple[bytes, ...]) -> _Pending | None:
-    """Return what to walk for a directory, or None for a link that leads back to where the walk came from."""
+    """Return the directory to walk, or None for a link back to a directory on the way to it."""
     if not found.is_symlink():
         return found.path, trail
     target = os.path.realpath(found.path)
     trail = (*trail, os.path.realpath(directory))
-    if any((place + b"/").startswith(target.rstrip(b"/") + b"/") for place in trail):
+    if any((passed + b"/").startswith(target.rstrip(b"/") + b"/") for passed in trail):
         return None
     return found.path, trail

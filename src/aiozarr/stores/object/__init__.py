@@ -1,1 +1,1 @@
-"""Stores in the buckets of a cloud: one store, and one service for each cloud."""
+"""Stores in buckets: one store for all clouds, and the interface of their bucket clients."""

@@ -1,28 +1,32 @@
-"""Pages of listings: what every cloud's are checked for, and followed to their end by the tokens that they tell."""
+"""Pages of listings: parsed, checked, and followed to the end by their continuation tokens."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass
+from xml.etree.ElementTree import Element, ParseError, XMLParser
 
 from aiozarr.errors import InvalidKeyError, StoreError
 from aiozarr.model import Entry, check_key
-from aiozarr.stores.object.circle import Circle
+from aiozarr.stores.http.errors import HTML_PAGE, error_for, is_html_page
 
 MAX_PAGE_BYTES = 32 << 20
-"""More than the longest names of a page take, written in escapes."""
+"""More than the longest names of a page take, each byte escaped."""
+
+MAX_TAGS = 1 << 19
+"""Tags of a page, several hundred for each of a thousand objects: a parsed tag takes more memory than its bytes."""
 
 MAX_SIZE_DIGITS = 19
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListingPage:
     """A page of a listing.
 
     Attributes:
-        entries: the objects whose names can be keys, below the prefix that was asked for.
-        prefixes: what is one level below it, each with a slash at its end.
-        token: what leads to the next page; `""` for the last one.
+        entries: the objects below the requested prefix whose names can be keys.
+        prefixes: the prefixes one level below it, each with a slash at its end.
+        token: the continuation token of the next page; `""` for the last page.
     """
 
     entries: list[Entry]
@@ -30,8 +34,33 @@ class Page:
     token: str
 
 
+class PaginationLoopGuard:
+    """Detects that the pages of a listing repeat, by Brent's algorithm, which holds one name for any loop."""
+
+    def __init__(self) -> None:
+        self._marker: str | None = None
+        self._pages = 0
+        self._next_marker = 1
+
+    def check(self, names: Collection[str], last: str) -> None:
+        """Record a page.
+
+        Args:
+            names: names that no other page contains: its keys, or its continuation token.
+            last: one of them.
+
+        Raises:
+            StoreError: the page was there before.
+        """
+        if self._marker in names:
+            raise StoreError("the server's listing goes in a circle")
+        self._pages += 1
+        if self._pages == self._next_marker:
+            self._marker, self._next_marker = last, 2 * self._next_marker
+
+
 def is_key(name: str, prefix: str) -> bool:
-    """Return whether an object's name can be a store's key; those that stand for folders cannot."""
+    """Return whether an object's name below `prefix` can be a store's key; those that mark folders cannot."""
     if not name.startswith(prefix) or name == prefix:
         return False
     try:
@@ -41,31 +70,31 @@ def is_key(name: str, prefix: str) -> bool:
     return True
 
 
-def fault(words: str) -> StoreError:
-    """Return the error of a page that is none."""
-    return StoreError(f"the server's listing {words}")
+def listing_error(fault: str) -> StoreError:
+    """Return the error of a page that is not valid."""
+    return StoreError(f"the server's listing {fault}")
 
 
-def size_in(text: str, name: str) -> int:
-    """Return the size that a page tells of the object `name`.
+def parse_size(text: str, name: str) -> int:
+    """Return the size of the object `name`, as a page contains it.
 
     Raises:
-        StoreError: it is none.
+        StoreError: it is not a size.
     """
     if not text.isascii() or not text.isdigit() or len(text) > MAX_SIZE_DIGITS:
-        raise fault(f"has no size for {name!r}")
+        raise listing_error(f"has no size for {name!r}")
     return int(text)
 
 
-async def follow(ask: Callable[[str], Awaitable[Page]]) -> AsyncIterator[Page]:
-    """Iterate over the pages that `ask` returns for their tokens, beginning with `""`.
+async def iterate_pages(fetch_page: Callable[[str], Awaitable[ListingPage]]) -> AsyncIterator[ListingPage]:
+    """Iterate over the pages that `fetch_page` returns for their continuation tokens, beginning with `""`.
 
     Raises:
-        StoreError: the listing goes in a circle, by its tokens or by its keys.
+        StoreError: tokens or keys repeat.
     """
-    token, tokens, keys = "", Circle(), Circle()
+    token, tokens, keys = "", PaginationLoopGuard(), PaginationLoopGuard()
     while True:
-        page = await ask(token)
+        page = await fetch_page(token)
         if page.entries:
             keys.check({entry.key for entry in page.entries}, page.entries[-1].key)
         yield page
@@ -75,11 +104,53 @@ async def follow(ask: Callable[[str], Awaitable[Page]]) -> AsyncIterator[Page]:
         tokens.check((token,), token)
 
 
-async def gather(pages: AsyncIterator[Page]) -> tuple[list[str], list[str]]:
-    """Return the keys and the prefixes of all pages; a prefix may be told by more than one."""
+async def collect_names(pages: AsyncIterator[ListingPage]) -> tuple[list[str], list[str]]:
+    """Return the keys and the prefixes of all pages; a prefix may be in more than one."""
     keys: list[str] = []
     prefixes: dict[str, None] = {}
     async for page in pages:
         keys.extend(entry.key for entry in page.entries)
         prefixes.update(dict.fromkeys(page.prefixes))
     return keys, list(prefixes)
+
+
+# --- XML -------------------------------------------------------------------------------------------------------------
+
+
+def parse_xml_listing(body: bytes, root: str) -> Element:
+    """Parse a page of a listing whose root element is `root`, in any namespace.
+
+    The document is bounded, and may have no declarations that could expand entities or fetch documents.
+
+    Raises:
+        StoreError: it is not a listing; retryable if it is not valid XML.
+    """
+    if is_html_page(body):
+        raise StoreError(HTML_PAGE)
+    # The encoding is fixed below, and UTF-16 contains zeros: every declaration is found here.
+    if b"<!DOCTYPE" in body or b"\0" in body:
+        raise listing_error("has declarations, which no listing has")
+    if body.count(b"<") > MAX_TAGS:
+        raise listing_error(f"has more than {MAX_TAGS} tags")
+    parser = XMLParser(encoding="utf-8")
+    try:
+        parser.feed(body)
+        element = parser.close()
+    except (ParseError, ValueError, LookupError) as error:
+        raise StoreError("the server's listing is not valid XML, or was cut short", retryable=True) from error
+    name = local_name(element)
+    if name == "Error":  # sent with the status of a success
+        raise error_for(500, {}, body)
+    if name != root:
+        raise listing_error(f"is not a {root}, but {name[:40]!r}")
+    return element
+
+
+def local_name(element: Element) -> str:
+    """Return the name of an element without its namespace: servers use several, or none."""
+    return element.tag.rpartition("}")[2]
+
+
+def child_texts(element: Element) -> dict[str, str]:
+    """Return the text of each child of `element` by its name."""
+    return {local_name(child): child.text or "" for child in element}

@@ -1,40 +1,48 @@
-"""The store in a bucket of a cloud: keys below a prefix, handed to the service that the URL names."""
+"""The store in a bucket of a cloud: keys below a prefix, read and written by the client of the bucket."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from aiozarr.errors import EraseError, InvalidKeyError, StoreError, UnsupportedOperationError
-from aiozarr.model import ByteRange, Entry, Precondition, Range, Supports, Value, Version, check_key, check_prefix
-from aiozarr.stores.contract import Store, byte_view, directory_url, rooted_at, split_root
-from aiozarr.stores.http.prompt import PromptRead
-from aiozarr.stores.http.read import WebStore
-from aiozarr.stores.lane import Accept, Answer, Connection, Want
-from aiozarr.stores.lane.head import Headers
-from aiozarr.stores.object.answers import NO_ANSWER, is_page
-from aiozarr.stores.object.probe import conditions_hold
-from aiozarr.stores.object.service import PAGE, Service
-from aiozarr.stores.object.services import open_service
+from aiozarr.errors import (
+    EraseError,
+    InvalidKeyError,
+    PreconditionFailedError,
+    StoreError,
+    UnsupportedOperationError,
+    fill_location,
+)
+from aiozarr.http1 import Expectation, Response
+from aiozarr.model import (
+    ByteRange,
+    Entry,
+    IfAbsent,
+    IfMatch,
+    Precondition,
+    Supports,
+    Value,
+    Version,
+    check_key,
+    check_prefix,
+)
+from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, with_root
+from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
+from aiozarr.stores.http.web_store import WebStore
+from aiozarr.stores.object.bucket_client import PAGE_SIZE, BucketClient, open_bucket
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_FIRST_BYTE = Range(0, 1)
 
-
-class ObjectStore(WebStore):
+class ObjectStore(WebStore[BucketClient]):
     """Values of a bucket, below a prefix: `s3://bucket/prefix`.
 
-    A 404 of the object itself says that the value is missing; a missing bucket, a refusal and a redirect are errors.
-    After a fork, a process whose parent used a client library that cannot be used any more gets `ForkedProcessError`.
+    A 404 of the object itself means that the value is missing; a missing bucket, a refusal and a redirect are errors.
+    If a parent process used obstore, operations of a forked process that need it raise `ForkedProcessError`.
     """
-
-    _raw: ClassVar[bool] = True
-    _whole: ClassVar[Want] = Want(raw=True)
 
     def __init__(self, url: str, **storage_options: Any) -> None:
         """Describe the store; nothing is connected before the first operation.
@@ -42,18 +50,17 @@ class ObjectStore(WebStore):
         Args:
             url: `s3://bucket/prefix`; the prefix is taken as it is, without percent-encoding.
             storage_options: see "Storage options" in the documentation; fsspec's and obstore's names are known too.
-                What is not given is looked for as the cloud's own tools do: environment, profiles, roles.
+                Missing ones are searched as by the cloud's own tools: environment, profiles, roles.
 
         Raises:
             TypeError: an unknown option; the message lists the known ones.
             ValueError: the URL or an option is not valid, or options contradict each other.
-            InvalidKeyError: the prefix is none that this cloud can store.
+            InvalidKeyError: this cloud cannot store keys with this prefix.
         """
-        self._service: Service
-        self._service, self._root = open_service(url, storage_options)
+        self._client, self._root = open_bucket(url, storage_options)
         self._check_storable(self._root)
         self._given = dict(storage_options)
-        self.supports = self._service.supports
+        self.supports = self._client.supports
 
     @property
     def url(self) -> str:
@@ -62,70 +69,44 @@ class ObjectStore(WebStore):
 
     def url_of(self, path: str) -> str:
         """Return the URL of `path`: not percent-encoded, as none of a bucket is."""
-        return directory_url(f"{self._service.url}/{self._root}{path}".rstrip("/"))
+        return directory_url(f"{self._client.url}/{self._root}{path}".rstrip("/"))
 
     @property
     def origin(self) -> Hashable:
-        """The server, and what tells these credentials from others."""
-        return self._service.origin
+        """The server, and an identity of the credentials."""
+        return self._client.origin
 
     @property
     def identity(self) -> Hashable:
-        """Server, bucket, prefix, and what tells these credentials from others."""
-        return (type(self), self._service.identity, self._root)
+        """Server, bucket, prefix, and an identity of the credentials."""
+        return (type(self), self._client.identity, self._root)
 
-    def place_of(self, key: str) -> Hashable:
+    def object_identity(self, key: str) -> Hashable:
         """Server, bucket, and the full key."""
-        return (ObjectStore, self._service.identity, self._root + key)
+        return (ObjectStore, self._client.identity, self._root + key)
 
-    def rooted_above(self) -> tuple[Store, str] | None:
+    def parent_store(self) -> tuple[Store, str] | None:
         """Return the store of the prefix above; it shares this one's connections, which closing either closes."""
         root, name = split_root(self._root)
-        return (rooted_at(self, _root=root), name) if name else None
+        return (with_root(self, _root=root), name) if name else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Secrets that were given travel; those that were found are found again on the other side.
+        # Given secrets are pickled. The other process finds the others again.
         return (_open, (type(self), self.url, self._given, self.supports))
 
     # --- reading -------------------------------------------------------------------------------------------------
 
-    async def _ask(self, method: str, key: str, want: Want) -> Answer:
-        return await self._service.ask(method, self._full(key), want)
+    def _client_key(self, key: str) -> str:
+        """Return the object's key in the bucket, if the cloud can store it."""
+        super()._client_key(key)
+        self._check_storable(key)
+        return self._root + key
 
-    def _begin(self, key: str, want: Want, read: PromptRead) -> Connection | None:
-        return self._service.begin(self._full(key), want, read)
-
-    def prepare(self, requests: int) -> None:
-        self._service.prepare(requests)
-
-    async def _follow(self, key: str, want: Want, answer: Answer, read: PromptRead) -> Answer:
-        return await self._service.follow(self._full(key), want, answer, read)
-
-    def _lacks(self, answer: Answer) -> bool:
-        return self._service.lacks(answer)
-
-    def _version(self, headers: Headers) -> Version | None:
-        return self._service.version(headers)
-
-    def _value(self, answer: Answer, accept: Accept, byte_range: ByteRange | None) -> Value:
-        value = super()._value(answer, accept, byte_range)
-        if value.version is None and is_page(bytes(memoryview(answer.body)[:100])):  # the clouds tell versions
-            raise StoreError(NO_ANSWER, status=answer.status)
+    def _value(self, expectation: Expectation, response: Response, range: ByteRange | None) -> Value:
+        value = super()._value(expectation, response, range)
+        if value.version is None and is_html_page(bytes(memoryview(response.body)[:100])):  # clouds send versions
+            raise StoreError(HTML_PAGE, status=response.status)
         return value
-
-    async def _stat(self, key: str) -> Entry | None:
-        """The first byte, where a HEAD could not tell a missing object from a missing bucket."""
-        if self._service.head_tells:
-            return await super()._stat(key)
-        answer = await self._ask("GET", key, Want(_FIRST_BYTE, raw=True))
-        if answer.status == 416:  # it has no first byte
-            answer = await self._ask("HEAD", key, Want(head=True))
-        if isinstance(answer.verdict, Accept):
-            value = self._value(answer, answer.verdict, _FIRST_BYTE)
-            return Entry(key, value.size, value.version)
-        if answer.status == 404 and self._lacks(answer):
-            return None
-        raise self._error(answer)
 
     # --- writing -------------------------------------------------------------------------------------------------
 
@@ -135,7 +116,7 @@ class ObjectStore(WebStore):
         Raises:
             PreconditionFailedError: `precondition` does not hold; nothing was written.
             UnsupportedOperationError: the server was found to ignore conditions, or the version is a weak one.
-            StoreError: the value could not be stored, or no answer came, and then it may be stored.
+            StoreError: the value could not be stored, or no response came, and then it may be stored.
         """
         check_key(key, store=self.url)
         if precondition is not None and self.supports.conditional_writes is False:
@@ -143,14 +124,14 @@ class ObjectStore(WebStore):
         return await self._put(key, value, precondition)
 
     async def _put(self, key: str, value: Buffer, precondition: Precondition | None) -> Version | None:
-        with self._at(key):
-            return await self._service.put(self._full(key), byte_view(value), precondition)
+        with self._located(key, None):
+            return await self._client.put(self._client_key(key), byte_view(value), precondition)
 
     async def erase(self, key: str) -> None:
         """Remove `key`; a key that is not stored is no error."""
         check_key(key, store=self.url)
-        with self._at(key):
-            await self._service.delete(self._full(key))
+        with self._located(key, None):
+            await self._client.delete(self._client_key(key))
 
     async def erase_values(self, keys: Iterable[str]) -> None:
         """Remove all of `keys`, a thousand in a request where the cloud can.
@@ -176,17 +157,19 @@ class ObjectStore(WebStore):
 
     async def _erase(self, keys: list[str]) -> None:
         failed: dict[str, StoreError] = {}
-        for start in range(0, len(keys), PAGE):
-            failed |= await self._erase_page(keys[start : start + PAGE])
+        for start in range(0, len(keys), PAGE_SIZE):
+            failed |= await self._erase_page(keys[start : start + PAGE_SIZE])
         self._raise(failed)
 
     async def _erase_page(self, keys: list[str]) -> dict[str, StoreError]:
         if not keys:
             return {}
-        with self._at(None):
-            failed = await self._service.delete_many([self._full(key) for key in keys])
+        with self._located(None, None):
+            failed = await self._client.delete_many([self._client_key(key) for key in keys])
         skip = len(self._root)
-        return {key[skip:]: self._located(error, key[skip:], None) for key, error in failed.items()}
+        for key, error in failed.items():
+            fill_location(error, store=self.url, key=key[skip:])
+        return {key[skip:]: error for key, error in failed.items()}
 
     def _raise(self, failed: Mapping[str, StoreError]) -> None:
         if failed:
@@ -206,25 +189,25 @@ class ObjectStore(WebStore):
 
     async def _pages(self, prefix: str) -> AsyncIterator[list[Entry]]:
         skip = len(self._root)
-        with self._at(None):
-            async for page in self._service.pages(self._root + prefix):
+        with self._located(None, None):
+            async for page in self._client.pages(self._root + prefix):
                 yield [Entry(entry.key[skip:], entry.size, entry.version) for entry in page] if skip else [*page]
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes (ending with `/`) one level below it."""
         check_prefix(prefix, store=self.url)
         skip = len(self._root)
-        with self._at(None):
-            keys, prefixes = await self._service.list_dir(self._root + prefix)
+        with self._located(None, None):
+            keys, prefixes = await self._client.list_dir(self._root + prefix)
         return sorted(key[skip:] for key in keys), sorted(name[skip:] for name in prefixes)
 
     # --- what this server can do ---------------------------------------------------------------------------------
 
     async def probe_conditional_writes(self) -> bool:
-        """Return whether the server heeds conditions of writes, found out once by writing; no object is left behind.
+        """Return whether the server obeys conditions of writes: tested once, by writes of an object that is removed.
 
-        Some servers answer 200 and ignore the condition; others refuse the right version too, so a write that must
-        succeed is part of the probe. The clouds' own servers are trusted.
+        Some servers send 200 and ignore the condition. Others refuse the right version too: a write that must succeed
+        is part of the test. The clouds' own servers are trusted.
         """
         return await self._probe_below("")
 
@@ -232,7 +215,7 @@ class ObjectStore(WebStore):
         if self.supports.conditional_writes is None:
             key = f"{prefix}__aiozarr_probe_{secrets.token_hex(8)}"
             try:
-                holds = await conditions_hold(lambda value, condition: self._put(key, value, condition))
+                holds = await _conditions_hold(lambda value, condition: self._put(key, value, condition))
             finally:
                 await self.erase(key)
             self.supports = replace(self.supports, conditional_writes=holds)
@@ -240,33 +223,39 @@ class ObjectStore(WebStore):
 
     # --- keys and life -------------------------------------------------------------------------------------------
 
-    def _full(self, key: str) -> str:
-        """Return the object's key in the bucket, if the cloud can store it."""
-        self._check_storable(key)
-        return self._root + key
-
     def _check_storable(self, key: str) -> None:
-        unstorable = self._service.unstorable.search(key)
+        unstorable = self._client.unstorable.search(key)
         if unstorable is not None:
             found = unstorable[0]
-            words = "no part of a key ends with a dot" if found == "." else f"keys hold no {found!r}"
-            reason = f"in this object store {words}: see character {unstorable.start() + 1}"
+            rule = "no part of a key ends with a dot" if found == "." else f"keys hold no {found!r}"
+            reason = f"in this object store {rule}: see character {unstorable.start() + 1}"
             raise InvalidKeyError(reason, store=self.url, key=key)
-
-    @contextmanager
-    def _at(self, key: str | None) -> Iterator[None]:
-        """Add to errors what a service does not know: the store, and the key in it."""
-        try:
-            yield
-        except StoreError as error:
-            raise self._located(error, key, None)  # noqa: B904  # the same error, now with its place
-
-    async def aclose(self) -> None:
-        """Close the connections of the running loop that no other store uses; the store can be used again."""
-        await self._service.aclose()
 
 
 def _open(kind: type[ObjectStore], url: str, options: Mapping[str, Any], supports: Supports) -> ObjectStore:
     store = kind(url, **options)
     store.supports = supports
     return store
+
+
+async def _conditions_hold(put: Callable[[bytes, Precondition], Awaitable[Version | None]]) -> bool:
+    """Return whether writes that must fail do fail, and writes that must succeed do succeed.
+
+    Args:
+        put: stores a value under a condition, always under the same key, and returns its version.
+    """
+    first = await _try_put(put, b"1", IfAbsent())
+    if first is None or await _try_put(put, b"2", IfAbsent()) is not None:
+        return False
+    second = await _try_put(put, b"3", IfMatch(first))
+    return second is not None and await _try_put(put, b"4", IfMatch(first)) is None
+
+
+async def _try_put(
+    put: Callable[[bytes, Precondition], Awaitable[Version | None]], value: bytes, condition: Precondition
+) -> Version | None:
+    """Return the version that was written, or None if the server refused or reported none."""
+    try:
+        return await put(value, condition)
+    except (PreconditionFailedError, UnsupportedOperationError):
+        return None

@@ -1,4 +1,4 @@
-"""Errors of the client library, translated once: statuses and codes are hidden in its words, and found there."""
+"""Translates errors of obstore, whose statuses and codes are only part of the text."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _REQUEST_ID = re.compile(r"(?:<RequestId>|RequestId:)([A-Za-z0-9+/=_-]{1,200})")
 _METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "fd00:ec2::254", "/latest/api/token", "/latest/meta-data")
 NO_TOKEN = ("performing token request", "az account get-access-token", "federated token file")
-"""How the library speaks of what it asked of others than the store."""
+"""Parts of messages about requests for tokens, which are not sent to the store."""
 
-# What the library takes for a failed condition: a race that may be tried again, a bucket that is not there or is going,
-# and blobs that are held by a lease or a policy, or are folders.
+# Conflicts that obstore reports as failed preconditions: a race that may be retried, a missing or deleted bucket, and
+# blobs that are directories, or protected by a lease or a policy.
 _OTHER_CONFLICT = re.compile(
     r"<Code>(ConditionalRequestConflict|OperationAborted|NoSuchBucket|ContainerBeingDeleted|Lease\w+|BlobImmutable\w+"
     r"|PendingCopyOperation|ResourceTypeMismatch|PathConflict|PublicAccessNotPermitted|AccountBeingCreated)</Code>"
 )
 _PANICS = frozenset({"RustPanic", "PanicException"})
 _NO_CREDENTIALS = re.compile(r"credential provider: NoCredentialsError: ([^\n]{1,500})")
-ANON = "anon=True reads what is public without any"
+ANON = "anon=True reads public data without credentials"
 _SIGNED = re.compile(
     "StringToSign|SignatureDoesNotMatch|AuthenticationFailed"
     r"|(?i:authorization[\"']*\s*[:=]|\bbearer |x-amz-(?:security-token|signature|credential)|[?&;]sig=)"
@@ -44,10 +44,10 @@ _CERTIFICATE = ("certificate", "CertificateError", "UnknownIssuer", "CertExpired
 
 
 async def call(operation: Callable[[], Awaitable[T]], seconds: float, store: str | None, key: str | None) -> T:
-    """Await an operation of the client library, for `seconds` at most.
+    """Await an operation of obstore, for at most `seconds`.
 
     Raises:
-        StoreError: what its error means, with store and key.
+        StoreError: the translated error, with store and key.
     """
     try:
         with translated(store, key):
@@ -59,7 +59,7 @@ async def call(operation: Callable[[], Awaitable[T]], seconds: float, store: str
 
 @contextmanager
 def translated(store: str | None, key: str | None) -> Iterator[None]:
-    """Translate errors of the client library, for `store` and `key`; errors of other kinds are bugs and pass."""
+    """Translate errors of obstore in the block, with `store` and `key`; other errors are not caught."""
     try:
         yield
     except BaseException as error:
@@ -67,19 +67,19 @@ def translated(store: str | None, key: str | None) -> Iterator[None]:
             raise
         found = translate(error)
         found.store, found.key = store, key
-        # What refuses a signature repeats all that was signed, a session's token among it; some repeat any request.
+        # The response to a refused signature repeats the signed text, including session tokens.
         raise found from (None if _SIGNED.search(str(error)) else error)
 
 
 def is_foreign(error: BaseException) -> bool:
-    """Return whether the client library raised `error`; its panics have classes that cannot be imported."""
+    """Return whether obstore raised `error`; the classes of its panics cannot be imported."""
     from obstore.exceptions import BaseError
 
     return isinstance(error, (BaseError, OSError, ValueError)) or type(error).__name__ in _PANICS
 
 
 def translate(error: BaseException) -> StoreError:
-    """Return the error of the contract that `error` means. Its own text may hold signed URLs and is not repeated."""
+    """Return the store error for `error`. Its text may contain signed URLs and is not repeated."""
     from obstore import exceptions
 
     text = str(error)[:4000]
@@ -92,40 +92,40 @@ def translate(error: BaseException) -> StoreError:
             told = _NO_CREDENTIALS.search(text)
             if told is not None:
                 return UnauthenticatedError(f"no credentials: {told[1]} ({ANON})")
-            return UnauthenticatedError("no credentials, or they are not accepted")
+            return UnauthenticatedError("no credentials, or they were rejected")
         case exceptions.InvalidPathError() if _LISTED in text:
             path = _PATH.search(text)
             return StoreError(
-                "the listing holds an object whose key is none of this store"
+                "the listing has an object with a key that this store does not support"
                 f"{'' if path is None else f', {path[1]!r}'}: remove it with the tool that wrote it"
             )
         case exceptions.InvalidPathError() | ValueError():
-            return InvalidKeyError("not a key that this store can hold: it has control characters or an empty segment")
-    asked = text.partition("\n")[0]  # whom, with which outcome; then come the details
+            return InvalidKeyError("the store does not support keys with control characters or an empty segment")
+    asked = text.partition("\n")[0]  # the first line: the server and the outcome
     if any(service in asked for service in _METADATA_SERVICES):
         return UnauthenticatedError(f"no credentials were found ({ANON})")
     if "Azure Cli not installed" in asked:
-        return UnauthenticatedError("no token could be had: the Azure CLI, the program 'az', was not found")
+        return UnauthenticatedError("cannot get a token: the Azure CLI, the program 'az', was not found")
     if any(words in asked for words in NO_TOKEN) and not _is_network(asked):
         login = " (run `az login`)" if "az account" in asked else ""
         return UnauthenticatedError(
-            f"no token could be had: the login has ended, or the credentials are not accepted{login}"
+            f"cannot get a token: the login has expired, or the credentials were rejected{login}"
         )
     status = _STATUS.search(text)
     if status is not None:
         return _found(error_for(int(status[1]), {}, text.encode()), text)
-    if "<Code>" in text:  # a failure told under status 200, as at the end of a multipart upload
+    if "<Code>" in text:  # an error with status 200, as at the end of a multipart upload
         return _found(error_for(500, {}, text.encode()), text)
     if "redirect without LOCATION" in text:
-        return StoreError("the server sends elsewhere: the bucket is in another region", status=301)
+        return StoreError("the server redirects: the bucket is in another region", status=301)
     if any(word in text for word in _CERTIFICATE):
         return StoreError("the server's certificate is not valid")
     if "timed out" in text or "TimedOut" in text:
-        return StoreTimeoutError("no answer within the time allowed")
+        return StoreTimeoutError("no response within the timeout")
     if "invalid list response" in asked:
-        return StoreError("the server's listing is none, or was cut short", retryable=True)
+        return StoreError("the server's listing is invalid or truncated", retryable=True)
     if "ETag Header missing" in asked:
-        return StoreError("the answer to the write tells no ETag, so that it may be somebody else's")
+        return StoreError("the response to the write has no ETag, so the stored version is unknown")
     if "dns error" in text:
         return StoreError("the server's name does not resolve")
     return StoreError("the connection failed", retryable=_is_network(text))

@@ -1,1 +1,1 @@
-"""The way to a bucket of S3, or of what speaks its protocol: addresses, signatures, the client, errors and probes."""
+"""The client of buckets of S3 and of servers that speak its protocol."""

@@ -1,4 +1,4 @@
-"""Where an S3 bucket is reached and as whom: options and environment, decided as pure functions."""
+"""The endpoint and the source of credentials of an S3 bucket, found in options and environment by pure functions."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote
 
+from aiozarr.http1 import quote_key
+from aiozarr.http1.url import WebAddress
 from aiozarr.model import check_key
-from aiozarr.stores.http.url import WebAddress
-from aiozarr.stores.lane import quote_key
-from aiozarr.stores.options.s3 import S3Options
-from aiozarr.stores.options.table import is_set
+from aiozarr.stores.options.option_table import is_set
+from aiozarr.stores.options.s3_options import S3Options
 
 Source = Literal["anonymous", "given", "environment", "profile", "chain"]
-"""Whose credentials: none, those given, those of the environment, a profile's, or what the cloud's own chain finds."""
+"""The source of credentials: none, options, environment, a profile, or the search of the client library."""
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
-    """What the configuration files of the AWS tools say about S3, for the profile that counts."""
+class S3Configuration:
+    """The options of S3 in the configuration files of the AWS tools, for one profile."""
 
     region: str | None = None
     endpoint_url: str | None = None
 
 
-NOTHING_CONFIGURED = Configured()
+NOTHING_CONFIGURED = S3Configuration()
 
 
 @dataclass(frozen=True, slots=True)
-class S3Place:
+class S3Endpoint:
     """A bucket's address.
 
     Attributes:
         bucket: the bucket's name.
         base: the URL of the bucket, percent-encoded, without a slash at its end.
-        region: for signatures.
-        aws: True for AWS itself, False for another server that speaks S3.
-        virtual_hosted: True where the bucket is in the host name.
-        fixed: the address stays as it is when another region is told; requests are then signed for that one.
+        region: the region of signatures.
+        aws: True for AWS itself, False for another server with the protocol of S3.
+        virtual_hosted: True if the bucket is in the host name.
+        fixed: the address is the same for all regions; only signatures change with the region.
     """
 
     bucket: str
@@ -63,8 +63,8 @@ _ARN = re.compile(
 def parse_url(url: str) -> tuple[str, str]:
     """Return bucket and root (a prefix ending with `/`, or `""`) of an `s3://bucket/root` URL.
 
-    The path is taken as it is, as fsspec and the AWS tools do: it is not percent-encoded. The ARN of an access point
-    stands for a bucket.
+    The path is not percent-encoded, as in fsspec and the AWS tools. The ARN of an access point may replace the
+    bucket.
 
     Raises:
         ValueError: it is no such URL.
@@ -100,23 +100,23 @@ def _split_arn(text: str) -> tuple[str, str]:
     return bucket.replace(":accesspoint:", ":accesspoint/"), rest[1:]
 
 
-def find_place(
+def find_endpoint(
     bucket: str,
     options: S3Options,
     environ: Mapping[str, str],
     region: str | None = None,
-    configured: Configured = NOTHING_CONFIGURED,
-) -> S3Place:
-    """Return where `bucket` is reached.
+    configured: S3Configuration = NOTHING_CONFIGURED,
+) -> S3Endpoint:
+    """Return the endpoint of `bucket`.
 
     Args:
         bucket: a bucket's name, or the ARN of an access point.
-        options: what was given.
+        options: the given options.
         environ: the environment.
-        region: one that the server told, which counts before all others.
-        configured: what the configuration files of the AWS tools say.
+        region: the region in a response of the server, which overrides all others.
+        configured: the options of the configuration files of the AWS tools.
     """
-    endpoint = find_endpoint(options, environ, configured)
+    endpoint = find_endpoint_url(options, environ, configured)
     server = None if endpoint is None else _server(endpoint)
     of_aws = None if server is None else _AWS_HOST.fullmatch(server.host)
     named = region or find_region(options, environ, configured)
@@ -124,7 +124,7 @@ def find_place(
     if arn is not None:
         return _access_point(bucket, arn)
     if server is None or (of_aws is not None and not server.path):
-        # The plain endpoints of AWS, written out, are what is asked without any.
+        # An endpoint of AWS without a path is the default one.
         named = named or (of_aws and of_aws[1]) or "us-east-1"
         if not _REGION.fullmatch(named):  # it becomes a part of the host
             raise ValueError(f"not a region of AWS: {named!r}")
@@ -134,7 +134,7 @@ def find_place(
         scheme = "https" if server is None else server.scheme
         host = f"s3.{named}.{_suffix(named)}"
         base = f"{scheme}://{bucket}.{host}" if virtual else f"{scheme}://{host}/{bucket}"
-        return S3Place(bucket, base, named, True, virtual)
+        return S3Endpoint(bucket, base, named, True, virtual)
     virtual = bool(options.virtual_hosted)
     if virtual:
         _check_hosted(bucket, server.host)
@@ -142,13 +142,13 @@ def find_place(
     else:
         base = f"{server.shown}/{quote_key(bucket)}"
     trusted = server.host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
-    return S3Place(bucket, base, named or "us-east-1", trusted, virtual, fixed=True)
+    return S3Endpoint(bucket, base, named or "us-east-1", trusted, virtual, fixed=True)
 
 
 def _check_hosted(bucket: str, host: str) -> None:
-    """See that a bucket's name in front of the host makes a host's name; the client library panics where it does not.
+    """Check that the bucket's name before the host is a valid host name; otherwise the client library panics.
 
-    A name that ends with a number is read as an IPv4 address, which it is none of then.
+    A host name that ends with a number would be parsed as an IPv4 address.
     """
     if ":" in host or _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]):
         raise ValueError(
@@ -168,10 +168,10 @@ def _suffix(region: str) -> str:
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
 
-def _access_point(bucket: str, arn: re.Match[str]) -> S3Place:
+def _access_point(bucket: str, arn: re.Match[str]) -> S3Endpoint:
     region = arn[3]
     base = f"https://{arn[6]}-{arn[4]}.s3-accesspoint.{region}.{_suffix(region)}"
-    return S3Place(bucket, base, region, True, True, fixed=True)
+    return S3Endpoint(bucket, base, region, True, True, fixed=True)
 
 
 def _server(endpoint: str) -> WebAddress:
@@ -180,8 +180,8 @@ def _server(endpoint: str) -> WebAddress:
     return WebAddress.of_endpoint(endpoint)
 
 
-def find_endpoint(
-    options: S3Options, environ: Mapping[str, str], configured: Configured = NOTHING_CONFIGURED
+def find_endpoint_url(
+    options: S3Options, environ: Mapping[str, str], configured: S3Configuration = NOTHING_CONFIGURED
 ) -> str | None:
     """Return the endpoint's URL, from the options, the environment or the configuration files; None: AWS."""
     if options.endpoint_url is not None:
@@ -195,19 +195,19 @@ def find_endpoint(
 
 
 def find_region(
-    options: S3Options, environ: Mapping[str, str], configured: Configured = NOTHING_CONFIGURED
+    options: S3Options, environ: Mapping[str, str], configured: S3Configuration = NOTHING_CONFIGURED
 ) -> str | None:
     """Return the region that the options, the environment or the configuration files name."""
     return options.region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or configured.region or None
 
 
 def find_source(options: S3Options, environ: Mapping[str, str], has_files: bool) -> Source:
-    """Return whose credentials count, in the order of the AWS tools.
+    """Return the source of the credentials, in the order of the AWS tools.
 
     Args:
-        options: what was given.
+        options: the given options.
         environ: the environment.
-        has_files: whether there are credential files, and the package that reads them.
+        has_files: whether credential files exist, and the package that reads them is installed.
     """
     if options.anon or (options.anon is None and is_set(environ, "AWS_SKIP_SIGNATURE")):
         return "anonymous"
@@ -224,9 +224,9 @@ def find_source(options: S3Options, environ: Mapping[str, str], has_files: bool)
     return "chain"
 
 
-def sends_found_credentials_openly(place: S3Place, options: S3Options, source: Source) -> bool:
-    """Return whether credentials that nobody gave for this endpoint would go out without TLS."""
-    return place.web.exposed and options.endpoint_url is not None and source in _FOUND
+def sends_found_credentials_openly(endpoint: S3Endpoint, options: S3Options, source: Source) -> bool:
+    """Return whether credentials that were not given for this endpoint would be sent without TLS."""
+    return endpoint.web.exposed and options.endpoint_url is not None and source in _FOUND
 
 
 _FOUND = frozenset({"environment", "profile", "chain"})

@@ -1,16 +1,17 @@
-"""obstore's client for one bucket of S3, made from our options."""
+"""obstore's client for one bucket of S3 and the TLS context of its servers, made from the options."""
 
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from aiozarr.stores.obstore.client import NO_RETRIES, client_options
-from aiozarr.stores.options.s3 import S3Options
-from aiozarr.stores.s3.address import S3Place, Source
+from aiozarr.http1.tls import custom_ssl_context
+from aiozarr.stores.obstore.client_options import NO_RETRIES, client_options
+from aiozarr.stores.options.s3_options import S3Options
+from aiozarr.stores.s3.address import S3Endpoint, Source
 from aiozarr.stores.s3.profiles import ProfileCredentials
-from aiozarr.stores.s3.trust import certificates
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -19,7 +20,7 @@ Provider = Callable[[], dict[str, Any]]
 
 
 def make_client(
-    place: S3Place,
+    endpoint: S3Endpoint,
     options: S3Options,
     source: Source,
     provider: Provider | None,
@@ -27,24 +28,24 @@ def make_client(
     *,
     keep_alive: bool = True,
 ) -> S3Store:
-    """Return an obstore client. It does not retry: the scheduler does, for all layers."""
+    """Return an obstore client without retries: the scheduler retries, for all stores."""
     from obstore.store import S3Store
 
     config: dict[str, Any] = {
-        "region": place.region,
-        # The bucket is in the host name of a virtual-hosted address, and behind the endpoint's path otherwise.
-        "endpoint": place.base if place.virtual_hosted else place.base.rpartition("/")[0],
-        "virtual_hosted_style_request": place.virtual_hosted,
+        "region": endpoint.region,
+        # The bucket is in the host name of a virtual-hosted address, and the last part of the path otherwise.
+        "endpoint": endpoint.base if endpoint.virtual_hosted else endpoint.base.rpartition("/")[0],
+        "virtual_hosted_style_request": endpoint.virtual_hosted,
         "skip_signature": source == "anonymous",
         **dict(options.upload),
-        **{_CLIENTS_NAME.get(name, name): value for name, value in options.chain},
+        **{_OBSTORE_NAMES.get(name, name): value for name, value in options.chain},
     }
     if options.requester_pays is not None:
         config["request_payer"] = options.requester_pays
     if os.environ.get("AWS_ENDPOINT_URL_S3"):
-        config["aws_endpoint_url_s3"] = config["endpoint"]  # the variable would win over `endpoint`
+        config["aws_endpoint_url_s3"] = config["endpoint"]  # the variable would override `endpoint`
     connection: dict[str, Any] = {
-        **client_options(secure=place.web.secure, connect_timeout=connect_timeout, keep_alive=keep_alive)
+        **client_options(secure=endpoint.web.secure, connect_timeout=connect_timeout, keep_alive=keep_alive)
     }
     trusted = certificates(options)
     if options.verify is False:
@@ -54,7 +55,7 @@ def make_client(
     if options.proxy is not None:
         connection["proxy_url"] = options.proxy
     return S3Store(
-        place.bucket,
+        endpoint.bucket,
         config=config,  # type: ignore[arg-type]
         client_options=connection,  # type: ignore[arg-type]
         retry_config={"max_retries": NO_RETRIES},
@@ -62,13 +63,13 @@ def make_client(
     )
 
 
-_CLIENTS_NAME = {"sts_endpoint": "aws_endpoint_url_sts"}
+_OBSTORE_NAMES = {"sts_endpoint": "aws_endpoint_url_sts"}
 
 
 def make_provider(options: S3Options, source: Source) -> Provider | None:
-    """Return what tells the client its credentials; None: it looks for them itself, or needs none."""
+    """Return the function that gives the client its credentials; None: it searches for them, or needs none."""
     if source == "given":
-        # Not as options of the client, which would add a session token that it finds in the environment.
+        # Not as options of the client: it would add a session token from the environment.
         credentials = {
             "access_key_id": options.key,
             "secret_access_key": options.secret,
@@ -79,3 +80,28 @@ def make_provider(options: S3Options, source: Source) -> Provider | None:
     if source == "profile":
         return ProfileCredentials(options.profile)
     return None
+
+
+def certificates(options: S3Options) -> str | None:
+    """Return the certificates in PEM that are trusted besides those of the system, or None.
+
+    They are given by options, or by the variable of the AWS tools.
+
+    Raises:
+        ValueError: their file cannot be read.
+    """
+    path = options.verify
+    if path is None and options.root_certificate is None:
+        path = os.environ.get("AWS_CA_BUNDLE") or None
+    if not isinstance(path, str):
+        return options.root_certificate
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read() + (options.root_certificate or "")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"the certificates in {path!r} cannot be read") from error
+
+
+def ssl_context_of(options: S3Options) -> ssl.SSLContext | None:
+    """Return the TLS context for requests that obstore does not send; None: the default one."""
+    return custom_ssl_context(certificates(options), allow_invalid=options.verify is False)

@@ -1,4 +1,4 @@
-"""The credentials that this process can have itself, with which it signs without obstore."""
+"""S3Credentials that are available without obstore, and sign without it."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Mapping
 from aiozarr.errors import UnauthenticatedError
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.obstore.errors import ANON
-from aiozarr.stores.options.s3 import S3Options
+from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import Source
 from aiozarr.stores.s3.client import Provider
-from aiozarr.stores.s3.presign import Credentials
+from aiozarr.stores.s3.presign import S3Credentials
 from aiozarr.stores.s3.profiles import NoCredentialsError
 
 _TOKENS = ("AWS_SESSION_TOKEN", "AWS_TOKEN")
-"""Of the environment, as obstore knows them."""
+"""Variables of the environment, as in obstore."""
 
 
 def knows_credentials(source: Source) -> bool:
-    """Return whether the credentials can be had without obstore, whose chain keeps what it finds to itself."""
+    """Return whether the credentials are available without obstore, whose search does not return them."""
     return source != "chain"
 
 
-def fixed_credentials(options: S3Options, source: Source, environ: Mapping[str, str]) -> Credentials | None:
-    """Return what signs where that is known without asking anybody, and does not end; else None."""
+def fixed_credentials(options: S3Options, source: Source, environ: Mapping[str, str]) -> S3Credentials | None:
+    """Return the credentials if they are known without a request and do not expire, or None."""
     if source == "given":
-        return Credentials(options.key or "", options.secret or "", options.token)
+        return S3Credentials(options.key or "", options.secret or "", options.token)
     if source == "environment":
         token = next((environ[name] for name in _TOKENS if environ.get(name)), None)
-        return Credentials(environ.get("AWS_ACCESS_KEY_ID", ""), environ.get("AWS_SECRET_ACCESS_KEY", ""), token)
+        return S3Credentials(environ.get("AWS_ACCESS_KEY_ID", ""), environ.get("AWS_SECRET_ACCESS_KEY", ""), token)
     return None
 
 
 async def find_credentials(
     options: S3Options, source: Source, provider: Provider | None, environ: Mapping[str, str]
-) -> Credentials | None:
-    """Return what signs; None: nothing does.
+) -> S3Credentials | None:
+    """Return the credentials, or None if requests are not signed.
 
     Raises:
         UnauthenticatedError: the profile gives none.
@@ -48,5 +48,5 @@ async def find_credentials(
             found = await in_thread(provider)  # it may read files, run a program or ask a service
         except NoCredentialsError as error:
             raise UnauthenticatedError(f"no credentials: {error} ({ANON})") from error
-        return Credentials(found["access_key_id"], found["secret_access_key"], found["token"])
+        return S3Credentials(found["access_key_id"], found["secret_access_key"], found["token"])
     return None

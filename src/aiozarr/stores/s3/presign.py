@@ -1,7 +1,7 @@
-"""Signatures of requests in their queries: the arithmetic of AWS Signature Version 4, and nothing else.
+"""AWS Signature Version 4 in the query of a URL.
 
-"Authenticating Requests: Using Query Parameters" in the S3 API reference. With credentials that obstore finds and keeps
-to itself, it signs the URLs of objects; those of listings it does not.
+"Authenticating Requests: Using Query Parameters" in the S3 API reference. Credentials that only obstore finds sign the
+URLs of objects, by obstore; they cannot sign listings.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ VALID_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
-    """What signs: an access key, its secret and, for temporary ones, the session token."""
+class S3Credentials:
+    """An access key, its secret and, for temporary credentials, the session token."""
 
     key: str = field(repr=False)
     secret: str = field(repr=False)
@@ -29,35 +29,35 @@ class Credentials:
 
 
 def canonical_query(query: Mapping[str, str]) -> str:
-    """Return `query` percent-encoded, in the order in which it is signed: that of the names, and not of the text."""
+    """Return `query` percent-encoded, in the order of a signature: by name, and not by the encoded text."""
     pairs = sorted((quote(name, safe="-_.~"), quote(value, safe="-_.~")) for name, value in query.items())
     return "&".join(f"{name}={value}" for name, value in pairs)
 
 
 class Presigner:
-    """Signs the URLs of one server, as one who asks for thousands does: what they have in common is made once a minute.
+    """Signs many URLs of one server; their common parts are computed once a minute.
 
-    Keys of days and of moments are replaced whole, so that any number of threads may sign.
+    The common parts are replaced as a whole: any number of threads may sign.
     """
 
     __slots__ = ("_credentials", "_day", "_header", "_host", "_moment", "_query", "_region")
 
     def __init__(
         self,
-        credentials: Credentials,
+        credentials: S3Credentials,
         region: str,
         host: str,
         query: Mapping[str, str] | None = None,
         header: str | None = None,
     ) -> None:
-        """Take what all URLs have in common.
+        """Describe the common parts of the URLs.
 
         Args:
-            credentials: what signs.
-            region: the region that the server believes to be in.
-            host: host and port as they stand in the Host header, which is signed.
+            credentials: the credentials that sign.
+            region: the region of the server, as it is configured there.
+            host: host and port as in the Host header, which is signed.
             query: the parameters of every request, not encoded.
-            header: the name, in lower case and behind "host", of another header that is signed.
+            header: the lower-case name, in order after "host", of another header that is signed.
         """
         self._credentials = credentials
         self._header = header
@@ -68,7 +68,7 @@ class Presigner:
         self._moment = _Moment(float("-inf"), "", b"", b"", b"", b"")
 
     def target(self, method: str, path: str, value: bytes = b"") -> str:
-        """Return `path`, percent-encoded as it is sent, with a query that is signed; `value` is that of the header."""
+        """Return `path`, percent-encoded as it is sent, with a signed query; `value` is the value of the header."""
         moment, now = self._moment, time.time()
         if not moment.at <= now < moment.at + SAME_MOMENT_SECONDS:
             moment = self._moment = self._begin(now)
@@ -86,18 +86,18 @@ class Presigner:
         if self._day[0] != scope:
             self._day = (scope, day_secret(self._credentials, scope))
         head = f"{ALGORITHM}\n{moment}\n{scope}\n".encode()
-        # The canonical request goes on with the query, the headers that are signed, and their names.
+        # The canonical request continues with the query, the signed headers, and their names.
         before = f"{text}\nhost:{self._host}\n" + ("" if header is None else f"{header}:")
         behind = "\nhost" if header is None else f"\n\nhost;{header}"
         return _Moment(now, text, before.encode(), f"{behind}\nUNSIGNED-PAYLOAD".encode(), head, self._day[1])
 
 
 SAME_MOMENT_SECONDS = 60
-"""URLs signed within it say that they were signed at the same time."""
+"""URLs signed within this time have the same time of signature."""
 
 
 class _Moment(NamedTuple):
-    """What the URLs signed in one minute have in common."""
+    """The common parts of the URLs signed in one minute."""
 
     at: float
     text: str
@@ -108,9 +108,9 @@ class _Moment(NamedTuple):
 
 
 def signed_query(
-    credentials: Credentials, scope: str, moment: str, query: Mapping[str, str], headers: str = "host"
+    credentials: S3Credentials, scope: str, moment: str, query: Mapping[str, str], headers: str = "host"
 ) -> str:
-    """Return the query that is signed, but for the signature."""
+    """Return the query without the signature."""
     signed = {
         **query,
         "X-Amz-Algorithm": ALGORITHM,
@@ -125,12 +125,12 @@ def signed_query(
 
 
 def canonical_rest(text: str, host: str) -> str:
-    """Return what follows method and path in a canonical request."""
+    """Return the part of a canonical request after method and path."""
     return f"{text}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD"
 
 
-def day_secret(credentials: Credentials, scope: str) -> bytes:
-    """Return what signs in one scope: one day, region and service."""
+def day_secret(credentials: S3Credentials, scope: str) -> bytes:
+    """Return the signing key of one scope: day, region and service."""
     secret = f"AWS4{credentials.secret}".encode()
     for part in scope.split("/"):
         secret = hmac.digest(secret, part.encode(), "sha256")
@@ -138,7 +138,7 @@ def day_secret(credentials: Credentials, scope: str) -> bytes:
 
 
 def presign(
-    credentials: Credentials,
+    credentials: S3Credentials,
     region: str,
     host: str,
     path: str,
@@ -148,9 +148,9 @@ def presign(
     """Return the query of a signed GET, without a `?`.
 
     Args:
-        credentials: what signs.
-        region: the region that the server believes to be in.
-        host: host and port as they stand in the Host header, the only one that is signed.
+        credentials: the credentials that sign.
+        region: the region of the server, as it is configured there.
+        host: host and port as in the Host header, the only signed one.
         path: percent-encoded, as it is sent.
         query: the parameters of the request, not encoded.
         now: seconds since 1970.

@@ -1,4 +1,4 @@
-"""Profiles of the AWS tools: what botocore finds in their files, and credentials by its chain, found off the loop."""
+"""Profiles of the AWS tools: their options and credentials, read by botocore."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from typing import Any
 
-from aiozarr.stores.lock import Lock
-from aiozarr.stores.s3.address import Configured
+from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.stores.s3.address import S3Configuration
 
-KEEP = timedelta(minutes=30)
-"""Credentials are asked for again after this long, if they do not end sooner."""
+REUSE_TIME = timedelta(minutes=30)
+"""Credentials are searched again after this time, if they do not expire sooner."""
 
 NEEDS_EXTRA = "AWS profiles need boto3: install aiozarr[s3]"
 
 
 class NoCredentialsError(Exception):
-    """There are no credentials. The client library repeats its words, from which they are taken."""
+    """There are no credentials. The client library copies this message into its error."""
 
 
 def has_files() -> bool:
-    """Return whether there are credential files of the AWS tools, and the package that reads them."""
+    """Return whether credential files of the AWS tools exist, and the package that reads them is installed."""
     paths = (
         os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
         os.environ.get("AWS_CONFIG_FILE", "~/.aws/config"),
@@ -30,11 +30,11 @@ def has_files() -> bool:
     return any(os.path.isfile(os.path.expanduser(path)) for path in paths) and find_spec("boto3") is not None
 
 
-def read_configured(profile: str | None) -> Configured:
-    """Return what the files say about S3 for `profile`; None: for the one of the environment.
+def read_configured(profile: str | None) -> S3Configuration:
+    """Return the options of S3 in the files for `profile`; None: for the profile of the environment.
 
     Raises:
-        ImportError: botocore is not installed; names the extra.
+        ImportError: botocore is not installed; the message names the extra.
         ValueError: there is no such profile, or a file cannot be read.
     """
     try:
@@ -50,28 +50,28 @@ def read_configured(profile: str | None) -> Configured:
             full_config=session.full_config, scoped_config=scoped, client_name="s3", environ={}
         ).provide()
         ignored = session.get_config_variable("ignore_configured_endpoint_urls")
-        return Configured(scoped.get("region"), None if ignored else found)
+        return S3Configuration(scoped.get("region"), None if ignored else found)
     except BotoCoreError as error:
         raise ValueError(f"the AWS configuration: {error}") from error
 
 
 class ProfileCredentials:
-    """Credentials of a profile for the client library, which calls this in a thread of its own whenever it needs some.
+    """Credentials of a profile for the client library, which calls this object in a thread of its own.
 
-    All clients of a store share one, so that one of many that wait asks anew: a file, a process, SSO or STS.
+    All clients of a store share one object: only one of them reads a file, starts a process or asks SSO or STS.
     """
 
     def __init__(self, profile: str | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._profile = profile
         self._now = now
-        self._lock = Lock()
+        self._lock = ForkSafeLock()
         self._credentials: Any = None
 
     def __call__(self) -> dict[str, Any]:
-        """Return access key, secret, token and the time after which to ask again.
+        """Return access key, secret, token and the time of their expiry.
 
         Raises:
-            NoCredentialsError: there are none; says what was tried.
+            NoCredentialsError: there are none; the message says what was tried.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -80,21 +80,21 @@ class ProfileCredentials:
                 if self._credentials is None:
                     self._credentials = self._find()
                 found = self._credentials.get_frozen_credentials()
-                ends = getattr(self._credentials, "_expiry_time", None)
+                expires = getattr(self._credentials, "_expiry_time", None)
         except (BotoCoreError, ClientError, OSError) as error:
             raise NoCredentialsError(
                 f"{self._name} gave none ({type(error).__name__}); sign in anew (aws sso login), or correct it"
             ) from error
-        until = self._now() + KEEP
+        until = self._now() + REUSE_TIME
         return {
             "access_key_id": found.access_key,
             "secret_access_key": found.secret_key,
             "token": found.token,
-            "expires_at": until if ends is None else min(until, ends),
+            "expires_at": until if expires is None else min(until, expires),
         }
 
     def forget(self) -> None:
-        """Begin anew at the next call: the server does not accept these any more."""
+        """Search credentials again at the next call: the server refuses these."""
         with self._lock:
             self._credentials = None
 

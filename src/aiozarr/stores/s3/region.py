@@ -1,10 +1,10 @@
-"""The region that a server tells: in a header, in an error document, or in the host that it sends to."""
+"""The region in a response of S3: in a header, in the error document, or in the host of a redirect."""
 
 from __future__ import annotations
 
 import re
 
-from aiozarr.stores.lane.head import Headers
+from aiozarr.http1 import Headers
 
 REDIRECTS = frozenset({301, 302, 307, 308})
 
@@ -17,18 +17,18 @@ _WRONG = re.compile(
 
 
 def region_in(headers: Headers, document: str) -> str | None:
-    """Return the region that an answer tells; None: it tells none."""
-    told = headers.get(b"x-amz-bucket-region", b"").decode("latin-1")
-    if not told:
+    """Return the region that a response names, or None."""
+    region = headers.get(b"x-amz-bucket-region", b"").decode("latin-1")
+    if not region:
         found = _IN_DOCUMENT.search(document)
-        told = "" if found is None else found[1]
-    if not told:
-        place = headers.get(b"location", b"").decode("latin-1")
-        found = _IN_HOST.search(place) or _IN_HOST.search(document)
-        told = "" if found is None else found[1]
-    return told if _REGION.fullmatch(told) else None
+        region = "" if found is None else found[1]
+    if not region:
+        location = headers.get(b"location", b"").decode("latin-1")
+        found = _IN_HOST.search(location) or _IN_HOST.search(document)
+        region = "" if found is None else found[1]
+    return region if _REGION.fullmatch(region) else None
 
 
 def is_elsewhere(status: int | None, document: str) -> bool:
-    """Return whether an answer says that the bucket, or the region of the signature, is another one."""
+    """Return whether a response says that the bucket is in another region, or the signature is for another one."""
     return status in REDIRECTS or (status == 400 and _WRONG.search(document) is not None)

@@ -1,7 +1,7 @@
-"""A local archive of this process: all its stores share what it holds, and a change replaces the file whole.
+"""A local archive that all stores of this process share; a change replaces the file whole.
 
-Changes go into a temporary file beside the archive, which takes the archive's name when a store is closed. A process
-that is killed leaves the archive as it was, and the temporary file, which `LocalStore.sweep` removes.
+Changes go into a temporary file beside the archive, which replaces the archive when a store is closed. A killed process
+leaves the archive unchanged, and the temporary file, which `LocalStore.sweep` removes.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from contextlib import contextmanager, suppress
 from weakref import WeakValueDictionary
 
 from aiozarr.errors import AiozarrError, ForkedProcessError, PreconditionFailedError, StoreError
-from aiozarr.stores.local.write import TEMPORARY
-from aiozarr.stores.lock import Lock
-from aiozarr.stores.zip.contents import PIECE, Contents, File, load, token_of
+from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.stores.local.atomic_write import TEMPORARY
+from aiozarr.stores.zip.contents import PIECE_BYTES, ArchiveFile, Contents, load, token_of
 from aiozarr.stores.zip.format import DEFLATED, STORED, Member, new_member, render_directory, render_header
 
-# Without O_NONBLOCK, opening a pipe of that name would wait for its writer.
+# Without O_NONBLOCK, opening a named pipe would wait for its writer.
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class Archive:
-    """What the stores of one path share. All methods may be called from any thread."""
+    """The state that all stores of one path share. Thread-safe."""
 
     def __init__(self, path: bytes, url: str) -> None:
         self.path = path
         self.url = url
-        self.lock = Lock()
+        self.lock = ForkSafeLock()
         self._read: Contents | None = None
         self._writer: _Writer | None = None
-        self._finish: weakref.finalize[[_Writer], Archive] | None = None
+        self._finalizer: weakref.finalize[[_Writer], Archive] | None = None
 
     def contents(self) -> Contents:
-        """Return what the archive holds now, changes that are not committed yet included.
+        """Return the present contents, uncommitted changes included.
 
         Raises:
-            StoreError: it is no archive that can be read, or was removed since it was.
-            OSError: it cannot be opened.
+            StoreError: the file is not a readable archive, or was removed after it was read.
+            OSError: the file cannot be opened.
         """
         writer = self._writer
         if writer is not None and writer.process == os.getpid():
@@ -60,21 +60,21 @@ class Archive:
         return read
 
     @property
-    def changed(self) -> bool:
-        """True where something was written that the archive's file does not hold yet."""
+    def has_changes(self) -> bool:
+        """True if the archive has changes that its file does not have yet."""
         return self._writer is not None
 
     def begin(self, *, empty: bool = False, exclusive: bool = False) -> None:
-        """Start to write: an empty archive, or one with what there is.
+        """Start to write: an empty archive, or a copy of the present one.
 
         Raises:
-            PreconditionFailedError: `exclusive`, and there is an archive.
-            OSError: it cannot be written there.
+            PreconditionFailedError: `exclusive`, and the archive exists.
+            OSError: the archive cannot be written there.
         """
         with self.lock:
             if exclusive and (self._writer is not None or os.path.lexists(self.path)):
-                raise PreconditionFailedError("something is there already", store=self.url)
-            if os.path.isdir(self.path):  # now, and not only when all is written
+                raise PreconditionFailedError("the archive exists already", store=self.url)
+            if os.path.isdir(self.path):  # fail now rather than when all is written
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if self._writer is not None:
                 self._discard()
@@ -83,7 +83,7 @@ class Archive:
     def put(
         self, key: str, data: memoryview, method: int, holds: Callable[[Contents, Member | None], bool] | None = None
     ) -> tuple[Contents, Member] | None:
-        """Write a value in place of what is stored under `key`; None where `holds` is not true of that."""
+        """Write a value under `key`. Returns: None if `holds` is false for the present one; nothing was written."""
         packed: bytes | memoryview = data
         if method == DEFLATED:
             compressor = zlib.compressobj(wbits=-15)
@@ -100,14 +100,14 @@ class Archive:
             return writer.contents, writer.put(key, packed, method, checksum, len(data))
 
     def drop(self, keys: list[str]) -> None:
-        """Remove the values of `keys`, those that are there."""
+        """Remove the values of `keys`; missing ones are skipped."""
         with self.lock:
-            there = [key for key in dict.fromkeys(keys) if key in self.contents().members]
-            if there:
-                self._to_write().drop(there)
+            present = [key for key in dict.fromkeys(keys) if key in self.contents().members]
+            if present:
+                self._to_write().drop(present)
 
     def commit(self, *, durable: bool = False) -> None:
-        """Make the changes the archive, whole or not at all."""
+        """Replace the archive by the changed one, whole or not at all."""
         with self.lock:
             writer = self._writer
             if writer is None or writer.process != os.getpid():
@@ -116,8 +116,8 @@ class Archive:
             self._release()
             self._read = writer.contents
 
-    def let_go(self) -> None:
-        """Close the file that is read; whoever reads again opens it again."""
+    def release(self) -> None:
+        """Close the file that is read; the next read opens it again."""
         self._read = None
 
     def _to_write(self) -> _Writer:
@@ -133,7 +133,7 @@ class Archive:
 
     def _open_writer(self, contents: Contents, exclusive: bool, *, anew: bool = False) -> None:
         self._writer = writer = _Writer(self.path, self.url, contents, exclusive, None if anew else contents.token)
-        self._finish = weakref.finalize(self, _finish_late, writer)
+        self._finalizer = weakref.finalize(self, _commit_at_exit, writer)
 
     def _discard(self) -> None:
         writer = self._writer
@@ -143,23 +143,23 @@ class Archive:
                 os.unlink(writer.temporary)
 
     def _release(self) -> None:
-        if self._finish is not None:
-            self._finish.detach()
-        self._writer = self._finish = None
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._writer = self._finalizer = None
 
 
-def _finish_late(writer: _Writer) -> None:
-    """Commit for a store that nobody closed, when it is collected or the interpreter exits."""
+def _commit_at_exit(writer: _Writer) -> None:
+    """Commit for stores that were not closed, when they are collected or the interpreter exits."""
     if writer.process != os.getpid():
         return
     outcome = ""
     try:
         writer.commit(durable=False)
     except (OSError, AiozarrError) as error:
-        outcome = f", and what was written to it is lost: {error}"
+        outcome = f"; its changes are lost: {error}"
         with suppress(OSError):
             os.unlink(writer.temporary)
-    message = f"the archive {writer.url} was not closed before it was let go{outcome}"
+    message = f"the archive {writer.url} was not closed{outcome}"
     warnings.warn(message, ResourceWarning, stacklevel=1)
 
 
@@ -174,19 +174,19 @@ class _Writer:
         self.process = os.getpid()
         self.exclusive = exclusive
         self._base = base
-        self._dead = contents.repeated is not None
+        self._has_unused_bytes = contents.repeated is not None
         self.temporary, file = self._create()
         with _removed_on_failure(self.temporary):
             self._end = _copy(contents.file, 0, contents.directory, file, 0)
         token = secrets.token_hex(8)
         self.contents = Contents(dict(contents.members), dict(contents.starts), file=file, token=token)
 
-    def _create(self) -> tuple[bytes, File]:
+    def _create(self) -> tuple[bytes, ArchiveFile]:
         name = os.path.dirname(self.path) + b"/" + TEMPORARY + secrets.token_hex(8).encode()
-        return name, File(os.open(name, _CREATE, 0o666), self.url)
+        return name, ArchiveFile(os.open(name, _CREATE, 0o666), self.url)
 
     @property
-    def _file(self) -> File:
+    def _file(self) -> ArchiveFile:
         assert self.contents.file is not None
         return self.contents.file
 
@@ -195,28 +195,28 @@ class _Writer:
         header = render_header(member)
         _write(self._file, header, self._end)
         _write(self._file, packed, self._end + len(header))
-        # Only now: where the disk is full, nothing has changed.
+        # Only after the writes: if the disk is full, nothing has changed.
         self._end = member.end
-        self._dead |= key in self.contents.members
+        self._has_unused_bytes |= key in self.contents.members
         self.contents.members[key] = member
-        self.contents.changed()
+        self.contents.keys_changed()
         return member
 
     def drop(self, keys: list[str]) -> None:
-        self._dead = True
+        self._has_unused_bytes = True
         for key in keys:
             del self.contents.members[key]
-            self.contents.changed()
+            self.contents.keys_changed()
 
     def commit(self, *, durable: bool) -> None:
-        """Write the directory, and take the archive's name.
+        """Write the directory, then replace the archive.
 
         Raises:
-            PreconditionFailedError: the archive was to be new, and there is one now; or the changes are to one that
-                somebody else has replaced since.
-            OSError: it could not be done; the archive is untouched, and this can be called again.
+            PreconditionFailedError: a new archive was to be created and one exists; or another process has replaced the
+                archive since it was read.
+            OSError: the archive could not be written; it is unchanged, and this can be called again.
         """
-        if self._dead:
+        if self._has_unused_bytes:
             self._compact()
         at = self._end
         for record in render_directory(list(self.contents.members.values()), self._end):
@@ -229,7 +229,7 @@ class _Writer:
             try:
                 os.link(self.temporary, self.path)
             except FileExistsError:
-                raise PreconditionFailedError("something is there already", store=self.url) from None
+                raise PreconditionFailedError("the archive exists already", store=self.url) from None
             os.unlink(self.temporary)
         else:
             present = None
@@ -237,7 +237,9 @@ class _Writer:
                 present = os.stat(self.path)
                 os.fchmod(descriptor, present.st_mode & 0o777)
             if self._base is not None and self._base != (token_of(present) if present is not None else ""):
-                raise PreconditionFailedError("somebody else has changed the archive since it was read", store=self.url)
+                raise PreconditionFailedError(
+                    "the archive was changed by another process since it was read", store=self.url
+                )
             os.replace(self.temporary, self.path)
         if durable:
             _flush_directory(os.path.dirname(self.path))
@@ -245,7 +247,7 @@ class _Writer:
         self.contents.token = token_of(os.fstat(descriptor))
 
     def _compact(self) -> None:
-        """Leave out what was replaced or removed: other readers may look for members without the directory."""
+        """Remove replaced and erased members: some readers find members without the directory."""
         temporary, file = self._create()
         end = 0
         moved: dict[str, Member] = {}
@@ -255,14 +257,14 @@ class _Writer:
                 moved[key] = member.at(end)
                 end = stop
             os.unlink(self.temporary)
-        self.temporary, self._end, self._dead = temporary, end, False
-        # Where another value lay, this one does now: versions that were given out name none of these.
+        self.temporary, self._end, self._has_unused_bytes = temporary, end, False
+        # A member may now have the offset of another one: with a new token no earlier version matches.
         self.contents = Contents(moved, file=file, token=secrets.token_hex(8))
 
 
 @contextmanager
 def _removed_on_failure(path: bytes) -> Iterator[None]:
-    """Leave no file that nobody would find again, as where the disk is full."""
+    """Remove the temporary file if the block fails, for example because the disk is full."""
     try:
         yield
     except BaseException:
@@ -271,15 +273,15 @@ def _removed_on_failure(path: bytes) -> Iterator[None]:
         raise
 
 
-def _copy(source: File | None, start: int, stop: int, target: File, to: int) -> int:
+def _copy(source: ArchiveFile | None, start: int, stop: int, target: ArchiveFile, to: int) -> int:
     while source is not None and start < stop:
-        data = source.read(start, min(PIECE, stop - start))
+        data = source.read(start, min(PIECE_BYTES, stop - start))
         to = _write(target, data, to)
         start += len(data)
     return to
 
 
-def _write(file: File, data: bytes | memoryview, at: int) -> int:
+def _write(file: ArchiveFile, data: bytes | memoryview, at: int) -> int:
     view = memoryview(data)
     while view:
         count = os.pwrite(file.descriptor, view, at)
@@ -295,20 +297,20 @@ def _flush_directory(directory: bytes) -> None:
         os.close(descriptor)
 
 
-class _Archives:
-    """The archives of this process by their real paths, as long as a store uses them."""
+class _OpenArchives:
+    """The archives of this process by their real paths, while a store uses them."""
 
     def __init__(self) -> None:
-        self._living: WeakValueDictionary[bytes, Archive] = WeakValueDictionary()
-        self._lock = Lock()
+        self._by_path: WeakValueDictionary[bytes, Archive] = WeakValueDictionary()
+        self._lock = ForkSafeLock()
 
     def get(self, path: bytes, url: str) -> Archive:
-        """Return the archive of `path`, whose links are resolved."""
+        """Return the archive of `path`, in which links are resolved."""
         with self._lock:
-            archive = self._living.get(path)
+            archive = self._by_path.get(path)
             if archive is None:
-                archive = self._living[path] = Archive(path, url)
+                archive = self._by_path[path] = Archive(path, url)
             return archive
 
 
-archives = _Archives()
+open_archives = _OpenArchives()

@@ -1,4 +1,4 @@
-"""An archive on disk as it is at one moment: an open file, its members, and reading any range of one."""
+"""The contents of an archive on disk at one moment: an open file and its members, whose ranges can be read."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Literal, Self, TypeAlias
 
 from aiozarr.errors import ShortReadError, StoreError
 from aiozarr.stores.zip.format import (
-    LOCAL_HEADER,
+    LOCAL_HEADER_BYTES,
+    MAX_END_BYTES,
     STORED,
-    TAIL,
-    End,
+    EndRecord,
     Member,
     damaged,
-    data_start,
+    find_data_start,
     find_end,
     read_directory,
 )
-from aiozarr.stores.zip.members import check_limit, check_sum, expand
+from aiozarr.stores.zip.unpack_member import check_checksum, check_limit, unpack
 
-PIECE = 1 << 20
+PIECE_BYTES = 1 << 20
 
 Duplicates: TypeAlias = Literal["refuse", "last"]
-"""What is done with an archive that holds a name twice."""
+"""The treatment of an archive with two members of one name."""
 
 
-class File:
-    """A descriptor, closed when nobody reads from it any more: no read of another thread meets a closed one."""
+class ArchiveFile:
+    """A descriptor that is closed when it is collected, so that no other thread can read from a closed one."""
 
     def __init__(self, descriptor: int, url: str) -> None:
         self.descriptor = descriptor
@@ -40,8 +40,8 @@ class File:
         """Return `length` bytes from `start`.
 
         Raises:
-            ShortReadError: the file ends before.
-            OSError: it cannot be read.
+            ShortReadError: the file ends earlier.
+            OSError: the file cannot be read.
         """
         data = os.pread(self.descriptor, length, start)
         if len(data) == length:
@@ -61,14 +61,14 @@ class File:
 
 
 @dataclass(eq=False)
-class Names:
-    """Members by key, and their names in order for listings.
+class KeyIndex:
+    """Members by key, and sorted keys for listings.
 
     Attributes:
-        members: what the archive holds.
-        starts: where the bytes of a member begin, by the offset of its header: a member that replaces another has
-            another one, so a reader that is late keeps nothing wrong.
-        repeated: a name that the archive holds twice.
+        members: members by key.
+        starts: offset of a member's data, by the offset of its header. A member that replaces another one has another
+            header, so a late reader stores no wrong offset.
+        repeated: a name that occurs twice in the archive.
     """
 
     members: dict[str, Member]
@@ -77,7 +77,7 @@ class Names:
     _sorted: list[str] | None = None
 
     def check(self, duplicates: Duplicates, url: str) -> Self:
-        """Return the names, where they may be used.
+        """Return the index if it may be used.
 
         Raises:
             StoreError: a name occurs twice, and `duplicates` is "refuse".
@@ -89,28 +89,28 @@ class Names:
             raise damaged(reason, url, self.repeated)
         return self
 
-    def changed(self) -> None:
-        """Forget the order of names."""
+    def keys_changed(self) -> None:
+        """Discard the sorted keys."""
         self._sorted = None
 
     def below(self, prefix: str) -> list[str]:
         """Return the keys that start with `prefix`."""
         names = self._in_order()
-        return names[bisect_left(names, prefix) : bisect_left(names, _behind(prefix)) if prefix else len(names)]
+        return names[bisect_left(names, prefix) : bisect_left(names, _after_prefix(prefix)) if prefix else len(names)]
 
     def children(self, prefix: str) -> tuple[list[str], list[str]]:
-        """Return the keys directly below `prefix`, and the prefixes one level below it; whole branches are skipped."""
+        """Return the keys directly below `prefix`, and the prefixes one level below it."""
         names = self._in_order()
-        at, end = bisect_left(names, prefix), bisect_left(names, _behind(prefix)) if prefix else len(names)
+        position, end = bisect_left(names, prefix), bisect_left(names, _after_prefix(prefix)) if prefix else len(names)
         keys, prefixes = [], []
-        while at < end:
-            name, slash, _ = names[at][len(prefix) :].partition("/")
+        while position < end:
+            name, slash, _ = names[position][len(prefix) :].partition("/")
             if slash:
                 prefixes.append(f"{prefix}{name}/")
-                at = bisect_left(names, _behind(prefixes[-1]), at)
+                position = bisect_left(names, _after_prefix(prefixes[-1]), position)
             else:
                 keys.append(prefix + name)
-                at += 1
+                position += 1
         return keys, prefixes
 
     def _in_order(self) -> list[str]:
@@ -120,60 +120,60 @@ class Names:
         return names
 
 
-def _behind(prefix: str) -> str:
-    """Return the least text that sorts behind all that start with `prefix`, which ends with a slash."""
+def _after_prefix(prefix: str) -> str:
+    """Return the smallest text that sorts after all texts with `prefix`, which ends with a slash."""
     return prefix[:-1] + "0"
 
 
 @dataclass(eq=False)
-class Contents(Names):
-    """What an open archive holds; `token` is part of the versions of its members."""
+class Contents(KeyIndex):
+    """The members of an open archive; `token` is part of the versions of its members."""
 
-    file: File | None = None
+    file: ArchiveFile | None = None
     token: str = ""
     directory: int = 0
 
     def read(self, member: Member, start: int, stop: int, limit: int, url: str) -> bytes:
-        """Return the bytes `[start, stop)` of a member, decompressed; whole ones are checked.
+        """Return the decompressed bytes `[start, stop)` of a member; whole members are verified.
 
         Raises:
             StoreError: the archive is damaged, or cannot be read.
-            LimitError: decompressed, the member has more than `limit` bytes.
+            LimitError: the member decompresses to more than `limit` bytes.
         """
         file = self.file
         assert file is not None
         begin = self.starts.get(member.offset)
         if begin is None:
-            header = file.read(member.offset, LOCAL_HEADER + len(member.raw))
-            begin = self.starts[member.offset] = data_start(header, member, url)
+            header = file.read(member.offset, LOCAL_HEADER_BYTES + len(member.raw))
+            begin = self.starts[member.offset] = find_data_start(header, member, url)
         if member.method == STORED:
             data = file.read(begin + start, stop - start)
             if stop - start == member.size:
-                check_sum(member, data, url)
+                check_checksum(member, data, url)
             return data
         check_limit(member, limit, url)
-        return expand(member, _pieces(file, begin, member.stored), start, stop, url)
+        return unpack(member, _pieces(file, begin, member.packed_size), start, stop, url)
 
 
-def _pieces(file: File, start: int, length: int) -> Iterator[bytes]:
-    for done in range(0, length, PIECE):
-        yield file.read(start + done, min(PIECE, length - done))
+def _pieces(file: ArchiveFile, start: int, length: int) -> Iterator[bytes]:
+    for done in range(0, length, PIECE_BYTES):
+        yield file.read(start + done, min(PIECE_BYTES, length - done))
 
 
 def load(descriptor: int, url: str) -> Contents:
-    """Read the directory of an archive; the descriptor is the result's, or closed.
+    """Read the directory of an archive. The result owns the descriptor; it is closed after an error.
 
     Raises:
-        StoreError, LimitError: it is no archive that can be read.
+        StoreError, LimitError: the file is not a readable archive.
     """
-    file = File(descriptor, url)
+    file = ArchiveFile(descriptor, url)
     status = os.fstat(descriptor)
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-        raise StoreError("this is no zip archive, nor any file", store=url)
-    length = min(TAIL, status.st_size)
+        raise StoreError("not a zip archive: not a regular file", store=url)
+    length = min(MAX_END_BYTES, status.st_size)
     while True:
-        end: End | int = find_end(file.read(status.st_size - length, length), status.st_size, url)
-        if isinstance(end, End):
+        end: EndRecord | int = find_end(file.read(status.st_size - length, length), status.st_size, url)
+        if isinstance(end, EndRecord):
             break
         length = status.st_size - end
     members, repeated = read_directory(file.read(end.start, end.length), end, url)
@@ -181,5 +181,5 @@ def load(descriptor: int, url: str) -> Contents:
 
 
 def token_of(status: os.stat_result) -> str:
-    """Return what tells one state of a file from another."""
+    """Return a token that is different for every state of a file."""
     return f"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}"

@@ -1,7 +1,7 @@
-"""The records of a zip archive, its directory and the headers of its members, read with suspicion and written.
+"""Parses and renders the records of a zip archive: its directory, and the headers of its members.
 
-Everything here is a pure function of bytes. An archive is refused whole where one of its members is something that a
-store cannot hold: a name that is no key, a name twice, a link, an encrypted member, members that overlap.
+All functions are pure. An archive is refused if a store cannot hold one of its members: a name that is not a valid key,
+a link, an encrypted member, overlapping members.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from aiozarr.model import check_key
 
 STORED, DEFLATED, BZIP2, LZMA = 0, 8, 12, 14
 
-TAIL = 22 + 65535
-"""Bytes at the end of an archive among which its end record begins: the record, and a comment behind it."""
+MAX_END_BYTES = 22 + 65535
+"""The end record begins within this many bytes of the end: the record, and the longest comment after it."""
 
-LOCAL_HEADER = 30
-MAX_DIRECTORY = 1 << 28
-"""Bytes of a directory that are read: some millions of members."""
+LOCAL_HEADER_BYTES = 30
+MAX_DIRECTORY_BYTES = 1 << 28
+"""The largest directory that is read: some millions of members."""
 
 _END = struct.Struct("<4s4H2LH")
 _END64 = struct.Struct("<4sQ2H2L4Q")
@@ -30,9 +30,9 @@ _LOCATOR = struct.Struct("<4sLQL")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _LOCAL = struct.Struct("<4s5H3L2H")
 _ENCRYPTED, _DESCRIPTOR, _UTF8 = 1, 8, 0x800
-_SIGNED = b"PK\x05\x05"  # the directory's signature, behind its entries
+_SIGNED = b"PK\x05\x05"  # the directory's signature, after its entries
 _MAX16, _MAX32 = 0xFFFF, 0xFFFFFFFF
-_DATE = (1 << 5) | 1  # 1980-01-01: the same values give the same archive
+_DATE = (1 << 5) | 1  # 1980-01-01, so that equal values give equal archives
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class Member:
     """One value of an archive.
 
     Attributes:
-        key: its name.
+        key: name of the member.
         raw: the name as it is stored.
-        offset: where its local header begins, in bytes from the start of the file.
-        end: a bound on where its data ends: the next member's header, or the directory.
-        method: how it is compressed.
-        crc: the CRC-32 of its decompressed bytes.
-        stored: compressed size in bytes.
+        offset: offset of its local header in the file.
+        end: upper bound of the end of its data: the next member's header, or the directory.
+        method: compression method.
+        crc: CRC-32 of the decompressed bytes.
+        packed_size: compressed size in bytes.
         size: decompressed size in bytes.
         extra: bytes of the extra field in the directory; the header's own often has as many.
     """
@@ -57,29 +57,29 @@ class Member:
     end: int
     method: int
     crc: int
-    stored: int
+    packed_size: int
     size: int
     extra: int
 
     @property
     def likely_start(self) -> int:
-        """Where its data begins in all archives but odd ones; `data_start` knows."""
-        return self.offset + LOCAL_HEADER + len(self.raw) + self.extra
+        """The usual offset of its data; `find_data_start` returns the actual one."""
+        return self.offset + LOCAL_HEADER_BYTES + len(self.raw) + self.extra
 
     def at(self, offset: int) -> Member:
-        """Return the member as it is where its bytes, up to `end`, are moved to `offset`."""
+        """Return the member after its bytes, up to `end`, were moved to `offset`."""
         return replace(self, offset=offset, end=self.end - self.offset + offset)
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """Where the directory lies.
+class EndRecord:
+    """The location of the directory.
 
     Attributes:
-        start: where it begins in the file.
-        length: its bytes.
-        count: the number of members.
-        shift: bytes in front of the archive, which offsets do not count.
+        start: its offset in the file.
+        length: its size in bytes.
+        count: number of members.
+        shift: bytes before the archive, which are not part of its offsets.
     """
 
     start: int
@@ -89,25 +89,25 @@ class End:
 
 
 def damaged(reason: str, url: str, key: str | None = None) -> StoreError:
-    """Return the error for an archive that is none, or holds what contradicts itself."""
+    """Return the error for a damaged archive."""
     return StoreError(f"the zip archive is damaged: {reason}", store=url, key=key)
 
 
-def find_end(tail: bytes, size: int, url: str) -> End | int:
+def find_end(tail: bytes, size: int, url: str) -> EndRecord | int:
     """Find the directory from the last bytes of an archive of `size` bytes.
 
-    An int is the offset that `tail` has to begin at, where it holds too little for that.
+    Returns: the end record, or the offset from which `tail` is needed if it is too short.
 
     Raises:
-        StoreError: there is none, or it lies outside the file.
-        LimitError: it is larger than `MAX_DIRECTORY`.
+        StoreError: the file has no central directory, or its position is outside the file.
+        LimitError: the directory is larger than `MAX_DIRECTORY_BYTES`.
     """
     base = size - len(tail)
     at = len(tail)
     while True:
         at = tail.rfind(b"PK\x05\x06", 0, at)
         if at < 0:
-            raise StoreError("this is no zip archive: it has no end record", store=url)
+            raise StoreError("not a zip archive: it has no end record", store=url)
         if at + _END.size <= len(tail):
             _, disk, first_disk, _, count, length, start, comment = _END.unpack_from(tail, at)
             if at + _END.size + comment == len(tail):
@@ -119,35 +119,38 @@ def find_end(tail: bytes, size: int, url: str) -> End | int:
             return max(0, base - 4096)
         if locator >= 0 and tail[locator : locator + 4] == b"PK\x06\x07":
             _, _, position, _ = _LOCATOR.unpack_from(tail, locator)
-            # Bytes in front of the archive shift it; writers put nothing between the record and its locator.
+            # Bytes before the archive shift the record; writers put nothing between the record and its locator.
             record = locator - _END64.size
             if record < 0 and base > 0:
                 return max(0, base - 4096)
             if record < 0 or tail[record : record + 4] != b"PK\x06\x06":
-                raise damaged(f"no zip64 record lies at byte {position}", url)
+                raise damaged(f"there is no zip64 record at byte {position}", url)
             _, _, _, _, disk, first_disk, _, count, length, start = _END64.unpack_from(tail, record)
             end = base + record
     if disk or first_disk:
         raise UnsupportedOperationError("archives in several parts are not read", store=url)
-    if length > MAX_DIRECTORY:
+    if length > MAX_DIRECTORY_BYTES:
         raise LimitError(
-            f"the directory of {url} has {length} bytes", limit="zip directory", value=length, allowed=MAX_DIRECTORY
+            f"the directory of {url} has {length} bytes",
+            limit="zip directory",
+            value=length,
+            allowed=MAX_DIRECTORY_BYTES,
         )
     shift = end - length - start
     if shift < 0 or count * _CENTRAL.size > length:
-        raise damaged("its directory does not fit into the file", url)
-    return End(start + shift, length, count, shift)
+        raise damaged("its directory exceeds the file", url)
+    return EndRecord(start + shift, length, count, shift)
 
 
-def read_directory(data: bytes, end: End, url: str) -> tuple[dict[str, Member], str | None]:
-    """Return the members by key, from the bytes of the directory, and a name that occurs more than once, if one does.
+def read_directory(data: bytes, end: EndRecord, url: str) -> tuple[dict[str, Member], str | None]:
+    """Return the members by key, and a name that occurs more than once, or None, from the bytes of the directory.
 
-    Of members of one name the last is returned. Entries of folders are left out.
+    Of several members of one name the last is returned. Entries of directories are skipped.
 
     Raises:
-        InvalidKeyError: a name is no key, such as `../a`.
-        UnsupportedOperationError: a member is encrypted, a link, or compressed in a way that is not known.
-        StoreError: anything contradicts itself.
+        InvalidKeyError: a name is not a valid key, such as `../a`.
+        UnsupportedOperationError: a member is encrypted, a link, or of an unknown compression method.
+        StoreError: the directory is inconsistent.
     """
     members: dict[str, Member] = {}
     repeated: str | None = None
@@ -158,60 +161,76 @@ def read_directory(data: bytes, end: End, url: str) -> tuple[dict[str, Member], 
         if member.key in members:
             repeated = member.key
         members[member.key] = member
-    return _bounded(members, end, url), repeated
+    return _with_bounds(members, end, url), repeated
 
 
-def _bounded(members: dict[str, Member], end: End, url: str) -> dict[str, Member]:
-    """Give each member the bound of the next one; where two overlap, few bytes could stand for very many."""
+def _with_bounds(members: dict[str, Member], end: EndRecord, url: str) -> dict[str, Member]:
+    """Set the bound `end` of each member. Overlaps are refused: a few bytes could decompress to very many."""
     following = end.start
     for member in sorted(members.values(), key=lambda each: each.offset, reverse=True):
-        if member.offset + LOCAL_HEADER + len(member.raw) + member.stored > following:
-            raise damaged("its bytes reach into what follows", url, member.key)
+        if member.offset + LOCAL_HEADER_BYTES + len(member.raw) + member.packed_size > following:
+            raise damaged("its bytes overlap the next record", url, member.key)
         members[member.key] = replace(member, end=following)
         following = member.offset
     return members
 
 
-def _entries(data: bytes, end: End, url: str) -> Iterator[Member]:
+def _entries(data: bytes, end: EndRecord, url: str) -> Iterator[Member]:
     at = found = 0
-    # All that is there: members beyond a number that is too small would be missing, and read as the fill value.
+    # All entries, also beyond their declared number: chunks in skipped members would read as the fill value.
     while at < len(data) and data[at : at + 4] != _SIGNED:
         if at + _CENTRAL.size > len(data):
             raise damaged("its directory ends early", url)
         fields = _CENTRAL.unpack_from(data, at)
-        signature, made_by, _, flags, method, _, _, crc, stored, size, named, extra, comment, _, _, mode, offset = (
-            fields
-        )
+        (
+            signature,
+            made_by,
+            _,
+            flags,
+            method,
+            _,
+            _,
+            crc,
+            packed_size,
+            size,
+            named,
+            extra,
+            comment,
+            _,
+            _,
+            mode,
+            offset,
+        ) = fields
         if signature != b"PK\x01\x02":
-            raise damaged("its directory has no entry where one should be", url)
+            raise damaged("its directory has an invalid entry", url)
         at += _CENTRAL.size
         raw, more = data[at : at + named], data[at + named : at + named + extra]
         at += named + extra + comment
         if at > len(data):
             raise damaged("its directory ends early", url)
         key = _decode(raw, flags, more, url)
-        if _MAX32 in (size, stored, offset):
-            size, stored, offset = _wide(more, size, stored, offset, url, key)
+        if _MAX32 in (size, packed_size, offset):
+            size, packed_size, offset = _wide(more, size, packed_size, offset, url, key)
         if flags & _ENCRYPTED:
             raise UnsupportedOperationError("encrypted members are not read", store=url, key=key)
         if made_by >> 8 == 3 and stat.S_ISLNK(mode >> 16):
             raise UnsupportedOperationError("symbolic links in archives are not followed", store=url, key=key)
         if method not in (STORED, DEFLATED, BZIP2, LZMA):
-            raise UnsupportedOperationError(f"compression method {method} is not known", store=url, key=key)
-        if method == STORED and size != stored:
-            raise damaged("its two sizes differ, and it is not compressed", url, key)
-        # No byte of deflate stands for more than 1,032.
-        if method == DEFLATED and size > 1032 * stored:
-            raise damaged(f"{stored} bytes cannot decompress to {size}", url, key)
+            raise UnsupportedOperationError(f"unknown compression method {method}", store=url, key=key)
+        if method == STORED and size != packed_size:
+            raise damaged("its two sizes differ although it is not compressed", url, key)
+        # A byte of deflate decompresses to at most 1,032 bytes.
+        if method == DEFLATED and size > 1032 * packed_size:
+            raise damaged(f"{packed_size} bytes cannot decompress to {size}", url, key)
         found += 1
-        yield Member(key, raw, offset + end.shift, 0, method, crc, stored, size, extra)
-    # Writers without the records of zip64 let the number overflow.
+        yield Member(key, raw, offset + end.shift, 0, method, crc, packed_size, size, extra)
+    # In archives of writers without zip64 records the number overflows.
     if (found - end.count) % (_MAX16 + 1):
-        raise damaged(f"its directory has {found} entries, and says that there are {end.count}", url)
+        raise damaged(f"its directory has {found} entries and announces {end.count}", url)
 
 
 def _decode(raw: bytes, flags: int, extra: bytes, url: str) -> str:
-    """Return a name: UTF-8 where a flag or a field says so, else code page 437."""
+    """Decode a name: as UTF-8 if a flag or a field declares it, otherwise as code page 437."""
     try:
         if flags & _UTF8:
             return raw.decode()
@@ -231,11 +250,11 @@ def _fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
         at += 4 + length
 
 
-def _wide(extra: bytes, size: int, stored: int, offset: int, url: str, key: str) -> tuple[int, int, int]:
-    """Take from the zip64 field what does not fit into 32 bits."""
+def _wide(extra: bytes, size: int, packed_size: int, offset: int, url: str, key: str) -> tuple[int, int, int]:
+    """Return the sizes and the offset; those that do not fit into 32 bits are in the zip64 field."""
     field = next((field for kind, field in _fields(extra) if kind == 1), b"")
     values = []
-    for value in (size, stored, offset):
+    for value in (size, packed_size, offset):
         if value == _MAX32:
             if len(field) < 8:
                 raise damaged("its zip64 sizes are missing", url, key)
@@ -244,21 +263,21 @@ def _wide(extra: bytes, size: int, stored: int, offset: int, url: str, key: str)
     return values[0], values[1], values[2]
 
 
-def data_start(header: bytes, member: Member, url: str) -> int:
-    """Return where the data of `member` begins, from its local header with the name.
+def find_data_start(header: bytes, member: Member, url: str) -> int:
+    """Return the offset of the data of `member`, from its local header with the name.
 
     Raises:
-        StoreError: the header is another's, or the data would reach into what follows.
+        StoreError: the header belongs to another member, or the data would overlap the next record.
     """
-    if len(header) < LOCAL_HEADER:
+    if len(header) < LOCAL_HEADER_BYTES:
         raise damaged("its header ends early", url, member.key)
     fields = _LOCAL.unpack_from(header)
     signature, named, extra = fields[0], fields[-2], fields[-1]
-    if signature != b"PK\x03\x04" or header[LOCAL_HEADER : LOCAL_HEADER + named] != member.raw:
-        raise damaged("its header is not the one that the directory speaks of", url, member.key)
-    start: int = member.offset + LOCAL_HEADER + named + extra
-    if start + member.stored > member.end:
-        raise damaged("its bytes reach into what follows", url, member.key)
+    if signature != b"PK\x03\x04" or header[LOCAL_HEADER_BYTES : LOCAL_HEADER_BYTES + named] != member.raw:
+        raise damaged("its header differs from the directory", url, member.key)
+    start: int = member.offset + LOCAL_HEADER_BYTES + named + extra
+    if start + member.packed_size > member.end:
+        raise damaged("its bytes overlap the next record", url, member.key)
     return start
 
 
@@ -266,33 +285,33 @@ def data_start(header: bytes, member: Member, url: str) -> int:
 
 
 def render_header(member: Member) -> bytes:
-    """Return the local header of a member; `likely_start` is where its data then begins."""
-    wide = struct.pack("<2H2Q", 1, 16, member.size, member.stored) if member.extra else b""
-    sizes = (_MAX32, _MAX32) if wide else (member.stored, member.size)
+    """Return the local header of a member; its data begin at `likely_start` then."""
+    wide = struct.pack("<2H2Q", 1, 16, member.size, member.packed_size) if member.extra else b""
+    sizes = (_MAX32, _MAX32) if wide else (member.packed_size, member.size)
     version, flags = _needs(member)
     head = (b"PK\x03\x04", version, flags, member.method, 0, _DATE, member.crc, *sizes, len(member.raw), len(wide))
     return _LOCAL.pack(*head) + member.raw + wide
 
 
-def new_member(key: str, offset: int, method: int, crc: int, stored: int, size: int) -> Member:
-    """Return the member that is about to be written at `offset`."""
+def new_member(key: str, offset: int, method: int, crc: int, packed_size: int, size: int) -> Member:
+    """Return a new member, to be written at `offset`."""
     raw = key.encode()
-    extra = 20 if max(size, stored) >= _MAX32 else 0
-    end = offset + LOCAL_HEADER + len(raw) + extra + stored
-    return Member(key, raw, offset, end, method, crc, stored, size, extra)
+    extra = 20 if max(size, packed_size) >= _MAX32 else 0
+    end = offset + LOCAL_HEADER_BYTES + len(raw) + extra + packed_size
+    return Member(key, raw, offset, end, method, crc, packed_size, size, extra)
 
 
 def render_directory(members: list[Member], start: int) -> Iterator[bytes]:
-    """Yield the directory that lies at `start`, and the end record behind it."""
+    """Yield the directory for the offset `start`, then the end record."""
     length = 0
     for member in members:
-        big = [value for value in (member.size, member.stored, member.offset) if value >= _MAX32]
+        big = [value for value in (member.size, member.packed_size, member.offset) if value >= _MAX32]
         extra = struct.pack(f"<2H{len(big)}Q", 1, 8 * len(big), *big) if big else b""
         version, flags = _needs(member)
         extra += _unicode_name(member)
         entry = _CENTRAL.pack(
             *(b"PK\x01\x02", 3 << 8 | 45, version, flags, member.method, 0, _DATE, member.crc),
-            *(min(member.stored, _MAX32), min(member.size, _MAX32), len(member.raw), len(extra), 0, 0, 0),
+            *(min(member.packed_size, _MAX32), min(member.size, _MAX32), len(member.raw), len(extra), 0, 0, 0),
             *((stat.S_IFREG | 0o644) << 16, min(member.offset, _MAX32)),
         )
         length += len(entry) + len(member.raw) + len(extra)
@@ -306,15 +325,15 @@ def render_directory(members: list[Member], start: int) -> Iterator[bytes]:
 
 
 def _needs(member: Member) -> tuple[int, int]:
-    """Return the version of zip that reading a member needs, and its flags."""
-    big = max(member.size, member.stored, member.offset) >= _MAX32
-    # Code page 437 and ASCII differ in control characters too, and tools warn of names without the flag. A name that
-    # another writer has put into a header in its own way stays there, and so does what it means.
+    """Return the zip version that a reader of the member needs, and its flags."""
+    big = max(member.size, member.packed_size, member.offset) >= _MAX32
+    # Code page 437 and ASCII differ in control characters too, and tools warn about names without the flag. A name
+    # that another writer has encoded in its own way keeps its encoding.
     return (45 if big else 20), _UTF8 if member.raw == member.key.encode() else 0
 
 
 def _unicode_name(member: Member) -> bytes:
-    """Return the field that tells the key where neither UTF-8 nor code page 437 does."""
+    """Return the field with the key in UTF-8, if the stored name is neither UTF-8 nor code page 437."""
     name = member.key.encode()
     if member.raw == name or member.raw.decode("cp437") == member.key:
         return b""

@@ -4,17 +4,21 @@
         async def make_store(self) -> Store:
             return MyStore(...)         # new and empty on each call
 
-What a store's `supports` does not claim is expected to raise `UnsupportedOperationError`; what it claims is tested. A
-store that cannot be written to also overrides `put`, which brings in values behind the store's back. It needs pytest,
-and no plugin for asyncio: each test runs an event loop of its own.
+The suite tests each operation that the store's `supports` claims. An operation that it does not claim must raise
+`UnsupportedOperationError`. A store that cannot be written to also overrides `put`, which stores values past the
+store itself. The suite needs pytest and no plugin for asyncio: each test runs an event loop of its own.
 """
 
-from aiozarr.testing.conformance.needed import pytest
+try:
+    import pytest
+except ImportError as error:
+    raise ImportError("the conformance suite needs the package pytest: pip install pytest") from error
 
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{name}" for name in ("reading", "writing", "conditions", "listing", "life"))
+    *(f"{__name__}.{name}" for name in ("reading", "writing", "conditions", "listing", "lifecycle"))
 )
 
-from aiozarr.testing.conformance.suite import StoreConformance  # noqa: E402  # asserts are rewritten before the import
+# pytest rewrites the asserts of a module before its first import.
+from aiozarr.testing.conformance.store_conformance import StoreConformance  # noqa: E402  # see above
 
 __all__ = ["StoreConformance"]

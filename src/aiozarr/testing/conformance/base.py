@@ -1,15 +1,16 @@
-"""What every part of the suite stands on: how stores are made, seeded, used in a loop of their own, and left."""
+"""The base of all parts of the suite: it creates stores, fills them, and runs each test in an event loop of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar, TypeVar
 
 import pytest
 from typing_extensions import Buffer
 
+from aiozarr.errors import InvalidKeyError
 from aiozarr.stores.contract import Store
 
 T = TypeVar("T")
@@ -29,16 +30,16 @@ ODD_KEYS = (
 
 
 class Base:
-    """What a subclass overrides.
+    """The attributes and methods that a subclass overrides.
 
     Attributes:
-        store_name: what is tested, for tables of results; empty: the name of the class after `Test`.
-        server_name, server_version: the server behind the store, and its version where it is known; empty: none is.
-        many_keys: how many keys the tests of pagination write; more than one page of the backend's listing.
-        big_bytes: the size of a big value.
-        writers, increments: how many tasks count together in one value, and how far each counts.
+        store_name: the name of the store in tables of results. If empty, the name of the class after `Test`.
+        server_name, server_version: the server of the store and its version, or empty strings.
+        many_keys: the number of keys that the tests of pagination write, more than one page of a listing.
+        big_bytes: the size of a big value in bytes.
+        writers, increments: the number of tasks that increment one counter, and the increments of each.
         pickles: whether the store can be pickled, and the copy sees the same values.
-        odd_keys: keys that are valid and unusual; leave out what the backend cannot store at all.
+        odd_keys: valid but unusual keys. Leave out keys that the backend cannot store.
     """
 
     store_name: ClassVar[str] = ""
@@ -56,7 +57,7 @@ class Base:
         raise NotImplementedError("a subclass of StoreConformance implements make_store")
 
     async def put(self, store: Store, key: str, data: Buffer) -> None:
-        """Bring `data` into the store; for stores that cannot be written to, behind their back."""
+        """Store `data`. A store that cannot be written to overrides this to store it past the store itself."""
         await store.set(key, data)
 
     async def put_all(self, store: Store, values: dict[str, bytes]) -> None:
@@ -78,7 +79,7 @@ def needs(store: Store, *abilities: str) -> None:
 
 
 def conforms(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a coroutine `test(self, store, ...)` a plain test: it runs in a new loop, and must leave no task behind."""
+    """Make a coroutine `test(self, store, ...)` a plain test in a new loop, which must leave no unfinished task."""
 
     def run(self: Base, **arguments: Any) -> None:
         async def main() -> None:
@@ -99,6 +100,16 @@ def conforms(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
     return run
 
 
+async def assert_refused(invalid: str, *operations: Callable[[], Awaitable[object]]) -> None:
+    """Assert that each operation raises `InvalidKeyError` for the key or prefix `invalid`."""
+    for number, operation in enumerate(operations):
+        try:
+            await operation()
+        except InvalidKeyError:
+            continue
+        raise AssertionError(f"operation {number} accepts the invalid key or prefix {invalid!a}")
+
+
 async def no_task_is_left() -> None:
     """See that the current task is the only one, after the turns of the loop that ending tasks take."""
     for _ in range(20):
@@ -110,7 +121,7 @@ async def no_task_is_left() -> None:
             return
         await asyncio.sleep(0.02)
     others = asyncio.all_tasks() - {asyncio.current_task()}
-    raise AssertionError(f"tasks are left behind: {others}")
+    raise AssertionError(f"tasks are still running: {others}")
 
 
 async def read(store: Store, key: str) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Versions and preconditions: what makes compare-and-swap, and reading several parts of one state, possible."""
+"""Versions and preconditions, the basis of compare-and-swap and of reading parts of one version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiozarr.testing.conformance.base import Base, conforms, needs, read
 
 
 async def version_of(store: Store, key: str) -> Version:
-    """Return the version of what is stored under `key`."""
+    """Return the version of the value stored under `key`."""
     value = await store.fetch(key)
     assert value is not None
     assert value.version is not None

@@ -1,15 +1,17 @@
-"""Reading: values, ranges at every edge, what is missing, and keys as they come."""
+"""Reading: values, ranges at every edge, missing values, and unusual keys."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
-from aiozarr.errors import InvalidKeyError
+from aiozarr.errors import LimitError
 from aiozarr.model import ByteRange, Range, Suffix
+from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
-from aiozarr.testing.conformance.base import INVALID_KEYS, Base, conforms, needs, read
+from aiozarr.testing.conformance.base import INVALID_KEYS, Base, assert_refused, conforms, needs, read
 
 DATA = bytes(range(100))
 RANGES: tuple[tuple[ByteRange | None, bytes], ...] = (
@@ -55,6 +57,58 @@ class Reading(Base):
         assert bytes(memoryview(value.data)) == expected
         assert value.size in (len(DATA), None)
         assert value.size is not None or range is not None
+
+    @pytest.mark.parametrize(("range", "expected"), RANGES, ids=[str(part) for part, _ in RANGES])
+    @conforms
+    async def test_a_bounded_fetch_gives_the_bytes_or_raises_a_limit_error(
+        self, store: Store, range: ByteRange | None, expected: bytes
+    ) -> None:
+        """The bound is on the bytes of the result, not on the size of the value."""
+        needs(store, "bounded_reads")
+        await self.put(store, "a/value", DATA)
+        for max_bytes in (len(expected), len(expected) + 1, 1 << 30):
+            value = await store.fetch("a/value", range, max_bytes=max_bytes)
+            assert value is not None
+            assert bytes(memoryview(value.data)) == expected
+        for max_bytes in {0, len(expected) // 2, len(expected) - 1} - {-1, len(expected)}:
+            with pytest.raises(LimitError) as caught:
+                await store.fetch("a/value", range, max_bytes=max_bytes)
+            assert (caught.value.store, caught.value.key, caught.value.range) == (store.url, "a/value", range)
+            assert caught.value.allowed == max_bytes
+
+    @conforms
+    async def test_a_bounded_fetch_of_a_missing_or_empty_value_is_as_without_a_bound(self, store: Store) -> None:
+        needs(store, "bounded_reads")
+        await self.put(store, "empty", b"")
+        for part in (None, Range(0), Range(3, 5), Suffix(3)):
+            assert await store.fetch("missing", part, max_bytes=0) is None
+            value = await store.fetch("empty", part, max_bytes=0)
+            assert value is not None
+            assert bytes(memoryview(value.data)) == b""
+
+    @conforms
+    async def test_a_bounded_blocking_read_gives_the_bytes_or_raises_a_limit_error(self, store: Store) -> None:
+        needs(store, "bounded_reads")
+        if not isinstance(store, BlockingStore):
+            pytest.skip(f"{type(store).__name__} is no BlockingStore")
+        await self.put(store, "a/value", DATA)
+        assert bytes(memoryview(store.read_now("a/value", max_bytes=100) or b"")) == DATA
+        value = store.fetch_now("a/value", Range(10, 20), max_bytes=20)
+        assert value is not None
+        assert bytes(memoryview(value.data)) == DATA[10:30]
+        for read_bounded in (
+            lambda: store.read_now("a/value", max_bytes=99),
+            lambda: store.fetch_now("a/value", Range(10, 20), max_bytes=19),
+        ):
+            with pytest.raises(LimitError) as caught:
+                read_bounded()
+            assert (caught.value.store, caught.value.key) == (store.url, "a/value")
+        for size in (99, 100, 101):
+            memory = bytearray(size)
+            found = store.read_into_now("a/value", memoryview(memory))
+            assert found is not None
+            assert found == 100 if size >= 100 else found > size
+            assert size < 100 or bytes(memory[:100]) == DATA
 
     @pytest.mark.parametrize(
         "range", [None, Range(0), Range(0, 5), Range(3), Range(3, 5), Suffix(0), Suffix(3)], ids=str
@@ -105,17 +159,19 @@ class Reading(Base):
         ]  # fmt: skip
         assert await store.get_partial_values([]) == []
 
-    @pytest.mark.parametrize("key", INVALID_KEYS, ids=ascii)
     @conforms
-    async def test_reading_refuses_invalid_keys(self, store: Store, key: str) -> None:
+    async def test_reading_refuses_invalid_keys(self, store: Store) -> None:
         needs(store, "readable")
-        for operation in (store.fetch, store.get, store.exists, store.stat):
-            with pytest.raises(InvalidKeyError):
-                await operation(key)
-        with pytest.raises(InvalidKeyError):
-            await store.fetch(key, Range(0, 1))
-        with pytest.raises(InvalidKeyError):
-            await store.get_partial_values([(key, (0, 1))])
+        for key in INVALID_KEYS:
+            await assert_refused(
+                key,
+                partial(store.fetch, key),
+                partial(store.get, key),
+                partial(store.exists, key),
+                partial(store.stat, key),
+                partial(store.fetch, key, Range(0, 1)),
+                partial(store.get_partial_values, [(key, (0, 1))]),
+            )
 
     @conforms
     async def test_a_key_that_is_no_str_is_a_type_error(self, store: Store) -> None:

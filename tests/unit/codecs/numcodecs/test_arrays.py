@@ -40,7 +40,7 @@ FILTERS = [
 
 @pytest.mark.parametrize(("dtype", "config"), FILTERS, ids=str)
 @given(data=st.data())
-def test_a_filter_makes_the_bytes_that_numcodecs_makes(dtype: str, config: Any, data: st.DataObject) -> None:
+def test_a_filter_makes_the_same_bytes_as_numcodecs(dtype: str, config: Any, data: st.DataObject) -> None:
     shape = data.draw(hnp.array_shapes(max_dims=3, max_side=6))
     elements = (
         st.integers(-99, 99) if dtype == "<i4" else st.booleans() if dtype == "|b1" else st.floats(-99, 99, width=16)
@@ -55,7 +55,7 @@ def test_a_filter_makes_the_bytes_that_numcodecs_makes(dtype: str, config: Any, 
     np.testing.assert_array_equal(pipeline.decode(encoded), expected)
 
 
-def test_types_that_are_left_out_are_those_of_the_array() -> None:
+def test_omitted_types_are_those_of_the_array() -> None:
     array = np.array([1.25, 2.5, 3.75], "<f4")
     for config in (codec("fixedscaleoffset", offset=0, scale=4, astype="<i2"), codec("quantize", digits=2)):
         pipeline = resolve("<f4", (3,), config, LITTLE)
@@ -91,7 +91,7 @@ def test_the_fill_value_is_encoded_like_an_element() -> None:
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_refused_from_the_metadata(dtype: str, config: Any) -> None:
+def test_unsuitable_parameters_are_refused_from_the_metadata(dtype: str, config: Any) -> None:
     after = [] if config["name"] in ("numcodecs.zfpy", "numcodecs.pcodec") else [LITTLE]
     with pytest.raises(MetadataError):
         resolve(dtype, (4,), config, *after)
@@ -110,7 +110,7 @@ def test_pcodec_is_lossless(dtype: str) -> None:
 @pytest.mark.parametrize(
     "parameters", [{"mode": 4, "tolerance": 1e-3}, {"mode": 2, "rate": 24}, {"mode": 3, "precision": 30}]
 )
-def test_zfpy_makes_the_bytes_that_numcodecs_makes(parameters: Any) -> None:
+def test_zfpy_makes_the_same_bytes_as_numcodecs(parameters: Any) -> None:
     pytest.importorskip("zfpy")
     array = np.linspace(0, 1, 60).reshape(5, 12)
     pipeline = resolve("<f8", (5, 12), codec("zfpy", **parameters))
@@ -154,7 +154,7 @@ def test_a_missing_package_is_named(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("data", [b"", b"\x09", b"\x01", b"\x03\xff\xff"])
-def test_bits_that_are_not_those_of_the_array_are_refused(data: bytes) -> None:
+def test_packed_bits_of_another_array_are_refused(data: bytes) -> None:
     with pytest.raises(CodecError):
         resolve("|b1", (8,), codec("packbits"), {"name": "bytes"}).decode(data)
 

@@ -10,12 +10,12 @@ import weakref
 from pathlib import Path
 
 import pytest
-from arrays import SETTINGS, layout_of, sample
 
-from aiozarr.engine.read.part_read import read_part
+from aiozarr.engine.read.partial_chunk import read_ranges
 from aiozarr.errors import CodecError
 from aiozarr.model import Value, Version
 from aiozarr.testing.virtual_time import run_virtual
+from tests.support.engine_samples import SETTINGS, layout_of, sample
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_of_a_chunk_that_is_read_in_part_only_what_was_fetched_takes_memory() ->
     pipeline = layout_of((64, row // 4), (64, row // 4)).largest.pipeline
     ranges = tuple((number * row, 4) for number in range(0, 64, 2))
     before = _resident()
-    memory = read_part(pipeline, ranges, lambda part: Value(b"1234", Version("1"), 64 * row))
+    memory = read_ranges(pipeline, ranges, lambda part: Value(b"1234", Version("1"), 64 * row))
     assert memory is not None
     assert memory.nbytes == 64 * row
     assert _resident() - before < 64 * row // 8

@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import RAW, SETTINGS, Sample, engine, layout_of, sample
-from pools import HeldPool
 
 import aiozarr
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine import Engine, InlinePool
-from aiozarr.engine.request import unpack
-from aiozarr.engine.work.pool import Work, finish, run_quietly
+from aiozarr.engine.request import chunk_requests
+from aiozarr.engine.workers.worker_pool import WorkItem, finish, run_captured
 from aiozarr.errors import MissingChunkError, PermissionDeniedError, ThrottledError
 from aiozarr.model import Range
 from aiozarr.schedule import Event, Report
@@ -26,7 +24,9 @@ from aiozarr.settings import Settings
 from aiozarr.stores import LocalStore, MemoryStore, WrapperStore
 from aiozarr.stores.contract import Store
 from aiozarr.testing.fakes import FakeStore
-from aiozarr.testing.virtual_time import run_virtual
+from aiozarr.testing.virtual_time import in_virtual_time
+from tests.support.engine_samples import RAW, SETTINGS, Sample, engine, layout_of, sample
+from tests.support.worker_pools import HeldPool
 
 CACHED = replace(SETTINGS, chunk_cache_bytes=1 << 24)
 CHECKED = [*RAW, {"name": "crc32c"}]
@@ -36,14 +36,14 @@ CHECKED = [*RAW, {"name": "crc32c"}]
 def decodes(monkeypatch: pytest.MonkeyPatch) -> list[CodecPipeline]:
     """Every decoding of a chunk."""
     seen: list[CodecPipeline] = []
-    for name in ("decode_into", "decode_apart"):
-        decode = getattr(unpack, name)
+    for name in ("decode_chunk", "decode_to_new"):
+        decode = getattr(chunk_requests, name)
 
         def counted(pipeline: CodecPipeline, *args: Any, decode: Any = decode) -> Any:
             seen.append(pipeline)
             return decode(pipeline, *args)
 
-        monkeypatch.setattr(unpack, name, counted)
+        monkeypatch.setattr(chunk_requests, name, counted)
     return seen
 
 
@@ -69,147 +69,131 @@ def windows(side: int, count: int) -> list[tuple[slice, slice]]:
     ids=["network", "network-cached", "memory-cached"],
 )
 @pytest.mark.parametrize("inner", [None, (4, 4)], ids=["plain", "sharded"])
-def test_a_thousand_overlapping_windows_fetch_and_decode_each_chunk_once(
+@in_virtual_time
+async def test_a_thousand_overlapping_windows_fetch_and_decode_each_chunk_once(
     make: type[Store], settings: Settings, inner: tuple[int, int] | None, decodes: list[CodecPipeline]
 ) -> None:
-    async def scenario() -> None:
-        array = Sample(layout_of((64, 64), (16, 16), inner=inner, codecs=CHECKED), make())
-        reader = engine()
-        await reader.write([array.write(array.values)], settings=SETTINGS)
-        decodes.clear()
-        reports = [Report() for _ in range(1000)]
-        if isinstance(array.store, FakeStore):
-            array.store.reset()
-        await asyncio.gather(
-            *(
-                window(reader, array, *each, settings=settings, recorder=report)
-                for each, report in zip(windows(64, 1000), reports, strict=True)
-            )
+    array = Sample(layout_of((64, 64), (16, 16), inner=inner, codecs=CHECKED), make())
+    reader = engine()
+    await reader.write([array.write(array.values)], settings=SETTINGS)
+    decodes.clear()
+    reports = [Report() for _ in range(1000)]
+    if isinstance(array.store, FakeStore):
+        array.store.reset()
+    await asyncio.gather(
+        *(
+            window(reader, array, *each, settings=settings, report=report)
+            for each, report in zip(windows(64, 1000), reports, strict=True)
         )
-        size = 16 if inner is None else 4
-        touched = np.zeros((64, 64), bool)
-        for each in windows(64, 1000):
-            touched[each] = True
-        chunks = int(touched.reshape(64 // size, size, 64 // size, size).any((1, 3)).sum())
-        assert len(decodes) == chunks
-        requests = sum(report.requests for report in reports)
-        # A shard is one request for its index, and few for its inner chunks, which lie side by side.
-        assert requests == 16 if inner is None else 16 * 2 <= requests <= 16 * 3
-        if isinstance(array.store, FakeStore):
-            assert array.store.count == requests
-            if inner is None:
-                assert sorted(array.store.log()) == sorted((f"a/c/{i}/{j}", None) for i in range(4) for j in range(4))
-        # Each chunk has at most one reader whose own request has brought it.
-        others = sum(report.shared + report.cached for report in reports)
-        assert 0 <= sum(report.chunks for report in reports) - others <= chunks
-        assert not reader.desk.flights
-
-    run_virtual(scenario())
+    )
+    size = 16 if inner is None else 4
+    touched = np.zeros((64, 64), bool)
+    for each in windows(64, 1000):
+        touched[each] = True
+    chunks = int(touched.reshape(64 // size, size, 64 // size, size).any((1, 3)).sum())
+    assert len(decodes) == chunks
+    requests = sum(report.requests for report in reports)
+    # A shard is one request for its index, and few for its inner chunks, which lie side by side.
+    assert requests == 16 if inner is None else 16 * 2 <= requests <= 16 * 3
+    if isinstance(array.store, FakeStore):
+        assert array.store.count == requests
+        if inner is None:
+            assert sorted(array.store.log()) == sorted((f"a/c/{i}/{j}", None) for i in range(4) for j in range(4))
+    # Each chunk has at most one reader whose own request has brought it.
+    others = sum(report.shared + report.cached for report in reports)
+    assert 0 <= sum(report.chunks for report in reports) - others <= chunks
+    assert reader.idle()
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, CACHED], ids=["kept-nowhere", "cached"])
 @pytest.mark.parametrize("inner", [None, (2, 2)], ids=["plain", "sharded"])
-def test_chunks_that_are_more_than_the_requests_at_a_time_are_fetched_once_too(
+@in_virtual_time
+async def test_chunks_that_are_more_than_the_requests_at_a_time_are_fetched_once_too(
     settings: Settings, inner: tuple[int, int] | None, decodes: list[CodecPipeline]
 ) -> None:
-    async def scenario() -> None:
-        array, store, reader = await sample((96, 96), (4, 4), inner=inner, codecs=CHECKED, latency=1.0)
-        decodes.clear()
-        store.reset()
-        few = replace(settings, max_requests=8, max_request_bytes=256)
-        await asyncio.gather(*(window(reader, array, *each, settings=few) for each in windows(96, 1000)))
-        touched = np.zeros((96, 96), bool)
-        for each in windows(96, 1000):
-            touched[each] = True
-        objects, chunks = (
-            int(touched.reshape(96 // n, n, 96 // n, n).any((1, 3)).sum()) for n in (4, 4 if inner is None else 2)
-        )
-        assert len(decodes) == chunks
-        assert store.count == len(set(store.log()))
-        if inner is None:
-            assert store.count == objects > 500
-
-    run_virtual(scenario())
+    array, store, reader = await sample((96, 96), (4, 4), inner=inner, codecs=CHECKED, latency=1.0)
+    decodes.clear()
+    store.reset()
+    few = replace(settings, max_requests=8, max_request_bytes=256)
+    await asyncio.gather(*(window(reader, array, *each, settings=few) for each in windows(96, 1000)))
+    touched = np.zeros((96, 96), bool)
+    for each in windows(96, 1000):
+        touched[each] = True
+    objects, chunks = (
+        int(touched.reshape(96 // n, n, 96 // n, n).any((1, 3)).sum()) for n in (4, 4 if inner is None else 2)
+    )
+    assert len(decodes) == chunks
+    assert store.count == len(set(store.log()))
+    if inner is None:
+        assert store.count == objects > 500
 
 
-def test_a_reader_that_gives_up_counts_no_more_as_shared_than_has_come() -> None:
-    async def scenario() -> None:
-        array, _, reader = await sample((8, 1), (1, 1), latency=1.0)
-        report = Report()
-        few = replace(SETTINGS, max_requests=4)
-        other = asyncio.ensure_future(window(reader, array, slice(0, 8), settings=few))
-        given_up = asyncio.ensure_future(window(reader, array, slice(0, 8), settings=few, recorder=report))
-        await asyncio.sleep(1.5)
-        given_up.cancel()
-        await asyncio.wait([given_up])
-        await other
-        assert (report.chunks, report.shared, report.requests) == (4, 4, 0)
-
-    run_virtual(scenario())
+@in_virtual_time
+async def test_a_cancelled_reader_counts_only_received_chunks_as_shared() -> None:
+    array, _, reader = await sample((8, 1), (1, 1), latency=1.0)
+    report = Report()
+    few = replace(SETTINGS, max_requests=4)
+    other = asyncio.ensure_future(window(reader, array, slice(0, 8), settings=few))
+    given_up = asyncio.ensure_future(window(reader, array, slice(0, 8), settings=few, report=report))
+    await asyncio.sleep(1.5)
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    await other
+    assert (report.chunks, report.shared, report.requests) == (4, 4, 0)
 
 
-def test_a_reader_of_what_another_wants_last_is_not_kept_from_others_for_long() -> None:
-    async def scenario() -> None:
-        array, store, reader = await sample((640, 1), (1, 1), latency=1.0)
-        few = replace(SETTINGS, max_requests=16)
-        loop = asyncio.get_running_loop()
-        long = [
-            asyncio.ensure_future(window(reader, array, slice(64 * n, 64 * n + 64), settings=few)) for n in range(2)
-        ]
-        await later(5)
-        begun = loop.time()
-        await window(reader, array, 127, settings=few)
-        # Both are served in turn: what is last for one of them is in the eighth round at the latest.
-        assert loop.time() - begun <= 8
-        await asyncio.gather(*long)
-        assert store.count == 128
-
-    run_virtual(scenario())
+@in_virtual_time
+async def test_a_reader_of_the_last_chunks_of_another_read_does_not_wait_for_all_of_it() -> None:
+    array, store, reader = await sample((640, 1), (1, 1), latency=1.0)
+    few = replace(SETTINGS, max_requests=16)
+    loop = asyncio.get_running_loop()
+    long = [asyncio.ensure_future(window(reader, array, slice(64 * n, 64 * n + 64), settings=few)) for n in range(2)]
+    await later(5)
+    begun = loop.time()
+    await window(reader, array, 127, settings=few)
+    # Both are served in turn: what is last for one of them is in the eighth round at the latest.
+    assert loop.time() - begun <= 8
+    await asyncio.gather(*long)
+    assert store.count == 128
 
 
 @pytest.mark.parametrize("make", [FakeStore, MemoryStore])
-def test_64_callers_of_64_neighbours_in_a_shard_are_one_request_for_its_index_and_one_for_them(
+@in_virtual_time
+async def test_64_callers_of_64_neighbours_in_a_shard_are_one_request_for_its_index_and_one_for_them(
     make: type[Store],
 ) -> None:
-    async def scenario() -> None:
-        array = Sample(layout_of((256, 4), (256, 4), inner=(1, 4)), make())
-        reader = engine()
-        await reader.write([array.write(array.values)], settings=SETTINGS)
-        for expected in (2, 1):  # the second time the index is at hand
-            report = Report()
-            await asyncio.gather(*(window(reader, array, row, recorder=report) for row in range(64)))
-            assert report.requests == expected
-            assert report.shared == 63
-        if isinstance(array.store, FakeStore):
-            assert array.store.log()[-1] == ("a/c/0/0", Range(0, 64 * 16))
-
-    run_virtual(scenario())
+    array = Sample(layout_of((256, 4), (256, 4), inner=(1, 4)), make())
+    reader = engine()
+    await reader.write([array.write(array.values)], settings=SETTINGS)
+    for expected in (2, 1):  # the second time the index is at hand
+        report = Report()
+        await asyncio.gather(*(window(reader, array, row, report=report) for row in range(64)))
+        assert report.requests == expected
+        assert report.shared == 63
+    if isinstance(array.store, FakeStore):
+        assert array.store.log()[-1] == ("a/c/0/0", Range(0, 64 * 16))
 
 
-def test_the_reads_of_one_call_share_requests_likewise() -> None:
-    async def scenario() -> None:
-        array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4))
-        reads = [array.read(row) for row in range(64)]
-        await reader.read(reads, settings=SETTINGS)
-        assert all(np.array_equal(read.out, array.values[row]) for row, read in enumerate(reads))
-        assert store.count == 2
-
-    run_virtual(scenario())
+@in_virtual_time
+async def test_the_reads_of_one_call_share_requests_likewise() -> None:
+    array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4))
+    reads = [array.read(row) for row in range(64)]
+    await reader.read(reads, settings=SETTINGS)
+    assert all(np.array_equal(read.out, array.values[row]) for row, read in enumerate(reads))
+    assert store.count == 2
 
 
-def test_what_merging_may_cost_is_for_each_caller_to_say() -> None:
-    async def scenario() -> None:
-        array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4))
-        await window(reader, array, 255)
-        store.reset()
-        small = replace(SETTINGS, max_request_bytes=32)
-        await asyncio.gather(
-            *(window(reader, array, row) for row in range(8)),
-            *(window(reader, array, row, settings=small) for row in range(100, 108)),
-        )
-        assert sorted(part.length for _, part in store.log() if isinstance(part, Range)) == [32, 32, 32, 32, 128]
-
-    run_virtual(scenario())
+@in_virtual_time
+async def test_the_limits_of_merging_are_those_of_each_reader() -> None:
+    array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4))
+    await window(reader, array, 255)
+    store.reset()
+    small = replace(SETTINGS, max_request_bytes=32)
+    await asyncio.gather(
+        *(window(reader, array, row) for row in range(8)),
+        *(window(reader, array, row, settings=small) for row in range(100, 108)),
+    )
+    assert sorted(part.length for _, part in store.log() if isinstance(part, Range)) == [32, 32, 32, 32, 128]
 
 
 async def later(steps: int) -> None:
@@ -220,102 +204,94 @@ async def later(steps: int) -> None:
 
 @pytest.mark.parametrize("steps", [*range(8), 100])
 @pytest.mark.parametrize("leaver", range(3))
-def test_a_request_of_several_callers_survives_any_one_of_them(steps: int, leaver: int) -> None:
-    async def scenario() -> None:
-        array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4), latency=1.0)
-        await window(reader, array, 255)
-        store.reset()
-        tasks = [asyncio.ensure_future(window(reader, array, row)) for row in range(3)]
-        await later(steps)
-        tasks[leaver].cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [isinstance(each, asyncio.CancelledError) for each in results] == [
-            number == leaver for number in range(3)
-        ]
-        # What is left when the one between them goes early are no neighbours.
-        assert store.count <= (2 if leaver == 1 and steps < 2 else 1)
-        budget = reader.desk.queue_of(store).budget
-        assert (budget.in_flight, budget.bytes_in_flight, len(reader.desk.flights)) == (0, 0, 0)
-
-    run_virtual(scenario())
+@in_virtual_time
+async def test_a_request_of_several_callers_survives_any_one_of_them(steps: int, leaver: int) -> None:
+    array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4), latency=1.0)
+    await window(reader, array, 255)
+    store.reset()
+    tasks = [asyncio.ensure_future(window(reader, array, row)) for row in range(3)]
+    await later(steps)
+    tasks[leaver].cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [isinstance(each, asyncio.CancelledError) for each in results] == [number == leaver for number in range(3)]
+    # What is left when the one between them goes early are no neighbours.
+    assert store.count <= (2 if leaver == 1 and steps < 2 else 1)
+    assert reader.idle()
 
 
 @pytest.mark.parametrize("steps", [*range(8), 100])
-def test_a_request_of_several_callers_ends_with_the_last_of_them(steps: int) -> None:
-    async def scenario() -> None:
-        array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4), latency=1.0)
-        await window(reader, array, 255)
-        store.reset()
-        tasks = [asyncio.ensure_future(window(reader, array, row)) for row in range(3)]
-        await later(steps)
-        begun = asyncio.get_running_loop().time()
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        assert asyncio.get_running_loop().time() == begun
-        assert (store.in_flight, len(reader.desk.flights)) == (0, 0)
-        assert store.count == 0 if steps < 1 else store.count <= 1
-        await window(reader, array, 0)
-
-    run_virtual(scenario())
+@in_virtual_time
+async def test_a_request_of_several_callers_ends_with_the_last_of_them(steps: int) -> None:
+    array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4), latency=1.0)
+    await window(reader, array, 255)
+    store.reset()
+    tasks = [asyncio.ensure_future(window(reader, array, row)) for row in range(3)]
+    await later(steps)
+    begun = asyncio.get_running_loop().time()
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert asyncio.get_running_loop().time() == begun
+    assert store.in_flight == 0
+    assert reader.idle()
+    assert store.count == 0 if steps < 1 else store.count <= 1
+    await window(reader, array, 0)
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, CACHED], ids=["kept-nowhere", "cached"])
-def test_who_comes_while_a_chunk_waits_for_a_worker_gets_it_without_another_request_or_decoding(
+@in_virtual_time
+async def test_a_reader_that_joins_while_a_chunk_waits_for_a_worker_causes_no_request_and_no_decoding(
     settings: Settings, decodes: list[CodecPipeline]
 ) -> None:
-    async def scenario() -> None:
-        array, store, _ = await sample((4, 4), (4, 4), codecs=CHECKED)
-        pool = HeldPool()
-        reader = Engine(asyncio.get_running_loop(), pool)
-        decodes.clear()
-        first = asyncio.ensure_future(window(reader, array, 0, settings=settings))
-        while not pool.held:
-            await asyncio.sleep(0.001)
-        others = [asyncio.ensure_future(window(reader, array, row, settings=settings)) for row in (1, 2)]
+    array, store, _ = await sample((4, 4), (4, 4), codecs=CHECKED)
+    pool = HeldPool()
+    reader = Engine(asyncio.get_running_loop(), pool)
+    decodes.clear()
+    first = asyncio.ensure_future(window(reader, array, 0, settings=settings))
+    while not pool.held:
         await asyncio.sleep(0.001)
-        gone = asyncio.ensure_future(window(reader, array, 3, settings=settings))
-        await asyncio.sleep(0.001)
-        gone.cancel()
-        await asyncio.sleep(0.001)
-        pool.go_on()
-        await asyncio.gather(first, *others)
-        with pytest.raises(asyncio.CancelledError):
-            await gone
-        assert (store.count, len(decodes)) == (1, 1)
-        assert not reader.desk.flights
-
-    run_virtual(scenario())
+    others = [asyncio.ensure_future(window(reader, array, row, settings=settings)) for row in (1, 2)]
+    await asyncio.sleep(0.001)
+    gone = asyncio.ensure_future(window(reader, array, 3, settings=settings))
+    await asyncio.sleep(0.001)
+    gone.cancel()
+    await asyncio.sleep(0.001)
+    pool.go_on()
+    await asyncio.gather(first, *others)
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    assert (store.count, len(decodes)) == (1, 1)
+    assert reader.idle()
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, CACHED], ids=["kept-nowhere", "cached"])
 @pytest.mark.parametrize("selection", [(...,), (0,)], ids=["whole", "row"])
-async def test_who_comes_while_a_worker_decodes_gets_the_chunk_without_another_request(
+async def test_a_reader_that_joins_while_a_worker_decodes_causes_no_request(
     settings: Settings, selection: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     array, store, _ = await sample((4, 4), (4, 4), codecs=CHECKED, latency=0)
     reader = Engine(asyncio.get_running_loop())
     begun, go_on = threading.Event(), threading.Event()
-    for name in ("decode_into", "decode_apart"):
-        decode = getattr(unpack, name)
+    for name in ("decode_chunk", "decode_to_new"):
+        decode = getattr(chunk_requests, name)
 
         def slow(*args: Any, decode: Any = decode) -> Any:
             begun.set()
             assert go_on.wait(30)
             return decode(*args)
 
-        monkeypatch.setattr(unpack, name, slow)
+        monkeypatch.setattr(chunk_requests, name, slow)
     first = asyncio.ensure_future(window(reader, array, *selection, settings=settings))
     await asyncio.to_thread(begun.wait, 30)
     second = asyncio.ensure_future(window(reader, array, 1, settings=settings))
     third = asyncio.ensure_future(window(reader, array, ..., settings=settings))
-    (flying,) = reader.desk.flights.values()
-    while len(flying.late or ()) < 2:
+    (chunk,) = reader.state.in_flight.values()
+    while len(chunk.late or ()) < 2:
         await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(first, second, third)
     assert store.count == 1
-    assert not reader.desk.flights
+    assert reader.idle()
     await reader.close()
 
 
@@ -324,11 +300,11 @@ class SlowToTell(InlinePool):
 
     def __init__(self) -> None:
         super().__init__()
-        self.done: list[Work] = []
+        self.done: list[WorkItem] = []
 
-    def submit_batch(self, batch: Sequence[Work]) -> None:
+    def submit_batch(self, batch: Sequence[WorkItem]) -> None:
         for work in batch:
-            run_quietly(work)
+            run_captured(work)
         self.done += batch
 
     def tell(self) -> None:
@@ -336,157 +312,141 @@ class SlowToTell(InlinePool):
         finish(done)
 
 
-def test_what_this_process_has_changed_is_not_kept_for_who_came_while_the_old_was_decoded() -> None:
-    async def scenario() -> None:
-        array, store, _ = await sample((4, 4), (4, 4))
-        pool = SlowToTell()
-        reader = Engine(asyncio.get_running_loop(), pool)
-        first = asyncio.ensure_future(window(reader, array, 0))
-        while not pool.done:
-            await asyncio.sleep(0.001)
-        late = asyncio.ensure_future(window(reader, array, 1, settings=CACHED))
+@in_virtual_time
+async def test_a_chunk_that_this_process_changed_during_decoding_is_not_cached() -> None:
+    array, store, _ = await sample((4, 4), (4, 4))
+    pool = SlowToTell()
+    reader = Engine(asyncio.get_running_loop(), pool)
+    first = asyncio.ensure_future(window(reader, array, 0))
+    while not pool.done:
         await asyncio.sleep(0.001)
-        pool.tell()  # the late one has its chunk decoded now
-        await first
-        store.memory.set_now("a/c/0/0", bytes(64))
-        reader.desk.changed(store, "a/c/0/0")
-        pool.tell()
-        await late
-        assert not reader.desk.chunk_caches
-        array.values[:] = 0
-        again = asyncio.ensure_future(window(reader, array, 2, settings=CACHED))
-        while not pool.done:
-            await asyncio.sleep(0.001)
-        pool.tell()
-        await again
-        assert (store.count, len(reader.desk.chunk_caches)) == (2, 1)
-
-    run_virtual(scenario())
+    late = asyncio.ensure_future(window(reader, array, 1, settings=CACHED))
+    await asyncio.sleep(0.001)
+    pool.tell()  # the late one has its chunk decoded now
+    await first
+    store.memory.set_now("a/c/0/0", bytes(64))
+    reader.invalidate(store, "a/c/0/0")
+    pool.tell()
+    await late
+    assert not reader.state.chunk_caches
+    array.values[:] = 0
+    again = asyncio.ensure_future(window(reader, array, 2, settings=CACHED))
+    while not pool.done:
+        await asyncio.sleep(0.001)
+    pool.tell()
+    await again
+    assert (store.count, len(reader.state.chunk_caches)) == (2, 1)
 
 
 @pytest.mark.parametrize("make", [FakeStore, MemoryStore])
-def test_whether_a_chunk_may_be_missing_each_reader_of_one_request_says_itself(make: type[Store]) -> None:
-    async def scenario() -> None:
-        array = Sample(layout_of((4,), (4,), fill_value=5), make())
-        reader = engine()
-        events: list[Event] = []
-        settings = [CACHED, replace(CACHED, missing="raise"), replace(CACHED, on_event=events.append), CACHED]
-        reads = [array.read(...) for _ in settings]
-        results = await asyncio.gather(
-            *(reader.read([read], settings=each) for read, each in zip(reads, settings, strict=True)),
-            return_exceptions=True,
-        )
-        assert [type(result) for result in results] == [type(None), MissingChunkError, type(None), type(None)]
-        assert [read.out.tolist() for read in reads] == [[5] * 4, [-1] * 4, [5] * 4, [5] * 4]
-        if isinstance(array.store, FakeStore):
-            assert array.store.count == 1
-        assert events == []  # who joins a request is not told of it
-
-    run_virtual(scenario())
+@in_virtual_time
+async def test_each_reader_of_one_request_decides_whether_a_chunk_may_be_missing(make: type[Store]) -> None:
+    array = Sample(layout_of((4,), (4,), fill_value=5), make())
+    reader = engine()
+    events: list[Event] = []
+    settings = [CACHED, replace(CACHED, missing="raise"), replace(CACHED, on_event=events.append), CACHED]
+    reads = [array.read(...) for _ in settings]
+    results = await asyncio.gather(
+        *(reader.read([read], settings=each) for read, each in zip(reads, settings, strict=True)),
+        return_exceptions=True,
+    )
+    assert [type(result) for result in results] == [type(None), MissingChunkError, type(None), type(None)]
+    assert [read.out.tolist() for read in reads] == [[5] * 4, [-1] * 4, [5] * 4, [5] * 4]
+    if isinstance(array.store, FakeStore):
+        assert array.store.count == 1
+    assert events == []  # who joins a request is not told of it
 
 
 @pytest.mark.parametrize("inner", [None, (2, 4)], ids=["plain", "sharded"])
-def test_how_often_a_request_is_repeated_is_for_each_reader_to_say(inner: tuple[int, int] | None) -> None:
-    async def scenario() -> None:
-        array, store, reader = await sample((8, 4), (8, 4), inner=inner)
-        store.faults = lambda call: ThrottledError("slow down") if call.number <= 2 else None
-        impatient = replace(SETTINGS, retries=0)
-        results = await asyncio.gather(
-            window(reader, array, 0, settings=impatient), window(reader, array, 1), return_exceptions=True
-        )
-        assert isinstance(results[0], ThrottledError)
-        assert results[0].attempts == 1
-        assert np.array_equal(results[1], array.values[1])
-
-    run_virtual(scenario())
+@in_virtual_time
+async def test_readers_with_other_retries_have_requests_of_their_own(inner: tuple[int, int] | None) -> None:
+    array, store, reader = await sample((8, 4), (8, 4), inner=inner)
+    store.faults = lambda call: ThrottledError("slow down") if call.number <= 2 else None
+    impatient = replace(SETTINGS, retries=0)
+    results = await asyncio.gather(
+        window(reader, array, 0, settings=impatient), window(reader, array, 1), return_exceptions=True
+    )
+    assert isinstance(results[0], ThrottledError)
+    assert results[0].attempts == 1
+    assert np.array_equal(results[1], array.values[1])
 
 
-def test_which_status_means_missing_is_for_each_reader_to_say() -> None:
-    async def scenario() -> None:
-        array, store, reader = await sample((4,), (4,), fill_value=3)
-        store.faults = lambda call: PermissionDeniedError("no", status=403)
-        lenient = replace(SETTINGS, missing_status=(404, 403))
-        reads = [array.read(...), array.read(...)]
-        results = await asyncio.gather(
-            reader.read([reads[0]], settings=lenient),
-            reader.read([reads[1]], settings=SETTINGS),
-            return_exceptions=True,
-        )
-        assert reads[0].out.tolist() == [3] * 4
-        assert isinstance(results[1], PermissionDeniedError)
-
-    run_virtual(scenario())
+@in_virtual_time
+async def test_readers_with_other_missing_statuses_have_requests_of_their_own() -> None:
+    array, store, reader = await sample((4,), (4,), fill_value=3)
+    store.faults = lambda call: PermissionDeniedError("no", status=403)
+    lenient = replace(SETTINGS, missing_status=(404, 403))
+    reads = [array.read(...), array.read(...)]
+    results = await asyncio.gather(
+        reader.read([reads[0]], settings=lenient),
+        reader.read([reads[1]], settings=SETTINGS),
+        return_exceptions=True,
+    )
+    assert reads[0].out.tolist() == [3] * 4
+    assert isinstance(results[1], PermissionDeniedError)
 
 
-def test_an_observer_that_raises_hurts_nobody() -> None:
-    async def scenario() -> None:
-        array, store, reader = await sample((4, 4), (4, 4))
+@in_virtual_time
+async def test_an_observer_that_raises_does_not_disturb_the_read() -> None:
+    array, store, reader = await sample((4, 4), (4, 4))
 
-        def refuse(_: Event) -> None:
-            raise RuntimeError("no")
+    def refuse(_: Event) -> None:
+        raise RuntimeError("no")
 
-        await asyncio.gather(
-            window(reader, array, 0, settings=replace(SETTINGS, on_event=refuse)), window(reader, array, 1)
-        )
+    await asyncio.gather(
+        window(reader, array, 0, settings=replace(SETTINGS, on_event=refuse)), window(reader, array, 1)
+    )
+    assert store.count == 1
+
+
+@in_virtual_time
+async def test_a_timeout_of_one_reader_does_not_cancel_the_request_of_the_others() -> None:
+    for first in (0.5, 2.0):
+        array, store, reader = await sample((4, 4), (4, 4), latency=1.0)
+
+        async def limited(seconds: float, array: Sample = array, reader: Engine = reader) -> Any:
+            async with asyncio.timeout(seconds):
+                return await window(reader, array, 0)
+
+        results = await asyncio.gather(limited(first), limited(2.5 - first), return_exceptions=True)
+        assert sorted(type(each).__name__ for each in results) == ["TimeoutError", "ndarray"]
         assert store.count == 1
 
-    run_virtual(scenario())
+
+@in_virtual_time
+async def test_readers_of_cached_and_of_new_chunks_are_served_in_turn() -> None:
+    array, store, reader = await sample((3000, 1), (1, 1), latency=0)
+    await window(reader, array, slice(0, 2000), settings=CACHED)
+    store.latency = 1.0
+    store.reset()
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    await asyncio.gather(
+        window(reader, array, slice(0, 2000), settings=CACHED), window(reader, array, 2999, settings=CACHED)
+    )
+    assert loop.time() - begun == 1.0
+    assert store.count == 1
 
 
-def test_a_reader_whose_time_is_up_does_not_cancel_the_request_of_the_others() -> None:
-    async def scenario() -> None:
-        for first in (0.5, 2.0):
-            array, store, reader = await sample((4, 4), (4, 4), latency=1.0)
-
-            async def limited(seconds: float, array: Sample = array, reader: Engine = reader) -> Any:
-                async with asyncio.timeout(seconds):
-                    return await window(reader, array, 0)
-
-            results = await asyncio.gather(limited(first), limited(2.5 - first), return_exceptions=True)
-            assert sorted(type(each).__name__ for each in results) == ["TimeoutError", "ndarray"]
-            assert store.count == 1
-
-    run_virtual(scenario())
-
-
-def test_callers_of_kept_and_of_new_chunks_are_served_in_turn() -> None:
-    async def scenario() -> None:
-        array, store, reader = await sample((3000, 1), (1, 1), latency=0)
-        await window(reader, array, slice(0, 2000), settings=CACHED)
-        store.latency = 1.0
-        store.reset()
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        await asyncio.gather(
-            window(reader, array, slice(0, 2000), settings=CACHED), window(reader, array, 2999, settings=CACHED)
-        )
-        assert loop.time() - begun == 1.0
-        assert store.count == 1
-
-    run_virtual(scenario())
-
-
-def test_a_read_of_many_shards_whose_indexes_are_at_hand_is_begun_a_few_at_a_time() -> None:
-    async def scenario() -> None:
-        array, store, reader = await sample((2400, 4), (4, 4), inner=(1, 4), latency=0)
-        await window(reader, array, slice(0, 2400, 4))
-        store.reset()
-        store.latency = 1.0
-        settings = replace(SETTINGS, max_requests=4)
-        task = asyncio.ensure_future(window(reader, array, slice(0, 2400, 4), settings=settings))
-        await asyncio.sleep(0.5)
-        assert store.count == 4
-        assert len(reader.desk.flights) <= 2 * 128
-        await task
-        assert store.count == 600
-
-    run_virtual(scenario())
+@in_virtual_time
+async def test_a_read_of_many_shards_with_cached_indexes_begins_a_few_at_a_time() -> None:
+    array, store, reader = await sample((2400, 4), (4, 4), inner=(1, 4), latency=0)
+    await window(reader, array, slice(0, 2400, 4))
+    store.reset()
+    store.latency = 1.0
+    settings = replace(SETTINGS, max_requests=4)
+    task = asyncio.ensure_future(window(reader, array, slice(0, 2400, 4), settings=settings))
+    await asyncio.sleep(0.5)
+    assert store.count == 4
+    assert len(reader.state.in_flight) <= 2 * 128
+    await task
+    assert store.count == 600
 
 
 @pytest.mark.parametrize("shards", [None, (8, 8)], ids=["plain", "sharded"])
 @pytest.mark.parametrize("kind", ["memory", "network", "local"])
 @pytest.mark.parametrize("nbytes", [0, 1 << 20], ids=["kept-nowhere", "cached"])
-async def test_what_a_write_of_this_process_has_stored_no_later_read_misses(
+async def test_a_read_after_a_write_of_this_process_returns_the_written_values(
     shards: tuple[int, int] | None, kind: str, nbytes: int, tmp_path: Path
 ) -> None:
     stores = {"memory": MemoryStore(), "network": WrapperStore(MemoryStore()), "local": LocalStore(tmp_path)}

@@ -1,4 +1,4 @@
-"""Fill values of numbers that the core does not have: what each format lacks is refused."""
+"""Fill values of numbers outside the core, and numbers that a type lacks."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_fill_value_has_the_bits_of_the_registry(name: str, value: Any, bits: 
         ("bfloat16", "0x7f"),
     ],
 )
-def test_what_a_format_lacks_is_no_fill_value(name: str, value: Any) -> None:
+def test_numbers_that_a_format_lacks_are_rejected(name: str, value: Any) -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         DataType.from_json(name).parse_fill_value(value)
     assert caught.value.member == "fill_value"
@@ -85,7 +85,7 @@ def test_zero_of_a_format_without_zero_is_read_unless_strict() -> None:
 @pytest.mark.parametrize(
     "name", [name for name in FloatType.names if name.startswith(("b", "float4", "float6", "float8"))]
 )
-def test_every_bit_pattern_of_small_floats_comes_back_from_its_document(name: str) -> None:
+def test_every_bit_pattern_of_small_floats_is_parsed_from_its_document(name: str) -> None:
     data_type = DataType.from_json(name)
     bits = 16 if name == "bfloat16" else int(name[5])
     for pattern in range(0, 1 << bits, 97 if bits == 16 else 1):
@@ -108,7 +108,7 @@ def test_every_bit_pattern_of_small_floats_comes_back_from_its_document(name: st
         ("bool", ml_dtypes.int4(1), True),
     ],
 )
-def test_a_callers_number_is_taken_where_the_type_has_it(name: str, value: Any, expected: Any) -> None:
+def test_a_number_of_the_type_is_a_fill_value(name: str, value: Any, expected: Any) -> None:
     array = DataType.from_json(name).make_fill_value(value)
     assert array.dtype == DataType.from_json(name).dtype
     assert array.item() == expected
@@ -126,6 +126,6 @@ def test_a_callers_number_is_taken_where_the_type_has_it(name: str, value: Any, 
         ("bfloat16", 1j),
     ],
 )
-def test_a_number_that_the_type_has_not_is_a_value_error(name: str, value: Any) -> None:
+def test_a_number_that_the_type_lacks_is_a_value_error(name: str, value: Any) -> None:
     with pytest.raises(ValueError):
         DataType.from_json(name).make_fill_value(value)

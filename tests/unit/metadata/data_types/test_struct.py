@@ -1,4 +1,4 @@
-"""Records: their fields in both spellings, their limits, and fill values as objects and as base64."""
+"""Records: both forms of fields, limits, and fill values as objects and as base64."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_fields_are_packed_in_their_order() -> None:
     assert pickle.loads(pickle.dumps(data_type)) == data_type
 
 
-def test_the_older_spelling_is_read_and_the_newer_written() -> None:
+def test_the_older_form_is_parsed_and_the_newer_form_is_rendered() -> None:
     legacy = struct(
         ["a", "int32"], ["n", struct(["p", "float32"], ["q", "bfloat16"], name="structured")], name="structured"
     )
@@ -54,7 +54,7 @@ def test_the_older_spelling_is_read_and_the_newer_written() -> None:
         DataType.from_json(mixed, strict=True)
 
 
-def test_numpys_records_are_repacked_in_native_byte_order() -> None:
+def test_numpy_records_are_repacked_in_native_byte_order() -> None:
     aligned = np.dtype([("a", "u1"), ("b", ">f8"), ("c", [("d", ">i2")])], align=True)
     data_type = DataType.from_numpy(aligned)
     assert data_type.dtype == np.dtype([("a", "u1"), ("b", "=f8"), ("c", [("d", "=i2")])])
@@ -62,7 +62,7 @@ def test_numpys_records_are_repacked_in_native_byte_order() -> None:
     assert data_type.dtype.isnative
 
 
-def test_fields_that_are_arrays_are_kept_and_have_no_form_in_v3() -> None:
+def test_fields_that_are_arrays_cannot_be_represented_in_v3() -> None:
     data_type = DataType.from_numpy([("a", "i4"), ("b", ">f8", (2, 3))])
     assert data_type.dtype == np.dtype([("a", "i4"), ("b", "f8", (2, 3))])
     fill = data_type.make_fill_value({"a": 1, "b": 2.5})
@@ -96,7 +96,7 @@ def test_fields_that_are_arrays_are_kept_and_have_no_form_in_v3() -> None:
         (struct(field("a", struct(field("b", None)))), "fields[0].data_type.configuration.fields[0].data_type"),
     ],
 )
-def test_what_is_no_record_is_refused_with_its_place(value: Any, member: str) -> None:
+def test_an_invalid_record_is_rejected_with_its_path(value: Any, member: str) -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         DataType.from_json(value)
     assert caught.value.member == f"data_type.configuration.{member}"
@@ -120,14 +120,14 @@ def nested(levels: int) -> Any:
     ],
     ids=["deep", "wide", "wide inside", "large", "unknown"],
 )
-def test_what_is_too_much_is_refused(value: Any) -> None:
+def test_records_that_exceed_the_limits_are_rejected(value: Any) -> None:
     with pytest.raises(UnsupportedMetadataError) as caught:
         DataType.from_json(value)
     assert caught.value.point == "data_type"
     assert (caught.value.member or "").startswith("data_type.configuration.fields")
 
 
-def test_the_limits_themselves_are_taken() -> None:
+def test_records_at_the_limits_are_accepted() -> None:
     assert DataType.from_json(nested(MAX_DEPTH)).dtype.itemsize == 1
     widest = struct(*[field(str(i), "int8") for i in range(MAX_FIELDS)])
     assert DataType.from_json(widest).dtype.itemsize == MAX_FIELDS
@@ -142,7 +142,7 @@ def test_the_limits_themselves_are_taken() -> None:
         np.dtype([("a", "O")]),
     ],
 )
-def test_numpys_records_that_overlap_or_hold_more_than_values_are_refused(dtype: np.dtype[Any]) -> None:
+def test_numpy_records_with_overlaps_or_objects_are_rejected(dtype: np.dtype[Any]) -> None:
     with pytest.raises(MetadataError):
         DataType.from_numpy(dtype)
 
@@ -156,7 +156,7 @@ def test_a_fill_value_is_an_object_with_every_bit_of_every_field() -> None:
     assert json.loads(json.dumps(data_type.render_fill_value(array))) == FILL
 
 
-def test_base64_of_the_packed_little_endian_bytes_is_read_unless_strict() -> None:
+def test_base64_of_the_packed_little_endian_bytes_is_parsed_unless_strict() -> None:
     data_type = DataType.from_json(struct(["a", "int16"], ["b", "float32"], name="structured"))
     array = data_type.parse_fill_value("AQAAAIA/")
     assert array.item() == (1, 1.0)
@@ -178,13 +178,13 @@ def test_base64_of_the_packed_little_endian_bytes_is_read_unless_strict() -> Non
         (FILL | {"n": {"p": 1, "q": "x"}}, "fill_value.n.q"),
     ],
 )
-def test_any_other_fill_value_is_refused_with_its_place(value: Any, member: str) -> None:
+def test_other_fill_values_are_rejected_with_their_path(value: Any, member: str) -> None:
     with pytest.raises(InvalidMetadataError) as caught:
         DataType.from_json(OUTER).parse_fill_value(value)
     assert caught.value.member == member
 
 
-def test_a_callers_fill_value_has_a_value_for_each_field() -> None:
+def test_a_fill_value_of_a_caller_has_a_value_for_each_field() -> None:
     data_type = DataType.from_json(struct(field("a", "int16"), field("b", INNER)))
     expected = data_type.parse_fill_value({"a": 1, "b": {"p": 2, "q": 3}})
     packed = expected.tobytes()

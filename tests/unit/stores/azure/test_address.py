@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import InvalidKeyError
-from aiozarr.stores.azure.address import AzurePlace, find_place, parse_url
-from aiozarr.stores.options.azure import azure_options
+from aiozarr.stores.azure.address import AzureEndpoint, find_endpoint, parse_url
+from aiozarr.stores.options.azure_options import azure_options
 
 
-def place(url: str, environ: dict[str, str] | None = None, **options: Any) -> AzurePlace:
-    return find_place(parse_url(url), azure_options(options), environ or {})
+def place(url: str, environ: dict[str, str] | None = None, **options: Any) -> AzureEndpoint:
+    return find_endpoint(parse_url(url), azure_options(options), environ or {})
 
 
 @pytest.mark.parametrize("scheme", ["az", "azure", "abfs", "abfss", "AZ"])
@@ -90,7 +90,7 @@ def test_a_prefix_that_is_no_key_is_an_error() -> None:
 
 def test_the_account_of_the_options_is_at_azure() -> None:
     found = place("az://data/a", account_name="acct")
-    assert found == AzurePlace("data", "acct", "https://acct.blob.core.windows.net", azure=True)
+    assert found == AzureEndpoint("data", "acct", "https://acct.blob.core.windows.net", azure=True)
     assert found.base == "https://acct.blob.core.windows.net/data"
 
 
@@ -120,7 +120,7 @@ def test_a_connection_string_names_account_and_endpoint_from_options_or_environm
 
 def test_another_server_is_named_by_endpoint_url_or_host_and_is_not_trusted_like_azure() -> None:
     found = place("az://data", account_name="acct", endpoint_url="http://127.0.0.1:10000/acct/")
-    assert found == AzurePlace("data", "acct", "http://127.0.0.1:10000/acct", azure=False)
+    assert found == AzureEndpoint("data", "acct", "http://127.0.0.1:10000/acct", azure=False)
     assert place("az://data", account_name="acct", account_host="blobs.example").endpoint == "https://blobs.example"
 
 

@@ -52,7 +52,7 @@ def test_development_storage_is_the_emulator_with_its_public_key() -> None:
         "BlobEndpoint=https://h;SharedAccessSignature=sig=hidden b",
     ],
 )
-def test_what_is_no_connection_string_is_an_error_that_does_not_show_it(text: str) -> None:
+def test_an_invalid_connection_string_is_an_error_that_does_not_show_it(text: str) -> None:
     with pytest.raises(ValueError, match="connection string") as raised:
         parse_connection_string(text)
     assert "hidden" not in str(raised.value)

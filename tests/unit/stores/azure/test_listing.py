@@ -14,8 +14,8 @@ from aiozarr.model import Entry, Version
 from aiozarr.stores import ObjectStore
 from aiozarr.stores.azure.listing import parse_page
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES
-from aiozarr.testing.http_replies import Reply, Request
-from aiozarr.testing.http_server import FaultServer
+from tests.support.servers.http_replies import Reply, Request
+from tests.support.servers.http_server import FaultServer
 
 KEY = base64.b64encode(b"s-hidden").decode()
 
@@ -123,7 +123,7 @@ async def test_a_listing_follows_no_redirect_and_no_signature_goes_elsewhere(ser
         assert other.requests == []
 
 
-async def test_throttling_of_a_listing_says_how_long_to_wait_and_who_said_so(server: FaultServer) -> None:
+async def test_throttling_of_a_listing_has_the_requested_pause_and_the_server(server: FaultServer) -> None:
     server.script = lambda request, reply: Reply(
         503, (("Retry-After", "7"), ("x-ms-request-id", "r-1")), b"<Error><Code>ServerBusy</Code></Error>"
     )

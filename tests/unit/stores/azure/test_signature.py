@@ -7,7 +7,7 @@ import pytest
 
 from aiozarr.stores.azure import signature
 from aiozarr.stores.azure.connection_string import EMULATOR_KEY
-from aiozarr.stores.azure.signature import Signatures, sign_container
+from aiozarr.stores.azure.signature import ContainerSignatures, sign_container
 
 
 def test_a_signature_says_what_it_allows_and_until_when() -> None:
@@ -30,9 +30,9 @@ def test_a_signature_is_used_for_a_quarter_of_an_hour(monkeypatch: pytest.Monkey
     now = time.time()
     monkeypatch.setattr(signature.time, "monotonic", lambda: now)
     monkeypatch.setattr(signature.time, "time", lambda: now)
-    signatures = Signatures("acct", EMULATOR_KEY, "data")
+    signatures = ContainerSignatures("acct", EMULATOR_KEY, "data")
     first = signatures.query("r")
-    now += signature.KEEP_SECONDS - 1
+    now += signature.REUSE_SECONDS - 1
     assert signatures.query("r") == first
     assert signatures.query("d") != first
     now += 2
@@ -43,10 +43,10 @@ def test_a_refused_signature_is_made_anew_unless_it_was_new(monkeypatch: pytest.
     now = time.time()
     monkeypatch.setattr(signature.time, "monotonic", lambda: now)
     monkeypatch.setattr(signature.time, "time", lambda: now)
-    signatures = Signatures("acct", EMULATOR_KEY, "data")
+    signatures = ContainerSignatures("acct", EMULATOR_KEY, "data")
     first = signatures.query("r")
     assert not signatures.renew(first)
-    now += signature.NEW_SECONDS
+    now += signature.MIN_AGE_SECONDS
     assert signatures.renew(first)
     second = signatures.query("r")
     assert second != first
@@ -56,4 +56,4 @@ def test_a_refused_signature_is_made_anew_unless_it_was_new(monkeypatch: pytest.
 
 
 def test_the_secondary_region_signs_as_the_account() -> None:
-    assert Signatures("acct-secondary", EMULATOR_KEY, "data")._account == "acct"
+    assert ContainerSignatures("acct-secondary", EMULATOR_KEY, "data")._account == "acct"

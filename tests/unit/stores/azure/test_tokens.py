@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import UnauthenticatedError
-from aiozarr.stores.azure.tokens import EARLY_SECONDS, SCOPE, Tokens
+from aiozarr.stores.azure.tokens import RENEW_BEFORE_SECONDS, SCOPE, AzureTokenSource
 
 
 @dataclass
@@ -40,14 +40,14 @@ class GetsLater(Gets):
 
 
 @pytest.mark.parametrize("kind", [Gets, GetsLater])
-async def test_many_who_wait_are_given_one_token(kind: type[Gets]) -> None:
+async def test_waiters_share_one_token(kind: type[Gets]) -> None:
     gets = kind()
-    tokens = Tokens(gets)
+    tokens = AzureTokenSource(gets)
     assert await asyncio.gather(*(tokens.token() for _ in range(20))) == ["t1"] * 20
     assert gets.asked == [SCOPE]
 
 
-async def test_many_who_wait_for_a_token_that_nobody_gives_fail_with_one_try() -> None:
+async def test_waiters_for_a_refused_token_fail_after_one_attempt() -> None:
     class Fails(Gets):
         async def get_token(self, scope: str) -> Token:  # type: ignore[override]
             self.asked.append(scope)
@@ -55,7 +55,7 @@ async def test_many_who_wait_for_a_token_that_nobody_gives_fail_with_one_try() -
             raise OSError("down")
 
     gets = Fails()
-    tokens = Tokens(gets)
+    tokens = AzureTokenSource(gets)
     found = await asyncio.gather(*(tokens.token() for _ in range(50)), return_exceptions=True)
     assert all(isinstance(error, UnauthenticatedError) and error.__cause__ for error in found)
     assert len(gets.asked) == 1
@@ -65,18 +65,18 @@ async def test_many_who_wait_for_a_token_that_nobody_gives_fail_with_one_try() -
 
 
 async def test_a_token_is_asked_for_anew_before_it_ends_and_where_it_was_refused() -> None:
-    tokens = Tokens(Gets(EARLY_SECONDS - 1))
+    tokens = AzureTokenSource(Gets(RENEW_BEFORE_SECONDS - 1))
     assert [await tokens.token(), await tokens.token()] == ["t1", "t2"]
-    tokens = Tokens(Gets())
+    tokens = AzureTokenSource(Gets())
     assert await tokens.token() == "t1"
-    tokens.forget("t1")
+    tokens.record_refusal("t1")
     assert await tokens.token() == "t2"
-    tokens.forget("t1")  # by one who was refused before
+    tokens.record_refusal("t1")  # by one who was refused before
     assert await tokens.token() == "t2"
 
 
 async def test_the_client_library_is_told_when_a_token_ends() -> None:
-    told = await Tokens(Gets()).provide()
+    told = await AzureTokenSource(Gets()).provide()
     assert told["token"] == "t1"
     assert 3500 < told["expires_at"].timestamp() - time.time() <= 3600
 
@@ -87,5 +87,5 @@ async def test_a_credential_without_a_token_is_unauthenticated_whatever_it_raise
             raise RuntimeError("hidden")
 
     with pytest.raises(UnauthenticatedError) as raised:
-        await Tokens(Refuses()).token()
+        await AzureTokenSource(Refuses()).token()
     assert "hidden" not in str(raised.value)

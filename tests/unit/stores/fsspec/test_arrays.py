@@ -18,8 +18,8 @@ import aiozarr
 from aiozarr.errors import StoreError
 from aiozarr.stores import MemoryStore, PrefixStore, Range, Suffix, TraceStore
 from aiozarr.stores.fsspec.store import FsspecStore
-from aiozarr.testing.http_server import FaultServer
-from local_s3 import LocalS3
+from tests.support.servers.http_server import FaultServer
+from tests.support.servers.moto import LocalS3
 
 VALUES = np.arange(10_000, dtype="i4").reshape(100, 100)
 
@@ -123,7 +123,7 @@ class SlowMemory(MemoryFileSystem):
 
 
 @pytest.mark.filterwarnings("ignore::aiozarr.UnsafeWriteWarning")
-async def test_partial_writes_of_one_process_take_turns_whatever_root_they_come_by() -> None:
+async def test_partial_writes_of_one_process_are_serialised_for_all_roots() -> None:
     files = SlowMemory()
     above, there = FsspecStore(files, path="/g"), FsspecStore(files, path="/g/a")
     await aiozarr.create_array(there, shape=(4,), chunks=(4,), dtype="i4")
@@ -134,7 +134,7 @@ async def test_partial_writes_of_one_process_take_turns_whatever_root_they_come_
 
 
 @pytest.mark.filterwarnings("ignore::aiozarr.UnsafeWriteWarning")
-async def test_appends_of_one_process_take_turns_whatever_root_they_come_by() -> None:
+async def test_appends_of_one_process_are_serialised_for_all_roots() -> None:
     files = SlowMemory()
     above, there = FsspecStore(files, path="/h"), FsspecStore(files, path="/h/a")
     await aiozarr.create_array(there, shape=(0,), chunks=(1,), dtype="i4")

@@ -15,7 +15,6 @@ import google.auth.exceptions
 import numpy as np
 import pytest
 import requests
-from file_systems import AsyncFiles
 from fsspec import AbstractFileSystem
 from fsspec.implementations.ftp import FTPFileSystem
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -32,9 +31,10 @@ from aiozarr.errors import (
     UnsupportedOperationError,
 )
 from aiozarr.model import Entry, Range, Suffix
-from aiozarr.stores.fsspec.errors import lacks, translate
+from aiozarr.stores.fsspec.errors import is_missing_file, translate
 from aiozarr.stores.fsspec.store import FsspecStore
-from aiozarr.testing.http_server import FaultServer
+from tests.support.fsspec_file_systems import AsyncFiles
+from tests.support.servers.http_server import FaultServer
 
 
 def of_s3(status: int, code: str, **headers: str) -> Exception:
@@ -109,7 +109,7 @@ def test_an_exception_becomes_the_error_that_it_means_and_its_words_are_not_repe
     assert "hidden" not in str(found)
 
 
-def test_an_error_says_request_id_and_how_long_to_wait_where_the_server_did() -> None:
+def test_an_error_has_the_request_id_and_retry_delay_of_the_server() -> None:
     found = translate(of_s3(503, "SlowDown", **{"retry-after": "7"}))
     assert (found.request_id, found.retry_after) == ("ID", 7.0)
     assert translate(of_aiohttp(503, **{"Retry-After": "3"})).retry_after == 3.0
@@ -145,11 +145,11 @@ def test_an_error_says_request_id_and_how_long_to_wait_where_the_server_did() ->
     ],
     ids=repr,
 )
-def test_a_file_is_missing_only_where_nothing_says_that_something_else_is(error: Exception, missing: bool) -> None:
-    assert lacks(error) is missing
+def test_other_errors_are_not_missing_files(error: Exception, missing: bool) -> None:
+    assert is_missing_file(error) is missing
 
 
-async def test_no_server_is_no_missing_value() -> None:
+async def test_an_unreachable_server_is_not_a_missing_value() -> None:
     with FaultServer() as gone:
         store = FsspecStore(gone.url)
     for operation in (store.get, store.stat, store.exists):
@@ -310,7 +310,7 @@ class Broken(Exception):
 
 @pytest.mark.parametrize("answer", ["text", None, [1], np.arange(12)[::2]])
 @pytest.mark.parametrize("wanted", [None, Range(0, 4), Suffix(2)])
-async def test_what_is_no_bytes_is_an_error_and_never_a_value(answer: Any, wanted: Range | Suffix | None) -> None:
+async def test_other_objects_than_bytes_are_errors(answer: Any, wanted: Range | Suffix | None) -> None:
     with pytest.raises(StoreError, match=type(answer).__name__):
         await FsspecStore(Answering(answer), path="r").fetch("k", wanted)
 

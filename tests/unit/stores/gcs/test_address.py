@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import InvalidKeyError
-from aiozarr.stores.gcs.address import Source, find_place, find_source, parse_url, sends_credentials_openly
-from aiozarr.stores.options.gcs import GcsOptions, gcs_options
+from aiozarr.stores.gcs.address import Source, find_endpoint, find_source, parse_url, sends_credentials_openly
+from aiozarr.stores.options.gcs_options import GcsOptions, gcs_options
 
 
 @pytest.mark.parametrize(
@@ -56,18 +56,18 @@ def test_a_root_that_is_no_key_is_refused() -> None:
 def test_the_server_is_the_one_given_or_the_emulator_or_google(
     given: str | None, environ: dict[str, str], origin: str, google: bool
 ) -> None:
-    place = find_place("b", GcsOptions(endpoint_url=given), environ)
+    place = find_endpoint("b", GcsOptions(endpoint_url=given), environ)
     assert (place.web.origin, place.google) == (origin, google)
 
 
 @pytest.mark.parametrize("url", ["http://u:p@h", "http://h?x=1", "ftp://h", "h"])
 def test_endpoints_that_are_none_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"URL|credentials"):
-        find_place("b", GcsOptions(endpoint_url=url), {})
+        find_endpoint("b", GcsOptions(endpoint_url=url), {})
 
 
 def test_keys_are_percent_encoded_in_paths_and_queries() -> None:
-    place = find_place("b", GcsOptions(endpoint_url="http://h/base"), {})
+    place = find_endpoint("b", GcsOptions(endpoint_url="http://h/base"), {})
     assert place.object_path("a/ü %2F?") == "/base/b/a/%C3%BC%20%252F%3F"
     assert place.list_path == "/base/storage/v1/b/b/o"
     url = place.upload_url("multipart", "a/b&c", ifGenerationMatch="0")
@@ -136,7 +136,7 @@ def test_a_file_that_is_not_there_is_not_taken_for_a_token(token: str) -> None:
     ],
 )
 def test_tokens_that_go_out_without_tls_are_noticed(endpoint: str, source: Source, openly: bool) -> None:
-    assert sends_credentials_openly(find_place("b", GcsOptions(endpoint_url=endpoint), {}), source) == openly
+    assert sends_credentials_openly(find_endpoint("b", GcsOptions(endpoint_url=endpoint), {}), source) == openly
 
 
 @pytest.mark.parametrize("name", ["service_account", "google_service_account", "GOOGLE_APPLICATION_CREDENTIALS"])

@@ -14,8 +14,8 @@ import pytest
 import aiozarr
 from aiozarr import sync
 from aiozarr.errors import OutcomeUnknownError
-from aiozarr.testing.gcs_server import GcsServer
-from aiozarr.testing.http_replies import Reply, Request, applied
+from tests.support.servers.gcs_server import GcsServer
+from tests.support.servers.http_replies import Reply, Request, applied
 
 VALUES = np.arange(64 * 48, dtype="int32").reshape(64, 48)
 
@@ -34,7 +34,7 @@ def create(server: GcsServer, url: str = "gs://bucket/a.zarr", **layout: Any) ->
 
 
 @pytest.mark.parametrize("layout", [{}, {"chunks": (4, 4), "shards": (32, 24)}])
-def test_what_is_written_is_read(server: GcsServer, layout: dict[str, Any]) -> None:
+def test_written_values_are_read_back(server: GcsServer, layout: dict[str, Any]) -> None:
     array = create(server, **layout)
     array[...] = VALUES
     found = sync.open_array("gcs://bucket/a.zarr", storage_options=server.storage_options)

@@ -9,7 +9,7 @@ import pytest
 from aiozarr.errors import StoreError
 from aiozarr.stores.gcs.errors import gcs_error
 from aiozarr.stores.object.store import ObjectStore
-from aiozarr.testing.gcs_server import GcsServer
+from tests.support.servers.gcs_server import GcsServer
 
 WORDS = "The specified bucket does not exist."
 JSON = json.dumps({"error": {"code": 404, "message": WORDS, "errors": [{"reason": "notFound"}]}}).encode()

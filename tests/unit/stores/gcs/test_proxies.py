@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from proxy import Proxy, proxy
 
 from aiozarr.errors import ChangedError, StoreError
 from aiozarr.model import Range, Version
 from aiozarr.stores.gcs import upload as uploads
 from aiozarr.stores.object.store import ObjectStore
-from aiozarr.testing.gcs_server import GcsServer
+from tests.support.http_proxy import Proxy, proxy
+from tests.support.servers.gcs_server import GcsServer
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def server() -> Iterator[GcsServer]:
 
 
 def test_all_requests_go_through_the_proxy(server: GcsServer, between: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "SINGLE_BYTES", 1 << 18)
+    monkeypatch.setattr(uploads, "MAX_SINGLE_BYTES", 1 << 18)
     big = os.urandom(1 << 19)
     packed = gzip.compress(b"text" * 50)
     server.put("bucket", "packed", packed, content_encoding="gzip")

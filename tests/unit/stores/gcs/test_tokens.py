@@ -17,12 +17,12 @@ from google.auth import exceptions as untyped_exceptions
 from google.auth.credentials import AnonymousCredentials
 
 from aiozarr.errors import PermissionDeniedError, StoreError, UnauthenticatedError
-from aiozarr.stores.gcs.tokens import EARLY_SECONDS, Tokens, who
+from aiozarr.stores.gcs.tokens import RENEW_BEFORE_SECONDS, GcsTokenSource, account_name
 from aiozarr.stores.object.store import ObjectStore
-from aiozarr.stores.options.gcs import GcsOptions
-from aiozarr.testing.gcs_server import GcsServer
-from aiozarr.testing.http_replies import Reply, Request
-from aiozarr.testing.http_server import ScriptedServer
+from aiozarr.stores.options.gcs_options import GcsOptions
+from tests.support.servers.gcs_server import GcsServer
+from tests.support.servers.http_replies import Reply, Request
+from tests.support.servers.http_server import ScriptedServer
 
 anonymous: Any = AnonymousCredentials
 exceptions: Any = untyped_exceptions  # google-auth has no annotations for them
@@ -65,8 +65,8 @@ def server() -> Iterator[GcsServer]:
         yield running
 
 
-def tokens_of(credentials: Credentials) -> Tokens:
-    return Tokens(GcsOptions(token=credentials), "credentials")
+def tokens_of(credentials: Credentials) -> GcsTokenSource:
+    return GcsTokenSource(GcsOptions(token=credentials), "credentials")
 
 
 def sent(server: GcsServer) -> list[str | None]:
@@ -77,7 +77,7 @@ def open_store(server: GcsServer, token: Any) -> ObjectStore:
     return ObjectStore("gs://bucket", **server.storage_options, token=token)
 
 
-def test_many_who_wait_in_several_loops_ask_once() -> None:
+def test_waiters_in_several_loops_share_one_token_request() -> None:
     credentials = Credentials()
     credentials.gate = threading.Event()
     tokens = tokens_of(credentials)
@@ -97,7 +97,7 @@ def test_many_who_wait_in_several_loops_ask_once() -> None:
     assert len(found) == 24
 
 
-def test_many_who_wait_for_a_token_that_nobody_gives_fail_with_one_try() -> None:
+def test_waiters_for_a_refused_token_fail_after_one_attempt() -> None:
     credentials = Credentials()
     credentials.gate = threading.Event()
     credentials.fail = exceptions.TransportError("down")
@@ -124,7 +124,7 @@ def test_many_who_wait_for_a_token_that_nobody_gives_fail_with_one_try() -> None
     assert asyncio.run(tokens.token())
 
 
-def test_one_who_stops_waiting_for_a_token_takes_it_from_nobody_and_leaves_no_task(server: GcsServer) -> None:
+def test_a_cancelled_waiter_for_a_token_leaves_it_to_the_others_and_no_task(server: GcsServer) -> None:
     credentials = Credentials()
     credentials.gate = gate = threading.Event()
 
@@ -144,7 +144,7 @@ def test_one_who_stops_waiting_for_a_token_takes_it_from_nobody_and_leaves_no_ta
     assert sent(server) == ["Bearer token-1"]
 
 
-@pytest.mark.parametrize(("seconds", "kept"), [(EARLY_SECONDS + 60, True), (-60, False), (None, True)])
+@pytest.mark.parametrize(("seconds", "kept"), [(RENEW_BEFORE_SECONDS + 60, True), (-60, False), (None, True)])
 def test_a_token_is_used_until_shortly_before_its_end(seconds: float | None, kept: bool) -> None:
     credentials = Credentials(seconds=seconds)
     tokens = tokens_of(credentials)
@@ -158,7 +158,7 @@ def test_a_token_is_used_until_shortly_before_its_end(seconds: float | None, kep
 
 
 def test_a_token_that_cannot_be_renewed_is_used_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    credentials = Credentials(seconds=EARLY_SECONDS / 2)
+    credentials = Credentials(seconds=RENEW_BEFORE_SECONDS / 2)
     tokens = tokens_of(credentials)
 
     async def main() -> None:
@@ -166,8 +166,8 @@ def test_a_token_that_cannot_be_renewed_is_used_while_it_lasts(monkeypatch: pyte
         credentials.fail = exceptions.TransportError("down")
         monkeypatch.setattr(tokens, "_fresh_until", 0.0)
         assert await tokens.token() == "token-1"
-        assert tokens.kept() == "token-1"
-        tokens.refused("token-1")
+        assert tokens.cached() == "token-1"
+        tokens.record_refusal("token-1")
         with pytest.raises(StoreError) as caught:
             await tokens.token()
         assert caught.value.retryable
@@ -243,7 +243,7 @@ def test_credentials_that_are_not_accepted_are_not_tried_for_ever(server: GcsSer
     assert len(server.requests) == (5 if token != "object" else 10)
 
 
-def test_what_is_forbidden_is_not_missing(server: GcsServer) -> None:
+def test_a_forbidden_object_is_not_missing(server: GcsServer) -> None:
     server.refused = {"ya29.known"}
 
     async def main() -> None:
@@ -273,7 +273,7 @@ def test_files_and_documents_of_credentials_are_read(tmp_path: Path) -> None:
     path = tmp_path / "user.json"
     path.write_text(json.dumps(user))
     for token, source in ((str(path), "file"), (user, "document"), ({**user, "type": None}, "document")):
-        tokens = Tokens(GcsOptions(token=token), source)  # type: ignore[arg-type]
+        tokens = GcsTokenSource(GcsOptions(token=token), source)  # type: ignore[arg-type]
         assert tokens._load(None).refresh_token == "r"
 
 
@@ -293,7 +293,7 @@ def test_credentials_of_other_clouds_and_of_impersonated_accounts_are_known() ->
         "source_credentials": user,
     }
     for document, module in ((pool, "google.auth.identity_pool"), (other, "google.auth.impersonated_credentials")):
-        found = Tokens(GcsOptions(token=document), "document")._load(None)
+        found = GcsTokenSource(GcsOptions(token=document), "document")._load(None)
         assert type(found).__module__ == module
 
 
@@ -314,7 +314,7 @@ def test_credentials_of_other_clouds_and_of_impersonated_accounts_are_known() ->
 def test_a_document_that_describes_no_credentials_is_refused_with_the_reason(
     document: dict[str, Any], words: str
 ) -> None:
-    tokens = Tokens(GcsOptions(token=document), "document")
+    tokens = GcsTokenSource(GcsOptions(token=document), "document")
     with pytest.raises(UnauthenticatedError, match=words) as caught:
         asyncio.run(tokens.token())
     assert "hidden" not in str(caught.value)
@@ -326,7 +326,7 @@ def test_a_document_that_describes_no_credentials_is_refused_with_the_reason(
 def test_files_that_hold_no_credentials_are_an_error_that_does_not_show_them(tmp_path: Path, content: str) -> None:
     path = tmp_path / "key.json"
     path.write_text(content)
-    tokens = Tokens(GcsOptions(token=str(path)), "file")
+    tokens = GcsTokenSource(GcsOptions(token=str(path)), "file")
     with pytest.raises(UnauthenticatedError, match="cannot be used"):
         asyncio.run(tokens.token())
 
@@ -419,14 +419,16 @@ def test_without_google_auth_the_extra_is_named(monkeypatch: pytest.MonkeyPatch,
     ObjectStore("gs://bucket", token="ya29.given")
 
 
-def test_who_asks_tells_credentials_apart_without_showing_them() -> None:
+def test_credentials_are_distinguished_without_showing_them() -> None:
     one, other = GcsOptions(token="ya29.a"), GcsOptions(token="ya29.b")
-    assert who(one, "token") != who(other, "token")
-    assert "ya29" not in who(one, "token")
-    assert who(GcsOptions(token={"private_key": "x"}), "document") != who(
+    assert account_name(one, "token") != account_name(other, "token")
+    assert "ya29" not in account_name(one, "token")
+    assert account_name(GcsOptions(token={"private_key": "x"}), "document") != account_name(
         GcsOptions(token={"private_key": "y"}), "document"
     )
-    assert who(GcsOptions(token=Credentials()), "credentials") == who(GcsOptions(token=Credentials()), "credentials")
+    assert account_name(GcsOptions(token=Credentials()), "credentials") == account_name(
+        GcsOptions(token=Credentials()), "credentials"
+    )
 
 
 def test_a_store_with_a_token_can_be_pickled_and_does_not_show_it(server: GcsServer) -> None:

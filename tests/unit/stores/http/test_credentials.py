@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from aiozarr.stores.http.store import HTTPStore
-from aiozarr.testing.http_server import FaultServer
+from tests.support.servers.http_server import FaultServer
 
 
 def basic(text: str, encoding: str = "utf-8") -> str:

@@ -8,14 +8,14 @@ import traceback
 from collections.abc import Iterator
 
 import pytest
-from certificates import authority
-from proxy import proxy
 
 from aiozarr.errors import StoreError, UnauthenticatedError, UnsupportedOperationError
 from aiozarr.model import Range
 from aiozarr.stores.http.store import HTTPStore
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.certificates import authority
+from tests.support.http_proxy import proxy
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 DATA = bytes(range(256)) * 100
 BASIC = "Basic bWU6cEBzcw=="  # me:p@ss

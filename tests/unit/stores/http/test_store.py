@@ -1,5 +1,7 @@
 """The HTTP store in front of a server that misbehaves."""
 
+from __future__ import annotations
+
 import asyncio
 import pickle
 import sys
@@ -7,24 +9,21 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from certificates import authority
 
 import aiozarr
 from aiozarr.errors import (
-    ChangedError,
     InvalidKeyError,
-    LimitError,
     PermissionDeniedError,
-    ShortReadError,
     StoreError,
     ThrottledError,
     UnauthenticatedError,
     UnsupportedOperationError,
 )
-from aiozarr.model import ByteRange, Entry, Range, Suffix, Version
+from aiozarr.model import ByteRange, Range, Suffix
 from aiozarr.stores.http.store import HTTPStore
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_server import FaultServer
+from tests.support.certificates import authority
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
 
 DATA = bytes(range(256)) * 1000
 
@@ -63,136 +62,6 @@ async def test_only_404_is_missing_and_every_other_status_is_an_error_with_its_p
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(
-    ("fault", "kind"),
-    [
-        (spoil.content_range("bytes 0-9/256000"), StoreError),
-        (spoil.content_range("bytes 5-13/256000"), StoreError),
-        (spoil.content_range("bytes 5-14/12"), StoreError),
-        (spoil.shortened(3), StoreError),
-        (spoil.lengthened(b"more"), StoreError),
-        (spoil.multipart, StoreError),
-        (spoil.gzipped, StoreError),
-        (spoil.etag('"other"'), ChangedError),
-        (spoil.etag(None), ChangedError),
-        (spoil.truncated(5), ShortReadError),
-        (lambda reply: spoil.chunked(spoil.shortened(3)(reply)), ShortReadError),
-        (lambda reply: spoil.chunked(spoil.lengthened(b"xx")(reply)), LimitError),
-    ],
-)
-async def test_a_ranged_answer_that_is_not_exactly_what_was_asked_for_is_never_used(
-    server: FaultServer, fault: spoil.Spoil, kind: type[Exception]
-) -> None:
-    async with HTTPStore(server.url) as store:
-        value = await store.fetch("a/b")
-        assert value is not None
-        server.script = spoil.always(fault)
-        with pytest.raises(kind):
-            await store.fetch("a/b", Range(5, 10), if_match=value.version)
-
-
-async def test_a_server_without_ranges_is_read_whole_and_cut_and_the_store_says_so(server: FaultServer) -> None:
-    server.script = lambda request, reply: (
-        reply if reply.status == 404 else spoil.whole(server.get(request.key) or b"")(reply)
-    )
-    async with HTTPStore(server.url) as store:
-        claims = [store.supports.partial_reads]
-        whole = await store.fetch("a/b", Range(0))
-        assert whole is not None
-        assert bytes(whole.data) == DATA
-        claims.append(store.supports.partial_reads)
-        for part, expected in ((Range(5, 10), DATA[5:15]), (Suffix(7), DATA[-7:]), (Range(1 << 40, 5), b"")):
-            value = await store.fetch("a/b", part)
-            assert value is not None
-            assert (bytes(value.data), value.size) == (expected, len(DATA))
-        claims.append(store.supports.partial_reads)
-        assert claims == [True, True, False]
-        assert not pickle.loads(pickle.dumps(store)).supports.partial_reads
-
-
-async def test_a_part_under_status_200_is_taken_if_it_says_which_it_is(server: FaultServer) -> None:
-    server.script = spoil.always(spoil.status_only(200))
-    async with HTTPStore(server.url) as store:
-        value = await store.fetch("a/b", Range(5, 10))
-        assert value is not None
-        assert (bytes(value.data), value.size) == (DATA[5:15], len(DATA))
-        assert store.supports.partial_reads
-
-
-@pytest.mark.parametrize("frame", [spoil.chunked, spoil.until_close, spoil.closing, spoil.dropping, spoil.gzipped])
-async def test_a_whole_value_is_read_in_every_framing(server: FaultServer, frame: spoil.Spoil) -> None:
-    server.script = spoil.always(frame)
-    async with HTTPStore(server.url) as store:
-        for _ in range(3):
-            value = await store.fetch("a/b")
-            assert value is not None
-            assert (bytes(value.data), value.size) == (DATA, len(DATA))
-            assert value.version is not None
-
-
-async def test_a_refused_suffix_that_is_longer_than_the_object_is_asked_for_again_as_a_range(
-    server: FaultServer,
-) -> None:
-    server.script = spoil.when(lambda request: "-999999" in request.headers.get("range", ""), spoil.status(416))
-    async with HTTPStore(server.url) as store:
-        value = await store.fetch("a/b", Suffix(999_999))
-    assert value is not None
-    assert bytes(value.data) == DATA
-
-
-async def test_an_object_that_shrank_is_a_changed_error_where_a_version_was_asked_for(server: FaultServer) -> None:
-    async with HTTPStore(server.url) as store:
-        value = await store.fetch("a/b")
-        assert value is not None
-        server.put("a/b", b"tiny")
-        server.script = lambda request, reply: reply if request.method == "HEAD" else spoil.status(416)(reply)
-        with pytest.raises(ChangedError):
-            await store.fetch("a/b", Range(1000, 5), if_match=value.version)
-        shrunk = await store.fetch("a/b", Range(1000, 5))
-        assert shrunk is not None
-        assert (bytes(shrunk.data), shrunk.size) == (b"", 4)
-
-
-async def test_a_weak_version_is_compared_and_not_sent(server: FaultServer) -> None:
-    server.script = spoil.always(spoil.etag('W/"1"'))
-    async with HTTPStore(server.url) as store:
-        value = await store.fetch("a/b", if_match=Version('W/"1"'))
-        assert value is not None
-        assert value.version == Version('W/"1"')
-        with pytest.raises(ChangedError):
-            await store.fetch("a/b", if_match=Version('W/"2"'))
-    assert all("if-match" not in request.headers for request in server.requests)
-
-
-async def test_last_modified_is_the_version_where_there_is_no_etag(server: FaultServer) -> None:
-    server.script = spoil.always(spoil.etag(None))
-    async with HTTPStore(server.url) as store:
-        value = await store.fetch("a/b", Range(0, 1))
-        entry = await store.stat("a/b")
-    assert value is not None
-    assert value.version is not None
-    assert value.version.weak
-    assert entry == Entry("a/b", len(DATA), value.version)
-
-
-@pytest.mark.parametrize("status", [403, 405, 501])
-async def test_stat_takes_the_first_byte_where_head_is_refused(server: FaultServer, status: int) -> None:
-    server.script = spoil.when(lambda request: request.method == "HEAD", spoil.status(status))
-    async with HTTPStore(server.url) as store:
-        entry = await store.stat("a/b")
-        assert entry is not None
-        assert (entry.size, entry.version is not None) == (len(DATA), True)
-        assert await store.stat("gone") is None
-
-
-async def test_stat_takes_the_first_byte_where_head_tells_no_size(server: FaultServer) -> None:
-    server.script = spoil.when(lambda request: request.method == "HEAD", spoil.chunked)
-    async with HTTPStore(server.url) as store:
-        entry = await store.stat("a/b")
-    assert entry is not None
-    assert entry.size == len(DATA)
-
-
 async def test_the_store_itself_does_not_retry(server: FaultServer) -> None:
     server.script = spoil.always(spoil.status(503))
     async with HTTPStore(server.url) as store:
@@ -200,9 +69,6 @@ async def test_the_store_itself_does_not_retry(server: FaultServer) -> None:
             with pytest.raises(ThrottledError):
                 await store.fetch("a/b")
             assert len(server.requests) == number
-
-
-# --- what is sent, and what is shown -----------------------------------------------------------------------------
 
 
 async def test_credentials_headers_and_query_are_sent_with_every_request_and_never_shown(server: FaultServer) -> None:
@@ -295,88 +161,11 @@ async def test_a_server_of_http_1_0_and_one_that_speaks_before_it_answers_are_un
             assert await store.get("a/b") == expected
 
 
-async def test_a_kept_connection_that_was_closed_meanwhile_is_replaced_without_an_error(server: FaultServer) -> None:
+async def test_a_pooled_connection_that_was_closed_is_replaced_without_an_error(server: FaultServer) -> None:
     server.script = spoil.only({1: spoil.dropping})
     async with HTTPStore(server.url) as store:
         assert [await store.get("a/b") for _ in range(3)] == [DATA] * 3
     assert (server.connections, len(server.requests)) == (2, 3)
-
-
-def whole_always(server: FaultServer) -> spoil.Script:
-    """Answer like a server without ranges."""
-    return lambda request, reply: (
-        reply
-        if reply.status in (404, 412) or request.method == "HEAD"
-        else spoil.whole(server.get(request.key) or b"")(reply)
-    )
-
-
-async def test_a_whole_object_that_came_for_a_range_serves_all_ranges_of_its_version(
-    server: FaultServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.script = whole_always(server)
-    async with HTTPStore(server.url) as store:
-        tail = await store.fetch("a/b", Suffix(7))
-        assert tail is not None
-        for part, expected in ((Range(5, 10), DATA[5:15]), (Suffix(3), DATA[-3:]), (Range(1 << 40, 1), b"")):
-            value = await store.fetch("a/b", part, if_match=tail.version)
-            assert value is not None
-            assert (bytes(value.data), value.size, value.version) == (expected, len(DATA), tail.version)
-        assert [request.method for request in server.requests] == ["GET", "HEAD", "HEAD", "HEAD"]
-        assert pickle.loads(pickle.dumps(store)) == store
-        # Who asks for what is stored now is never answered from what was kept.
-        server.put("a/b", DATA[::-1])
-        value = await store.fetch("a/b", Range(5, 10))
-        assert value is not None
-        assert bytes(value.data) == DATA[::-1][5:15]
-        with pytest.raises(ChangedError):
-            await store.fetch("a/b", Range(5, 10), if_match=tail.version)
-        # What is kept is bounded.
-        monkeypatch.setattr("aiozarr.stores.http.kept.SLICE_BYTES", len(DATA))
-        server.put("c", DATA)
-        versions = [value.version for key in ("a/b", "c") if (value := await store.fetch(key, Range(0, 1)))]
-        server.requests.clear()
-        for key, version in zip(("c", "a/b"), reversed(versions), strict=True):
-            await store.fetch(key, Range(1, 1), if_match=version)
-        asked = [(request.method, request.key) for request in server.requests]
-        assert asked == [("HEAD", "c"), ("GET", "a/b")]
-        server.remove("a/b")
-        assert await store.fetch("a/b", Range(1, 1), if_match=versions[0]) is None
-        server.put("a/b", DATA, etag='"1"')
-        version = Version('"1"')
-        script, refused = server.script, spoil.status(405)
-        server.script = lambda request, reply: (
-            refused(reply) if request.method == "HEAD" else script(request, reply) if script else reply
-        )
-        for _ in range(2):
-            value = await store.fetch("a/b", Range(5, 10), if_match=version)
-            assert value is not None
-            assert bytes(value.data) == DATA[5:15]
-
-
-async def test_a_shard_is_sent_once_by_a_server_without_ranges(server: FaultServer) -> None:
-    source = aiozarr.stores.MemoryStore()
-    array = await aiozarr.create_array(source, shape=(4096,), dtype="int32", chunks=(64,), shards=(2048,))
-    await array[...].write(range(4096))
-    for entry in [entry async for entry in source.scan("")]:
-        server.put(entry.key, bytes(memoryview(await source.get(entry.key) or b"")))
-    server.script = whole_always(server)
-    async with await aiozarr.open_array(server.url, zarr_format=3) as found:
-        server.requests.clear()
-        assert list(await found[::700]) == list(range(0, 4096, 700))
-    assert sorted(request.key for request in server.requests if request.method == "GET") == ["c/0", "c/1"]
-
-
-async def test_a_whole_object_that_is_too_large_to_come_in_place_of_a_range_is_refused_by_its_name(
-    server: FaultServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.modules["aiozarr.stores.lane.judge"], "SLICE_BYTES", 1000)
-    server.script = spoil.always(spoil.whole(DATA))
-    async with HTTPStore(server.url) as store:
-        with pytest.raises(UnsupportedOperationError, match="does not answer ranges") as caught:
-            await store.fetch("a/b", Range(5, 10))
-    assert (caught.value.key, caught.value.store) == ("a/b", server.url)
-    assert "'a/b'" in str(caught.value)
 
 
 @pytest.mark.parametrize("base", ["", "/", "/x", "/x/", "/x//", "/x//y", "/%C3%BC%20/", "/ü", "/a+b%2Fc"])
@@ -405,9 +194,6 @@ async def test_a_host_of_ipv6_is_reached() -> None:
     async with listening, HTTPStore(f"http://[::1]:{port}/x") as store:
         assert await store.get("a") == b"ok"
     assert heads[0].startswith(f"GET /x/a HTTP/1.1\r\nHost: [::1]:{port}\r\n")
-
-
-# --- TLS, and the other loop -------------------------------------------------------------------------------------
 
 
 def run_on_asyncio(function: Callable[[], Awaitable[None]]) -> None:
@@ -487,7 +273,7 @@ async def test_a_certificate_that_is_not_valid_is_an_error_that_is_never_retried
         assert not server.requests
 
 
-def test_reading_does_not_import_the_client_for_detours() -> None:
+def test_reading_does_not_import_aiohttp() -> None:
     import subprocess
 
     code = (

@@ -29,8 +29,8 @@ from aiozarr.errors import (
 )
 from aiozarr.model import IfAbsent, IfMatch, Range
 from aiozarr.stores import LocalStore
+from aiozarr.stores.local import atomic_write
 from aiozarr.stores.local import store as local_store
-from aiozarr.stores.local import write
 
 TEMPORARY = ".aiozarr-write~0123456789abcdef"
 
@@ -77,7 +77,7 @@ def test_a_tilde_is_a_directory_like_any_other(tmp_path: Path) -> None:
     assert (tmp_path / "~" / "~").read_bytes() == b"1"
 
 
-def test_stores_of_one_directory_are_equal_by_whatever_path(tmp_path: Path) -> None:
+def test_stores_of_one_directory_are_equal_for_all_paths_to_it(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     assert LocalStore(tmp_path / "real") == LocalStore(f"{tmp_path}/x/../link/")
@@ -90,7 +90,7 @@ def test_an_empty_root_is_refused() -> None:
 
 
 @pytest.mark.parametrize("key", [TEMPORARY, f"a/{TEMPORARY}", f"{TEMPORARY}/a"])
-def test_names_of_temporary_files_are_no_keys(store: LocalStore, root: Path, key: str) -> None:
+def test_names_of_temporary_files_are_not_keys(store: LocalStore, root: Path, key: str) -> None:
     (root / key).parent.mkdir(parents=True)
     (root / key).write_bytes(b"half written")
     assert store.fetch_now(key) is None
@@ -115,7 +115,7 @@ async def test_a_name_the_file_system_cannot_hold_is_missing_and_cannot_be_writt
     assert files(root) == set()
 
 
-def test_names_that_are_no_utf8_are_no_keys_and_stay(store: LocalStore, root: Path) -> None:
+def test_names_in_other_encodings_than_utf8_are_not_keys_and_stay(store: LocalStore, root: Path) -> None:
     store.set_now("a/b", b"1")
     odd = os.path.join(os.fsencode(root), b"a", b"\xff\xfe")
     Path(os.fsdecode(odd)).write_bytes(b"foreign")
@@ -125,13 +125,13 @@ def test_names_that_are_no_utf8_are_no_keys_and_stay(store: LocalStore, root: Pa
     assert os.path.exists(odd)
 
 
-async def test_a_directory_is_no_value(store: LocalStore) -> None:
+async def test_a_directory_has_no_value(store: LocalStore) -> None:
     await store.set("a/b/c", b"1")
     assert await store.get("a/b") is None
     assert await store.exists("a") is False
     await store.erase("a/b")
     assert await store.list() == ["a/b/c"]
-    with pytest.raises(StoreError, match="other keys lie below") as caught:
+    with pytest.raises(StoreError, match="other keys below") as caught:
         await store.set("a/b", b"2")
     assert caught.value.key == "a/b"
     assert await store.list() == ["a/b/c"]
@@ -163,7 +163,7 @@ def test_a_pipe_among_the_files_does_not_hang_a_reader(store: LocalStore, root: 
     assert asyncio.run(store.list()) == []
 
 
-def test_a_whole_value_is_read_as_by_a_fetch_whatever_lies_there(
+def test_blocking_and_async_reads_agree_for_all_kinds_of_files(
     store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.set_now("some", bytes(range(200)))
@@ -173,7 +173,7 @@ def test_a_whole_value_is_read_as_by_a_fetch_whatever_lies_there(
     (root / "directory").mkdir()
     (root / "device").symlink_to("/dev/zero")
     (root / "link").symlink_to("some")
-    monkeypatch.setattr(local_store, "MOST_BYTES", 500)
+    monkeypatch.setattr(local_store, "MAX_FAST_READ_BYTES", 500)
     for key in ("some", "none", "many", "pipe", "directory", "device", "link", "missing", "some/below"):
         value, read = store.fetch_now(key), store.read_now(key)
         assert (None if read is None else bytes(read)) == (None if value is None else bytes(value.data)), key
@@ -265,7 +265,7 @@ async def test_linked_directories_are_listed_and_erasing_takes_the_link_alone(
     (root / "top" / "link").symlink_to(tmp_path / "disk")
     (root / "link").symlink_to(tmp_path / "disk")
     assert sorted(await store.list()) == ["link/deep/x", "top/link/deep/x"]
-    with pytest.raises(StoreError, match="other keys lie below"):
+    with pytest.raises(StoreError, match="other keys below"):
         await store.set("link", b"1")
     await store.erase("link")
     assert (root / "link").is_symlink()
@@ -510,7 +510,7 @@ async def test_sweep_takes_old_temporary_files_alone(store: LocalStore, root: Pa
 
 def test_a_lock_is_given_back_though_a_forked_child_holds_the_same_open_file(root: Path) -> None:
     root.mkdir()
-    with write._locked(os.fsencode(root)) as descriptor:
+    with atomic_write._locked(os.fsencode(root)) as descriptor:
         child = os.dup(descriptor)  # what a fork leaves in the child
     other = os.open(root, os.O_RDONLY)
     try:
@@ -526,7 +526,7 @@ def test_where_the_file_system_has_no_locks_writers_of_the_process_take_turns_an
     def no_locks(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(write.fcntl, "flock", no_locks)
+    monkeypatch.setattr(atomic_write.fcntl, "flock", no_locks)
     with pytest.warns(UnsafeWriteWarning, match="within this process only"):
         store.set_now("a", b"1", precondition=IfAbsent())
     with pytest.warns(UnsafeWriteWarning), pytest.raises(PreconditionFailedError):
@@ -538,7 +538,7 @@ def test_a_directory_that_was_replaced_while_its_lock_was_awaited_is_locked_agai
 ) -> None:
     """A lock on a directory that is no longer at its path protects nothing."""
     store.set_now("a/b", b"1")
-    flock = write.fcntl.flock
+    flock = atomic_write.fcntl.flock
     locked: list[int] = []
 
     def swap_then_lock(descriptor: int, operation: int) -> None:
@@ -550,14 +550,14 @@ def test_a_directory_that_was_replaced_while_its_lock_was_awaited_is_locked_agai
             locked.append(os.fstat(descriptor).st_ino)
         flock(descriptor, operation)
 
-    monkeypatch.setattr(write.fcntl, "flock", swap_then_lock)
+    monkeypatch.setattr(atomic_write.fcntl, "flock", swap_then_lock)
     store.erase_now("a/b")
     assert locked == [(root / "moved").stat().st_ino, locked[1]]
     assert locked[0] != locked[1]
     assert files(root) == {"moved", "moved/b"}
 
 
-def test_a_file_is_opened_once_and_closed_whatever_happens(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_opened_once_and_always_closed(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     version = store.set_now("a/b", b"1")
     store.set_now("a/b", b"2")
 
@@ -582,14 +582,14 @@ def test_a_file_is_opened_once_and_closed_whatever_happens(store: LocalStore, mo
 
 def test_the_store_above_is_that_of_the_directory_above(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "a" / "b", durable=True)
-    found = store.rooted_above()
+    found = store.parent_store()
     assert found is not None
     above, name = found
     assert isinstance(above, LocalStore)
     assert (above, above.root, name, above.durable) == (LocalStore(tmp_path / "a"), str(tmp_path / "a"), "b", True)
-    assert LocalStore("/").rooted_above() is None
-    assert LocalStore(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).rooted_above() is None
-    levels, at = 0, store.rooted_above()
+    assert LocalStore("/").parent_store() is None
+    assert LocalStore(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).parent_store() is None
+    levels, at = 0, store.parent_store()
     while at is not None:
-        levels, at = levels + 1, at[0].rooted_above()
+        levels, at = levels + 1, at[0].parent_store()
     assert levels == len((tmp_path / "a" / "b").parts) - 1

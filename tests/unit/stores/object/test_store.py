@@ -1,5 +1,7 @@
 """The object store in front of a server that misbehaves, and what it shows, carries and keeps to itself."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import pickle
@@ -16,23 +18,20 @@ from aiozarr.errors import (
     ChangedError,
     ForkedProcessError,
     InvalidKeyError,
-    LimitError,
-    PermissionDeniedError,
     PreconditionFailedError,
     StoreError,
     ThrottledError,
-    UnauthenticatedError,
     UnsupportedOperationError,
 )
-from aiozarr.model import IfAbsent, IfMatch, Range, Suffix, Version
+from aiozarr.model import IfAbsent, IfMatch, Range, Version
 from aiozarr.stores import LatencyStore, PrefixStore, ReadOnlyStore
 from aiozarr.stores.object.store import ObjectStore
-from aiozarr.stores.options.s3 import S3Options
-from aiozarr.stores.s3.address import S3Place
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_replies import Reply, Request
-from aiozarr.testing.http_server import FaultServer
-from local_s3 import LocalS3
+from aiozarr.stores.options.s3_options import S3Options
+from aiozarr.stores.s3.address import S3Endpoint
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_replies import Reply, Request
+from tests.support.servers.http_server import FaultServer
+from tests.support.servers.moto import LocalS3
 
 DATA = bytes(range(256)) * 100
 
@@ -51,142 +50,6 @@ def at(server: FaultServer, url: str = "s3://bkt/root", **options: Any) -> Objec
         options.pop("key")
         options.pop("secret")
     return ObjectStore(url, endpoint_url=server.url, **options)
-
-
-def document(code: str, status: int = 400) -> spoil.Spoil:
-    """Answer with an error document."""
-    return spoil.status(status, f"<Error><Code>{code}</Code><Message>Words</Message></Error>".encode())
-
-
-async def test_a_read_is_a_signed_get_with_range_and_condition(server: FaultServer) -> None:
-    async with at(server, requester_pays=True, token="t-hidden") as store:
-        value = await store.fetch("a/b")
-        assert value is not None
-        part = await store.fetch("a/b", Range(5, 10), if_match=value.version)
-        assert part is not None
-        assert (bytes(part.data), part.size, part.version) == (DATA[5:15], len(DATA), value.version)
-    first, second = server.requests
-    assert first.method == "GET"
-    assert "X-Amz-Signature=" in first.target
-    assert "X-Amz-Credential=KEYID" in first.target
-    assert "X-Amz-Security-Token=t-hidden" in first.target
-    assert "x-amz-request-payer=requester" in first.target
-    assert second.target == first.target
-    assert (second.headers["range"], second.headers["if-match"]) == ("bytes=5-14", value.version and value.version.etag)
-
-
-async def test_an_anonymous_read_is_not_signed(server: FaultServer) -> None:
-    server.put("bkt/ü %+", b"x")
-    async with at(server, "s3://bkt", anon=True) as store:
-        assert await store.exists("ü %+")
-    assert {request.target for request in server.requests} == {"/bkt/%C3%BC%20%25%2B"}
-
-
-async def test_given_credentials_are_not_mixed_with_those_of_the_environment(
-    server: FaultServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-another")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OTHER")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "other")
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
-    async with at(server) as store:
-        await store.set("x", b"1")
-        assert await store.get("x") is not None
-    for request in server.requests:
-        assert "of-another" not in str(request)
-        assert "OTHER" not in str(request)
-
-
-async def test_credentials_of_the_environment_sign(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ENVKEY")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-    async with ObjectStore("s3://bkt/root") as store:
-        assert await store.exists("a/b")
-        assert os.environ["AWS_SECRET_ACCESS_KEY"] == "s"
-        assert b"ENVKEY" not in pickle.dumps(store)
-    assert "X-Amz-Credential=ENVKEY" in server.requests[0].target
-
-
-async def test_a_profile_signs(server: FaultServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    (tmp_path / "credentials").write_text("[mine]\naws_access_key_id = PROFILEKEY\naws_secret_access_key = s\n")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, profile="mine") as store:
-        found = await asyncio.gather(*(store.fetch("a/b", Suffix(number)) for number in range(1, 6)))
-        assert [value and bytes(value.data) for value in found] == [DATA[-number:] for number in range(1, 6)]
-    assert "X-Amz-Credential=PROFILEKEY" in server.requests[0].target
-
-
-# --- what counts as missing, and what is an error ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("fault", "kind", "retryable"),
-    [
-        (document("NoSuchBucket", 404), StoreError, False),
-        (document("AccessDenied", 403), PermissionDeniedError, False),
-        (document("ExpiredToken", 400), UnauthenticatedError, False),
-        (document("SlowDown", 503), ThrottledError, True),
-        (document("InternalError", 500), StoreError, True),
-        (document("MethodNotAllowed", 405), UnsupportedOperationError, False),
-        (spoil.redirect("https://elsewhere.example/"), StoreError, False),
-        (spoil.redirect("/bkt/root/other", 307), StoreError, False),
-    ],
-)
-async def test_only_a_404_of_the_object_is_missing(
-    server: FaultServer, fault: spoil.Spoil, kind: type[StoreError], retryable: bool
-) -> None:
-    server.script = spoil.always(fault)
-    async with at(server) as store:
-        for operation in (store.fetch, store.stat):
-            with pytest.raises(kind) as caught:
-                await operation("a/b")
-            error = caught.value
-            assert type(error) is kind
-            assert (error.store, error.key, error.retryable) == ("s3://bkt/root", "a/b", retryable)
-            assert "Signature" not in str(error)
-
-
-@pytest.mark.parametrize("chunked", [False, True])
-async def test_an_object_that_is_not_there_is_missing(server: FaultServer, chunked: bool) -> None:
-    for fault in (document("NoSuchKey", 404), spoil.status(404)):
-        server.script = lambda request, reply, fault=fault: spoil.chunked(fault(reply)) if chunked else fault(reply)
-        async with at(server) as store:
-            assert await store.fetch("a/b") is None
-            assert await store.fetch("a/b", Range(5, 5)) is None
-            assert await store.stat("a/b") is None
-    assert server.connections == 2
-
-
-async def test_a_page_for_people_is_no_value(server: FaultServer) -> None:
-    async with at(server) as store:
-        server.script = spoil.always(spoil.html())
-        for call in (store.fetch("a/b"), store.fetch("a/b", Range(2, 5)), store.stat("a/b")):
-            with pytest.raises(StoreError, match="a page for people"):
-                await call
-        server.script = None
-        server.put("bkt/root/page", b"<html>stored by somebody</html>")
-        assert bytes(await store.get("page") or b"").startswith(b"<html>")
-
-
-async def test_the_answer_to_a_delete_is_not_received_without_end(server: FaultServer) -> None:
-    server.script = spoil.always(lambda reply: Reply(200, (), b"x" * (2 << 20)))
-    async with at(server) as store:
-        with pytest.raises(LimitError):
-            await store.erase("a/b")
-
-
-async def test_an_expired_signature_is_renewed_once(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with at(server) as store:
-        assert await store.exists("a/b")
-        monkeypatch.setattr(store._service._link, "renew", lambda since: True)
-        server.script = spoil.only({2: document("ExpiredToken", 403)})
-        assert await store.get("a/b") is not None
-        assert len(server.requests) == 3
-        server.script = spoil.always(document("ExpiredToken", 403))
-        with pytest.raises(UnauthenticatedError):
-            await store.get("a/b")
-        assert len(server.requests) == 5
 
 
 async def test_a_replaced_object_is_a_changed_error(server: FaultServer) -> None:
@@ -212,26 +75,23 @@ async def test_keys_with_control_characters_are_refused_before_anything_is_sent(
 
 
 async def test_the_bucket_of_aws_is_looked_for_in_its_own_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    from aiozarr.stores.s3 import service as module
+    from aiozarr.stores.s3 import bucket_client as module
 
     asked: list[str] = []
 
-    async def ask_region(place: S3Place, options: S3Options) -> str | None:
+    async def fetch_region(place: S3Endpoint, options: S3Options) -> str | None:
         asked.append(place.bucket)
         await asyncio.sleep(0)
         return "eu-north-1"
 
-    monkeypatch.setattr(module, "ask_region", ask_region)
+    monkeypatch.setattr(module, "fetch_region", fetch_region)
     store = ObjectStore("s3://bkt/x", anon=True)
-    links = await asyncio.gather(*(store._service._ready() for _ in range(5)))
-    assert {link.place.base for link in links} == {"https://bkt.s3.eu-north-1.amazonaws.com"}
+    clients = await asyncio.gather(*(store._client._ready() for _ in range(5)))
+    assert {client.endpoint.base for client in clients} == {"https://bkt.s3.eu-north-1.amazonaws.com"}
     assert asked == ["bkt"]
     named = ObjectStore("s3://bkt/x", anon=True, region="us-west-2")
-    assert (await named._service._ready()).place.region == "us-west-2"
+    assert (await named._client._ready()).endpoint.region == "us-west-2"
     assert asked == ["bkt"]
-
-
-# --- writing -----------------------------------------------------------------------------------------------------
 
 
 async def test_writes_carry_their_conditions(server: FaultServer) -> None:
@@ -270,9 +130,6 @@ async def test_a_server_that_is_not_there_is_a_retryable_error_for_writes_too() 
             await call
         assert caught.value.retryable
     await store.aclose()
-
-
-# --- the probe ---------------------------------------------------------------------------------------------------
 
 
 def ignores_conditions(request: Request, reply: Reply) -> Reply:
@@ -340,17 +197,14 @@ def test_aws_itself_is_trusted() -> None:
     assert ObjectStore("s3://bkt", region="us-east-1", anon=True).supports.conditional_writes is True
 
 
-# --- secrets, identity, pickles, forks ---------------------------------------------------------------------------
-
-
 def test_no_secret_is_shown_and_given_ones_travel() -> None:
     store = ObjectStore("s3://bkt/x", key="KEYID", secret="s-hidden", token="t-hidden", region="eu-west-1")
-    options = store._service._options
+    options = store._client._options
     for text in (repr(store), str(store), store.url, repr(store.origin), repr(store.identity), repr(options)):
         assert "hidden" not in text
     clone = pickle.loads(pickle.dumps(store))
     assert clone == store
-    assert clone._service._options == store._service._options
+    assert clone._client._options == store._client._options
 
 
 def test_stores_with_other_servers_credentials_or_roots_are_other_stores() -> None:
@@ -421,10 +275,7 @@ def test_a_program_that_leaves_its_stores_open_ends_in_good_order(s3_server: Loc
         assert done.stdout == "(['a'], b'1') (['a'], b'1')\n"
 
 
-# --- on a real S3 server -----------------------------------------------------------------------------------------
-
-
-async def test_bulk_deletes_page_and_name_what_could_not_be_removed(s3_server: LocalS3) -> None:
+async def test_bulk_deletes_are_paged_and_name_the_remaining_keys(s3_server: LocalS3) -> None:
     s3_server.create_bucket("bulk")
     store = ObjectStore("s3://bulk", **s3_server.storage_options)
     for number in range(30):
@@ -438,8 +289,8 @@ async def test_bulk_deletes_page_and_name_what_could_not_be_removed(s3_server: L
     await store.aclose()
 
 
-async def test_a_big_value_goes_up_in_parts(s3_server: LocalS3, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aiozarr.stores.obstore import service as module
+async def test_a_large_value_is_uploaded_in_parts(s3_server: LocalS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aiozarr.stores.obstore import obstore_bucket as module
 
     monkeypatch.setattr(module, "SINGLE_PUT_BYTES", 1 << 20)
     monkeypatch.setattr(module, "PART_BYTES", 5 << 20)
@@ -456,40 +307,21 @@ async def test_a_big_value_goes_up_in_parts(s3_server: LocalS3, monkeypatch: pyt
         assert version.etag.endswith('-3"')
 
 
-async def test_a_bucket_that_does_not_exist_is_an_error_for_every_operation(s3_server: LocalS3) -> None:
-    async with ObjectStore("s3://never-made", **s3_server.storage_options) as store:
-        calls = (
-            store.fetch("a"),
-            store.stat("a"),
-            store.set("a", b""),
-            store.set("a", b"", precondition=IfAbsent()),
-            store.set("a", b"", precondition=IfMatch(Version('"x"'))),
-            store.erase("a"),
-            store.erase_values(["a"]),
-            store.list(),
-            store.list_dir(""),
-        )
-        for call in calls:
-            with pytest.raises(StoreError, match="bucket does not exist") as caught:
-                await call
-            assert type(caught.value) is StoreError
-
-
 async def test_the_store_above_is_that_of_the_prefix_above_and_shares_the_connections(s3_server: LocalS3) -> None:
     s3_server.create_bucket("above")
     options = s3_server.storage_options
     async with ObjectStore("s3://above/a/b", **options) as store:
-        found = store.rooted_above()
+        found = store.parent_store()
         assert found is not None
         above, name = found
         assert (above, name) == (ObjectStore("s3://above/a", **options), "b")
         assert above.origin == store.origin
         await store.set("k", b"1")
         assert bytes(await above.get("b/k") or b"") == b"1"
-        top = above.rooted_above()
+        top = above.parent_store()
         assert top is not None
         assert (top[0].url, top[1]) == ("s3://above", "a")
-        assert top[0].rooted_above() is None
+        assert top[0].parent_store() is None
 
 
 async def test_copies_above_a_target_in_a_bucket_follow_its_changes(s3_server: LocalS3) -> None:

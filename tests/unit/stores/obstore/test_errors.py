@@ -48,7 +48,7 @@ def told(status: int, code: str) -> str:
         (ValueError("Could not parse path"), InvalidKeyError, None, False),
     ],
 )
-def test_the_words_of_an_error_decide_what_it_means(
+def test_the_text_of_an_error_decides_its_type(
     error: Exception, kind: type, status: int | None, retryable: bool
 ) -> None:
     found = translate(error)
@@ -88,7 +88,7 @@ def test_a_bug_of_ours_is_not_taken_for_an_error_of_the_library() -> None:
     ("told", "words"),
     [("Azure Cli not installed", "'az', was not found"), ("ERROR: Please run az login to setup account.", "az login")],
 )
-def test_what_the_azure_cli_lacks_is_told(told: str, words: str) -> None:
+def test_a_missing_azure_cli_is_named(told: str, words: str) -> None:
     text = f"Generic MicrosoftAzure error: 'az account get-access-token' command failed: {told}\n\nDebug source"
     found = translate(exceptions.GenericError(text))
     assert type(found) is UnauthenticatedError

@@ -8,14 +8,14 @@ import gcsfs
 import pytest
 import s3fs
 from fsspec.implementations.http import HTTPFileSystem
-from upstream import fields_of, parameters_of
 
-from aiozarr.stores.options.azure import AZURE_TABLE, azure_options
-from aiozarr.stores.options.client import CLIENT_FOREIGN, TRUST_FOREIGN
-from aiozarr.stores.options.gcs import GCS_TABLE, gcs_options
-from aiozarr.stores.options.http import http_options
-from aiozarr.stores.options.s3 import S3_TABLE, s3_options
-from aiozarr.stores.options.table import Foreign, Table
+from aiozarr.stores.options.azure_options import AZURE_TABLE, azure_options
+from aiozarr.stores.options.client_unsupported import CLIENT_UNSUPPORTED, TRUST_UNSUPPORTED
+from aiozarr.stores.options.gcs_options import GCS_TABLE, gcs_options
+from aiozarr.stores.options.http_options import http_options
+from aiozarr.stores.options.option_table import OptionTable, UnsupportedOption
+from aiozarr.stores.options.s3_options import S3_TABLE, s3_options
+from tests.support.upstream_names import fields_of, parameters_of
 
 OPTIONS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "s3": s3_options,
@@ -23,7 +23,7 @@ OPTIONS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "az": azure_options,
     "http": http_options,
 }
-TABLES: dict[str, Table] = {"gs": GCS_TABLE, "az": AZURE_TABLE}
+TABLES: dict[str, OptionTable] = {"gs": GCS_TABLE, "az": AZURE_TABLE}
 
 # The parameters of adlfs.AzureBlobFileSystem 2025.8; fsspec's own besides.
 ADLFS = [
@@ -105,31 +105,31 @@ def test_a_name_of_the_other_packages_is_known(scheme: str, name: str) -> None:
 
 
 CASES = [
-    pytest.param(scheme, foreign, id=f"{scheme}-{foreign.names[0]}")
+    pytest.param(scheme, unsupported, id=f"{scheme}-{unsupported.names[0]}")
     for scheme, table in TABLES.items()
-    for foreign in table.foreign
+    for unsupported in table.unsupported
 ]
 
 
-@pytest.mark.parametrize(("scheme", "foreign"), CASES)
-def test_what_is_no_option_here_is_taken_or_refused_with_a_reason(scheme: str, foreign: Foreign) -> None:
+@pytest.mark.parametrize(("scheme", "unsupported"), CASES)
+def test_unsupported_options_are_ignored_or_refused_with_a_reason(scheme: str, unsupported: UnsupportedOption) -> None:
     table = TABLES[scheme]
-    for name in foreign.names:
-        for value in (None, *(foreign.only or ())):
+    for name in unsupported.names:
+        for value in (None, *(unsupported.only or ())):
             assert table.translate(nested(name, value)) == {}
-        if foreign.only is None:
+        if unsupported.only is None:
             assert table.translate(nested(name, "anything")) == {}
         else:
             with pytest.raises(TypeError, match="cannot be followed") as caught:
                 OPTIONS[scheme](nested(name, "anything"))
-            assert foreign.why in str(caught.value)
+            assert unsupported.why in str(caught.value)
 
 
-def test_the_clouds_share_what_they_say_of_clients() -> None:
+def test_the_clouds_share_the_reasons_of_client_options() -> None:
     for table in (S3_TABLE, GCS_TABLE, AZURE_TABLE):
-        assert set(CLIENT_FOREIGN) <= set(table.foreign)
+        assert set(CLIENT_UNSUPPORTED) <= set(table.unsupported)
     for table in (GCS_TABLE, AZURE_TABLE):
-        assert set(TRUST_FOREIGN) <= set(table.foreign)
+        assert set(TRUST_UNSUPPORTED) <= set(table.unsupported)
 
 
 @pytest.mark.parametrize("scheme", ["gs", "az"])
@@ -139,7 +139,7 @@ def test_times_of_obstores_client_are_those_of_the_store(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs", "az", "http"])
-def test_a_name_of_nobody_is_still_unknown(scheme: str) -> None:
+def test_other_names_are_unknown(scheme: str) -> None:
     with pytest.raises(TypeError, match="unknown storage option 'nowhere'"):
         OPTIONS[scheme]({"client_options": {"nowhere": 1}})
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aiozarr.testing.http_server import FaultServer
+from tests.support.servers.http_server import FaultServer
 
 DATA = bytes(range(256)) * 100
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import InvalidKeyError
-from aiozarr.stores.options.s3 import S3Options, s3_options
+from aiozarr.stores.options.s3_options import S3Options, s3_options
 from aiozarr.stores.s3.address import (
     Source,
-    find_place,
+    find_endpoint,
     find_source,
     parse_url,
     sends_found_credentials_openly,
@@ -34,7 +34,7 @@ def test_a_url_names_bucket_and_root() -> None:
         "s3://./a",
     ],
 )
-def test_what_is_no_bucket_url_is_refused(url: str) -> None:
+def test_an_invalid_bucket_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"bucket"):
         parse_url(url)
 
@@ -63,7 +63,7 @@ def test_a_root_that_is_no_key_is_refused(url: str) -> None:
 def test_the_address_follows_from_options_and_environment(
     given: dict[str, object], environ: dict[str, str], base: str, aws: bool
 ) -> None:
-    place = find_place("bkt", s3_options(given), environ)
+    place = find_endpoint("bkt", s3_options(given), environ)
     assert (place.base, place.aws) == (base, aws)
 
 
@@ -71,18 +71,18 @@ def test_the_address_follows_from_options_and_environment(
 def test_a_region_cannot_name_another_host(region: str) -> None:
     for options, environ in ((S3Options(region=region), {}), (S3Options(), {"AWS_REGION": region})):
         with pytest.raises(ValueError, match="region"):
-            find_place("bkt", options, environ)
-    place = find_place("bkt", S3Options(region="Region_One", endpoint_url="http://h"), {})
+            find_endpoint("bkt", options, environ)
+    place = find_endpoint("bkt", S3Options(region="Region_One", endpoint_url="http://h"), {})
     assert place.base == "http://h/bkt"
 
 
 def test_a_bucket_with_a_dot_stays_in_the_path_because_no_certificate_fits_its_name() -> None:
-    assert find_place("a.b", S3Options(), {}).base == "https://s3.us-east-1.amazonaws.com/a.b"
+    assert find_endpoint("a.b", S3Options(), {}).base == "https://s3.us-east-1.amazonaws.com/a.b"
 
 
 def test_a_region_that_the_server_told_counts_before_one_that_is_named() -> None:
-    assert find_place("bkt", S3Options(), {}, "eu-north-1").region == "eu-north-1"
-    assert find_place("bkt", S3Options(region="us-west-2"), {}, "eu-north-1").region == "eu-north-1"
+    assert find_endpoint("bkt", S3Options(), {}, "eu-north-1").region == "eu-north-1"
+    assert find_endpoint("bkt", S3Options(region="us-west-2"), {}, "eu-north-1").region == "eu-north-1"
 
 
 ARN = "arn:aws:s3:us-west-2:123456789012:accesspoint/my-point"
@@ -91,10 +91,10 @@ ARN = "arn:aws:s3:us-west-2:123456789012:accesspoint/my-point"
 def test_an_access_point_stands_for_a_bucket() -> None:
     assert parse_url(f"s3://{ARN}/a/b") == (ARN, "a/b/")
     assert parse_url(f"s3://{ARN.replace('/my-point', ':my-point')}") == (ARN, "")
-    place = find_place(ARN, S3Options(region="eu-west-1"), {})
+    place = find_endpoint(ARN, S3Options(region="eu-west-1"), {})
     assert place.base == "https://my-point-123456789012.s3-accesspoint.us-west-2.amazonaws.com"
     assert (place.region, place.aws, place.virtual_hosted) == ("us-west-2", True, True)
-    assert find_place(ARN.replace("us-west-2", "cn-north-1"), S3Options(), {}).base.endswith(".amazonaws.com.cn")
+    assert find_endpoint(ARN.replace("us-west-2", "cn-north-1"), S3Options(), {}).base.endswith(".amazonaws.com.cn")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_s3a_is_s3_and_s3n_is_nothing() -> None:
     ],
 )
 def test_the_plain_endpoints_of_aws_are_aws(endpoint: str, region: str | None, base: str) -> None:
-    place = find_place("bkt", S3Options(endpoint_url=endpoint, region=region), {})
+    place = find_endpoint("bkt", S3Options(endpoint_url=endpoint, region=region), {})
     assert (place.base, place.aws, place.fixed) == (base, True, False)
 
 
@@ -150,25 +150,25 @@ def test_the_plain_endpoints_of_aws_are_aws(endpoint: str, region: str | None, b
     ],
 )
 def test_other_endpoints_stay_as_they_are_written(endpoint: str, aws: bool) -> None:
-    place = find_place("bkt", S3Options(endpoint_url=endpoint, region="auto"), {}, "told-1")
+    place = find_endpoint("bkt", S3Options(endpoint_url=endpoint, region="auto"), {}, "told-1")
     assert (place.base, place.aws, place.fixed, place.region) == (f"{endpoint}/bkt", aws, True, "told-1")
 
 
-def test_an_endpoint_without_a_scheme_is_told_what_is_missing() -> None:
+def test_the_error_of_an_endpoint_without_a_scheme_names_the_scheme() -> None:
     with pytest.raises(ValueError, match="begins with http:// or https://"):
-        find_place("bkt", S3Options(endpoint_url="minio:9000"), {})
+        find_endpoint("bkt", S3Options(endpoint_url="minio:9000"), {})
 
 
 def test_endpoints_of_the_environment_can_be_ignored() -> None:
     environ = {"AWS_ENDPOINT_URL": "http://a", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}
-    assert find_place("bkt", S3Options(), environ).aws
-    assert not find_place("bkt", S3Options(endpoint_url="http://b"), environ).aws
+    assert find_endpoint("bkt", S3Options(), environ).aws
+    assert not find_endpoint("bkt", S3Options(endpoint_url="http://b"), environ).aws
 
 
 @pytest.mark.parametrize("endpoint", ["h:1", "ftp://h", "http://u:hidden@h", "http://h/?hidden=1", ""])
 def test_an_endpoint_that_is_no_plain_web_address_is_refused(endpoint: str) -> None:
     with pytest.raises(ValueError, match="URL") as caught:
-        find_place("bkt", S3Options(endpoint_url=endpoint), {})
+        find_endpoint("bkt", S3Options(endpoint_url=endpoint), {})
     assert "hidden" not in str(caught.value)
 
 
@@ -213,7 +213,7 @@ def test_found_credentials_sent_without_tls_to_a_named_server_are_noticed(
     endpoint: str, source: Source, openly: bool
 ) -> None:
     options = S3Options(endpoint_url=endpoint)
-    assert sends_found_credentials_openly(find_place("bkt", options, {}), options, source) is openly
+    assert sends_found_credentials_openly(find_endpoint("bkt", options, {}), options, source) is openly
 
 
 @pytest.mark.parametrize(
@@ -229,18 +229,18 @@ def test_found_credentials_sent_without_tls_to_a_named_server_are_noticed(
 )
 def test_a_bucket_is_put_in_front_of_no_address(endpoint: str) -> None:
     with pytest.raises(ValueError, match="IP address: give the server's name"):
-        find_place("bkt", s3_options({"endpoint_url": endpoint, "virtual_hosted": True}), {})
+        find_endpoint("bkt", s3_options({"endpoint_url": endpoint, "virtual_hosted": True}), {})
     given = {"endpoint_url": endpoint, "config_kwargs": {"s3": {"addressing_style": "virtual"}}}
     with pytest.raises(ValueError, match="virtual_hosted"):
-        find_place("bkt", s3_options(given), {})
-    assert find_place("bkt", s3_options({"endpoint_url": endpoint}), {}).base == f"{endpoint}/bkt"
+        find_endpoint("bkt", s3_options(given), {})
+    assert find_endpoint("bkt", s3_options({"endpoint_url": endpoint}), {}).base == f"{endpoint}/bkt"
 
 
 @pytest.mark.parametrize("given", [{}, {"endpoint_url": "http://localhost:9", "virtual_hosted": True}])
 def test_a_bucket_that_looks_like_an_international_name_is_put_in_front_of_no_host(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="virtual_hosted=False"):
-        find_place("xn--bkt", s3_options(given), {})
-    find_place("xn--bkt", s3_options({**given, "virtual_hosted": False}), {})
+        find_endpoint("xn--bkt", s3_options(given), {})
+    find_endpoint("xn--bkt", s3_options({**given, "virtual_hosted": False}), {})
 
 
 def test_credentials_in_a_url_are_refused_without_showing_them() -> None:

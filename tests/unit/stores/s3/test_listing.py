@@ -11,13 +11,13 @@ from aiozarr.errors import LimitError, StoreError, ThrottledError
 from aiozarr.model import Entry, Version
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES
 from aiozarr.stores.object.store import ObjectStore
-from aiozarr.stores.s3 import service
+from aiozarr.stores.s3 import bucket_client as module
 from aiozarr.stores.s3.address import NOTHING_CONFIGURED
 from aiozarr.stores.s3.listing import parse_page
 from aiozarr.stores.s3.profiles import ProfileCredentials
-from aiozarr.testing.http_replies import Reply, Request
-from aiozarr.testing.http_server import FaultServer
-from local_s3 import LocalS3
+from tests.support.servers.http_replies import Reply, Request
+from tests.support.servers.http_server import FaultServer
+from tests.support.servers.moto import LocalS3
 
 
 def listing(*keys: str) -> bytes:
@@ -80,7 +80,7 @@ async def test_an_object_whose_key_is_none_is_left_out_and_not_removed(server: F
 async def test_credentials_that_only_the_client_library_has_list_by_it(
     server: FaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "knows_credentials", lambda source: False)
+    monkeypatch.setattr(module, "knows_credentials", lambda source: False)
     server.put("bkt/root/empty", b"")
     server.script = lists(listing("root/", "root/a/", "root/a/b", "root/empty", "root/later/"))  # type: ignore[assignment]
     async with at(server) as store:
@@ -107,7 +107,7 @@ async def test_a_listing_follows_no_redirect_and_no_token_goes_elsewhere(server:
         assert other.requests == []
 
 
-async def test_throttling_of_a_listing_says_how_long_to_wait_and_who_said_so(server: FaultServer) -> None:
+async def test_throttling_of_a_listing_has_the_requested_pause_and_the_server(server: FaultServer) -> None:
     server.script = lambda request, reply: Reply(
         503, (("Retry-After", "7"), ("x-amz-request-id", "r-1")), b"<Error><Code>SlowDown</Code></Error>"
     )
@@ -144,11 +144,11 @@ async def test_a_listing_that_goes_in_a_circle_ends(server: FaultServer, length:
 
 async def test_credentials_that_end_are_found_anew_once(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
     found = iter(("old", "new", "never"))
-    monkeypatch.setattr(service, "find_source", lambda *_: "profile")
-    monkeypatch.setattr(service, "read_configured", lambda _: NOTHING_CONFIGURED)
+    monkeypatch.setattr(module, "find_source", lambda *_: "profile")
+    monkeypatch.setattr(module, "read_configured", lambda _: NOTHING_CONFIGURED)
     provider = ProfileCredentials(None)
     monkeypatch.setattr(provider, "_find", lambda: Fixed(next(found)))
-    monkeypatch.setattr(service, "make_provider", lambda *_: provider)
+    monkeypatch.setattr(module, "make_provider", lambda *_: provider)
 
     def script(request: Request, reply: Reply) -> Reply:
         if "old%2F" in request.target:
@@ -213,7 +213,7 @@ async def test_a_listing_that_is_none_is_an_error(server: FaultServer, body: byt
     server.script = lists(body)  # type: ignore[assignment]
     async with at(server) as store:
         for call in (store.list, lambda: store.list_dir("")):
-            with pytest.raises(StoreError, match=r"listing|page for people"):
+            with pytest.raises(StoreError, match=r"listing|HTML page"):
                 await call()
 
 

@@ -10,12 +10,12 @@ import botocore.credentials
 import pytest
 from botocore.awsrequest import AWSRequest
 
-from aiozarr.stores.lane import quote_key
-from aiozarr.stores.options.s3 import S3Options
-from aiozarr.stores.s3.address import find_place
-from aiozarr.stores.s3.link import CRC32C
+from aiozarr.http1 import quote_key
+from aiozarr.stores.options.s3_options import S3Options
+from aiozarr.stores.s3.address import find_endpoint
 from aiozarr.stores.s3.listing import listing_query
-from aiozarr.stores.s3.presign import SAME_MOMENT_SECONDS, Credentials, Presigner, canonical_query, presign
+from aiozarr.stores.s3.presign import SAME_MOMENT_SECONDS, Presigner, S3Credentials, canonical_query, presign
+from aiozarr.stores.s3.region_client import CRC32C
 
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 ARN = "arn:aws:s3:us-west-2:123456789012:accesspoint/my-point"
@@ -58,12 +58,12 @@ def moment_of(query: str) -> float:
 def test_a_query_is_signed_as_botocore_signs_it(
     bucket: str, options: dict[str, Any], prefix: str, token: str | None
 ) -> None:
-    place = find_place(bucket, S3Options(**options), {})
+    place = find_endpoint(bucket, S3Options(**options), {})
     query = {**listing_query(prefix, "/", "t+/= "), "x-amz-request-payer": "requester"}
     web = place.web
     path = web.path or "/"
     expected = of_botocore(f"{web.origin}{path}", query, place.region, token)
-    signed = presign(Credentials(KEY, SECRET, token), place.region, web.authority, path, query, moment_of(expected))
+    signed = presign(S3Credentials(KEY, SECRET, token), place.region, web.authority, path, query, moment_of(expected))
     assert sorted(signed.split("&")) == sorted(expected.split("&"))
     assert dict(parse_qsl(signed, keep_blank_values=True)).items() >= query.items()
     assert signed.rpartition("&")[2].startswith("X-Amz-Signature=")
@@ -73,14 +73,14 @@ def test_names_are_signed_in_their_own_order_also_where_one_begins_another() -> 
     query = {"a-b": "1", "a": "2", "a.b": "3", "ä": "4", "a1": "5"}
     assert canonical_query(query) == "%C3%A4=4&a=2&a-b=1&a.b=3&a1=5"  # "-", "." and digits come before "="
     expected = of_botocore("https://h/", query, "us-east-1", None)
-    assert presign(Credentials(KEY, SECRET), "us-east-1", "h", "/", query, moment_of(expected)).endswith(
+    assert presign(S3Credentials(KEY, SECRET), "us-east-1", "h", "/", query, moment_of(expected)).endswith(
         expected.rpartition("&")[2]
     )
 
 
 def test_secrets_are_not_shown() -> None:
-    assert repr(Credentials("k-hidden", "s-hidden", "t-hidden")) == "Credentials()"
-    query = presign(Credentials("k", "s-hidden"), "us-east-1", "h", "/", {}, time.time())
+    assert repr(S3Credentials("k-hidden", "s-hidden", "t-hidden")) == "S3Credentials()"
+    query = presign(S3Credentials("k", "s-hidden"), "us-east-1", "h", "/", {}, time.time())
     assert "hidden" not in query
 
 
@@ -97,14 +97,14 @@ def test_a_target_is_signed_as_botocore_signs_it(
     checksum: str | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    place = find_place("bkt", S3Options(**options), {})
+    place = find_endpoint("bkt", S3Options(**options), {})
     web, payer = place.web, {"x-amz-request-payer": "requester"}
     path = f"{web.path}/{quote_key(key)}"
     header = None if checksum is None else CRC32C
     headers = {} if checksum is None else {CRC32C: checksum}
     expected = of_botocore(f"{web.origin}{path}", payer, place.region, token, method, headers)
     monkeypatch.setattr(time, "time", lambda: moment_of(expected))
-    signer = Presigner(Credentials(KEY, SECRET, token), place.region, web.authority, payer, header)
+    signer = Presigner(S3Credentials(KEY, SECRET, token), place.region, web.authority, payer, header)
     signer.target("GET", "/another")
     target = signer.target(method, path, (checksum or "").encode())
     assert target.startswith(f"{path}?")
@@ -114,10 +114,10 @@ def test_a_target_is_signed_as_botocore_signs_it(
 def test_a_target_is_signed_anew_after_a_minute_and_on_another_day(monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime(2026, 2, 28, 23, 59, 30, tzinfo=UTC).timestamp()
     monkeypatch.setattr(time, "time", lambda: now)
-    signer = Presigner(Credentials(KEY, SECRET), "us-east-1", "h")
+    signer = Presigner(S3Credentials(KEY, SECRET), "us-east-1", "h")
 
     def expected() -> str:
-        return "/k?" + presign(Credentials(KEY, SECRET), "us-east-1", "h", "/k", {}, time.time())
+        return "/k?" + presign(S3Credentials(KEY, SECRET), "us-east-1", "h", "/k", {}, time.time())
 
     first = signer.target("GET", "/k")
     assert first == expected()

@@ -1,6 +1,7 @@
 """Credentials of profiles: found by botocore in files, processes, roles and single sign-on, and renewed in time."""
 
-import asyncio
+from __future__ import annotations
+
 import sys
 import threading
 from datetime import UTC, datetime, timedelta
@@ -15,10 +16,9 @@ from aiozarr.errors import UnauthenticatedError
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.stores.s3 import profiles
 from aiozarr.stores.s3.profiles import NoCredentialsError, ProfileCredentials, has_files, read_configured
-from aiozarr.testing import http_replies as spoil
-from aiozarr.testing.http_replies import Reply, Request
-from aiozarr.testing.http_server import FaultServer
-from local_s3 import LocalS3
+from tests.support.servers.http_replies import Request
+from tests.support.servers.http_server import FaultServer
+from tests.support.servers.moto import LocalS3
 
 
 @pytest.fixture
@@ -33,9 +33,6 @@ def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def key_of(request: Request) -> str:
     text = request.target + request.headers.get("authorization", "").replace("/", "%2F")
     return text.split("Credential=")[1].split("%2F")[0]
-
-
-# --- what the files say ------------------------------------------------------------------------------------------
 
 
 def test_region_and_endpoint_are_those_of_the_profile_and_its_service(files: Path) -> None:
@@ -72,9 +69,6 @@ def test_without_botocore_a_profile_names_the_extra(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "botocore.session", None)
     with pytest.raises(ImportError, match=r"aiozarr\[s3\]"):
         ObjectStore("s3://bkt", profile="mine")
-
-
-# --- where credentials come from ---------------------------------------------------------------------------------
 
 
 async def test_the_profile_of_the_environment_and_the_default_one_sign(
@@ -175,13 +169,10 @@ def test_where_to_look_for_a_web_identity_is_handed_to_the_client(tmp_path: Path
         "web_identity_token_file": str(tmp_path / "token"),
     }
     store = ObjectStore("s3://bkt/root", region="us-east-1", sts_endpoint="https://sts.example", **given)
-    client = store._service._link.client()  # type: ignore[attr-defined]
+    client = store._client._region_client.client()  # type: ignore[attr-defined]
     names = {name.removeprefix("aws_"): value for name, value in client.config.items()}
     assert {name: names[name] for name in given} == given
     assert names["endpoint_url_sts"] == "https://sts.example"
-
-
-# --- renewal -----------------------------------------------------------------------------------------------------
 
 
 class Found:
@@ -195,12 +186,12 @@ class Found:
         return self._frozen
 
 
-def test_credentials_are_kept_for_a_while_and_never_beyond_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_are_cached_for_a_while_and_never_beyond_their_expiry(monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     for ends, expected in (
-        (None, now + profiles.KEEP),
+        (None, now + profiles.REUSE_TIME),
         (now + timedelta(minutes=7), now + timedelta(minutes=7)),
-        (now + timedelta(hours=8), now + profiles.KEEP),
+        (now + timedelta(hours=8), now + profiles.REUSE_TIME),
     ):
         credentials = ProfileCredentials("p", lambda: now)
         monkeypatch.setattr(credentials, "_find", lambda ends=ends: Found(1, ends))
@@ -239,69 +230,3 @@ def test_errors_of_botocore_are_told_without_their_words(monkeypatch: pytest.Mon
     with pytest.raises(NoCredentialsError, match="ClientError") as caught:
         credentials()
     assert "hidden" not in str(caught.value)
-
-
-@pytest.fixture
-def numbered(monkeypatch: pytest.MonkeyPatch, files: Path) -> list[int]:
-    """Credentials that are others whenever they are looked for, off the loop."""
-    (files / "config").write_text("[profile p]\nregion = us-east-1\n")
-    found: list[int] = []
-
-    def find(self: ProfileCredentials) -> Found:
-        assert threading.current_thread() is not threading.main_thread()
-        found.append(len(found))
-        return Found(found[-1], None)
-
-    monkeypatch.setattr(ProfileCredentials, "_find", find)
-    return found
-
-
-def refuses_first(request: Request, reply: Reply) -> Reply:
-    """Take every credentials but the first for expired."""
-    if key_of(request) == "KEY0":
-        return Reply(400, (), b"<Error><Code>ExpiredToken</Code><Message>ended</Message></Error>")
-    if "list-type" in request.target:
-        return Reply(200, (("Content-Type", "application/xml"),), b"<ListBucketResult></ListBucketResult>")
-    return reply
-
-
-@pytest.mark.parametrize("operation", ["fetch", "set", "list", "erase"])
-async def test_credentials_that_have_ended_are_renewed_once(
-    server: FaultServer, numbered: list[int], operation: str
-) -> None:
-    server.script = refuses_first
-    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, profile="p") as store:
-        calls: dict[str, Any] = {
-            "fetch": lambda: store.fetch("a/b"),
-            "set": lambda: store.set("x", b"1"),
-            "list": store.list,
-            "erase": lambda: store.erase("a/b"),
-        }
-        await calls[operation]()
-        assert [key_of(request) for request in server.requests] == ["KEY0", "KEY1"]
-        await calls[operation]()
-        assert len(server.requests) == 3
-        server.script = spoil.always(spoil.status(400, b"<Error><Code>ExpiredToken</Code></Error>"))
-        with pytest.raises(UnauthenticatedError):
-            await calls[operation]()
-        assert len(server.requests) == 5
-    assert len(numbered) == 3
-
-
-async def test_many_requests_whose_credentials_have_ended_renew_them_together(
-    server: FaultServer, numbered: list[int]
-) -> None:
-    server.script = refuses_first
-    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, profile="p") as store:
-        found = await asyncio.gather(*(store.fetch("a/b") for _ in range(30)))
-        assert all(value is not None for value in found)
-    assert len(numbered) == 2
-
-
-async def test_given_credentials_that_have_ended_are_not_sent_again(server: FaultServer) -> None:
-    server.script = spoil.always(spoil.status(400, b"<Error><Code>ExpiredToken</Code></Error>"))
-    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, key="k", secret="s", token="t") as store:
-        for call in (store.fetch("a/b"), store.set("x", b"1"), store.list()):
-            with pytest.raises(UnauthenticatedError):
-                await call
-    assert len(server.requests) == 3

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import StoreError
-from aiozarr.stores.lane.head import Headers
+from aiozarr.http1.head import Headers
 from aiozarr.stores.object.store import ObjectStore
-from aiozarr.stores.s3 import service as module
-from aiozarr.stores.s3.address import S3Place
+from aiozarr.stores.s3 import bucket_client as module
+from aiozarr.stores.s3.address import S3Endpoint
 from aiozarr.stores.s3.region import is_elsewhere, region_in
-from aiozarr.testing.http_replies import Reply, Request
-from aiozarr.testing.http_server import FaultServer
+from tests.support.servers.http_replies import Reply, Request
+from tests.support.servers.http_server import FaultServer
 
 LISTING = (
     b"<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>root/a/b</Key><LastModified>2020-01-01T00:00:00Z"
@@ -34,7 +34,7 @@ SIGNED = re.compile(r"(?:%2F|/)([a-z0-9-]+)(?:%2F|/)s3(?:%2F|/)aws4_request")
         ({}, "", None),
     ],
 )
-def test_the_region_is_found_wherever_the_server_tells_it(headers: Headers, document: str, region: str | None) -> None:
+def test_the_region_is_found_in_headers_and_documents(headers: Headers, document: str, region: str | None) -> None:
     assert region_in(headers, document) == region
 
 
@@ -101,7 +101,7 @@ async def test_many_requests_at_once_move_together(server: FaultServer) -> None:
     async with ObjectStore("s3://bkt/root", endpoint_url=server.url, key="k", secret="s") as store:
         values = await asyncio.gather(*(store.fetch("a/b") for _ in range(20)))
         assert all(value is not None for value in values)
-        assert len(store._service._left) == 1  # type: ignore[attr-defined]
+        assert len(store._client._old_clients) == 1  # type: ignore[attr-defined]
 
 
 async def test_a_server_that_never_is_content_is_asked_twice(server: FaultServer) -> None:
@@ -124,12 +124,12 @@ async def test_a_redirect_leads_to_the_buckets_own_region(
 ) -> None:
     asked: list[str] = []
 
-    def find_place(bucket: str, options: Any, environ: Any, region: str | None, configured: Any) -> S3Place:
+    def find_endpoint(bucket: str, options: Any, environ: Any, region: str | None, configured: Any) -> S3Endpoint:
         """As on AWS, where each region has a server; here it is a path."""
         region = region or "us-east-1"
-        return S3Place(bucket, f"{server.url}/{region}/{bucket}", region, True, False)
+        return S3Endpoint(bucket, f"{server.url}/{region}/{bucket}", region, True, False)
 
-    async def ask_region(place: S3Place, options: Any) -> str | None:
+    async def fetch_region(place: S3Endpoint, options: Any) -> str | None:
         asked.append(place.bucket)
         return "eu-west-1"
 
@@ -142,12 +142,12 @@ async def test_a_redirect_leads_to_the_buckets_own_region(
 
     server.put("eu-west-1/bkt/root/a/b", b"abc")
     server.script = script
-    monkeypatch.setattr(module, "find_place", find_place)
-    monkeypatch.setattr(module, "ask_region", ask_region)
+    monkeypatch.setattr(module, "find_endpoint", find_endpoint)
+    monkeypatch.setattr(module, "fetch_region", fetch_region)
     async with ObjectStore("s3://bkt/root", region="us-east-1", key="k", secret="s") as store:
         await OPERATIONS[operation](store)
         assert [request.target.split("/")[1] for request in server.requests] == ["us-east-1", "eu-west-1"]
-        # The lane sees the header that tells the region; the client library hides it, so AWS is asked.
+        # The HTTP client sees the header with the region; the client library hides it, so AWS is asked.
         assert asked == ([] if operation == "fetch" else ["bkt"])
 
 
@@ -173,12 +173,12 @@ async def test_a_server_that_sends_to_a_region_in_a_header_gets_requests_signed_
 
 
 async def test_a_region_is_asked_for_by_an_unsigned_head_of_the_bucket(server: FaultServer) -> None:
-    from aiozarr.stores.options.s3 import S3Options
-    from aiozarr.stores.s3.link import ask_region
+    from aiozarr.stores.options.s3_options import S3Options
+    from aiozarr.stores.s3.region_client import fetch_region
 
-    place = S3Place("bkt", f"{server.url}/bkt", "us-east-1", True, False)
+    place = S3Endpoint("bkt", f"{server.url}/bkt", "us-east-1", True, False)
     server.script = lambda request, reply: Reply(403, (("x-amz-bucket-region", "sa-east-1"),))
-    assert await ask_region(place, S3Options(key="k", secret="s")) == "sa-east-1"
+    assert await fetch_region(place, S3Options(key="k", secret="s")) == "sa-east-1"
     (request,) = server.requests
     assert (request.method, request.target) == ("HEAD", "/bkt/")
     assert server.open_connections == 0 or not any("Signature" in r.target for r in server.requests)

@@ -99,7 +99,7 @@ async def test_chunks_come_from_the_cache_and_are_seen_to_be_current(shards: Any
     assert operations == (set() if max_age else {"stat"})
 
 
-async def test_a_shard_that_another_has_replaced_is_read_anew_though_its_index_is_known() -> None:
+async def test_a_replaced_shard_is_read_again_despite_its_cached_index() -> None:
     memory = FakeStore(latency=0)
     plain = await aiozarr.create_array(memory, shape=16, dtype="i4", chunks=2, shards=16)
     await plain[...].write(np.arange(16))

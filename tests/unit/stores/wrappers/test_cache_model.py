@@ -1,4 +1,4 @@
-"""Whatever is done to a store, through its cache and behind its back: a cache that validates gives what is stored."""
+"""A validating cache returns stored values after any changes of the store, through the cache or not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from aiozarr.errors import ChangedError
 from aiozarr.model import ByteRange, Range, Suffix, Value
 from aiozarr.stores import CacheStore, LatencyStore, MemoryStore, PrefixStore, Store
-from aiozarr.stores.wrappers.base import Operation
+from aiozarr.stores.wrappers.wrapper_store import StoreOperation
 from aiozarr.testing.virtual_time import run_virtual
 
 T = TypeVar("T")
@@ -102,9 +102,7 @@ def plain(value: Value | None) -> tuple[bytes, int | None] | None:
 @pytest.mark.parametrize("max_bytes", [150, 10_000])
 @pytest.mark.parametrize("on_disk", [False, True])
 @given(st.lists(steps, max_size=25))
-def test_a_cache_that_validates_never_gives_what_is_no_longer_stored(
-    on_disk: bool, max_bytes: int, done: list[Step]
-) -> None:
+def test_a_validating_cache_never_returns_outdated_values(on_disk: bool, max_bytes: int, done: list[Step]) -> None:
     async def main(directory: str | None) -> None:
         inner, model = MemoryStore(), MemoryStore()
         cache = CacheStore(inner, max_bytes + (300 if on_disk else 0), directory)
@@ -122,7 +120,7 @@ def test_a_cache_that_validates_never_gives_what_is_no_longer_stored(
 
 @pytest.mark.parametrize("on_disk", [False, True])
 @given(st.lists(steps, max_size=25))
-def test_one_that_does_not_gives_what_was_written_through_it(on_disk: bool, done: list[Step]) -> None:
+def test_a_cache_without_validation_returns_values_written_through_it(on_disk: bool, done: list[Step]) -> None:
     async def main(directory: str | None) -> None:
         inner, model = MemoryStore(), MemoryStore()
         cache = CacheStore(inner, 10_000, directory, max_age=math.inf)
@@ -175,7 +173,7 @@ class Jittery(LatencyStore):
         super().__init__(store, 0)
         self._random = random.Random(seed)
 
-    async def _carry(self, operation: Operation, call: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, operation: StoreOperation, call: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(self._random.choice([0, 0.1, 1, 5]))
         result = await call()
         await asyncio.sleep(self._random.choice([0, 0.1, 1, 5]))
@@ -186,7 +184,7 @@ class Jittery(LatencyStore):
 @pytest.mark.parametrize("on_disk", [False, True])
 @given(seed=st.integers(0, 1 << 30))
 @settings(max_examples=40)
-def test_whoever_reads_after_a_write_through_the_cache_has_ended_sees_it_or_a_later_one(
+def test_a_read_after_a_write_through_the_cache_sees_it_or_a_later_one(
     on_disk: bool, max_age: float, seed: int
 ) -> None:
     """One writer counts up in each of two keys, several readers read, and some of them give up."""

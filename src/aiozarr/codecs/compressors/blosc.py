@@ -1,0 +1,153 @@
+"""The codec `blosc`: chunks of the Blosc 1 format. The header is checked before native code reads it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numcodecs import blosc as _native  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
+from typing_extensions import Buffer
+
+from aiozarr.codecs.compressors import blosc_snappy
+from aiozarr.codecs.compressors.blosc_blocks import COPIED, FORMAT, Header, cut_blocks, find_blocks
+from aiozarr.codecs.core.buffers import byte_view
+from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span
+from aiozarr.codecs.core.configuration import check_members, integer, one_of
+from aiozarr.codecs.core.registry import register
+from aiozarr.errors import CodecError
+
+_COMPRESSORS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+_SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
+_FORMAT_NAMES = ("blosclz", "lz4", "snappy", "zlib", "zstd")
+_MAX_SIZE = 2**31 - 1
+_FORMAT_VERSION = 2
+_HAS_SNAPPY = "snappy" in _native.list_compressors()
+
+
+@register
+@dataclass(frozen=True)
+class BloscCodec(BytesBytesCodec):
+    """The codec `blosc` (codec specification "blosc").
+
+    Attributes:
+        cname: the inner compressor.
+        clevel: 0 to 9.
+        shuffle: "noshuffle", "shuffle" for bytes or "bitshuffle" for bits.
+        typesize: bytes of an element for the shuffle; None only with "noshuffle".
+        blocksize: bytes of a block, or 0 if Blosc chooses it.
+    """
+
+    name = "blosc"
+    cname: str
+    clevel: int
+    shuffle: str
+    typesize: int | None
+    blocksize: int
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        check_members(configuration, ("cname", "clevel", "shuffle", "typesize", "blocksize"), name=cls.name)
+        shuffle = one_of(configuration, "shuffle", _SHUFFLES)
+        untyped = shuffle == "noshuffle" and "typesize" not in configuration
+        return cls(
+            cname=one_of(configuration, "cname", _COMPRESSORS),
+            clevel=integer(configuration, "clevel", 0, 9),
+            shuffle=shuffle,
+            typesize=None if untyped else integer(configuration, "typesize", 1, _MAX_SIZE),
+            blocksize=integer(configuration, "blocksize", 0, _MAX_SIZE),
+        )
+
+    def to_json(self) -> dict[str, JSON]:
+        typed = {} if self.typesize is None else {"typesize": self.typesize}
+        members = {"cname": self.cname, "clevel": self.clevel, "shuffle": self.shuffle}
+        return {**members, **typed, "blocksize": self.blocksize}
+
+    def encode(self, data: Buffer) -> Buffer:
+        size = memoryview(data).nbytes
+        if size > _MAX_SIZE - _native.MAX_OVERHEAD:
+            raise CodecError(f"blosc takes less than 2 GiB, not {size} bytes", codec=self.name)
+        shuffle, typesize = _SHUFFLES[self.shuffle], self.typesize or 1
+        try:
+            encoded: bytes = _native.compress(data, self.cname.encode(), self.clevel, shuffle, self.blocksize, typesize)
+        except (RuntimeError, ValueError) as error:
+            raise CodecError(f"cannot compress: {error}", codec=self.name) from error
+        return encoded
+
+    def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
+        view = memoryview(data).cast("B")
+        header = self._check_header(view, max_size)
+        if header.nbytes == 0:
+            # The decoder treats a size of zero as an error.
+            return b""
+        if header.flags & COPIED and out is None:
+            return view[FORMAT.size :]
+        if _needs_snappy(header):
+            try:
+                return blosc_snappy.decompress(view)
+            except (ValueError, struct.error) as error:
+                raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
+        size = header.nbytes
+        result = out if out is not None and len(out) == size else byte_view(np.empty(size, np.uint8))
+        try:
+            _native.decompress(view, result)
+        except (RuntimeError, ValueError) as error:
+            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
+        return result
+
+    def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
+        view = memoryview(data).cast("B")
+        header = self._check_header(view, max_size)
+        if header.flags & COPIED:
+            return view[FORMAT.size :]
+        if header.nbytes != len(out) or _needs_snappy(header):
+            return None
+        runs = find_blocks(header, spans)
+        if runs is None:
+            return None
+        for run in runs:
+            chunk = cut_blocks(view, header, run)
+            if chunk is None:
+                return None
+            low, high = header.bounds(run)
+            try:
+                _native.decompress(chunk, out[low:high])
+            except (RuntimeError, ValueError):
+                # The caller decodes the whole chunk then, which raises the error of a damaged one.
+                return None
+        return out
+
+    def compute_encoded_size(self, size: int) -> None:
+        return None
+
+    def _check_header(self, view: memoryview, max_size: int) -> Header:
+        """Return the header, with the fields checked that the C library trusts."""
+        length = view.nbytes
+        if length < FORMAT.size:
+            raise CodecError(f"{length} bytes are too few for a blosc header", codec=self.name)
+        header = Header(*FORMAT.unpack_from(view))
+        version, _, flags, typesize, nbytes, blocksize, cbytes = header
+        if version != _FORMAT_VERSION:
+            raise CodecError(f"the blosc format has version {version}, not {_FORMAT_VERSION}", codec=self.name)
+        if nbytes > max_size:
+            raise CodecError(f"it decodes to {nbytes} bytes, of at most {max_size}", codec=self.name)
+        if cbytes != length:
+            raise CodecError(f"the blosc header declares {cbytes} bytes, but the chunk has {length}", codec=self.name)
+        if typesize < 1 or (nbytes and not 1 <= blocksize <= nbytes):
+            raise CodecError(
+                f"a blosc header with typesize {typesize}, blocksize {blocksize} and {nbytes} bytes", codec=self.name
+            )
+        if flags & COPIED:
+            fits = cbytes == nbytes + FORMAT.size
+        else:
+            fits = nbytes == 0 or cbytes >= FORMAT.size + 4 * header.blocks
+        if not fits or flags >> 5 >= len(_FORMAT_NAMES):
+            raise CodecError(f"a blosc header with flags {flags:#04x} for {cbytes} bytes", codec=self.name)
+        return header
+
+
+def _needs_snappy(header: Header) -> bool:
+    """Return whether the chunk needs snappy and the library was built without it."""
+    return not _HAS_SNAPPY and header.flags >> 5 == blosc_snappy.FORMAT and not header.flags & COPIED

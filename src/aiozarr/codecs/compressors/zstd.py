@@ -1,0 +1,243 @@
+"""The codec `zstd`: Zstandard frames (RFC 8878), decompressed within a known bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self, cast
+
+import numpy as np
+import zstandard
+from numcodecs import zstd as _native  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
+from typing_extensions import Buffer
+
+from aiozarr.codecs.compressors import zstd_frame
+from aiozarr.codecs.compressors.zstd_frame import FrameError
+from aiozarr.codecs.core.buffers import byte_view
+from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span
+from aiozarr.codecs.core.configuration import check_members, integer, invalid, short
+from aiozarr.codecs.core.registry import register
+from aiozarr.errors import CodecError
+from aiozarr.memory.per_thread import thread_memory
+
+_HEAD_BYTES = 18
+_STREAM_SLACK = 1 << 20
+
+_SMALL = 128 << 10
+"""Up to this size making a coder takes longer than using it. Each thread keeps one, with a few MiB of memory."""
+
+_LARGE = 4 << 20
+_SLICED = (bytes, bytearray, memoryview)
+
+
+def _compressor(level: int, checksum: bool) -> Callable[[bytes], bytes]:
+    """Return the calling thread's compressor of small chunks."""
+    return thread_memory.latest("zstd compressor", (level, checksum), _make_compressor)
+
+
+def _make_compressor(options: tuple[int, bool]) -> Callable[[bytes], bytes]:
+    level, checksum = options
+    return zstandard.ZstdCompressor(level=level, write_checksum=checksum).compress
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    """Return the calling thread's decompressor."""
+    return thread_memory.latest("zstd decompressor", None, _make_decompressor)
+
+
+def _make_decompressor(_: None) -> zstandard.ZstdDecompressor:
+    return zstandard.ZstdDecompressor()
+
+
+@register
+@dataclass(frozen=True)
+class ZstdCodec(BytesBytesCodec):
+    """The codec `zstd` (codec specification "zstd").
+
+    Frames with or without content size, concatenated frames and skippable frames are read. A window above 128 MiB is
+    refused, and so is content that could exceed the bound.
+
+    Attributes:
+        level: from -131072 to 22; 0 is zstd's own default.
+        checksum: whether written frames have a checksum. A frame that is read declares it itself.
+    """
+
+    name = "zstd"
+    level: int = 0
+    checksum: bool = False
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        check_members(configuration, ("level", "checksum"), name=cls.name)
+        checksum = configuration.get("checksum", False)
+        if not isinstance(checksum, bool):
+            raise invalid("checksum", f"it must be true or false, not {short(checksum)}")
+        return cls(integer(configuration, "level", -131072, 22), checksum)
+
+    def to_json(self) -> dict[str, JSON]:
+        return {"level": self.level, "checksum": self.checksum}
+
+    def encode(self, data: Buffer) -> Buffer:
+        try:
+            if memoryview(data).nbytes <= _SMALL:
+                return _compressor(self.level, self.checksum)(cast("bytes", data))
+            encoded: bytes = _native.compress(data, self.level, self.checksum)
+        except (RuntimeError, ValueError, zstandard.ZstdError) as error:
+            raise self._failed(error) from error
+        return encoded
+
+    def encoder(self, size: int) -> Callable[[Buffer], Buffer]:
+        if size > _SMALL:
+            return self.encode
+        compress = _compressor(self.level, self.checksum)
+
+        def encode(data: Buffer) -> Buffer:
+            try:
+                return compress(cast("bytes", data))
+            except zstandard.ZstdError as error:
+                raise self._failed(error) from error
+
+        return encode
+
+    def _failed(self, error: Exception) -> CodecError:
+        return CodecError(f"cannot compress: {error}", codec=self.name)
+
+    def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
+        head = bytes(memoryview(data)[:_HEAD_BYTES])
+        try:
+            if out is not None and head.startswith(zstd_frame.standard_headers(len(out))):
+                # The first frame fills `out`. The decoder refuses the content of further frames.
+                if len(out) <= _SMALL:
+                    return _decode_small(data, out)
+                _native.decompress(data, out)
+                return out
+            return _decode_unusual(data, head, max_size, out)
+        except (RuntimeError, ValueError) as error:
+            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
+
+    def decoder(self, *, max_size: int, out: memoryview) -> Callable[[Buffer], Buffer]:
+        general = super().decoder(max_size=max_size, out=out)
+        if not 0 < len(out) <= _SMALL:
+            return general
+        heads = zstd_frame.standard_headers(len(out))
+        width = len(heads[0])
+        decompress = zstandard.ZstdDecompressor().decompress
+
+        def decode(data: Buffer) -> Buffer:
+            if type(data) in _SLICED and data[:width] in heads:  # type: ignore[index]  # these kinds have slices
+                try:
+                    return decompress(data, 0, False, False)  # type: ignore[arg-type]
+                except zstandard.ZstdError:
+                    pass  # damaged, or followed by frames without content
+            return general(data)
+
+        return decode
+
+    def run_decoder(self, size: int) -> Callable[[memoryview, Sequence[int], memoryview], bool] | None:
+        if not 0 < size <= _SMALL:
+            return None
+        heads = zstd_frame.standard_headers(size)
+        width = len(heads[0])
+
+        def decode(data: memoryview, starts: Sequence[int], out: memoryview) -> bool:
+            for start in starts:
+                if data[start : start + width] not in heads:
+                    return False
+            # The buffer of one span may reach over the start of the next: the decoder accepts more space than it
+            # needs, and refuses less before it begins. The bytes that it does not write are undefined.
+            return not _decompresses(data, out[:-1]) and _decompresses(data, out)
+
+        return decode
+
+    def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
+        # A frame is decoded from its start, up to the end of the last span. A checksum needs the whole frame.
+        stop, head = spans[-1][1], bytes(memoryview(data)[:_HEAD_BYTES])
+        if stop > len(out) * 3 // 4:
+            return None
+        try:
+            # Blocks have 128 KiB, except those of encoders that split them. The last block must be present: otherwise
+            # a truncated chunk would go unnoticed.
+            if zstd_frame.has_checksum(head) or zstd_frame.content_size(head) != len(out):
+                return None
+            if zstd_frame.scan(data, max_blocks=64 + len(out) // _SMALL * 8).size != len(out):
+                return None
+            # A decompressor allocates memory for the whole window of a frame.
+            decompressor = _decompressor() if len(out) <= _LARGE else zstandard.ZstdDecompressor()
+            with decompressor.stream_reader(cast("bytes", data)) as reader:
+                return out if reader.readinto(out[:stop]) == stop else None
+        except (FrameError, zstandard.ZstdError):
+            return None  # decoding the whole frame raises the error
+
+    def compute_encoded_size(self, size: int) -> None:
+        return None
+
+
+def _decompresses(data: memoryview, out: memoryview) -> bool:
+    try:
+        _native.decompress(data, out)
+    except (RuntimeError, ValueError):
+        return False
+    return True
+
+
+def _decode_small(data: Buffer, out: memoryview) -> Buffer:
+    try:
+        return _decompressor().decompress(cast("bytes", data), allow_extra_data=False)
+    except zstandard.ZstdError:
+        # The data are damaged or followed by frames without content. The other decoder decides.
+        _native.decompress(data, out)
+        return out
+
+
+def _decode_unusual(data: Buffer, head: bytes, max_size: int, out: memoryview | None) -> Buffer:
+    if not zstd_frame.is_skippable(head):
+        told = zstd_frame.content_size(head)
+        if told is None and out is not None:
+            # Without a declared size the decoder assumes the size of the destination, and refuses other content.
+            _native.decompress(data, out)
+            return out
+        if told is not None and told > max_size:
+            raise FrameError(f"the frame holds {told} bytes, of at most {max_size}")
+        if told:
+            result = out if out is not None and told == len(out) else byte_view(np.empty(told, np.uint8))
+            try:
+                _native.decompress(data, result)
+            except (RuntimeError, ValueError):
+                pass  # damaged, or too small because more frames follow: the scan of the frames decides
+            else:
+                return result
+    return _decode_frames(data, max_size)
+
+
+def _decode_frames(data: Buffer, max_size: int) -> Buffer:
+    """Decode any number of frames, after a scan of their headers."""
+    content = zstd_frame.scan(data)
+    size = content.size
+    if size is None:
+        return _decode_unsized(data, content.bound, max_size)
+    if size > max_size:
+        raise FrameError(f"the frames hold {size} bytes, of at most {max_size}")
+    if size == 0:
+        # The decoder treats a size of zero as an error.
+        return b""
+    result = byte_view(np.empty(size, np.uint8))
+    _native.decompress(data, result)
+    return result
+
+
+def _decode_unsized(data: Buffer, bound: int, max_size: int) -> Buffer:
+    if max_size:
+        result = byte_view(np.empty(max_size, np.uint8))
+        try:
+            _native.decompress(data, result)
+        except RuntimeError:
+            pass  # the content does not fill the bound exactly
+        else:
+            return result
+    # The streaming decoder accepts any size. It allocates up to the bound on the content of the blocks.
+    if bound > 2 * max_size + _STREAM_SLACK:
+        raise FrameError(f"the frames could hold {bound} bytes, of at most {max_size}")
+    decoded: bytes = _native.decompress(data)
+    if len(decoded) > max_size:
+        raise FrameError(f"the frames hold {len(decoded)} bytes, of at most {max_size}")
+    return decoded

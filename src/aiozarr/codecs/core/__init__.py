@@ -1,0 +1,1 @@
+"""The contract of codecs: kinds, chains, configurations, and the registry of names."""

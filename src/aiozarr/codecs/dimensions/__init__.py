@@ -1,0 +1,1 @@
+"""Array -> array codecs that change dimensions: order and shape."""

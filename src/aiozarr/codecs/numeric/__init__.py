@@ -1,0 +1,1 @@
+"""Array -> array codecs that change values: scaling, casting, rounding."""

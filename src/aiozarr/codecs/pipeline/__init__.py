@@ -1,0 +1,1 @@
+"""A chain of codecs resolved for arrays of one shape and type."""

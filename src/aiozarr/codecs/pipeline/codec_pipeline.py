@@ -1,0 +1,239 @@
+"""Decodes the stored bytes of one kind of chunk to an array, and encodes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
+
+from aiozarr.codecs.core.buffers import byte_view, fast_byte_view, has_fast_view
+from aiozarr.codecs.core.chain import CodecChain, NamedCodec, parse_chain
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArraySpec, Codec, Region
+from aiozarr.codecs.pipeline.equality import value_test
+from aiozarr.codecs.pipeline.raw_layout import RawLayout
+from aiozarr.codecs.pipeline.region_decoder import RegionDecoder
+from aiozarr.codecs.pipeline.stored_size import max_stored_size
+from aiozarr.errors import MetadataError, UnsupportedMetadataError
+
+if TYPE_CHECKING:
+    from aiozarr.codecs.sharding.shard_layout import ShardLayout
+
+_SLACK = 1 << 24
+
+
+class CodecPipeline:
+    """Codecs resolved for arrays of one shape and type. It is immutable and used by many threads at once.
+
+    Attributes:
+        spec: the decoded representation.
+        codecs: the codecs in the order of encoding.
+        encoded_size: bytes that every such array encodes to, or None if they vary.
+        plain_size: bytes before compression and checksums, or None if they vary.
+        max_encoded_size: a bound on the bytes that such an array encodes to.
+        max_stored_size: a bound on the bytes that decode to such an array, also those of other writers, or None.
+        shard: where parts of the encoded bytes can be read by ranges; None where they cannot.
+        regions: decodes for readers who take out a box of elements at once; None where `decode` is all there is.
+        raw: where elements lie in the encoded bytes, if nothing is compressed; None where they have no such places.
+    """
+
+    spec: ArraySpec
+    codecs: tuple[Codec, ...]
+    encoded_size: int | None
+    plain_size: int | None
+    max_encoded_size: int
+    max_stored_size: int | None
+    shard: ShardLayout | None
+    raw: RawLayout | None
+    regions: RegionDecoder | None
+
+    def __init__(self, chain: CodecChain, spec: ArraySpec, *, member: str = "codecs") -> None:
+        self.spec = spec
+        specs = _resolve_specs(chain, spec, member)
+        chain = chain.for_items(chain.array_bytes.encoded_item_size(specs[-1]))
+        self._chain = chain
+        self.codecs = chain.codecs
+        self._specs = specs
+        self._inner_spec = specs[-1]
+        self._array_decode = chain.array_bytes.decode
+        # In decoding order, with their bounds: per chunk only a loop of calls remains.
+        self._array_steps = tuple(
+            (codec.decode, before) for codec, before in zip(reversed(chain.array_array), specs[-2::-1], strict=True)
+        )
+        bounds = self._compute_sizes(member)
+        steps = [
+            (codec.decode, bound) for codec, bound in zip(reversed(chain.bytes_bytes), bounds[-2::-1], strict=True)
+        ]
+        self._stores_memory = not chain.array_array and chain.array_bytes.stores_memory(self._inner_spec)
+        direct = bool(steps) and self._stores_memory
+        self._outer_steps = tuple(steps[:-1] if direct else steps)
+        self._fill_step = steps[-1] if direct else None
+        self._is_fill = value_test(spec.fill_value)
+        self._byte_view = fast_byte_view if has_fast_view(spec.dtype) else byte_view
+        whole = not chain.array_array and not chain.bytes_bytes
+        self.shard = chain.array_bytes.shard_layout(spec) if whole else None
+        self.raw = RawLayout.of(chain, specs)
+        self.regions = RegionDecoder.of(chain, specs, bounds[:-1])
+
+    def required_divisor(self) -> tuple[int, ...] | None:
+        """Return the shape that must divide the shape of every such array: that of the inner chunks of a shard.
+
+        Unlike `shard`, other codecs may precede or follow the sharding codec.
+
+        Returns:
+            The shape in elements, or None if the chain does not shard or its divisor is unknown.
+        """
+        shard = self._chain.array_bytes.shard_layout(self._inner_spec)
+        if shard is None:
+            return None
+        region: Region | None = tuple([slice(dim, dim + 1) for dim in range(len(self.spec.shape))])
+        for codec, spec in zip(self._chain.array_array, self._specs, strict=False):
+            region = None if region is None else codec.encode_region(region, spec)
+        if region is None:
+            return None
+        # A codec that keeps or permutes dimensions shows by its region which dimension each became.
+        lengths = {part.start: length for part, length in zip(region, shard.inner_shape, strict=True)}
+        dims = range(len(self.spec.shape))
+        return tuple([lengths[dim] for dim in dims]) if sorted(lengths) == list(dims) else None
+
+    @classmethod
+    def resolve(cls, codecs: Sequence[NamedCodec] | JSON, spec: ArraySpec, *, member: str = "codecs") -> CodecPipeline:
+        """Build the pipeline of a `codecs` member for arrays of `spec`.
+
+        Args:
+            codecs: named codecs, or the JSON value of the member.
+            spec: the decoded representation.
+            member: the path of the member in the document, for errors.
+
+        Raises:
+            InvalidMetadataError: a codec is invalid, misplaced, or does not support such arrays.
+            UnsupportedMetadataError: a codec is unknown, or there are too many codecs or levels.
+                The `member` of both errors is a path such as `codecs[1].configuration.level`.
+        """
+        return cls(parse_chain(codecs, member=member), spec, member=member)
+
+    def _compute_sizes(self, member: str) -> list[int]:
+        """Set the encoded sizes. Return bounds on the bytes before each bytes -> bytes codec and after the last."""
+        array_bytes = self._chain.array_bytes
+        exact = self.plain_size = array_bytes.compute_encoded_size(self._inner_spec)
+        bounds = [array_bytes.max_encoded_size(self._inner_spec)]
+        # Each codec's bound allows for growth, so many codecs together would allow any growth. Real bytes hardly grow.
+        most = 4 * bounds[0] + _SLACK
+        for i, codec in enumerate(self._chain.bytes_bytes, len(self.codecs) - len(self._chain.bytes_bytes)):
+            bounds.append(min(codec.max_encoded_size(bounds[-1]), most))
+            exact = None if exact is None else codec.compute_encoded_size(exact)
+            if exact is not None and exact > most:
+                raise UnsupportedMetadataError(
+                    f"codecs that encode {bounds[0]} bytes to {exact}", member=f"{member}[{i}]", point="codec"
+                )
+        self.encoded_size = exact
+        self.max_encoded_size = bounds[-1]
+        # Each decoder refuses more than the bound of its result, so only the last codec's own bound counts.
+        self._is_compressed = bool(self._chain.bytes_bytes)
+        self._is_bounded = self._is_compressed or array_bytes._is_bounded(self._inner_spec)
+        self.max_stored_size = max_stored_size(self)
+        return bounds
+
+    def decode(self, data: Buffer, out: AnyArray | None = None) -> AnyArray:
+        """Return the array that `data` encodes, of `spec.shape` and `spec.dtype`.
+
+        Args:
+            data: the encoded bytes.
+            out: a writable C-contiguous array of that shape and type, which is used if it saves a copy.
+
+        Returns:
+            `out` itself, or another array. That one may be a view of `data`, read-only, or not contiguous.
+
+        Raises:
+            CodecError: `data` does not encode such an array. The error names the codec; the caller adds the store, the
+                key and the range.
+        """
+        for decode, bound in self._outer_steps:
+            data = decode(data, max_size=bound)
+        if self._fill_step is not None:
+            decode, bound = self._fill_step
+            if out is None:
+                data = decode(data, max_size=bound)
+            else:
+                memory = self._byte_view(out)
+                if memory.readonly or len(memory) != bound:
+                    raise ValueError(f"`out` must be writable and have {bound} bytes")
+                data = decode(data, max_size=bound, out=memory)
+                if data is memory:
+                    return out
+        array = self._array_decode(data, self._inner_spec, out=None if self._array_steps else out)
+        for step, spec in self._array_steps:
+            array = step(array, spec)
+        return array
+
+    def encode(self, array: AnyArray) -> Buffer:
+        """Return the encoding of `array`, of `spec.shape` and `spec.dtype` and any strides.
+
+        The result is the memory of `array` if no codec makes new bytes. It is then valid until `array` changes.
+
+        Raises:
+            CodecError: a codec cannot encode these values.
+        """
+        if array.shape != self.spec.shape or array.dtype != self.spec.dtype:
+            raise ValueError(
+                f"the codecs encode {self.spec.dtype} of shape {self.spec.shape}, not {array.dtype} of {array.shape}"
+            )
+        for codec, spec in zip(self._chain.array_array, self._specs, strict=False):
+            array = codec.encode(array, spec)
+        data = self._chain.array_bytes.encode(array, self._inner_spec)
+        for outer in self._chain.bytes_bytes:
+            data = outer.encode(data)
+        return data
+
+    def encoder(self, block: AnyArray) -> Callable[[], Buffer]:
+        """Return a function that encodes the current content of `block`, as `encode` does, for use by one thread.
+
+        `block` is a C-contiguous array of the pipeline's shape and type.
+        """
+        codecs = self._chain.bytes_bytes
+        if not self._stores_memory or not codecs:
+            return partial(self.encode, block)
+        memory = byte_view(block)
+        first, *others = codecs
+        encode = first.encoder(len(memory))
+        if not others:
+            return partial(encode, memory)
+
+        def encode_all() -> Buffer:
+            data = encode(memory)
+            for outer in others:
+                data = outer.encode(data)
+            return data
+
+        return encode_all
+
+    def is_fill(self, array: AnyArray) -> bool:
+        """Return whether every element of `array` equals the fill value bit for bit.
+
+        Therefore -0.0 differs from 0.0, and a NaN equals only NaNs of the same payload.
+        """
+        return self._is_fill(array)
+
+    def to_json(self) -> list[dict[str, JSON]]:
+        """Return the `codecs` member of a metadata document."""
+        return self._chain.to_json()
+
+    def __repr__(self) -> str:
+        names = ", ".join(codec.name for codec in self.codecs)
+        return f"CodecPipeline([{names}], shape={self.spec.shape}, dtype={self.spec.dtype})"
+
+
+def _resolve_specs(chain: CodecChain, spec: ArraySpec, member: str) -> list[ArraySpec]:
+    """Return the array representation before each array -> array codec, and before the array -> bytes codec."""
+    specs = [spec]
+    try:
+        for codec in chain.array_array:
+            specs.append(codec.resolve(specs[-1]))
+        chain.array_bytes.resolve(specs[-1])
+    except MetadataError as error:
+        # `specs` has one entry for each codec that was resolved, and the first.
+        place = f"{member}[{len(specs) - 1}]"
+        error.member = place if error.member is None else f"{place}.{error.member}"
+        raise
+    return specs

@@ -1,0 +1,99 @@
+"""The codecs `vlen-utf8` and `vlen-bytes`: the number of elements, then each element after its length."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numcodecs.vlen import VLenBytes, VLenUTF8
+from typing_extensions import Buffer
+
+from aiozarr.codecs.core.buffers import byte_array
+from aiozarr.codecs.core.codec import AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs.core.configuration import UnconfiguredCodec
+from aiozarr.codecs.core.registry import register
+from aiozarr.errors import CodecError, UnsupportedMetadataError
+
+_LENGTH_BYTES = 4
+
+
+class _VlenCodec(UnconfiguredCodec, ArrayBytesCodec):
+    """The number of elements, then the length and the bytes of each. Numbers are little-endian uint32."""
+
+    _kinds: ClassVar[str]
+    _items: ClassVar[Any]
+
+    def resolve(self, spec: ArraySpec) -> None:
+        if spec.dtype.kind not in self._kinds:
+            raise UnsupportedMetadataError(
+                f"codec {self.name!r} encodes elements of variable length, not {spec.dtype}",
+                point="codec",
+                name=self.name,
+            )
+
+    def encode(self, array: AnyArray, spec: ArraySpec) -> Buffer:
+        items = np.ascontiguousarray(array.astype(object, copy=False)).reshape(-1)
+        if not items.flags.writeable:
+            items = items.copy()  # numcodecs refuses read-only memory, although it does not write to it
+        try:
+            data: bytes = self._items.encode(items)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CodecError(f"cannot encode the elements: {error}", codec=self.name) from error
+        if len(data) > spec.max_bytes:
+            raise CodecError(f"it encodes to {len(data)} bytes, of at most {spec.max_bytes}", codec=self.name)
+        return data
+
+    def decode(self, data: Buffer, spec: ArraySpec, *, out: AnyArray | None = None) -> AnyArray:
+        memory = byte_array(data)
+        if memory.size > spec.max_bytes:
+            raise CodecError(f"there are {memory.size} bytes, of at most {spec.max_bytes}", codec=self.name)
+        # The decoder allocates memory for this number of elements, so it is checked first.
+        count = int.from_bytes(memory[:_LENGTH_BYTES].tobytes(), "little")
+        if memory.size < _LENGTH_BYTES * (1 + spec.size) or count != spec.size:
+            raise CodecError(f"it declares {count} elements in {memory.size} bytes, not {spec.size}", codec=self.name)
+        try:
+            items: AnyArray = self._items.decode(memory)
+        except (TypeError, ValueError, OverflowError, SystemError) as error:
+            raise CodecError(f"cannot decode the elements: {error}", codec=self.name) from error
+        read = _LENGTH_BYTES * (1 + spec.size) + self._count_bytes(items.tolist())
+        if read != memory.size:
+            raise CodecError(f"{memory.size - read} bytes follow the last element", codec=self.name)
+        return items.astype(spec.dtype, copy=False).reshape(spec.shape)
+
+    @staticmethod
+    @abstractmethod
+    def _count_bytes(items: list[Any]) -> int:
+        """Return the number of bytes of all elements."""
+
+    def compute_encoded_size(self, spec: ArraySpec) -> None:
+        return None
+
+
+@register
+@dataclass(frozen=True)
+class VlenUtf8Codec(_VlenCodec):
+    """The codec `vlen-utf8` (registry of extensions): strings in UTF-8. None is encoded as the empty string."""
+
+    name = "vlen-utf8"
+    _kinds = "TO"
+    _items = VLenUTF8()
+
+    @staticmethod
+    def _count_bytes(items: list[str]) -> int:
+        return len("".join(items).encode())
+
+
+@register
+@dataclass(frozen=True)
+class VlenBytesCodec(_VlenCodec):
+    """The codec `vlen-bytes` (registry of extensions): byte strings. None is encoded as the empty string."""
+
+    name = "vlen-bytes"
+    _kinds = "O"
+    _items = VLenBytes()
+
+    @staticmethod
+    def _count_bytes(items: list[bytes]) -> int:
+        return sum(map(len, items))

@@ -1,0 +1,165 @@
+"""The codec `zfp`: numbers in blocks of 4 elements along each dimension, compressed by zfp without its header."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from math import isfinite, prod
+from types import ModuleType
+from typing import Any, Self
+
+import ml_dtypes
+import numpy as np
+from typing_extensions import Buffer
+
+from aiozarr.codecs.core.buffers import byte_array
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs.core.configuration import check_members, integer, invalid, one_of, required, short
+from aiozarr.codecs.core.registry import register
+from aiozarr.errors import CodecError, InvalidMetadataError, UnsupportedMetadataError
+
+_MAX_RANK = 4
+_MAX_PRECISION = 64
+_PARAMETER = {"reversible": None, "fixed_accuracy": "tolerance", "fixed_rate": "rate", "fixed_precision": "precision"}
+
+# The types that the library compresses, and those that are converted to one of them first.
+_NATIVE = {np.dtype(name): np.dtype(name) for name in ("i4", "i8", "f4", "f8")}
+_FLOATS = {np.dtype(np.float16): np.dtype("f4"), np.dtype(ml_dtypes.bfloat16): np.dtype("f4")}
+_INTEGERS = {np.dtype(name): np.dtype("i4") for name in ("i1", "i2", "u1", "u2")}
+_WORKING: dict[np.dtype[Any], np.dtype[Any]] = {**_NATIVE, **_FLOATS, **_INTEGERS}
+
+
+@register
+@dataclass(frozen=True)
+class ZfpCodec(ArrayBytesCodec):
+    """The codec `zfp` (registry of extensions), for up to 4 dimensions. Expert mode is not supported.
+
+    Small integers are widened as the registry defines. `uint32` and `uint64` are refused, because their conversion to
+    zfp's signed integers is not defined.
+
+    Attributes:
+        mode: one of "reversible", "fixed_accuracy", "fixed_rate" and "fixed_precision".
+        parameter: the tolerance, the rate in bits per element, or the precision in bits; 0 if reversible.
+    """
+
+    name = "zfp"
+    mode: str
+    parameter: float = 0
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        if configuration.get("mode") == "expert":
+            raise UnsupportedMetadataError(
+                "zfp's expert mode is not supported", member="configuration.mode", point="codec", name=cls.name
+            )
+        mode = one_of(configuration, "mode", _PARAMETER)
+        key = _PARAMETER[mode]
+        check_members(configuration, ("mode",) if key is None else ("mode", key), name=cls.name)
+        if key is None:
+            parameter: float = 0
+        elif key == "precision":
+            parameter = integer(configuration, key, 1, _MAX_PRECISION)
+        else:
+            # A rate above the size of an element wastes space. Above 2,000 it overflows the library's counters.
+            parameter = _positive(configuration, key, 2 * _MAX_PRECISION if key == "rate" else None)
+        _library()
+        return cls(mode, parameter)
+
+    def to_json(self) -> dict[str, JSON]:
+        key = _PARAMETER[self.mode]
+        return {"mode": self.mode} if key is None else {"mode": self.mode, key: self.parameter}
+
+    def resolve(self, spec: ArraySpec) -> None:
+        if spec.dtype not in _WORKING:
+            raise UnsupportedMetadataError(f"codec 'zfp' does not support {spec.dtype}", point="codec", name=self.name)
+        if len(spec.shape) > _MAX_RANK:
+            raise InvalidMetadataError(f"zfp takes at most {_MAX_RANK} dimensions, not {len(spec.shape)}")
+
+    def encode(self, array: AnyArray, spec: ArraySpec) -> Buffer:
+        if spec.size == 0:
+            return b""
+        working = np.ascontiguousarray(_widen(array, _WORKING[spec.dtype]))
+        try:
+            data: bytes = _library().compress_numpy(working, write_header=False, **self._arguments())
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise CodecError(f"cannot compress: {error}", codec=self.name) from error
+        return data
+
+    def decode(self, data: Buffer, spec: ArraySpec, *, out: AnyArray | None = None) -> AnyArray:
+        memory = byte_array(data)
+        bound = self.max_encoded_size(spec)
+        if memory.size > bound or (memory.size == 0) != (spec.size == 0):
+            raise CodecError(f"there are {memory.size} bytes, of at most {bound}", codec=self.name)
+        if spec.size == 0:
+            return np.empty(spec.shape, spec.dtype)
+        zfpy = _library()
+        working = np.zeros(spec.shape or (1,), _WORKING[spec.dtype])
+        # The library reads past the end of truncated data, so the data are padded with zeros up to the bound.
+        padded = memory.tobytes().ljust(bound + 64, b"\0")
+        kind = zfpy.dtype_to_ztype(working.dtype)
+        try:
+            zfpy._decompress(padded, kind, working.shape, out=working, **self._arguments())
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
+        return _narrow(working.reshape(spec.shape), spec.dtype)
+
+    def compute_encoded_size(self, spec: ArraySpec) -> None:
+        return None
+
+    def max_encoded_size(self, spec: ArraySpec) -> int:
+        # Per block: the bits and tests of each plane, the exponent and a margin; or the bits of a fixed rate.
+        rank = max(1, len(spec.shape))
+        values: int = 4**rank
+        precision = 8 * _WORKING[spec.dtype].itemsize
+        bits = values * (precision + 2) + 256
+        if self.mode == "fixed_rate":
+            bits = max(bits, int(values * self.parameter) + 64)
+        blocks = prod(-(-length // 4) for length in spec.shape)
+        return -(-blocks * bits // 8) + 64
+
+    def _arguments(self) -> dict[str, float]:
+        key = _PARAMETER[self.mode]
+        return {} if key is None else {key: self.parameter}
+
+
+def _library() -> ModuleType:
+    try:
+        zfpy: ModuleType = import_module("zfpy")
+    except ImportError as error:
+        raise UnsupportedMetadataError(
+            "codec 'zfp' needs the package zfpy; install aiozarr[codecs]", member="name", point="codec", name="zfp"
+        ) from error
+    return zfpy
+
+
+def _positive(configuration: Mapping[str, JSON], key: str, most: float | None) -> float:
+    value = required(configuration, key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise invalid(key, f"it must be a number, not {short(value)}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = float("inf")
+    if not isfinite(number) or number <= 0 or (most is not None and number > most):
+        raise invalid(key, f"it must be positive{'' if most is None else f' and at most {most}'}, not {short(value)}")
+    return value
+
+
+def _widen(array: AnyArray, working: np.dtype[Any]) -> AnyArray:
+    if array.dtype not in _INTEGERS:
+        return array.astype(working, copy=False)
+    bits = 8 * array.dtype.itemsize
+    offset = 1 << (bits - 1) if array.dtype.kind == "u" else 0
+    return (array.astype(working) - offset) << (31 - bits)
+
+
+def _narrow(array: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
+    if dtype not in _INTEGERS:
+        with np.errstate(over="ignore"):
+            return array.astype(dtype, copy=False)
+    bits = 8 * dtype.itemsize
+    offset = 1 << (bits - 1) if dtype.kind == "u" else 0
+    limits = np.iinfo(dtype)
+    narrow: AnyArray = np.clip((array >> (31 - bits)) + offset, limits.min, limits.max)
+    return narrow.astype(dtype)

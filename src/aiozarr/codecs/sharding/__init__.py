@@ -1,0 +1,1 @@
+"""The codec `sharding_indexed`: shards of inner chunks with an index."""

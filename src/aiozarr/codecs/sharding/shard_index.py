@@ -1,0 +1,126 @@
+"""The index of a shard: offset and length of each inner chunk, checked against damaged and hostile entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiozarr.errors import CodecError
+from aiozarr.model import Range
+
+EMPTY = 2**64 - 1
+"""Offset and length of an inner chunk that is not stored."""
+
+MAX_AMPLIFICATION = 4
+"""The lengths of all entries may add up to this many times the size of the shard. This bounds overlapping entries."""
+
+NAME = "sharding_indexed"
+
+_ONE = np.uint64(1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardIndex:
+    """Offset and length of each inner chunk in C order, as read-only uint64 arrays.
+
+    Both are 2^64 - 1 for an empty inner chunk (codec specification "sharding-indexed").
+    """
+
+    offsets: NDArray[np.uint64]
+    lengths: NDArray[np.uint64]
+
+    def locate(self, linear_index: int) -> Range | None:
+        """Return the byte range of an inner chunk in its shard, or None if it is empty."""
+        start = self.offsets.item(linear_index)
+        return None if start == EMPTY else Range(start, self.lengths.item(linear_index))
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the index in memory, in bytes."""
+        return self.offsets.nbytes + self.lengths.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The limits that an index is checked against.
+
+    Attributes:
+        first: the first byte that an inner chunk may have.
+        stop: the byte after the last one that an inner chunk may have, at most 2^62.
+        most: the most bytes that one inner chunk encodes to, at most 2^62.
+        shard_nbytes: the size of the stored shard in bytes, or None if it is unknown.
+    """
+
+    first: int
+    stop: int
+    most: int
+    shard_nbytes: int | None
+
+
+def check_entries(entries: NDArray[np.uint64], bounds: Bounds, *, strict: bool) -> ShardIndex:
+    """Return the index of `entries`, a row (offset, length) for each inner chunk. `strict` refuses every overlap.
+
+    Raises:
+        CodecError: an entry is half empty, is outside of the shard or inside its index, or is longer than an inner
+            chunk can be. Or all entries together are longer than `MAX_AMPLIFICATION` times the shard.
+    """
+    offsets, lengths = np.ascontiguousarray(entries[:, 0]), np.ascontiguousarray(entries[:, 1])
+    # One more than each value: empty entries wrap to 0, which changes no maximum and no sum. A valid index then takes
+    # a few passes, and no selection.
+    starts, sizes = offsets + _ONE, lengths + _ONE
+    empty = starts == 0
+    sound = (
+        int(sizes.max()) <= bounds.most + 1
+        and int(starts.max()) <= bounds.stop + 1
+        and int(offsets.min()) >= bounds.first  # the marker of empty entries is the largest number
+        and not (empty != (sizes == 0)).any()
+        and int(np.add(starts, sizes, out=starts).max()) <= bounds.stop + 2
+    )
+    if not sound:
+        raise _fault(offsets, lengths, bounds)
+    if bounds.shard_nbytes is not None:
+        exact = len(sizes) * (bounds.most + 1) < 2**64
+        total = int(sizes.sum() if exact else sizes.sum(dtype=np.float64)) - int(np.count_nonzero(~empty))
+        _check_amplification(total, bounds.shard_nbytes)
+    if strict:
+        _check_overlap(offsets, lengths)
+    offsets.flags.writeable = lengths.flags.writeable = False
+    return ShardIndex(offsets, lengths)
+
+
+def _check_amplification(total: int, shard_nbytes: int) -> None:
+    if total > MAX_AMPLIFICATION * shard_nbytes:
+        raise CodecError(
+            f"the inner chunks of a shard of {shard_nbytes} bytes overlap: together they have {total}", codec=NAME
+        )
+
+
+def _check_overlap(offsets: NDArray[np.uint64], lengths: NDArray[np.uint64]) -> None:
+    stored = np.flatnonzero((offsets != EMPTY) & (lengths != 0))
+    order = stored[np.argsort(offsets[stored], kind="stable")]
+    overlaps = np.flatnonzero(offsets[order[:-1]] + lengths[order[:-1]] > offsets[order[1:]])
+    if overlaps.size:
+        first, second = order[overlaps[0]], order[overlaps[0] + 1]
+        raise CodecError(f"inner chunks {first} and {second} overlap", codec=NAME)
+
+
+def _fault(offsets: NDArray[np.uint64], lengths: NDArray[np.uint64], bounds: Bounds) -> CodecError:
+    for position, (start, size) in enumerate(zip(offsets.tolist(), lengths.tolist(), strict=True)):
+        reason = _entry_fault(start, size, bounds)
+        if reason is not None:
+            return CodecError(f"inner chunk {position}, at byte {start} with {size} bytes, {reason}", codec=NAME)
+    raise AssertionError("the index was refused, but all its entries are valid")
+
+
+def _entry_fault(start: int, size: int, bounds: Bounds) -> str | None:
+    if start == EMPTY:
+        return None if size == EMPTY else "has only half of the marker of an empty inner chunk"
+    if start < bounds.first:
+        return f"overlaps the index, which ends at byte {bounds.first}"
+    if start > bounds.stop or start + size > bounds.stop:
+        return f"extends past byte {bounds.stop}, where inner chunks end"
+    if size > bounds.most:
+        return f"is longer than the {bounds.most} bytes that an inner chunk encodes to"
+    return None

@@ -1,0 +1,170 @@
+"""The queue of blocking stores: worker threads send the requests in batches, and decode their responses at once."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+
+from aiozarr.engine.plan.bounds import LOCAL_GAP
+from aiozarr.engine.request.object_request import ObjectRequest
+from aiozarr.engine.workers.worker_pool import BATCH_BYTES, MIN_BATCH_BYTES, WorkerPool, WorkItem
+from aiozarr.schedule.coalesce import MergeLimits
+from aiozarr.schedule.retry import retry_blocking
+from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
+from aiozarr.settings import Settings
+from aiozarr.stores.blocking import BlockingStore
+
+MAX_BATCH_REQUESTS = 256
+
+MAX_LONG_BATCH_BYTES = 4 * BATCH_BYTES
+"""A long operation reads and decodes this many bytes per batch: after each batch a worker waits once for the loop."""
+
+BATCHES_PER_THREAD = 3
+
+
+class BlockingQueue:
+    """The `RequestQueue` of all blocking stores.
+
+    Sources take turns, request by request. The number of batches that the threads have before them is limited. So are
+    the bytes in memory, which are therefore not counted.
+    """
+
+    is_blocking = True
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
+        # Ordered by whose turn it is.
+        self._sources: OrderedDict[RequestSource, None] = OrderedDict()
+        self._prepaid: deque[ScheduledRequest] = deque()
+        self._batches = 0
+        self._is_dispatching = False
+
+    def register(self, source: RequestSource) -> None:
+        """Do nothing: a fixed limit of requests is one of servers."""
+
+    def unregister(self, source: RequestSource) -> None:
+        self._sources.pop(source, None)
+
+    def wake(self, source: RequestSource) -> None:
+        self._sources[source] = None
+        self._dispatch()
+
+    def drop_cancelled(self) -> None:
+        """Do nothing: no request waits for bytes."""
+
+    def submit_prepaid(self, requests: Sequence[ScheduledRequest]) -> None:
+        self._prepaid.extend(requests)
+        self._dispatch()
+
+    def cancel_prepaid(self, requests: Iterable[ScheduledRequest]) -> list[ScheduledRequest]:
+        removed = [request for request in requests if request in self._prepaid]
+        for request in removed:
+            self._prepaid.remove(request)
+        return removed
+
+    def merge_limits(self, settings: Settings) -> MergeLimits:
+        # Small requests keep all threads busy; merging only saves system calls.
+        gap = LOCAL_GAP if settings.gap == "auto" else settings.gap
+        return MergeLimits(gap, settings.max_over_read, min(BATCH_BYTES, settings.max_request_bytes))
+
+    def batch_bytes(self, nbytes: int) -> int:
+        # Enough batches that no thread is without one.
+        return min(MAX_LONG_BATCH_BYTES, max(MIN_BATCH_BYTES, nbytes // (2 * self._pool.threads)))
+
+    def charge(self, nbytes: int) -> None:
+        """Do nothing: bytes are not counted."""
+
+    def release(self, nbytes: int) -> None:
+        """Do nothing: bytes are not counted."""
+
+    def observe(self, seconds: float, nbytes: int) -> None:
+        """Do nothing: the cost of a request is a constant, `LOCAL_GAP`."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._sources or self._prepaid or self._batches)
+
+    def __repr__(self) -> str:
+        return f"BlockingQueue(sources={len(self._sources)}, batches={self._batches})"
+
+    def _dispatch(self) -> None:
+        """Hand batches to the threads until they have enough."""
+        # A source that is asked for its next request may call `wake`: the loop that asks it goes on anyway.
+        if self._is_dispatching:
+            return
+        self._is_dispatching = True
+        try:
+            while (self._sources or self._prepaid) and self._batches < BATCHES_PER_THREAD * self._pool.threads:
+                batch = self._next_batch()
+                if not batch:
+                    return
+                self._batches += 1
+                batch[-1].is_last = True
+                self._pool.submit_batch(batch)
+        finally:
+            self._is_dispatching = False
+
+    def _next_batch(self) -> list[BlockingRequestTask]:
+        batch: list[BlockingRequestTask] = []
+        weight = 0
+        while weight < BATCH_BYTES and len(batch) < MAX_BATCH_REQUESTS:
+            request = self._next_request()
+            if request is None:
+                break
+            assert isinstance(request, ObjectRequest)
+            task = BlockingRequestTask(self, request)
+            batch.append(task)
+            weight += task.weight
+            if request.is_full_batch:
+                break
+        return batch
+
+    def _next_request(self) -> ScheduledRequest | None:
+        if self._prepaid:
+            return self._prepaid.popleft()
+        sources = self._sources
+        while sources:
+            source = next(iter(sources))
+            request = source.next()
+            if request is None:
+                # `next` of a source that has ended unregisters it.
+                sources.pop(source, None)
+                continue
+            if len(sources) > 1 and source in sources:
+                sources.move_to_end(source)
+            return request
+        return None
+
+    def batch_done(self) -> None:
+        """The threads have one batch less before them."""
+        self._batches -= 1
+        self._dispatch()
+
+
+class BlockingRequestTask(WorkItem):
+    """Send one request in a worker thread, and decode its response there."""
+
+    __slots__ = ("is_last", "queue", "request", "works")
+
+    def __init__(self, queue: BlockingQueue, request: ObjectRequest) -> None:
+        self.queue = queue
+        self.request = request
+        self.is_last = False
+        self.works = request.start_blocking()
+        super().__init__(max(request.cost, sum([work.weight for work in self.works])))
+
+    def run(self) -> None:
+        request = self.request
+        store = request.store
+        assert isinstance(store, BlockingStore)
+        retry_blocking(request, request.send_blocking, store)
+        request.decode_blocking(self.works)
+
+    def finished(self) -> None:
+        self.request.finish_blocking(self.works, self.error)
+        if self.is_last:
+            self.queue.batch_done()

@@ -1,0 +1,87 @@
+"""Opens the store of a target: a URL, a local path or a store. Decides who closes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+from aiozarr.settings import Settings
+from aiozarr.stores import Store, from_url
+from aiozarr.stores.blocking import in_thread
+from aiozarr.stores.object.schemes import BUCKET_CLIENTS
+
+Target: TypeAlias = str | os.PathLike[str] | Store
+
+_REMOTE_SCHEMES = frozenset({"http", "https", *BUCKET_CLIENTS, "s3a", "s3fs", "gcsfs", "ftp", "github"})
+"""Schemes of stores that are reached over a network."""
+
+
+@asynccontextmanager
+async def opened_store(
+    target: Target, storage_options: Mapping[str, Any] | None, settings: Settings
+) -> AsyncIterator[tuple[Store, bool]]:
+    """Yield the store of `target`, and whether it was made here. A store made here is closed if the body fails.
+
+    Runs on the I/O thread, where the connections of the store will be.
+
+    Raises:
+        TypeError: `target` is no target, an option is unknown, or options are given for a `Store`.
+        UnknownSchemeError: no store opens such URLs. It is a `ValueError`, too.
+    """
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise TypeError(
+            f"storage_options are a mapping of option names to values, not {type(storage_options).__name__}"
+        )
+    if isinstance(target, Store):
+        if storage_options:
+            raise TypeError("storage_options go with a URL; a Store already has its own")
+        yield target, False
+        return
+    # Imports client libraries and looks up credentials, which would hold up the loop.
+    store = await in_thread(lambda: make_store(target, storage_options, settings))
+    try:
+        yield store, True
+    except BaseException:
+        await store.aclose()
+        raise
+
+
+def make_store(target: str | os.PathLike[str], storage_options: Mapping[str, Any] | None, settings: Settings) -> Store:
+    """Return the store of a URL or local path. May read configuration files; sends no request."""
+    if not isinstance(target, (str, os.PathLike)):
+        raise TypeError(f"a target is a URL, a local path or a Store, not {type(target).__name__}")
+    if not os.fspath(target):
+        raise ValueError("the target is empty; the working directory is '.'")
+    options = dict(storage_options or {})
+    if settings.durable and _is_local(os.fspath(target)):
+        options.setdefault("durable", True)
+    if _is_remote(os.fspath(target)):
+        _add_timeouts(options, settings)
+    return from_url(target, **options)
+
+
+def _is_local(place: str) -> bool:
+    place = place.rpartition("::")[2]  # the store of an archive's file
+    return place.startswith("file://") or "://" not in place
+
+
+def _is_remote(place: str) -> bool:
+    return place.rpartition("::")[2].partition("://")[0].lower() in _REMOTE_SCHEMES
+
+
+def _add_timeouts(options: dict[str, Any], settings: Settings) -> None:
+    """Add the timeouts of `settings` for stores that wait for a server, unless `options` have timeouts."""
+    given = {name.lower().removeprefix("aws_") for name in _names(options)}
+    for name, theirs in (("idle_timeout", "read_timeout"), ("connect_timeout", "connection_timeout")):
+        if name not in given and theirs not in given:
+            options[name] = settings.idle_timeout
+
+
+def _names(options: Mapping[str, Any]) -> Iterator[str]:
+    """Iterate over the names of options, and of those in nested mappings (`client_options`, `s3`)."""
+    for name, value in options.items():
+        yield name
+        if isinstance(value, Mapping):
+            yield from _names(value)

@@ -1,0 +1,105 @@
+"""Which bytes of an uncompressed chunk are fetched: the ranges that are wanted, or all if that is as cheap."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from aiozarr.codecs import CodecPipeline
+from aiozarr.codecs.pipeline.raw_layout import RawLayout
+from aiozarr.grid.byte_runs import ByteRuns, ElementLayout, byte_runs, byte_runs_key
+from aiozarr.grid.fields import FieldProjection
+from aiozarr.grid.projection import ChunkSelection
+from aiozarr.schedule.coalesce import MergeLimits, coalesce
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""Pairs of (start, length) in a chunk, ascending and apart."""
+
+MIN_REQUEST_COST = 16 << 10
+"""A request costs at least what so many bytes cost, whatever `Settings.gap` says of merging."""
+
+MAX_RUNS = 1 << 12
+"""A chunk with more wanted runs than this is fetched whole: finding out costs more than it could save."""
+
+MAX_CACHED_CHOICES = 1 << 10
+
+
+def request_cost_bytes(merge_limits: MergeLimits) -> int:
+    """Return how many bytes cost as much as a request."""
+    return max(merge_limits.gap, MIN_REQUEST_COST)
+
+
+class PartialChunkPlanner:
+    """The choice for all chunks of one read; equal parts of equal chunks are looked at once.
+
+    Args:
+        economy: what a request costs, and how far ranges are merged.
+        blocking: whether ranges are system calls. Those of any length cost the same, and more than half of a chunk
+            is not worth the trouble.
+    """
+
+    def __init__(self, merge_limits: MergeLimits, *, blocking: bool) -> None:
+        self._economy = merge_limits
+        self._blocking = blocking
+        self._kept: dict[object, Ranges | None] = {}
+
+    def ranges(self, part: ChunkSelection, pipeline: CodecPipeline, *, versioned: bool) -> Ranges | None:
+        """Return the ranges to fetch of a chunk of which `part` is wanted; None: it is fetched whole.
+
+        `versioned`: several ranges can be told to be of one state of the chunk. Else one range must do.
+        """
+        raw = pipeline.raw
+        if raw is None or raw.nbytes <= request_cost_bytes(self._economy) or part.size >= pipeline.spec.size:
+            return None
+        slices = byte_runs_key(part)
+        if slices is None:
+            return self._choose(part, raw, versioned)
+        key = (raw, slices, versioned)
+        # Workers look here too: what one of them drops or makes twice costs only time.
+        found: Ranges | None = self._kept.get(key, ())
+        if found == ():
+            if len(self._kept) >= MAX_CACHED_CHOICES:
+                self._kept.clear()
+            found = self._kept[key] = self._choose(part, raw, versioned)
+        return found
+
+    def _choose(self, part: ChunkSelection, raw: RawLayout, versioned: bool) -> Ranges | None:
+        if isinstance(part, FieldProjection) and not raw.is_memory:
+            return None
+        runs = byte_runs(part, ElementLayout(raw.shape, raw.strides, raw.order, raw.item_size), MAX_RUNS)
+        if runs is None:
+            return None
+        ranges = cheap_ranges(runs, raw.nbytes, self._economy, split=versioned and not self._blocking)
+        if ranges is None or (len(ranges) > 1 and not versioned):
+            return None
+        if self._blocking and 2 * sum([length for _, length in ranges]) > raw.nbytes:
+            return None
+        return ranges
+
+
+def cheap_ranges(runs: ByteRuns, nbytes: int, merge_limits: MergeLimits, *, split: bool) -> Ranges | None:
+    """Return the ranges that hold `runs` of a chunk of `nbytes`; None where they save less than a request costs.
+
+    `split`: ranges above the size limit of a merged request are cut up, to travel side by side.
+    """
+    price = request_cost_bytes(merge_limits)
+    wanted = int((runs.stops - runs.starts).sum())
+    if wanted + _fewest(runs, wanted, merge_limits) * price >= nbytes:
+        return None
+    merged = coalesce(list(zip(runs.starts.tolist(), (runs.stops - runs.starts).tolist(), strict=True)), merge_limits)
+    if sum([each.length for each in merged]) + len(merged) * price >= nbytes:
+        return None
+    if not split:
+        return tuple([(each.start, each.length) for each in merged])
+    most = merge_limits.max_request_bytes
+    return tuple(
+        [(start, min(most, each.stop - start)) for each in merged for start in range(each.start, each.stop, most)]
+    )
+
+
+def _fewest(runs: ByteRuns, wanted: int, merge_limits: MergeLimits) -> int:
+    """Return how many requests merging leaves at least, without a look at each run."""
+    gaps = runs.starts[1:] - runs.stops[:-1]
+    read_over = np.cumsum(np.sort(gaps[gaps <= merge_limits.gap]))
+    return len(gaps) + 1 - int(np.searchsorted(read_over, (merge_limits.max_over_read - 1) * wanted, side="right"))

@@ -1,0 +1,281 @@
+"""Chunks of one array in a blocking store: read, decoded and scattered by a worker, many per hand-over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import takewhile
+from time import monotonic
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from aiozarr.codecs import CodecPipeline
+from aiozarr.engine.read.partial_chunk import place_partial, ranges_of_chunk, read_ranges
+from aiozarr.engine.read.read import Read
+from aiozarr.engine.read.read_operation import ChunkOutput, ReadOperation
+from aiozarr.engine.request.object_request import ObjectRequest, is_missing_status
+from aiozarr.engine.workers.decoder import EncodedChunks, decode_unpadded, encoded_buffer, thread_decoder
+from aiozarr.errors import ChecksumError, CodecError, LimitError, StoreError, located
+from aiozarr.model import Range, Value
+from aiozarr.schedule.events import RequestEvent
+from aiozarr.stores.blocking import BlockingStore
+
+T = TypeVar("T")
+
+
+class BlockingRead(ObjectRequest):
+    """A batch of chunks. On the loop it is one object, however many they are; other readers cannot join it.
+
+    Attributes:
+        outputs: the chunks that are wanted.
+        fetched: bytes that were read.
+    """
+
+    __slots__ = ("_at", "_events", "_is_bounded", "_operation", "_read", "fetched", "outputs")
+
+    def __init__(self, operation: ReadOperation, read: Read, outputs: Sequence[ChunkOutput], nbytes: int) -> None:
+        super().__init__(operation, read.store, "", nbytes)
+        self.outputs = outputs
+        self.fetched = 0
+        self.is_full_batch = len(outputs) > 1
+        self._operation = operation
+        self._read = read
+        self._is_bounded = read.store.has_bounded_reads
+        self._at = 0
+        self._events: list[RequestEvent] = []  # for the observer, which is called on the loop
+
+    async def send(self) -> None:
+        raise AssertionError("requests to blocking stores are sent by workers")
+
+    def send_blocking(self, store: BlockingStore) -> None:
+        if self.timing is None and self._read.layout.largest.pipeline.raw is None:
+            self._read_whole(store)
+        else:
+            self._read_each(store)
+
+    def _read_whole(self, store: BlockingStore) -> None:
+        """Read chunks whole, without an observer: as little as possible is done for each."""
+        layout, outputs = self._read.layout, self.outputs
+        single = None if layout.single is None else layout.single.pipeline
+        # A repetition goes on with the chunk that failed, or the first of its batch.
+        while self._at < len(outputs):
+            if self.cancelled:
+                return
+            done = 0 if single is None else self._read_batch(store, single)
+            if not done:
+                self._read_one(store)
+            self._at += done or 1
+
+    def _read_one(self, store: BlockingStore) -> None:
+        output = self.outputs[self._at]
+        self._set_key(output)
+        data = self._read_now(store, output)
+        if data is None:
+            self._fill(store, output)
+        else:
+            self._decode(store, data, output)
+
+    def _read_batch(self, store: BlockingStore, pipeline: CodecPipeline) -> int:
+        """Read and decode the next chunks together; return how many, or 0 if the next one must be read by itself."""
+        decoder = thread_decoder(pipeline)
+        if not decoder.max_batch:
+            return 0
+        out = self.outputs[self._at].out
+        candidates = self.outputs[self._at : self._at + decoder.max_batch]
+        outputs = list(takewhile(lambda output: output.out is out, candidates))
+        parts = [output.projection for output in outputs]
+        batch = decoder.plan_batch(out, parts)
+        if batch is None:
+            return 0
+        buffer, stops = encoded_buffer(), [0]
+        missing: ChunkOutput | None = None
+        for output in outputs[: batch.count]:
+            if self.cancelled:
+                break
+            self._set_key(output)
+            size = self._read_object(store.read_into_now, buffer[stops[-1] :])
+            if size is None:
+                missing = output
+                break
+            if stops[-1] + size > len(buffer):
+                break
+            stops.append(stops[-1] + size)
+        count = len(stops) - 1
+        data = buffer[: stops[-1]]
+        # As they were planned, unless one was missing or too large.
+        planned = count == batch.count
+        if not planned or not decoder.decode_batch(data, stops[:-1], batch):
+
+            def retry_damaged(number: int, error: CodecError) -> None:
+                self._set_key(outputs[number])
+                self._retry_damaged(store, data[stops[number] : stops[number + 1]], outputs[number], error)
+
+            decoder.decode_chunks(
+                EncodedChunks(data, stops[:-1], stops[1:]), out, parts[:count], on_error=retry_damaged
+            )
+        if missing is not None:
+            self._set_key(missing)
+            self._fill(store, missing)
+        return count + (missing is not None)
+
+    def _set_key(self, output: ChunkOutput) -> None:
+        self.key = self._read.prefix + self._read.layout.key_encoding.encode(output.projection.coords)
+
+    def _read_object(self, read: Callable[..., T | None], *memory: memoryview) -> T | None:
+        try:
+            return read(self.key, *memory)
+        except StoreError as error:
+            if not is_missing_status(error, self.settings):
+                raise
+            return None
+
+    def _fill(self, store: BlockingStore, output: ChunkOutput) -> None:
+        if (error := self._operation.missing_error(store, self.key)) is not None:
+            raise error
+        output.projection.fill(output.out, self._read.layout.spec.fill_value)
+
+    def _read_each(self, store: BlockingStore) -> None:
+        while self._at < len(self.outputs) and not self.cancelled:
+            output = self.outputs[self._at]
+            self._set_key(output)
+            part = self._fetch_part(store, output)
+            data = self._fetch_data(store, output) if part is None else part.data if part.size else None
+            if data is None and (error := self._operation.missing_error(store, self.key)) is not None:
+                raise error
+            if self.timing is not None:
+                self._place_timed(store, data, output, part)
+            else:
+                self._place(store, data, output, part)
+            self._at += 1
+
+    def _fetch_part(self, store: BlockingStore, output: ChunkOutput) -> NDArray[np.uint8] | None:
+        """Return the wanted bytes of a chunk, none if it is not stored; None if all of it is read."""
+        pipeline = self._read.layout.object_of(output.projection).pipeline
+        ranges = ranges_of_chunk(
+            self._operation.state, self._operation.partial_planner, store, self.settings, pipeline, output.projection
+        )
+        return None if ranges is None else read_ranges(pipeline, ranges, partial(self._ask, store))
+
+    def _fetch_data(self, store: BlockingStore, output: ChunkOutput) -> Buffer | None:
+        if self.timing is not None:
+            value = self._fetch_timed(store, None, self._max_bytes(output))
+            return None if value is None else value.data
+        return self._read_now(store, output)
+
+    def _read_now(self, store: BlockingStore, output: ChunkOutput) -> Buffer | None:
+        max_bytes = self._max_bytes(output)
+        return self._read_object(store.read_now if max_bytes is None else partial(store.read_now, max_bytes=max_bytes))
+
+    def _max_bytes(self, output: ChunkOutput) -> int | None:
+        """Return the most bytes that the stored chunk may have; None if it has no bound, or the store takes none."""
+        if not self._is_bounded:
+            return None
+        return self._read.layout.object_of(output.projection).pipeline.max_stored_size
+
+    def _ask(self, store: BlockingStore, part: Range | None = None) -> Value | None:
+        return self._fetch(store, part) if self.timing is None else self._fetch_timed(store, part)
+
+    def _place(
+        self, store: BlockingStore, data: Buffer | None, output: ChunkOutput, part: NDArray[np.uint8] | None
+    ) -> None:
+        if data is None:
+            output.projection.fill(output.out, self._read.layout.spec.fill_value)
+        elif part is not None:
+            self._place_partial(part, output)
+        else:
+            self._decode(store, data, output)
+
+    def _place_partial(self, part: NDArray[np.uint8], output: ChunkOutput) -> None:
+        with located(store=self.store_url, key=self.key):
+            place_partial(self._read.layout.object_of(output.projection).pipeline, part, output)
+
+    def _fetch(self, store: BlockingStore, part: Range | None, max_bytes: int | None = None) -> Value | None:
+        bound: dict[str, Any] = {} if max_bytes is None else {"max_bytes": max_bytes}
+        try:
+            value = store.fetch_now(self.key, part, **bound)
+        except StoreError as error:
+            if not is_missing_status(error, self.settings):
+                raise
+            value = None
+        if value is not None:
+            self.fetched += memoryview(value.data).nbytes
+        return value
+
+    def _fetch_timed(self, store: BlockingStore, part: Range | None, max_bytes: int | None = None) -> Value | None:
+        """As `_fetch`, with an event for the observer."""
+        assert self.timing is not None
+        failure: BaseException | None = None
+        before, begun = self.fetched, monotonic()
+        try:
+            return self._fetch(store, part, max_bytes)
+        except (StoreError, LimitError) as error:
+            failure = error
+            raise
+        finally:
+            size, seconds = self.fetched - before, monotonic() - begun
+            self._events.append(
+                RequestEvent(
+                    operation="fetch",
+                    store=self.store_url,
+                    key=self.key,
+                    range=part,
+                    bytes_wanted=size,
+                    bytes_fetched=size,
+                    seconds=seconds,
+                    attempts=1,
+                    error=failure,
+                    started=begun,
+                    queue_seconds=begun - self.timing.ready,
+                )
+            )
+
+    def _place_timed(
+        self, store: BlockingStore, data: Buffer | None, output: ChunkOutput, part: NDArray[np.uint8] | None
+    ) -> None:
+        """As `_place`, with its time noted in the event of the request."""
+        at, begun = len(self._events) - 1, monotonic()
+        try:
+            self._place(store, data, output, part)
+        finally:
+            ended = monotonic()
+            # A damaged chunk was fetched once more meanwhile.
+            spent = ended - begun - sum([again.seconds for again in self._events[at + 1 :]])
+            self._events[at] = replace(
+                self._events[at], chunks=1, decode_started=begun, decode_ended=ended, decode_seconds=spent
+            )
+
+    def _decode(self, store: BlockingStore, data: Buffer, output: ChunkOutput) -> None:
+        try:
+            self._decode_one(data, output)
+        except CodecError as error:
+            self._retry_damaged(store, data, output, error)
+
+    def _decode_one(self, data: Buffer, output: ChunkOutput) -> None:
+        decoder = thread_decoder(self._read.layout.object_of(output.projection).pipeline)
+        decoder.decode(data, output.out, output.projection)
+
+    def _retry_damaged(self, store: BlockingStore, data: Buffer, output: ChunkOutput, error: CodecError) -> None:
+        """Read a damaged chunk once more; decode one that was stored without the part outside of the array."""
+        with located(store=self.store_url, key=self.key):
+            if isinstance(error, ChecksumError):
+                again = self._fetch_data(store, output)
+                if again is None:
+                    raise error
+                self._decode_one(again, output)
+            elif not decode_unpadded(self._read.layout.unpadded(output.projection), error, data, (output,)):
+                raise error
+
+    def completed(self, error: BaseException | None) -> None:
+        if self.timing is not None:
+            for number, event in enumerate(self._events):
+                # A repetition goes on with the chunk whose request has failed.
+                self.timing.observer.report(
+                    event, retries=int(number > 0 and self._events[number - 1].error is not None)
+                )
+            self._events.clear()
+        self._operation.blocking_read_done(self, self.outputs, error)
+        self.close()

@@ -1,0 +1,400 @@
+"""The path of chunks without a task per request: fetched by callbacks, decoded in workers, scattered to subscribers.
+
+Everything else of a read is a coroutine per stored object. Whole small chunks, merged ranges and batches of inner
+chunks (`chunk_batch.py`) are not, because of what a task costs each of them: 20 to 25 µs, and 13 of the 22 objects per
+chunk that the garbage collector walks through (coroutines, a future, its iterator, handles). 4,096 chunks of 32 KiB
+took 0.38 to 0.41 s with a task for each, 0.34 to 0.36 s without (`docs/design/004-reading-and-writing.md`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from aiozarr.codecs import CodecPipeline
+from aiozarr.engine.operation import Operation
+from aiozarr.engine.request.in_flight import InFlightChunk, Subscription
+from aiozarr.engine.request.object_request import FetchOperation, FetchRequest
+from aiozarr.engine.timing import RequestTiming
+from aiozarr.engine.workers.decoder import EncodedChunks, decode_chunk, decode_to_new, decode_unpadded, thread_decoder
+from aiozarr.engine.workers.worker_pool import WorkItem, finish, run_captured
+from aiozarr.errors import CodecError, located
+from aiozarr.grid.projection import ChunkSelection
+from aiozarr.model import Range, Version
+from aiozarr.stores.contract import Store
+
+
+class ChunkRequest(FetchRequest):
+    """Fetch the bytes of one or more chunks of one object, and hand them to the workers."""
+
+    __slots__ = ("chunks", "undecoded", "wanted_chunks")
+
+    def __init__(
+        self,
+        operation: Operation,
+        store: Store,
+        key: str,
+        byte_range: Range | None,
+        chunks: list[InFlightChunk],
+        *,
+        cost: int,
+        if_match: Version | None = None,
+    ) -> None:
+        # A range bounds itself.
+        max_bytes = chunks[0].pipeline.max_stored_size if byte_range is None else None
+        super().__init__(operation, store, key, byte_range, if_match, cost, max_bytes)
+        self.chunks = chunks
+        self.undecoded = self.wanted_chunks = len(chunks)
+        for chunk in chunks:
+            chunk.request = self
+
+    def wanted_bytes(self, fetched: int) -> int:
+        if self.range is None:
+            return fetched
+        return sum([chunk.stop - chunk.start for chunk in self.chunks if chunk.stop is not None])
+
+    # --- to the workers ---------------------------------------------------------------------------------------------
+
+    def start_decoding(self) -> list[WorkItem]:
+        """Return the decoding of the chunks; subscriptions that come from now on are late."""
+        works: list[WorkItem] = []
+        timing = self.timing
+        for chunk in self.chunks:
+            chunk.decoding_started = True
+            if chunk.subscriptions:
+                works.append(DecodeChunk(self, chunk) if timing is None else TimedDecodeChunk(self, chunk, timing))
+        self.undecoded = len(works)
+        return works
+
+    def attach_bytes(self, works: Sequence[WorkItem]) -> None:
+        """Give each piece of work its bytes of the answer."""
+        value = self.value
+        if value is None:
+            return
+        view = None if self.range is None else memoryview(value.data)
+        for work in works:
+            if isinstance(work, DecodeChunk):  # a batch has other work too
+                chunk = work.chunk
+                work.data = value.data if view is None else view[chunk.start : chunk.stop]
+
+    def start_blocking(self) -> Sequence[WorkItem]:
+        return self.start_decoding()
+
+    def decode_blocking(self, works: Sequence[WorkItem]) -> None:
+        self.attach_bytes(works)
+        for work in works:
+            run_captured(work)
+
+    def finish_blocking(self, works: Sequence[WorkItem], error: BaseException | None) -> None:
+        self.account(error)
+        self.value = None
+        if error is not None:
+            self.fail(error)
+        else:
+            finish(works)
+
+    def completed(self, error: BaseException | None) -> None:
+        self.account(error)
+        self.deliver(error)
+
+    def deliver(self, error: BaseException | None) -> None:
+        """Hand the answer to the workers, or fail."""
+        works = self.start_decoding()
+        if error is not None:
+            self.fail(error)
+            return
+        if not works:
+            self.queue.release(self.cost)
+            self.close()
+            return
+        self.attach_bytes(works)
+        self.value = None
+        for work in works:
+            self.pool.submit(work, self.fairness_key)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell all subscribers of `error`."""
+        # A subscriber may ask for the chunk again at once, and must not join this one.
+        for chunk in self.chunks:
+            chunk.table.close(chunk)
+        for chunk in self.chunks:
+            chunk.fail(error)
+        self.chunks.clear()
+        self.close()
+
+    # --- from the workers -------------------------------------------------------------------------------------------
+
+    def chunk_decoded(self, chunk: InFlightChunk, values: NDArray[Any] | None) -> None:
+        """A worker has finished with `chunk`. Readers cannot join it any more; `values` go to its caches, if any."""
+        # If readers could not join it until now, this process may have changed it since its bytes were read.
+        if chunk.table.close(chunk) and values is not None and chunk.caches:
+            now = asyncio.get_running_loop().time()
+            for cache, chunk_id in chunk.caches.items():
+                cache.put(chunk_id, self.store, self.key, values, now)
+
+    def submit(self, work: WorkItem) -> None:
+        """Have a worker do `work`, which belongs to no request."""
+        timing = self.timing
+        self.pool.submit(work if timing is None else timing.observer.timed(work, self.store_url), self.fairness_key)
+
+    def chunk_closed(self) -> None:
+        """One of the chunks is finished."""
+        self.undecoded -= 1
+        if not self.undecoded:
+            self.queue.release(self.cost)
+            self.chunks.clear()
+            self.close()
+
+    # --- sharing ----------------------------------------------------------------------------------------------------
+
+    def chunk_abandoned(self) -> None:
+        self.wanted_chunks -= 1
+        if not self.wanted_chunks:
+            self.cancel()
+
+    def next_owner(self) -> FetchOperation | None:
+        for chunk in self.chunks:
+            for subscription in chunk.subscriptions:
+                return subscription.subscriber.operation
+        return None
+
+
+class RangeRequest(ChunkRequest):
+    """Fetch one range of a chunk, and remember version and size of the object that it is of.
+
+    Attributes:
+        object_state: version and size, each None if the store does not say; None if nothing came.
+    """
+
+    __slots__ = ("object_state",)
+
+    def __init__(
+        self, operation: Operation, store: Store, key: str, start: int, length: int, chunk: InFlightChunk
+    ) -> None:
+        super().__init__(operation, store, key, Range(start, length), [chunk], cost=length)
+        chunk.stop = length
+        self.object_state: tuple[Version | None, int | None] | None = None
+
+    def _check(self) -> None:
+        super()._check()
+        if self.value is not None:
+            self.object_state = (self.value.version, self.value.size)
+
+
+class DecodeChunk(WorkItem):
+    """Decode the bytes of one chunk and scatter its elements.
+
+    Attributes:
+        data: the bytes; None if nothing is stored.
+        values: the decoded chunk, if caches want it.
+        errors: subscriptions that fail although the chunk was read.
+    """
+
+    __slots__ = ("chunk", "data", "errors", "request", "values")
+
+    def __init__(self, request: ChunkRequest, chunk: InFlightChunk, data: Buffer | None = None) -> None:
+        super().__init__(chunk.pipeline.spec.nbytes)
+        self.request = request
+        self.chunk = chunk
+        self.data = data
+        self.values: NDArray[Any] | None = None
+        self.errors: dict[Subscription, BaseException] | None = None
+
+    def run_batch_from(self, batch: Sequence[WorkItem], at: int) -> int:
+        decoder = None if at + 1 == len(batch) else thread_decoder(self.chunk.pipeline)
+        if decoder is None or not decoder.max_batch:
+            return super().run_batch_from(batch, at)
+        bodies: list[Buffer] = []
+        parts: list[ChunkSelection] = []
+        out = None
+        for work in batch[at : at + decoder.max_batch]:
+            # The exact type: a read that is observed wants the time of its own chunks.
+            if type(work) is not type(self) or work.data is None:
+                break
+            subscription = work.only_subscription(self.chunk.pipeline)
+            if subscription is None or (out is not None and subscription.out is not out):
+                break
+            out = subscription.out
+            bodies.append(work.data)
+            parts.append(subscription.projection)
+        plan = None if out is None else decoder.plan_batch(out, parts)
+        if plan is None:
+            return super().run_batch_from(batch, at)
+        chunks = EncodedChunks.join(bodies[: plan.count])
+        if not decoder.decode_batch(chunks.data, chunks.starts, plan):
+            # One by one: all of them, or the rest would be tried together again for each.
+            for work in batch[at : at + plan.count]:
+                run_captured(work)
+        return plan.count
+
+    def only_subscription(self, pipeline: CodecPipeline) -> Subscription | None:
+        """Return the only subscription, if `pipeline` decodes the chunk and no cache wants it; None otherwise."""
+        chunk = self.chunk
+        if chunk.pipeline is not pipeline or chunk.caches is not None or chunk.late or len(chunk.subscriptions) != 1:
+            return None
+        subscription = chunk.subscriptions[0]
+        return None if subscription.subscriber.operation.stopped else subscription
+
+    def run(self) -> None:
+        chunk, data = self.chunk, self.data
+        if chunk.late:
+            chunk.subscriptions += chunk.pop_late()
+        for subscription in chunk.subscriptions:
+            if not subscription.subscriber.operation.stopped:
+                break
+        else:
+            # Stopped operations wait for this to end, and chunks of others wait after it.
+            self.errors = {subscription: asyncio.CancelledError() for subscription in chunk.subscriptions}
+            return
+        if data is None:
+            self._fill()
+            return
+        try:
+            try:
+                if chunk.caches is None:
+                    decode_chunk(chunk.pipeline, data, chunk.subscriptions)
+                else:
+                    self.values = decode_to_new(chunk.pipeline, data, chunk.subscriptions)
+            except CodecError as error:
+                subscription = chunk.subscriptions[0]
+                unpadded = subscription.subscriber.unpadded(subscription)
+                if not decode_unpadded(unpadded, error, data, chunk.subscriptions):
+                    raise
+        except CodecError:
+            # Not around the decoding: this is done for each small chunk.
+            with located(store=self.request.store_url, key=self.request.key, range=self._range(data)):
+                raise
+
+    def _range(self, data: Buffer) -> Range | None:
+        """Return the range of the object that `data` is; None for all of it."""
+        chunk, start = self.chunk, self.request.start
+        if start is None:
+            return None
+        stop = chunk.start + memoryview(data).nbytes if chunk.stop is None else chunk.stop
+        return Range(start + chunk.start, stop - chunk.start)
+
+    def _fill(self) -> None:
+        """Give each subscriber what its own settings say of a chunk that is not stored."""
+        chunk = self.chunk
+        fill_value = chunk.pipeline.spec.fill_value
+        for subscription in chunk.subscriptions:
+            error = subscription.subscriber.missing_error(self.request.key)
+            if error is None:
+                subscription.projection.fill(subscription.out, fill_value)
+            else:
+                self.errors = self.errors or {}
+                self.errors[subscription] = error
+
+    def finished(self) -> None:
+        chunk, request, error, errors = self.chunk, self.request, self.error, self.errors
+        request.chunk_decoded(chunk, self.values)
+        subscriptions, chunk.subscriptions = chunk.subscriptions, []
+        late = chunk.pop_late() if chunk.late else []
+        if error is not None:
+            subscriptions, late = subscriptions + late, []
+        elif self.values is not None:
+            for subscription in late:
+                subscription.chunk = None
+                request.submit(CopyCached(subscription, self.values))
+            late = []
+        for subscription in subscriptions:
+            failure = error if errors is None else errors.get(subscription)
+            if failure is None:
+                subscription.subscriber.chunk_done(subscription)
+            else:
+                subscription.subscriber.chunk_failed(subscription, failure)
+            # No cycle may keep the reader's array alive until the garbage collector runs.
+            subscription.chunk = None
+        self.values = self.errors = None
+        if late:
+            # They came while the worker decoded: the bytes are here. Readers cannot join any more.
+            chunk.subscriptions = late
+            request.submit(DecodeChunk(request, chunk, self.data))
+            return
+        self.data = None
+        chunk.request = None
+        request.chunk_closed()
+
+
+class TimedDecodeChunk(DecodeChunk):
+    """As `DecodeChunk`, with its times noted for the request's event."""
+
+    __slots__ = ("ended_at", "started_at", "timing")
+
+    def __init__(self, request: ChunkRequest, chunk: InFlightChunk, timing: RequestTiming) -> None:
+        super().__init__(request, chunk)
+        self.timing = timing
+        self.started_at = self.ended_at = 0.0
+
+    def run_batch_from(self, batch: Sequence[WorkItem], at: int) -> int:
+        begun = monotonic()
+        count = super().run_batch_from(batch, at)
+        if count > 1:
+            # The time of chunks that were decoded together is divided among them, one after the other.
+            share = (monotonic() - begun) / count
+            for number, work in enumerate(batch[at : at + count]):
+                if isinstance(work, TimedDecodeChunk):
+                    work.started_at = begun + number * share
+                    work.ended_at = work.started_at + share
+        return count
+
+    def run(self) -> None:
+        self.started_at = monotonic()
+        try:
+            super().run()
+        finally:
+            self.ended_at = monotonic()
+
+    def finished(self) -> None:
+        self.timing.decoded(self.started_at, self.ended_at)
+        super().finished()
+
+
+class CopyCached(WorkItem):
+    """Copy one reader's elements from a decoded chunk."""
+
+    __slots__ = ("subscription", "values")
+
+    def __init__(self, subscription: Subscription, values: NDArray[Any]) -> None:
+        super().__init__(subscription.projection.size * values.dtype.itemsize)
+        self.subscription = subscription
+        self.values = values
+
+    def run(self) -> None:
+        projection = self.subscription.projection
+        projection.scatter(self.subscription.out, projection.gather(self.values))
+
+    def finished(self) -> None:
+        end_subscription(self.subscription, self.error)
+
+
+class FillChunks(WorkItem):
+    """Write the fill value for chunks that are not stored."""
+
+    __slots__ = ("fill_value", "subscriptions")
+
+    def __init__(self, subscriptions: Sequence[Subscription], fill_value: NDArray[Any]) -> None:
+        super().__init__(sum([each.projection.size for each in subscriptions]) * fill_value.dtype.itemsize)
+        self.subscriptions = subscriptions
+        self.fill_value = fill_value
+
+    def run(self) -> None:
+        for subscription in self.subscriptions:
+            subscription.projection.fill(subscription.out, self.fill_value)
+
+    def finished(self) -> None:
+        for subscription in self.subscriptions:
+            end_subscription(subscription, self.error)
+
+
+def end_subscription(subscription: Subscription, error: BaseException | None) -> None:
+    """Tell the subscriber how its subscription ended."""
+    if error is None:
+        subscription.subscriber.chunk_done(subscription)
+    else:
+        subscription.subscriber.chunk_failed(subscription, error)

@@ -1,0 +1,353 @@
+"""Store operations on single keys, retried and budgeted like all other requests to the store's origin."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from time import monotonic
+from typing import Any, Generic, TypeVar
+
+from typing_extensions import Buffer
+
+from aiozarr.concurrency import wait_uncancelled
+from aiozarr.engine.object_read import MultipartRead, PartLimits
+from aiozarr.engine.request.object_request import is_missing_status
+from aiozarr.engine.state import EngineState
+from aiozarr.engine.timing import RequestObserver, RequestTiming
+from aiozarr.errors import LimitError, PreconditionFailedError, StoreError, UnsupportedOperationError
+from aiozarr.model import ByteRange, Entry, Precondition, Range, Value, Version
+from aiozarr.schedule.events import Report, RequestEvent, RequestOperation
+from aiozarr.schedule.queue import RequestQueue
+from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
+from aiozarr.settings import Settings
+from aiozarr.stores.contract import Store, too_large
+
+T = TypeVar("T")
+
+PART_CONCURRENCY = 8
+"""Parts of one object that `fetch_in_parts` fetches concurrently."""
+
+
+class SingleRequestSource(RequestSource):
+    """A source of one request, which so takes its turn between the requests of other sources, not after them."""
+
+    def __init__(self, request: ScheduledRequest, settings: Settings) -> None:
+        self.max_requests = None if settings.max_requests == "auto" else settings.max_requests
+        self.max_bytes = settings.max_bytes_in_flight
+        self._request: ScheduledRequest | None = request
+
+    def next(self) -> ScheduledRequest | None:
+        request, self._request = self._request, None
+        return request
+
+    def pending(self) -> int:
+        return int(self._request is not None)
+
+    def drop(self) -> bool:
+        """Drop the request.
+
+        Returns: False if the queue has taken it already.
+        """
+        return self.next() is not None
+
+
+class _AwaitableRequest(ScheduledRequest, Generic[T]):
+    """A request that one task awaits."""
+
+    __slots__ = ("error", "function", "future", "is_completed", "queue", "result")
+
+    def __init__(
+        self, queue: RequestQueue, policy: RetryPolicy, function: Callable[[int], Awaitable[T]], cost: int
+    ) -> None:
+        super().__init__(policy, cost)
+        self.queue = queue
+        self.function = function
+        self.result: T | None = None
+        self.error: BaseException | None = None
+        self.is_completed = False
+        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    async def send(self) -> None:
+        self.result = await self.function(self.attempts)
+
+    def completed(self, error: BaseException | None) -> None:
+        self.error = error
+        self.is_completed = True
+        if error is None:
+            self.queue.release(self.cost)
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(self.result)  # type: ignore[arg-type]  # send() has set it
+        elif isinstance(error, asyncio.CancelledError):
+            self.future.cancel()
+        else:
+            self.future.set_exception(error)
+
+
+class ScheduledStore:
+    """A store whose requests go through the queue of its origin. Lives on the I/O thread."""
+
+    def __init__(self, state: EngineState, store: Store, settings: Settings, report: Report | None = None) -> None:
+        self.store = store
+        self.settings = settings
+        self._state = state
+        self._observer = RequestObserver.of(settings, report)
+        self._policy = RetryPolicy(settings.retries, settings.retry_seconds)
+
+    async def fetch(
+        self,
+        key: str,
+        range: ByteRange | None = None,
+        *,
+        if_match: Version | None = None,
+        max_bytes: int | None = None,
+        cost: int = 0,
+    ) -> Value | None:
+        """Return the bytes of `key`, or None if nothing is stored. Meanwhile `cost` bytes of the budget are in use.
+
+        Raises:
+            LimitError: the value has more than `max_bytes` bytes. At most one byte more than that was fetched.
+        """
+        is_bounded = max_bytes is not None and self.store.has_bounded_reads
+        bound: dict[str, Any] = {"max_bytes": max_bytes} if max_bytes is not None and is_bounded else {}
+        # A store without bounded reads shows by one byte more that there are too many.
+        asked = Range(0, max_bytes + 1) if max_bytes is not None and range is None and not is_bounded else range
+
+        async def send(_: int) -> Value | None:
+            try:
+                return await self._none_if_missing(self.store.fetch(key, asked, if_match=if_match, **bound))
+            except StoreError as error:
+                if asked is not range and error.range == asked:
+                    error.range = None  # the caller did not ask for it
+                raise
+
+        value = await self._call("fetch", key, send, cost=cost, byte_range=asked)
+        if value is not None and max_bytes is not None and (size := memoryview(value.data).nbytes) > max_bytes:
+            size_or_none = size if asked is range else value.size
+            raise too_large(size_or_none, max_bytes, store=self.store.url, key=key, range=range)
+        return value
+
+    async def fetch_in_parts(self, key: str, *, part_bytes: int, max_bytes: int) -> Value | None:
+        """Return all bytes of `key`, which are fetched in parts of one version, side by side.
+
+        The parts of an object without a version must agree on its size.
+
+        Returns: the bytes, with size and version of the object, or None if nothing is stored.
+
+        Raises:
+            ChangedError: the object was replaced between its parts.
+            LimitError: the object has more than `max_bytes` bytes. One part of it was fetched.
+            UnsupportedOperationError: the store does not report the size of the object.
+        """
+        slots = asyncio.Semaphore(PART_CONCURRENCY)
+
+        async def run_request(part: Range | None, *, is_first: bool) -> Value | None:
+            cost = max_bytes if part is None or part.length is None else part.length
+
+            async def send(_: int) -> Value | None:
+                return await self._none_if_missing(read.fetch(part))
+
+            async with slots:
+                value = await self._call("fetch", key, send, cost=cost, byte_range=part)
+            if value is None or not is_first:
+                return value
+            if value.size is None:
+                value = await self._with_size(key, value, part_bytes)
+            if value is not None and value.size is not None and value.size > max_bytes:
+                raise too_large(value.size, max_bytes, store=self.store.url, key=key)
+            return value
+
+        async def copy(target: memoryview, data: memoryview) -> None:
+            def work() -> None:
+                target[:] = data
+
+            # In a worker: copying megabytes would block the loop.
+            await self._state.pool.call(work, target.nbytes)
+
+        reason = f"and {max_bytes} are allowed"
+        limits = PartLimits(part_bytes, part_bytes, max_bytes, reason, accepts_unversioned=True)
+        read = MultipartRead(
+            self.store,
+            key,
+            None,
+            None,
+            limits,
+            run_request,
+            on_size=lambda _: None,
+            on_wasted=lambda: None,
+            max_attempts=1,
+            copy=copy,
+        )
+        return await read.read()
+
+    async def _with_size(self, key: str, value: Value, part_bytes: int) -> Value | None:
+        """Return the first part of an object with the object's size, or None if the object is gone meanwhile."""
+        length = memoryview(value.data).nbytes
+        if length < part_bytes:
+            return replace(value, size=length)
+        entry = await self.stat(key)
+        if entry is None:
+            return None
+        if entry.size is None:
+            raise UnsupportedOperationError(
+                "the store does not report the size of this object", store=self.store.url, key=key
+            )
+        return replace(value, size=entry.size)
+
+    async def _none_if_missing(self, fetch: Awaitable[Value | None]) -> Value | None:
+        """Await `fetch`. Its result is None too if the store refuses with a status that settings take for missing."""
+        try:
+            return await fetch
+        except StoreError as error:
+            if not is_missing_status(error, self.settings):
+                raise
+            return None
+
+    async def stat(self, key: str) -> Entry | None:
+        """Return size and version of `key`, or None if nothing is stored."""
+        return await self._call("stat", key, lambda _: self.store.stat(key))
+
+    async def set(self, key: str, data: Buffer, *, precondition: Precondition | None = None) -> Version | None:
+        """Store `data`, whole or not at all.
+
+        Raises:
+            PreconditionFailedError: `precondition` does not hold.
+        """
+        size = memoryview(data).nbytes
+
+        async def send(attempt: int) -> Version | None:
+            try:
+                return await self.store.set(key, data, precondition=precondition)
+            except PreconditionFailedError:
+                if attempt == 1:
+                    raise
+                # An earlier attempt may have succeeded and its response been lost: then our own bytes are stored.
+                bound: dict[str, Any] = {"max_bytes": size} if self.store.has_bounded_reads else {}
+                try:
+                    stored = await self.store.fetch(key, **bound)
+                except LimitError:
+                    stored = None
+                if stored is None or bytes(stored.data) != bytes(data):
+                    raise
+                return stored.version
+
+        return await self._call("set", key, send, cost=size, written=size)
+
+    async def erase(self, key: str) -> None:
+        """Remove `key`. A key that is not stored is no error."""
+        await self._call("erase", key, lambda _: self.store.erase(key))
+
+    async def erase_prefix(self, prefix: str) -> None:
+        """Remove every key that starts with `prefix`."""
+        try:
+            await self._call("erase", prefix, lambda _: self.store.erase_prefix(prefix))
+        finally:
+            self._state.invalidate(self.store, None)
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        """Return the keys directly below `prefix`, and the prefixes one level below it."""
+        return await self._call("list", prefix, lambda _: self.store.list_dir(prefix))
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        """Iterate over all objects below `prefix`. A listing that has begun is not retried.
+
+        The sizes in it are cached: they save a request before the first read of a shard from stores that refuse suffix
+        ranges. The listing counts as one request, with the time of all its pages.
+        """
+        store, sizes = self.store, self._state.sizes
+        entries = store.scan(prefix)
+        observed = self._observer is not None
+        first = monotonic() if observed else 0.0
+        seconds, failure = 0.0, None
+        try:
+            while True:
+                begun = monotonic() if observed else 0.0
+                try:
+                    entry = await anext(entries)
+                except StopAsyncIteration:
+                    return
+                finally:
+                    if observed:
+                        seconds += monotonic() - begun
+                if entry.size is not None and entry.version is not None:
+                    sizes.record(store, entry.key, entry.size, entry.version)
+                yield entry
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            if isinstance(entries, AsyncGenerator):
+                await entries.aclose()
+            if self._observer is not None:
+                self._observer.report(
+                    RequestEvent(
+                        operation="list",
+                        store=self.store.url,
+                        key=prefix,
+                        range=None,
+                        bytes_wanted=0,
+                        bytes_fetched=0,
+                        seconds=seconds,
+                        attempts=1,
+                        error=failure,
+                        started=first,
+                    )
+                )
+
+    async def _call(
+        self,
+        operation: RequestOperation,
+        key: str,
+        function: Callable[[int], Awaitable[T]],
+        *,
+        cost: int = 0,
+        written: int = 0,
+        byte_range: ByteRange | None = None,
+    ) -> T:
+        queue = self._state.queues.origin(self.store.origin)
+        request = _AwaitableRequest(queue, self._policy, function, cost)
+        source = SingleRequestSource(request, self.settings)
+        timing = None if self._observer is None else RequestTiming(self._observer, queue.now())
+        queue.register(source)
+        queue.wake(source)
+        try:
+            return await request.future
+        except asyncio.CancelledError:
+            if not source.drop() and not request.is_completed:
+                await _cancel_and_wait(request)
+            raise
+        finally:
+            queue.unregister(source)
+            if request.attempts and operation in ("set", "erase"):
+                self._state.invalidate(self.store, key)
+            if timing is not None and request.attempts:
+                nbytes = _size(request.result) or written
+                timing.event = timing.event_of(
+                    request,
+                    operation,
+                    store=self.store.url,
+                    key=key,
+                    range=byte_range,
+                    bytes_wanted=nbytes,
+                    bytes_fetched=nbytes,
+                    now=queue.now(),
+                    error=request.error,
+                )
+                timing.close()
+
+
+async def _cancel_and_wait(request: _AwaitableRequest[T]) -> None:
+    """Cancel a request that the queue has taken, and wait for its end, also if this task is cancelled meanwhile."""
+    request.future = asyncio.get_running_loop().create_future()
+    request.cancel()
+    request.queue.drop_cancelled()
+    await wait_uncancelled(request.future)
+    if not request.future.cancelled():
+        request.future.exception()
+
+
+def _size(value: object) -> int:
+    return memoryview(value.data).nbytes if isinstance(value, Value) else 0

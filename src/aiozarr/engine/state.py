@@ -1,0 +1,103 @@
+"""The state that all readers and writers of one I/O thread share: queues, chunks in flight, caches, locks, workers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable
+
+from aiozarr.engine.blocking_queue import BlockingQueue
+from aiozarr.engine.cache.chunks import ChunkCaches
+from aiozarr.engine.cache.sizes import SizeCache
+from aiozarr.engine.key_locks import KeyLocks
+from aiozarr.engine.request.chunk_batch import InnerChunkBatches
+from aiozarr.engine.request.coalescer import RangeCoalescer
+from aiozarr.engine.request.in_flight import InFlightChunks
+from aiozarr.engine.request.index_request import ShardIndexes
+from aiozarr.engine.workers.worker_pool import WorkerPool
+from aiozarr.errors import UnsafeWriteWarning
+from aiozarr.schedule.executor import RequestQueues
+from aiozarr.schedule.queue import RequestQueue
+from aiozarr.stores.blocking import BlockingStore
+from aiozarr.stores.contract import Store
+
+
+class EngineState:
+    """Shared state of one I/O thread; used on its loop only.
+
+    Attributes:
+        pool: the worker threads.
+        queues: the request queues of stores behind a network.
+        blocking_queue: the request queue of blocking stores.
+        in_flight: chunks that are being fetched.
+        batches: batches of inner chunks that are being fetched for one reader.
+        indexes: shard indexes, cached or in flight.
+        sizes: sizes of shards, for stores that refuse suffix ranges.
+        chunk_caches: decoded chunks, if settings have a cache.
+        coalescer: ranges that wait for the end of this turn of the loop, to be merged into requests.
+        key_locks: stored objects that are being changed in part.
+        stores_without_versions: stores that should say versions in their answers, and do not.
+    """
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self.pool = pool
+        # Before the loop looks for more answers, the workers get what has come.
+        self.queues = RequestQueues(pool.flush)
+        self.blocking_queue = BlockingQueue(pool)
+        self.in_flight = InFlightChunks()
+        self.batches = InnerChunkBatches()
+        self.sizes = SizeCache()
+        self.indexes = ShardIndexes(self.sizes)
+        self.chunk_caches = ChunkCaches()
+        self.coalescer = RangeCoalescer()
+        self.key_locks = KeyLocks()
+        self.stores_without_versions: set[Hashable] = set()
+        self._warned: set[Hashable] = set()
+
+    def queue_for(self, store: Store) -> RequestQueue:
+        """Return the queue that requests to `store` wait in."""
+        return self.blocking_queue if isinstance(store, BlockingStore) else self.queues.origin(store.origin)
+
+    def has_versions(self, store: Store) -> bool:
+        """Return whether answers of `store` say of which version of an object they are."""
+        return store.supports.conditional_reads and store.identity not in self.stores_without_versions
+
+    def invalidate(self, store: Store, key: str | None) -> None:
+        """This process has changed the object `key`, or many objects (None): readers that come now see the change.
+
+        Chunks in flight may have been read before it: their subscribers get them, later readers do not.
+        """
+        if self.indexes.is_idle and not (self.in_flight or self.batches or self.chunk_caches):
+            return
+        identity = None if key is None else store.object_identity(key)
+        for chunk in list(self.in_flight.values()):
+            request = chunk.request
+            if key is None or request is None or request.may_contain(key, identity):
+                self.in_flight.close(chunk)
+                chunk.caches = chunk.caches and {}
+        for share_key, batches in list(self.batches.items()):
+            if key is None or any(batch.may_contain(key, identity) for batch in batches):
+                del self.batches[share_key]
+        self.indexes.invalidate(key, identity)
+        if key is None:
+            self.chunk_caches.clear()
+        else:
+            self.chunk_caches.drop(identity)
+
+    def warn_unsafe(self, store: Store) -> None:
+        """Warn, once per store, that partial writes to it are safe in this process only."""
+        if store.identity in self._warned:
+            return
+        self._warned.add(store.identity)
+        warnings.warn(
+            f"{store.url} does not check conditions of writes: partial chunk writes are serialised in this process "
+            "only, and another process that writes the same chunks may lose updates",
+            UnsafeWriteWarning,
+            stacklevel=2,
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is queued, in flight, waiting to be merged, or locked."""
+        tables = (self.in_flight, self.batches)
+        parts = (self.indexes, self.coalescer, self.blocking_queue, self.queues, self.key_locks)
+        return not any(tables) and all([part.is_idle for part in parts])

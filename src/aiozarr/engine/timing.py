@@ -1,0 +1,210 @@
+"""Timing of requests, decoding and encoding for observers. Without an observer none of these objects is made."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from time import monotonic
+from typing import TypeVar
+
+from aiozarr.engine.workers.worker_pool import WorkItem
+from aiozarr.model import ByteRange
+from aiozarr.schedule.events import Event, Report, RequestEvent, RequestOperation, Totals
+from aiozarr.schedule.retry import Attempts
+from aiozarr.settings import Settings
+
+T = TypeVar("T")
+
+_log = logging.getLogger("aiozarr")
+
+
+class RequestObserver:
+    """Receives the events of one operation: a report, `Settings.on_event`, or both. Used on the loop only."""
+
+    __slots__ = ("_on_event", "_report")
+
+    def __init__(self, settings: Settings, report: Report | None) -> None:
+        self._on_event = settings.on_event
+        self._report = report
+
+    @classmethod
+    def of(cls, settings: Settings, report: Report | None) -> RequestObserver | None:
+        """Return an observer, or None if there is neither a report nor `Settings.on_event`."""
+        return cls(settings, report) if report is not None or settings.on_event is not None else None
+
+    def report(self, event: RequestEvent, *, retries: int | None = None) -> None:
+        """Report a request that has ended, of whose attempts `retries` were repetitions (default: all but one)."""
+        if self._report is not None:
+            self._report.add(event.store, totals_of(event, retries))
+        if self._on_event is not None:
+            emit(self._on_event, event)
+
+    def timed(self, work: WorkItem, store: str) -> WorkItem:
+        """Return `work`, for an array in this store, as work whose time is reported."""
+        return TimedWork(work, self, store)
+
+    def add_decode_time(self, store: str, seconds: float) -> None:
+        """Report time of a worker that belongs to no request of this operation."""
+        if self._report is not None:
+            self._report.add(store, Totals(decode_seconds=seconds))
+
+
+def emit(on_event: Callable[[Event], None], event: Event) -> None:
+    """Call `Settings.on_event`. Its exceptions are logged and do not stop the operation."""
+    try:
+        on_event(event)
+    except Exception:
+        _log.exception("Settings.on_event raised")
+
+
+def totals_of(event: RequestEvent, retries: int | None = None) -> Totals:
+    """Return what a request adds to a report."""
+    fetch = event.operation == "fetch"
+    return Totals(
+        requests=event.attempts,
+        retries=event.attempts - 1 if retries is None else retries,
+        bytes_wanted=event.bytes_wanted if fetch else 0,
+        bytes_fetched=event.bytes_fetched if fetch else 0,
+        bytes_written=event.bytes_fetched if event.operation == "set" else 0,
+        request_seconds=event.seconds,
+        queue_seconds=event.queue_seconds,
+        decode_seconds=event.decode_seconds,
+        encode_seconds=event.encode_seconds,
+    )
+
+
+class RequestTiming:
+    """The timing of one request, reported when its response was processed.
+
+    On the loop, except for `timed`, which workers call.
+
+    Attributes:
+        observer: receives the event.
+        ready: since when the request could have been sent, by the clock of its queue.
+        event: the event of the request, or None before its end, and if it was never sent.
+        chunks: number of chunks that were decoded.
+    """
+
+    __slots__ = (
+        "_decode_ended",
+        "_decode_seconds",
+        "_decode_started",
+        "_encode_seconds",
+        "chunks",
+        "event",
+        "observer",
+        "ready",
+    )
+
+    def __init__(self, observer: RequestObserver, ready: float) -> None:
+        self.observer = observer
+        self.ready = ready
+        self.event: RequestEvent | None = None
+        self.chunks = 0
+        self._encode_seconds: list[float] = []
+        self._decode_started = self._decode_ended = self._decode_seconds = 0.0
+
+    def event_of(
+        self,
+        request: Attempts,
+        operation: RequestOperation,
+        *,
+        store: str,
+        key: str,
+        range: ByteRange | None = None,
+        bytes_wanted: int,
+        bytes_fetched: int,
+        now: float,
+        attempts: int | None = None,
+        error: BaseException | None,
+        chunks: int = 0,
+    ) -> RequestEvent:
+        """Return the event of a request that has ended.
+
+        Args:
+            request: has the times, and the number of attempts unless `attempts` is given.
+            now: the time by the clock of the queue. A cancelled request ends now.
+            operation: as all others, an attribute of `RequestEvent`.
+            store: the store's URL.
+            key: the key.
+            range: the byte range.
+            bytes_wanted: bytes that the caller needs.
+            bytes_fetched: bytes received or sent.
+            attempts: number of attempts.
+            error: the error of the request.
+            chunks: number of chunks encoded.
+        """
+        return RequestEvent(
+            operation=operation,
+            store=store,
+            key=key,
+            range=range,
+            bytes_wanted=bytes_wanted,
+            bytes_fetched=bytes_fetched,
+            seconds=request.seconds or now - request.started,
+            attempts=request.attempts if attempts is None else attempts,
+            error=error,
+            started=request.started,
+            queue_seconds=max(0.0, request.started - self.ready),
+            chunks=chunks,
+        )
+
+    def timed(self, function: Callable[[], T]) -> T:
+        """Run `function` and count its time as encoding."""
+        begun = monotonic()
+        try:
+            return function()
+        finally:
+            # Several workers may encode for one request: appending to a list is atomic.
+            self._encode_seconds.append(monotonic() - begun)
+
+    def decoded(self, started: float, ended: float, chunks: int = 1) -> None:
+        """A worker has decoded `chunks` of the response from `started` to `ended`."""
+        self._decode_started = min(self._decode_started, started) if self.chunks else started
+        self._decode_ended = max(self._decode_ended, ended)
+        self._decode_seconds += ended - started
+        self.chunks += chunks
+
+    def close(self) -> None:
+        """The response was processed: report the request."""
+        event, self.event = self.event, None
+        if event is None:
+            return
+        if self.chunks:
+            event = replace(
+                event,
+                chunks=self.chunks,
+                decode_started=self._decode_started,
+                decode_ended=self._decode_ended,
+                decode_seconds=self._decode_seconds,
+            )
+        if self._encode_seconds:
+            event = replace(event, encode_seconds=sum(self._encode_seconds))
+        self.observer.report(event)
+
+
+class TimedWork(WorkItem):
+    """Work that belongs to no request, such as filling missing chunks, whose time is reported."""
+
+    __slots__ = ("observer", "seconds", "store", "work")
+
+    def __init__(self, work: WorkItem, observer: RequestObserver, store: str) -> None:
+        super().__init__(work.weight)
+        self.work = work
+        self.observer = observer
+        self.store = store
+        self.seconds = 0.0
+
+    def run(self) -> None:
+        begun = monotonic()
+        try:
+            self.work.run()
+        finally:
+            self.seconds = monotonic() - begun
+
+    def finished(self) -> None:
+        self.observer.add_decode_time(self.store, self.seconds)
+        self.work.error = self.error
+        self.work.finished()
+        self.work.error = None

@@ -1,0 +1,1 @@
+"""The worker threads and their work: decoding, encoding, and prefaulting of outputs."""

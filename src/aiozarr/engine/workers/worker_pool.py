@@ -1,0 +1,248 @@
+"""The worker threads run codecs, scatter and blocking file I/O, in batches of about 1 MiB."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from typing import Generic, TypeVar
+
+from aiozarr.concurrency import retrieve_error, wait_uncancelled
+from aiozarr.engine.workers.fair_queue import FairQueue
+
+T = TypeVar("T")
+
+BATCH_BYTES = 1 << 20
+"""Decoded bytes of a batch of work items, which goes to a thread as one."""
+
+MIN_BATCH_BYTES = 64 << 10
+"""No batch is split below this size to occupy idle threads."""
+
+NICENESS = 5
+
+
+class WorkItem(ABC):
+    """One piece of work for a worker thread.
+
+    Attributes:
+        weight: decoded bytes; the sum of a batch is bounded.
+        error: the exception that `run` raised.
+    """
+
+    __slots__ = ("error", "weight")
+
+    def __init__(self, weight: int) -> None:
+        self.weight = weight
+        self.error: BaseException | None = None
+
+    @abstractmethod
+    def run(self) -> None:
+        """Do the work in a worker thread. An exception becomes `error`."""
+
+    def run_batch_from(self, batch: Sequence[WorkItem], at: int) -> int:
+        """Run this item, which is number `at` of `batch`, and possibly the following ones with it.
+
+        Returns:
+            The number of items that were run.
+        """
+        run_captured(self)
+        return 1
+
+    @abstractmethod
+    def finished(self) -> None:
+        """Called on the loop after the work was done or failed with `error`. Must not raise."""
+
+
+class WorkerPool(ABC):
+    """Runs work items in `threads` threads."""
+
+    threads: int
+
+    @abstractmethod
+    def submit(self, work: WorkItem, queue_key: Hashable = None) -> None:
+        """Submit one item. The items of one turn of the loop form batches.
+
+        Queues are served in turn: a long operation has a queue of its own, all short operations share one.
+        """
+
+    @abstractmethod
+    def submit_batch(self, batch: Sequence[WorkItem]) -> None:
+        """Submit items that one thread runs, one after the other."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Send the submitted items to the threads now, without waiting for the end of the loop's turn."""
+
+    async def call(self, function: Callable[[], T], weight: int = BATCH_BYTES) -> T:
+        """Run `function` in a worker and return its result. A cancellation waits for the function to return."""
+        work = _FunctionCall(function, weight)
+        self.submit(work)
+        try:
+            return await asyncio.shield(work.future)
+        except asyncio.CancelledError:
+            # The function may be writing to memory or to a file of the caller.
+            with contextlib.suppress(asyncio.CancelledError):
+                await wait_uncancelled(work.future)
+            retrieve_error(work.future)
+            raise
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop the threads after all submitted work."""
+
+
+class ThreadPool(WorkerPool):
+    """As many threads as cores, with a lower priority than the loops, and one queue for all of them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int | None = None) -> None:
+        self.threads = threads or available_cores()
+        self._loop = loop
+        self._queue: FairQueue[Sequence[WorkItem]] = FairQueue()
+        self._ready: dict[Hashable, list[WorkItem]] = {}
+        self._started: list[threading.Thread] = []
+
+    def submit(self, work: WorkItem, queue_key: Hashable = None) -> None:
+        if not self._ready:
+            # Responses arrive in bursts: the items of the rest of this turn join the batch.
+            self._loop.call_soon(self.flush)
+        ready = self._ready.get(queue_key)
+        if ready is None:
+            self._ready[queue_key] = [work]
+        else:
+            ready.append(work)
+
+    def submit_batch(self, batch: Sequence[WorkItem]) -> None:
+        self._put(batch, None)
+
+    def _put(self, batch: Sequence[WorkItem], queue_key: Hashable) -> None:
+        if len(self._started) < self.threads:
+            self._start()
+        self._queue.put(batch, queue_key)
+
+    def resize(self, threads: int) -> None:
+        """Use at least this many threads from now on."""
+        self.threads = max(self.threads, threads)
+
+    def close(self) -> None:
+        for _ in self._started:
+            self._queue.stop_one()
+        self._started.clear()
+
+    def flush(self) -> None:
+        ready, self._ready = self._ready, {}
+        for queue_key, works in ready.items():
+            for batch in cut_batches(works, self.threads):
+                self._put(batch, queue_key)
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._serve, name=f"aiozarr-worker-{len(self._started)}", daemon=True)
+        self._started.append(thread)
+        thread.start()
+
+    def _serve(self) -> None:
+        lower_priority()
+        while (batch := self._queue.get()) is not None:
+            run_all(batch)
+            try:
+                self._loop.call_soon_threadsafe(finish, batch)
+            except RuntimeError:
+                # The loop is closed: the process is ending.
+                return
+            # A waiting thread must not keep bytes and arrays alive.
+            del batch
+
+
+class InlinePool(WorkerPool):
+    """Runs the work at once, on the loop: for tests in virtual time, which cannot wait for threads."""
+
+    def __init__(self) -> None:
+        self.threads = 1
+
+    def submit(self, work: WorkItem, queue_key: Hashable = None) -> None:
+        self.submit_batch([work])
+
+    def submit_batch(self, batch: Sequence[WorkItem]) -> None:
+        run_all(batch)
+        asyncio.get_running_loop().call_soon(finish, batch)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _FunctionCall(WorkItem, Generic[T]):
+    __slots__ = ("function", "future", "result")
+
+    def __init__(self, function: Callable[[], T], weight: int) -> None:
+        super().__init__(weight)
+        self.function = function
+        self.result: T | None = None
+        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def run(self) -> None:
+        self.result = self.function()
+
+    def finished(self) -> None:
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)  # type: ignore[arg-type]  # run() has set it
+
+
+def run_captured(work: WorkItem) -> None:
+    """Run `work` and store the exception that it raises as its `error`."""
+    try:
+        work.run()
+    except BaseException as error:
+        work.error = error
+
+
+def run_all(batch: Sequence[WorkItem]) -> None:
+    """Run all items of a batch."""
+    at = 0
+    while at < len(batch):
+        at += batch[at].run_batch_from(batch, at)
+
+
+def finish(batch: Sequence[WorkItem]) -> None:
+    """Call `finished` of all items of a batch, on the loop."""
+    for work in batch:
+        work.finished()
+        # The traceback refers to the item: a cycle would keep arrays alive.
+        work.error = None
+
+
+def cut_batches(works: Sequence[WorkItem], threads: int) -> list[list[WorkItem]]:
+    """Return `works` in batches of about 1 MiB, smaller if a thread would have no work otherwise."""
+    total = sum([work.weight for work in works])
+    target = min(BATCH_BYTES, max(MIN_BATCH_BYTES, -(-total // threads)))
+    batches: list[list[WorkItem]] = []
+    weight = target
+    for work in works:
+        if weight >= target:
+            batches.append([])
+            weight = 0
+        batches[-1].append(work)
+        weight += work.weight
+    return batches
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def lower_priority() -> None:
+    """Give the calling thread a lower priority than the loops' threads. Only on Linux has a thread its own niceness."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        if os.uname().sysname == "Linux":
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

@@ -1,0 +1,38 @@
+"""A cached property without a lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar, overload
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class fork_safe_cached_property(Generic[T_co]):  # noqa: N801  # used as a decorator, like functools.cached_property
+    """A property that is computed once per instance and stored in the `__dict__` of the instance.
+
+    `functools.cached_property` holds a lock while it computes, before Python 3.12. A fork in another thread leaves this
+    lock locked in the child, for all instances of the class. Without the lock two threads may both compute the value,
+    so it must be the same for both.
+    """
+
+    def __init__(self, function: Callable[[Any], T_co]) -> None:
+        self._function = function
+        self._name = function.__name__
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> T_co: ...
+
+    def __get__(self, instance: object | None, owner: type | None = None) -> Self | T_co:
+        if instance is None:
+            return self
+        value = self._function(instance)
+        instance.__dict__[self._name] = value
+        return value

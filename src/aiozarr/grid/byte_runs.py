@@ -1,0 +1,129 @@
+"""The byte ranges of an uncompressed chunk that contain the selected elements, computed per dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiozarr.grid.axes import AxisSelection
+from aiozarr.grid.fields import FieldProjection
+from aiozarr.grid.points import PointProjection
+from aiozarr.grid.projection import ChunkProjection, ChunkSelection
+
+Offsets = NDArray[np.int64]
+
+
+class ByteRuns(NamedTuple):
+    """Byte ranges of one chunk: ascending starts and their stops; no two ranges overlap or touch."""
+
+    starts: Offsets
+    stops: Offsets
+
+
+class ElementLayout(NamedTuple):
+    """The memory layout of an uncompressed chunk.
+
+    Attributes:
+        shape: shape of the chunk.
+        strides: bytes between adjacent elements along each dimension.
+        order: the dimensions from the slowest to the fastest varying.
+        item_size: bytes of an element.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    order: tuple[int, ...]
+    item_size: int
+
+
+def byte_runs(selection: ChunkSelection, layout: ElementLayout, max_runs: int) -> ByteRuns | None:
+    """Return the byte ranges that contain the elements of `selection`. Selected fields count as whole elements.
+
+    Returns: the ranges, or None if there are more than `max_runs`.
+    """
+    while isinstance(selection, FieldProjection):
+        selection = selection.elements
+    if isinstance(selection, PointProjection):
+        return _of_points(selection, layout, max_runs)
+    assert isinstance(selection, ChunkProjection)
+    # The dimensions of fields follow those of the chunk.
+    return _combined(list(selection[: len(layout.shape)]), [], layout, max_runs)
+
+
+def byte_runs_key(selection: ChunkSelection) -> tuple[int, ...] | None:
+    """Return a key that is equal for selections with equal byte ranges.
+
+    Returns: the key, or None for index arrays: comparing them costs as much as computing the ranges.
+    """
+    if not isinstance(selection, ChunkProjection):
+        return None
+    return tuple([number for each in selection for number in (each.start, each.step, each.taken)])
+
+
+def _of_points(selection: PointProjection, layout: ElementLayout, max_runs: int) -> ByteRuns | None:
+    if selection.point_count > max_runs:
+        return None
+    slices: list[AxisSelection | None] = [None] * len(layout.shape)
+    lists: list[Offsets] = []
+    for number, each in enumerate(selection.selections):
+        if isinstance(each, AxisSelection):
+            dimension = selection.owners.index(number)
+            if dimension < len(slices):
+                slices[dimension] = each
+            continue
+        own = [(dim, inner) for dim, inner in zip(each.dims, each.inner, strict=True) if dim < len(slices)]
+        lists.append(np.unique(sum([inner * layout.strides[dim] for dim, inner in own], start=np.zeros(1, np.int64))))
+    return _combined(slices, lists, layout, max_runs)
+
+
+def _combined(
+    slices: Sequence[AxisSelection | None], lists: list[Offsets], layout: ElementLayout, max_runs: int
+) -> ByteRuns | None:
+    """Return the byte ranges of the product of slices and offset lists.
+
+    Args:
+        slices: one per dimension; None for a dimension that `lists` covers.
+        lists: byte offsets of the points of each group.
+        layout: memory layout of the chunk.
+        max_runs: largest number of ranges.
+    """
+    columns = list(lists)
+    first, length = 0, layout.item_size
+    joined = True
+    for dim in reversed(layout.order):
+        each = slices[dim]
+        if each is None:
+            joined = False
+            continue
+        stride, step = layout.strides[dim], abs(each.step)
+        low = each.start if each.step > 0 else each.start + each.step * (each.taken - 1)
+        first += low * stride
+        if joined and (step == 1 or each.taken == 1):
+            length += (each.taken - 1) * stride
+            # Only a complete dimension leaves no gap to the next index of the dimension before it.
+            joined = each.taken == layout.shape[dim]
+        else:
+            joined = False
+            if each.taken > 1:
+                columns.append(np.arange(each.taken, dtype=np.int64) * (step * stride))
+    count = 1
+    for column in columns:
+        count *= len(column)
+        if count > max_runs:
+            return None
+    starts = np.array([first], np.int64)
+    for column in columns:
+        starts = np.add.outer(column, starts).ravel()
+    starts.sort()
+    return _merged(starts, length)
+
+
+def _merged(starts: Offsets, length: int) -> ByteRuns:
+    """Merge ranges of `length` bytes that overlap or touch."""
+    first_of_run = np.flatnonzero(starts[1:] > starts[:-1] + length) + 1
+    firsts = starts[np.concatenate([[0], first_of_run])]
+    lasts = starts[np.concatenate([first_of_run - 1, [len(starts) - 1]])]
+    return ByteRuns(firsts, lasts + length)

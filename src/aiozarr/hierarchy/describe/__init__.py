@@ -1,1 +1,0 @@
-"""The metadata of new nodes, out of the keywords that say what is wanted."""

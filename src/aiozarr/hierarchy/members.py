@@ -1,0 +1,201 @@
+"""Walks the nodes below a group: names from listings, documents in batches, and the text of a tree."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import index as as_index
+from typing import Protocol, TypeVar
+
+from aiozarr.concurrency import cancel_and_wait, map_concurrently
+from aiozarr.errors import InvalidKeyError, LimitError, MetadataError, UnsupportedOperationError
+from aiozarr.hierarchy.location import join_path
+from aiozarr.hierarchy.node_access import (
+    NodeAccess,
+    NodeMetadata,
+    implicit_group,
+    parse_documents,
+    read_documents,
+    read_other_format,
+)
+from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_node_name, rules_of
+from aiozarr.stores import Store
+from aiozarr.stores.blocking import BlockingStore
+
+T = TypeVar("T")
+
+BATCH_NODES = 512
+"""Nodes per batch of a listing: enough to amortise round trips, and little memory."""
+
+
+@dataclass(frozen=True)
+class NodeName:
+    """A possible node: its name relative to the listed group, and the format of its parent group."""
+
+    name: str
+    zarr_format: int
+
+
+@dataclass(frozen=True)
+class ListedNode:
+    """A node below a group: its name relative to the group, and its metadata or the error of reading them."""
+
+    name: str
+    metadata: NodeMetadata | MetadataError | LimitError
+
+
+def check_listable(store: Store, purpose: str) -> None:
+    """Check that the store can list, before anything is done.
+
+    Raises:
+        UnsupportedOperationError: it cannot.
+    """
+    if not store.supports.listable:
+        raise UnsupportedOperationError(
+            f"{type(store).__name__} cannot list, and cannot {purpose}; nodes can be opened by their paths, and a "
+            "group whose metadata are consolidated, where the store can be listed, shows all its nodes",
+            store=store.url,
+        )
+
+
+def check_depth(max_depth: int | None) -> int | None:
+    """Check a `max_depth` argument.
+
+    Returns: the levels of groups to descend into, or None for all of them.
+
+    Raises:
+        TypeError: it is not an integer.
+        ValueError: it is negative.
+    """
+    if max_depth is None:
+        return None
+    if isinstance(max_depth, bool):
+        raise TypeError("max_depth is an integer or None, not a bool")
+    depth = as_index(max_depth)
+    if depth < 0:
+        raise ValueError(f"max_depth is at least 0, or None for everything, not {depth}")
+    return depth
+
+
+async def list_names(access: NodeAccess, group: NodeName) -> list[NodeName]:
+    """Return the possible nodes directly below `group`. Names are relative to the node of `access`."""
+    parent = access.sibling(join_path(access.path, group.name, group.zarr_format))
+    _, prefixes = await parent.scheduled.list_dir(parent.prefix)
+    names = sorted([prefix[len(parent.prefix) :].removesuffix("/") for prefix in prefixes])
+    return [
+        NodeName(f"{group.name}/{name}" if group.name else name, group.zarr_format)
+        for name in names
+        if _is_node_name(name, group.zarr_format)
+    ]
+
+
+async def load_nodes(
+    access: NodeAccess, names: Sequence[NodeName], *, deeper: bool
+) -> tuple[list[ListedNode], list[NodeName]]:
+    """Return the nodes of these names and, with `deeper`, the names below the groups among them.
+
+    If requests cost a round trip, a node is listed while its documents are read, so a level costs one round trip and
+    not two. If the documents turn out to be those of an array, the listing is cancelled.
+    """
+    lists_early = deeper and not isinstance(access.store, BlockingStore)
+
+    async def load(name: NodeName) -> tuple[ListedNode | None, list[NodeName]]:
+        listing = asyncio.ensure_future(list_names(access, name)) if lists_early else None
+        try:
+            found = await _load(access, name)
+            if found is None or not deeper or not isinstance(found.metadata, GroupMetadata):
+                return found, []
+            group = NodeName(name.name, found.metadata.zarr_format)
+            if listing is None or group != name:
+                return found, await list_names(access, group)
+            return found, await listing
+        finally:
+            if listing is not None:
+                await cancel_and_wait(listing)
+
+    results = await map_concurrently(load, names, concurrency=BATCH_NODES)
+    return [found for found, _ in results if found is not None], [each for _, below in results for each in below]
+
+
+class RunAtNode(Protocol):
+    """Awaits a function with the access to a group, on the I/O thread."""
+
+    def __call__(self, function: Callable[[NodeAccess], Awaitable[T]], /) -> Awaitable[T]: ...
+
+
+async def walk_levels(
+    run_at_node: RunAtNode, zarr_format: int, max_depth: int | None = None
+) -> AsyncGenerator[list[ListedNode], None]:
+    """Yield the nodes below a group of this format in batches, level by level."""
+    level = await run_at_node(partial(list_names, group=NodeName("", zarr_format)))
+    depth = 0
+    while level:
+        deeper = max_depth is None or depth < max_depth
+        below: list[NodeName] = []
+        for start in range(0, len(level), BATCH_NODES):
+            batch = level[start : start + BATCH_NODES]
+            found, more = await run_at_node(partial(load_nodes, names=batch, deeper=deeper))
+            below += more
+            yield found
+        level = below
+        depth += 1
+
+
+def render_tree(root: str, nodes: Iterable[ListedNode]) -> str:
+    """Return the text of a tree of nodes below `root`, siblings in the order of their names."""
+    children: dict[str, list[ListedNode]] = {}
+    for each in sorted(nodes, key=lambda each: each.name.split("/")):
+        children.setdefault(each.name.rpartition("/")[0], []).append(each)
+    lines = [_escaped(root)]
+    # An explicit stack: the depth of a hierarchy must not be limited by Python's recursion limit.
+    stack = [(each, "", not i) for i, each in enumerate(reversed(children.get("", [])))]
+    while stack:
+        each, indent, is_last = stack.pop()
+        lines.append(f"{indent}{'└── ' if is_last else '├── '}{_escaped(_label(each))}")
+        inner = indent + ("    " if is_last else "│   ")
+        stack += [(child, inner, not i) for i, child in enumerate(reversed(children.get(each.name, [])))]
+    return "\n".join(lines)
+
+
+async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
+    """Read the node of this name. A directory without documents is an implicit group if the format has them."""
+    at_name = access.sibling(join_path(access.path, name.name, name.zarr_format))
+    rules = rules_of(name.zarr_format)
+    try:
+        # Only its own documents: the consolidated metadata of a subgroup are not used here.
+        metadata = parse_documents(at_name, await read_documents(at_name, rules.own_keys), name.zarr_format)
+        if metadata is None:
+            metadata = await read_other_format(at_name, name.zarr_format)
+    except (MetadataError, LimitError) as error:
+        return ListedNode(name.name, error)
+    # A directory of a reserved name without documents belongs to another program.
+    is_reserved = name.name.rpartition("/")[2].startswith("__")
+    if metadata is None and (is_reserved or not rules.has_implicit_groups):
+        return None
+    return ListedNode(name.name, implicit_group() if metadata is None else metadata)
+
+
+def _label(node: ListedNode) -> str:
+    name = node.name.rpartition("/")[2]
+    if isinstance(node.metadata, Exception):
+        return f"{name} (cannot be read: {node.metadata.message})"
+    if isinstance(node.metadata, ArrayMetadata):
+        return f"{name} {node.metadata.shape} {node.metadata.data_type.name}"
+    return name
+
+
+def _escaped(text: str) -> str:
+    """Return `text` on one line, with control characters escaped, which a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
+
+
+def _is_node_name(name: str, zarr_format: int) -> bool:
+    try:
+        check_node_name(name, zarr_format)
+    except InvalidKeyError:
+        return False
+    return True

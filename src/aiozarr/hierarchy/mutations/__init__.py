@@ -1,0 +1,1 @@
+"""Mutations of the hierarchy: creates, updates, moves and erases nodes, and keeps consolidated metadata current."""

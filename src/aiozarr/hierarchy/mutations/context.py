@@ -1,0 +1,197 @@
+"""Loads the context of a node that is about to change, in one round trip: its documents, its ancestors, keys below."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from aiozarr.concurrency import gather_all
+from aiozarr.errors import LimitError, MetadataError, NodeTypeError, PermissionDeniedError, UnauthenticatedError
+from aiozarr.hierarchy.location import ancestors
+from aiozarr.hierarchy.node_access import (
+    Documents,
+    NodeAccess,
+    NodeMetadata,
+    has_keys_below,
+    parse_documents,
+    read_documents,
+    read_other_format,
+)
+from aiozarr.metadata import DOCUMENT_KEYS, ArrayMetadata, GroupMetadata, rules_of
+
+
+@dataclass(frozen=True)
+class ConsolidatedGroup:
+    """A group with consolidated metadata, or with the sentinel of a consolidation that is under way.
+
+    Attributes:
+        access: the access to the group.
+        metadata: its metadata.
+        documents: its documents, with their versions.
+        other_format: whether its format differs from that of the nodes that are about to change.
+    """
+
+    access: NodeAccess
+    metadata: GroupMetadata
+    documents: Documents
+    other_format: bool = False
+
+
+@dataclass(frozen=True)
+class NodeContext:
+    """A node and its surroundings before a change.
+
+    Attributes:
+        documents: its own documents in the format of the change; not parsed.
+        ancestors: the metadata of the groups above it by path, the root first; None: the group has no documents.
+        has_keys_below: whether any key is stored below it.
+        consolidated: the consolidated groups above it, in any format.
+    """
+
+    documents: Documents
+    ancestors: dict[str, NodeMetadata | None]
+    has_keys_below: bool
+    consolidated: tuple[ConsolidatedGroup, ...]
+
+    @property
+    def exists(self) -> bool:
+        """Whether the node itself has documents."""
+        return any(value is not None for value in self.documents.values())
+
+
+async def load_context(access: NodeAccess, zarr_format: int) -> NodeContext:
+    """Load the context of a node in one round trip.
+
+    Raises:
+        MetadataError, LimitError: a document of an ancestor cannot be read.
+    """
+    rules = rules_of(zarr_format)
+    above: dict[str, NodeMetadata | None] = {}
+    documents_above: dict[str, Documents] = {}
+
+    async def read_ancestor(path: str) -> None:
+        documents_above[path] = await read_documents(access.sibling(path), rules.ancestor_keys)
+        above[path] = parse_documents(access.sibling(path), documents_above[path], zarr_format)
+
+    paths = ancestors(access.path) if rules.ancestor_keys else []
+    requests: list[Coroutine[Any, Any, Any]] = [
+        # Not parsed: a damaged document occupies the path too.
+        read_documents(access, rules.keys),
+        has_keys_below(access),
+        _load_other_formats(access, zarr_format),
+        *(read_ancestor(path) for path in paths),
+    ]
+    documents, has_keys, other_formats, *_ = await gather_all(requests)
+    consolidated = _consolidated_groups(access, paths, above, documents_above)
+    return NodeContext(documents, {path: above[path] for path in paths}, has_keys, (*consolidated, *other_formats))
+
+
+async def load_consolidated_ancestors(access: NodeAccess, zarr_format: int) -> list[ConsolidatedGroup]:
+    """Return the consolidated groups of this format above the node. Unreadable documents count as missing."""
+    keys = rules_of(zarr_format).consolidated_keys
+    above: dict[str, NodeMetadata | None] = {}
+    documents_above: dict[str, Documents] = {}
+
+    async def read_ancestor(path: str) -> None:
+        with suppress(MetadataError, LimitError, PermissionDeniedError, UnauthenticatedError):
+            documents_above[path] = await read_documents(access.sibling(path), keys)
+            above[path] = parse_documents(access.sibling(path), documents_above[path], zarr_format)
+
+    paths = ancestors(access.path) if keys else []
+    await gather_all(read_ancestor(path) for path in paths)
+    return _consolidated_groups(access, paths, above, documents_above)
+
+
+def as_consolidated(
+    access: NodeAccess, metadata: NodeMetadata | None, documents: Documents
+) -> ConsolidatedGroup | None:
+    """Return the node as a consolidated group, or None if it is not one."""
+    if not isinstance(metadata, GroupMetadata):
+        return None
+    if metadata.consolidated is None and not _has_sentinel(metadata, documents):
+        return None
+    return ConsolidatedGroup(access, metadata, documents)
+
+
+async def check_ancestor_formats(access: NodeAccess, paths: Iterable[str], zarr_format: int) -> None:
+    """Check that new groups at `paths` would not hide nodes of another format.
+
+    Raises:
+        NodeTypeError: there is one.
+    """
+
+    async def check(path: str) -> None:
+        found = await read_other_format(access.sibling(path), zarr_format)
+        if isinstance(found, ArrayMetadata):
+            raise below_array_error(access, path)
+        if found is not None:
+            raise NodeTypeError(
+                f"{access.sibling(path).url} is a group of Zarr format {found.zarr_format}, which cannot hold nodes of "
+                f"format {zarr_format}",
+                url=access.url,
+                path=access.path,
+            )
+
+    await gather_all(check(path) for path in paths)
+
+
+def below_array_error(access: NodeAccess, path: str) -> NodeTypeError:
+    """Return the error of a node below the array at `path`."""
+    return NodeTypeError(
+        f"{access.sibling(path).url} is an array; no node can be below it", url=access.url, path=access.path
+    )
+
+
+async def _load_other_formats(access: NodeAccess, zarr_format: int) -> list[ConsolidatedGroup]:
+    """Return the consolidated groups of other formats above the node. Unreadable documents count as missing."""
+    keys = {
+        number: key
+        for number in DOCUMENT_KEYS
+        if number != zarr_format and (key := rules_of(number).consolidated_key) is not None
+    }
+    groups: list[ConsolidatedGroup] = []
+
+    async def read_ancestor(path: str) -> None:
+        ancestor = access.sibling(path)
+        try:
+            documents = await read_documents(ancestor, keys.values())
+        except (LimitError, PermissionDeniedError, UnauthenticatedError):
+            return
+        for number, key in keys.items():
+            if documents[key] is None:
+                continue
+            own = {key: documents[key]}
+            metadata: NodeMetadata | None = GroupMetadata(number)
+            # A document of its own holds consolidated metadata whatever its content is.
+            if not rules_of(number).consolidated_in_own_document:
+                try:
+                    metadata = parse_documents(ancestor, own, number)
+                except (MetadataError, LimitError):
+                    continue
+                if as_consolidated(ancestor, metadata, own) is None:
+                    continue
+            if isinstance(metadata, GroupMetadata):
+                groups.append(ConsolidatedGroup(ancestor, metadata, own, other_format=True))
+
+    await gather_all(read_ancestor(path) for path in ancestors(access.path))
+    return groups
+
+
+def _has_sentinel(metadata: GroupMetadata, documents: Documents) -> bool:
+    rules = rules_of(metadata.zarr_format)
+    if rules.consolidated_key is None or rules.consolidated_member is None:
+        return False
+    value = documents.get(rules.consolidated_key)
+    return value is not None and f'"{rules.consolidated_member}"'.encode() in bytes(value.data)
+
+
+def _consolidated_groups(
+    access: NodeAccess,
+    paths: Sequence[str],
+    above: dict[str, NodeMetadata | None],
+    documents: dict[str, Documents],
+) -> list[ConsolidatedGroup]:
+    groups = [as_consolidated(access.sibling(path), above.get(path), documents.get(path, {})) for path in paths]
+    return [group for group in groups if group is not None]

@@ -1,0 +1,113 @@
+"""Locks and change counters of stores, which keep consolidated metadata consistent inside this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from weakref import WeakKeyDictionary
+
+from aiozarr.engine import Engine
+from aiozarr.stores import Store
+
+
+class SharedExclusiveLock:
+    """A lock that any number of tasks share, or one task holds exclusively. Lives on one loop.
+
+    A task that waits for the exclusive lock comes before later tasks, so shared holders cannot starve it.
+    """
+
+    def __init__(self) -> None:
+        self._shared_count = 0
+        self._exclusive = asyncio.Lock()
+        self._not_shared = asyncio.Event()
+        self._not_shared.set()
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        """Hold the lock together with other tasks."""
+        async with self._exclusive:
+            self._shared_count += 1
+            self._not_shared.clear()
+        try:
+            yield
+        finally:
+            self._shared_count -= 1
+            if not self._shared_count:
+                self._not_shared.set()
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Hold the lock alone."""
+        async with self._exclusive:
+            await self._not_shared.wait()
+            yield
+
+
+class ChangeTracker:
+    """Counts this process's changes of each store's hierarchy, and has the lock of each store.
+
+    A store whose root is inside the root of another one holds nodes of both: a change through one counts for both.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[Hashable, tuple[SharedExclusiveLock, list[None]]] = {}
+        self._changes: dict[Hashable, int] = {}
+        self._changes_below: dict[Hashable, int] = {}
+        self._identities: WeakKeyDictionary[Store, tuple[Hashable, ...]] = WeakKeyDictionary()
+
+    def count(self, store: Store) -> int:
+        """Return the number of changes so far. Metadata read at an earlier count may be stale."""
+        own, *parents = self._identities_of(store)
+        return self._changes_below.get(own, 0) + sum([self._changes.get(each, 0) for each in (own, *parents)])
+
+    @contextmanager
+    def recording(self, store: Store) -> Iterator[None]:
+        """Count one change when the context is left, also by an error: something may have been stored."""
+        try:
+            yield
+        finally:
+            own, *parents = self._identities_of(store)
+            self._changes[own] = self._changes.get(own, 0) + 1
+            for each in parents:
+                self._changes_below[each] = self._changes_below.get(each, 0) + 1
+
+    def shared(self, store: Store) -> AbstractAsyncContextManager[None]:
+        """Hold the lock of the store together with other tasks."""
+        return self._hold(store.identity, exclusive=False)
+
+    def exclusive(self, store: Store) -> AbstractAsyncContextManager[None]:
+        """Hold the lock of the store alone."""
+        return self._hold(store.identity, exclusive=True)
+
+    @asynccontextmanager
+    async def _hold(self, identity: Hashable, *, exclusive: bool) -> AsyncIterator[None]:
+        # A lock exists only while a task holds it or waits for it.
+        lock, users = self._locks.setdefault(identity, (SharedExclusiveLock(), []))
+        users.append(None)
+        try:
+            async with lock.exclusive() if exclusive else lock.shared():
+                yield
+        finally:
+            users.pop()
+            if not users:
+                del self._locks[identity]
+
+    def _identities_of(self, store: Store) -> tuple[Hashable, ...]:
+        """Return the identities of the store and of its parent stores, the nearest first."""
+        known = self._identities.get(store)
+        if known is None:
+            identities, parent = [store.identity], store.parent_store()
+            while parent is not None:
+                identities.append(parent[0].identity)
+                parent = parent[0].parent_store()
+            known = self._identities[store] = tuple(identities)
+        return known
+
+
+_trackers: WeakKeyDictionary[Engine, ChangeTracker] = WeakKeyDictionary()
+
+
+def changes_of(engine: Engine) -> ChangeTracker:
+    """Return the change tracker of an engine."""
+    return _trackers.setdefault(engine, ChangeTracker())

@@ -1,0 +1,81 @@
+"""Stores metadata documents: all of a node's or none, and only over the version that was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiozarr.concurrency import gather_all
+from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
+from aiozarr.hierarchy.node_access import Documents, NodeAccess
+from aiozarr.model import IfAbsent, IfMatch, Precondition, Value, Version
+from aiozarr.stores import Store
+
+MAX_SWAP_DELAY = 1.0
+"""The longest delay, in seconds, between attempts of a compare-and-swap of documents: one may take many requests."""
+
+
+async def store_documents(access: NodeAccess, documents: Mapping[str, bytes], *, replace: bool) -> None:
+    """Store the documents of a new node. The last one, which makes it a node, is stored after the others.
+
+    Raises:
+        PreconditionFailedError: a document is stored already, and `replace` is false.
+    """
+    scheduled = access.scheduled
+
+    async def store(key: str) -> None:
+        if replace:
+            await scheduled.set(access.prefix + key, documents[key])
+        else:
+            await set_if_absent(access, access.prefix + key, documents[key])
+
+    *others, last = documents
+    await gather_all(store(key) for key in others)
+    try:
+        await store(last)
+    except PreconditionFailedError:
+        # Another writer has created the node: our documents do not belong to it.
+        await gather_all(scheduled.erase(access.prefix + key) for key in others)
+        raise
+
+
+async def set_if_absent(access: NodeAccess, key: str, data: bytes) -> Version | None:
+    """Store `data` if nothing is stored under `key`. A store without conditional writes stores it in any case."""
+    if access.store.supports.conditional_writes is not False:
+        try:
+            return await access.scheduled.set(key, data, precondition=IfAbsent())
+        except UnsupportedOperationError:
+            # Support was unknown until now. A server that ignores the condition is no worse than one without it.
+            if access.store.supports.conditional_writes:
+                raise
+    return await access.scheduled.set(key, data)
+
+
+async def replace_documents(
+    access: NodeAccess, stored: Documents, old: Mapping[str, bytes], new: Mapping[str, bytes]
+) -> None:
+    """Store the documents that differ between `old` and `new`, on condition that the `stored` ones are unchanged.
+
+    `old` is the content of the stored documents as this package renders it: another spelling is not a difference.
+    """
+    is_conditional = await has_conditional_writes(access.store)
+    for key, data in new.items():
+        value = stored.get(key)
+        if value is None and data.split() == [b"{}"]:
+            # A missing document of attributes means the same as an empty one.
+            continue
+        if value is None or old.get(key) != data:
+            precondition = unchanged_condition(value) if is_conditional else None
+            await access.scheduled.set(access.prefix + key, data, precondition=precondition)
+
+
+async def has_conditional_writes(store: Store) -> bool:
+    """Return whether the store checks preconditions of writes. Probes the store if that is unknown."""
+    supported = store.supports.conditional_writes
+    return await store.probe_conditional_writes() if supported is None else supported
+
+
+def unchanged_condition(value: Value | None) -> Precondition | None:
+    """Return the precondition that `value` is still stored, or None if it has no version that can be sent."""
+    if value is None:
+        return IfAbsent()
+    return None if value.version is None or value.version.weak else IfMatch(value.version)

@@ -1,0 +1,135 @@
+"""The metadata of a new node of any format. Options of other formats are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aiozarr.hierarchy.attributes import checked_attributes
+from aiozarr.hierarchy.casting.values import convert_values
+from aiozarr.hierarchy.new_metadata.v2 import new_v1_array, new_v2_array
+from aiozarr.hierarchy.new_metadata.v3 import check_shape, new_v3_array
+from aiozarr.hierarchy.node_access import NodeMetadata, check_format
+from aiozarr.metadata import ArrayMetadata, GroupMetadata, rules_of
+
+# The defaults of `create_array`, for options of formats that do not have them.
+DEFAULTS: dict[str, Any] = {
+    "chunks": "auto",
+    "shards": None,
+    "codecs": "auto",
+    "fill_value": None,
+    "order": "C",
+    "dimension_names": None,
+    "attributes": None,
+    "chunk_key_encoding": None,
+    "storage_transformers": (),
+    "filters": "auto",
+    "compressor": "auto",
+    "dimension_separator": None,
+    "compression": "auto",
+    "compression_opts": None,
+}
+_COMPRESSIONS = ("codecs", "filters", "compressor", "compression", "compression_opts")
+_MAKERS: dict[int, Any] = {3: new_v3_array, 2: new_v2_array, 1: new_v1_array}
+
+
+def new_array_metadata(zarr_format: int, options: Mapping[str, Any]) -> ArrayMetadata:
+    """Return the metadata of a new array; `options` are the keywords of `create_array`.
+
+    Raises:
+        TypeError: an option is unknown, missing, or of another format.
+        ValueError, InvalidMetadataError, UnsupportedMetadataError: as `create_array`.
+    """
+    check_format(zarr_format)
+    maker = _MAKERS[zarr_format]
+    supported = [name for name in signature(maker).parameters if name != "zarr_format"]
+    unknown = [name for name in options if name not in DEFAULTS and name not in ("shape", "dtype")]
+    if unknown:
+        raise TypeError(f"create_array has no option {unknown[0]!r}")
+    for name in ("shape", "dtype"):
+        if name not in options:
+            raise TypeError(f"an array needs a {name}")
+    for name, value in options.items():
+        if name not in supported and not _is_default(name, value):
+            formats = [str(number) for number, each in _MAKERS.items() if name in signature(each).parameters]
+            hint = {3: "; codecs= has the compression", 2: "; compressor= has it"}.get(zarr_format, "")
+            raise TypeError(
+                f"{name} goes with Zarr format {' or '.join(formats)}, not with format {zarr_format}"
+                f"{hint if name in _COMPRESSIONS else ''}"
+            )
+    given = DEFAULTS | dict(options)
+    metadata: ArrayMetadata = maker(**{name: given[name] for name in supported})
+    return metadata
+
+
+def new_array_with_data(
+    zarr_format: int, options: Mapping[str, Any], data: ArrayLike | None
+) -> tuple[ArrayMetadata, NDArray[Any] | None]:
+    """Return the metadata of a new array, and the values to write into it: `data` cast to its type.
+
+    Without data, `options` have `shape` and `dtype`. With data, both are those of the data, unless given.
+
+    Raises:
+        TypeError: `shape` or `dtype` is missing, or the data are cast to `dtype` with a loss; also as
+            `new_array_metadata`.
+        ValueError: `shape` is not that of the data; also as `new_array_metadata`.
+    """
+    shape, dtype = options["shape"], options["dtype"]
+    if data is None:
+        if shape is None or dtype is None:
+            missing = "shape" if shape is None else "dtype"
+            raise TypeError(f"create_array needs {missing}=, or data= with the values to write")
+        return new_array_metadata(zarr_format, options), None
+    values = np.asarray(data)
+    if shape is not None and check_shape(shape) != values.shape:
+        raise ValueError(f"shape is {check_shape(shape)}, and data have the shape {values.shape}")
+    given = {"shape": values.shape, "dtype": values.dtype if dtype is None else dtype}
+    metadata = new_array_metadata(zarr_format, {**options, **given})
+    # Before anything is stored: data that do not fit must not leave an empty array. Python's own numbers and strings
+    # are cast from what they are, not from numpy's guess.
+    return metadata, convert_values(values if hasattr(data, "__array__") else data, metadata.dtype)
+
+
+def new_group_metadata(zarr_format: int, attributes: Mapping[str, Any] | None) -> GroupMetadata:
+    """Return the metadata of a new group.
+
+    Raises:
+        ValueError: format 1, which has no groups, or an unknown format.
+        TypeError: `attributes` are not JSON values.
+    """
+    check_format(zarr_format)
+    if not rules_of(zarr_format).has_groups:
+        raise ValueError(f"Zarr format {zarr_format} has no groups; its arrays lie side by side")
+    return GroupMetadata(zarr_format=zarr_format, attributes=checked_attributes(attributes), extra={})
+
+
+def new_node_metadata(description: object, zarr_format: int) -> NodeMetadata:
+    """Return the metadata of one entry of `create_hierarchy`: metadata, or the keywords of an array or a group.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: the metadata are of another format.
+    """
+    if isinstance(description, ArrayMetadata | GroupMetadata):
+        if description.zarr_format != zarr_format:
+            raise ValueError(f"metadata of Zarr format {description.zarr_format} in a group of format {zarr_format}")
+        return description
+    if not isinstance(description, Mapping):
+        raise TypeError(
+            f"a node is described by its metadata or a mapping of keywords, not by {type(description).__name__}"
+        )
+    if "shape" in description or "dtype" in description:
+        return new_array_metadata(zarr_format, description)
+    unknown = set(description) - {"attributes"}
+    if unknown:
+        raise TypeError(f"a group has no option {min(map(str, unknown))!r}, and an array needs a shape and a dtype")
+    return new_group_metadata(zarr_format, description.get("attributes"))
+
+
+def _is_default(name: str, value: Any) -> bool:
+    default = DEFAULTS[name]
+    return value is default or (isinstance(value, str) and value == default)

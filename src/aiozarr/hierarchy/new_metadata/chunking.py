@@ -1,0 +1,203 @@
+"""Chunk and shard shapes: resolved from the arguments of `create_array`, or chosen. Pure arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import gcd, prod
+from operator import index as as_index
+from typing import Any, Literal, SupportsIndex, TypeAlias
+
+Lengths: TypeAlias = Sequence[SupportsIndex | Sequence[SupportsIndex]]
+"""The lengths of the chunks of one dimension, each a number or a pair (length, count)."""
+ChunksLike: TypeAlias = Literal["auto"] | bool | SupportsIndex | Sequence[SupportsIndex | Lengths | None] | None
+"""Values of `chunks=`; -1 and None stand for a whole dimension, False for one chunk, True for "auto"."""
+ShardsLike: TypeAlias = Literal["auto"] | SupportsIndex | Sequence[SupportsIndex | Lengths | None] | None
+"""Values of `shards=`; None: no shards."""
+
+AUTO_CHUNK_BYTES = 1 << 20
+"""Limit of the decoded bytes of a chosen chunk: a worker's batch, and an efficient request of its own."""
+AUTO_SHARD_BYTES = 64 << 20
+"""Limit of the decoded bytes of a chosen shard, which is held in memory whole while it is written."""
+
+# A length without a factor up to here counts as prime: hostile lengths must not cost a long factorisation.
+_MAX_FACTOR = 1000
+
+
+@dataclass(frozen=True)
+class Chunking:
+    """The chunk grid of a new array.
+
+    Attributes:
+        grid: the name of its chunk grid.
+        configuration: the grid's configuration.
+        outer: shape of a stored object; of a rectilinear grid, the largest one.
+        inner: shape of the chunks inside shards; None without shards.
+    """
+
+    grid: str
+    configuration: Mapping[str, Any]
+    outer: tuple[int, ...]
+    inner: tuple[int, ...] | None
+
+
+def resolve_chunking(shape: Sequence[int], chunks: ChunksLike, shards: ShardsLike, itemsize: int) -> Chunking:
+    """Return the chunking of an array of `shape`. Lists of lengths per dimension make a rectilinear grid.
+
+    Raises:
+        ValueError, TypeError: as `resolve_chunks`, or the lengths of a dimension do not reach its end.
+    """
+    listed = chunks if shards is None else shards
+    if not isinstance(listed, Iterable) or isinstance(listed, str) or not any(map(_is_list, listed)):
+        if isinstance(chunks, Iterable) and any(map(_is_list, chunks)):
+            raise ValueError("chunks inside shards have one shape; list the lengths of the shards instead")
+        chunk, shard = resolve_chunks(shape, chunks, shards, itemsize)
+        outer = chunk if shard is None else shard
+        return Chunking("regular", {"chunk_shape": list(outer)}, outer, None if shard is None else chunk)
+    argument = "chunks" if shards is None else "shards"
+    parts: list[Any] = list(listed)
+    if len(parts) != len(shape):
+        raise ValueError(f"{argument} has {len(parts)} dimensions, the shape {tuple(shape)} has {len(shape)}")
+    runs = [_runs(argument, part, whole) for part, whole in zip(parts, shape, strict=True)]
+    configuration = {
+        "kind": "inline",
+        "chunk_shapes": [
+            each[0][0] if not _is_list(part) else [n if count == 1 else [n, count] for n, count in each]
+            for part, each in zip(parts, runs, strict=True)
+        ],
+    }
+    longest = tuple([max([n for n, _ in each]) for each in runs])
+    if shards is None:
+        return Chunking("rectilinear", configuration, longest, None)
+    common = [gcd(*[n for n, _ in each]) for each in runs]
+    inner = auto_divisor(common, itemsize) if chunks in ("auto", True) else _chunk_shape(common, chunks, itemsize)
+    if any(outer % part for outer, part in zip(common, inner, strict=True)):
+        raise ValueError(f"the chunk shape {inner} does not divide all shards")
+    return Chunking("rectilinear", configuration, longest, inner)
+
+
+def resolve_chunks(
+    shape: Sequence[int], chunks: ChunksLike, shards: ShardsLike, itemsize: int
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return the chunk shape and the shard shape (None: no shards) of an array of `shape`.
+
+    Raises:
+        ValueError: a wrong number of dimensions, a length below 1, or a shard that is not a multiple of the chunk.
+        TypeError: a length is not a number.
+    """
+    if shards is None:
+        return _chunk_shape(shape, chunks, itemsize), None
+    if isinstance(shards, str):
+        if shards != "auto":
+            raise ValueError(f"shards is a shape, 'auto' or None, not {shards!r}")
+        chunk = _chunk_shape(shape, chunks, itemsize)
+        return chunk, auto_shards(shape, chunk, itemsize)
+    shard = _lengths("shards", shards, shape)
+    chunk = auto_divisor(shard, itemsize) if chunks in ("auto", True) else _chunk_shape(shard, chunks, itemsize)
+    if any(outer % inner for outer, inner in zip(shard, chunk, strict=True)):
+        raise ValueError(f"the shard shape {shard} is no multiple of the chunk shape {chunk}")
+    return chunk, shard
+
+
+def auto_chunks(shape: Iterable[int], itemsize: int, target: int = AUTO_CHUNK_BYTES) -> tuple[int, ...]:
+    """Return a chunk shape of at most `target` decoded bytes. The longest side is halved until it fits.
+
+    Of equal sides the first is halved first, so that runs along the last axis stay long.
+    """
+    lengths = [max(1, length) for length in shape]
+    while prod(lengths) * itemsize > target and max(lengths, default=1) > 1:
+        longest = lengths.index(max(lengths))
+        lengths[longest] = -(-lengths[longest] // 2)
+    return tuple(lengths)
+
+
+def auto_divisor(shard: Iterable[int], itemsize: int, target: int = AUTO_CHUNK_BYTES) -> tuple[int, ...]:
+    """Return a chunk shape that divides `shard`, of at most `target` decoded bytes if its lengths have factors."""
+    lengths = list(shard)
+    while prod(lengths) * itemsize > target:
+        factors = [_smallest_factor(length) for length in lengths]
+        divisible = [axis for axis, factor in enumerate(factors) if factor is not None]
+        if not divisible:
+            break
+        longest = max(divisible, key=lambda axis: (lengths[axis], -axis))
+        lengths[longest] //= factors[longest] or 1
+    return tuple(lengths)
+
+
+def auto_shards(
+    shape: Sequence[int], chunk: Sequence[int], itemsize: int, target: int = AUTO_SHARD_BYTES
+) -> tuple[int, ...]:
+    """Return a multiple of `chunk` of at most `target` decoded bytes, but at least one chunk."""
+    shard = list(chunk)
+    while True:
+        room = [axis for axis, length in enumerate(shape) if shard[axis] < length]
+        if not room or 2 * prod(shard) * itemsize > target:
+            return tuple(shard)
+        shortest = min(room, key=lambda axis: (shard[axis] / shape[axis], -axis))
+        shard[shortest] *= 2
+
+
+def _chunk_shape(shape: Sequence[int], chunks: ChunksLike, itemsize: int) -> tuple[int, ...]:
+    if isinstance(chunks, str):
+        if chunks != "auto":
+            raise ValueError(f"chunks is a shape, a length, 'auto', None or False, not {chunks!r}")
+        return auto_chunks(shape, itemsize)
+    if chunks is True:
+        return auto_chunks(shape, itemsize)
+    if chunks is False or chunks is None:
+        return tuple([max(1, length) for length in shape])
+    return _lengths("chunks", chunks, shape)
+
+
+def _is_list(part: object) -> bool:
+    return isinstance(part, Iterable) and not isinstance(part, str)
+
+
+def _runs(argument: str, given: Any, whole: int) -> list[tuple[int, int]]:
+    """Return the chunks of one dimension as run-length pairs (length, count)."""
+    if not _is_list(given):
+        return [(_length(argument, given, whole), 1)]
+    runs: list[tuple[int, int]] = []
+    for item in given:
+        length, count = item if _is_list(item) else (item, 1)
+        run = as_index(length), as_index(count)
+        if min(run) < 1:
+            raise ValueError(f"a length in {argument} is at least 1, and so is a count, which {item!r} is not")
+        runs.append(run)
+    end = sum([length * count for length, count in runs])
+    if not runs or end < whole:
+        raise ValueError(f"the lengths of {argument} reach to {end}, the dimension to {whole}")
+    return [(length, sum([count for _, count in group])) for length, group in groupby(runs, key=lambda run: run[0])]
+
+
+def _lengths(argument: str, given: SupportsIndex | Sequence[Any], shape: Sequence[int]) -> tuple[int, ...]:
+    """Return `given` as one length per dimension of `shape`. A single number applies to all dimensions."""
+    parts = list(given) if isinstance(given, Iterable) else [given] * len(shape)
+    if len(parts) != len(shape):
+        raise ValueError(
+            f"{argument} {tuple(parts)} has {len(parts)} dimensions, the shape {tuple(shape)} has {len(shape)}"
+        )
+    return tuple([_length(argument, part, whole) for part, whole in zip(parts, shape, strict=True)])
+
+
+def _length(argument: str, given: SupportsIndex | None, whole: int) -> int:
+    if given is None:
+        return max(1, whole)
+    if _is_list(given):
+        raise TypeError(f"{argument} has a list of lengths for a dimension, which only Zarr format 3 can store")
+    if isinstance(given, bool):
+        raise TypeError(f"a length in {argument} is an integer, -1 or None, not {given!r}")
+    length = as_index(given)
+    if length == -1:
+        return max(1, whole)
+    if length < 1:
+        raise ValueError(f"a length in {argument} is at least 1 (-1 or None: the whole dimension), not {length}")
+    return length
+
+
+def _smallest_factor(length: int) -> int | None:
+    for factor in range(2, min(length, _MAX_FACTOR) + 1):
+        if length % factor == 0:
+            return factor
+    return None

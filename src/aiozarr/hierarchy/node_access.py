@@ -1,0 +1,320 @@
+"""Access to one node on the I/O thread, and the reading of its metadata documents."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
+
+from aiozarr.concurrency import gather_all
+from aiozarr.engine import Engine, ScheduledStore, run
+from aiozarr.engine.open_store import Target, opened_store
+from aiozarr.errors import (
+    LimitError,
+    NodeNotFoundError,
+    PermissionDeniedError,
+    StoreError,
+    StoreTimeoutError,
+    UnauthenticatedError,
+)
+from aiozarr.hierarchy.location import ancestors, key_prefix
+from aiozarr.metadata import (
+    DOCUMENT_KEYS,
+    ArrayMetadata,
+    GroupMetadata,
+    check_path,
+    parse_node,
+    probe_keys,
+    rules_of,
+)
+from aiozarr.model import Value
+from aiozarr.schedule import Report, current_recorder
+from aiozarr.settings import Settings, settings_or_default
+from aiozarr.stores import Store
+from aiozarr.stores.transformer import ALL_TRANSFORMER_NAMES
+
+T = TypeVar("T")
+NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata
+Documents: TypeAlias = Mapping[str, Value | None]
+"""Metadata documents of one node by key relative to the node. None: the document is not stored."""
+
+
+@dataclass(frozen=True)
+class NodeAccess:
+    """The path of one node with its store, engine and settings: all that reading and changing the node needs.
+
+    Lives on the I/O thread.
+    """
+
+    engine: Engine
+    store: Store
+    path: str
+    settings: Settings
+    report: Report | None = None
+    target_path: str | None = None
+    """Where a change runs from a group above the caller's target: the path of that target's root."""
+
+    @property
+    def scheduled(self) -> ScheduledStore:
+        """The store with retries and budget."""
+        return self.engine.scheduled(self.store, self.settings, self.report)
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of the node's keys."""
+        return key_prefix(self.path)
+
+    @property
+    def url(self) -> str:
+        """The canonical URL of the node."""
+        return self.store.url_of(self.path)
+
+    def sibling(self, path: str) -> NodeAccess:
+        """Return the access to another node of the same store."""
+        return replace(self, path=path)
+
+    def lock(self) -> AbstractAsyncContextManager[None]:
+        """Return the lock of the node's documents: tasks of this process that change them take turns."""
+        return self.engine.key_lock(self.store, self.prefix)
+
+
+async def run_at_target(
+    function: Callable[[NodeAccess, bool], Awaitable[T]],
+    target: Target,
+    path: str,
+    *,
+    zarr_format: int | None,
+    storage_options: Mapping[str, Any] | None,
+    settings: Settings | None,
+) -> T:
+    """Open the store of `target` and await `function(access, owns_store)` on the I/O thread.
+
+    Args:
+        function: gets the access to the node at `path`, and whether the store was made here.
+        target: a URL, a local path, or a `Store`.
+        path: the node's path below that.
+        zarr_format: the format whose rules of paths apply.
+        storage_options: options of the store, for a URL.
+        settings: limits and policies.
+
+    Raises:
+        InvalidKeyError: `path` is not a valid path of a node.
+    """
+    path = check_path(path, zarr_format)
+    settings = settings_or_default(settings)
+    report = current_recorder()
+    opened: list[Store] = []
+
+    async def work(engine: Engine) -> T:
+        async with opened_store(target, storage_options, settings) as (store, owned):
+            opened.append(store)
+            return await function(NodeAccess(engine, store, path, settings, report), owned)
+
+    with timeouts_located(opened, path):
+        return await run(work, timeout=settings.timeout)
+
+
+@contextmanager
+def timeouts_located(stores: Sequence[Store], path: str) -> Iterator[None]:
+    """Add the first of `stores` and the node's path to a `StoreTimeoutError` that lacks them.
+
+    The timeout of a whole operation knows neither. `stores` may be filled while the context is open.
+    """
+    try:
+        yield
+    except StoreTimeoutError as error:
+        if error.store is None and stores:
+            error.store, error.key = stores[0].url, path or None
+        raise
+
+
+def check_format(zarr_format: object) -> None:
+    """Check a `zarr_format` argument.
+
+    Raises:
+        ValueError: it is not 1, 2, 3 or None.
+    """
+    if zarr_format is not None and (isinstance(zarr_format, bool) or zarr_format not in DOCUMENT_KEYS):
+        raise ValueError(f"zarr_format is 1, 2, 3 or None, not {zarr_format!r}")
+
+
+def implicit_group(zarr_format: int = 3) -> GroupMetadata:
+    """Return the metadata of a group without a document (v3 core specification, "Explicit vs implicit groups")."""
+    return GroupMetadata(zarr_format=zarr_format, attributes={}, extra={})
+
+
+async def read_documents(access: NodeAccess, keys: Iterable[str]) -> Documents:
+    """Fetch these documents of the node concurrently.
+
+    A refusal (403, 401, 404 as an error) is raised only if none of the documents could be read.
+
+    Raises:
+        LimitError: a document is larger than `Settings.max_metadata_bytes`.
+        StoreError: a document could not be read.
+    """
+    scheduled = access.scheduled
+    refusals: dict[str, StoreError] = {}
+
+    async def fetch(key: str) -> Value | None:
+        try:
+            return await scheduled.fetch(access.prefix + key, max_bytes=access.settings.max_metadata_bytes)
+        except StoreError as error:
+            if not _is_refusal(error):
+                raise
+            refusals[key] = error
+            return None
+        except LimitError as error:
+            if error.limit != "max_metadata_bytes":  # readers of a cache get one error
+                error.message = f"a metadata document exceeds Settings.max_metadata_bytes: {error.message}"
+                error.limit = "max_metadata_bytes"
+            raise
+
+    requested = tuple(keys)
+    values = await gather_all(fetch(key) for key in requested)
+    if refusals and not any(value is not None for value in values):
+        refusal = refusals[next(key for key in requested if key in refusals)]
+        refusal.message = f"the metadata of {access.url} could not be read: {refusal.message}"
+        raise refusal
+    return dict(zip(requested, values, strict=True))
+
+
+def parse_documents(access: NodeAccess, documents: Documents, zarr_format: int | None = None) -> NodeMetadata | None:
+    """Parse the documents of the node.
+
+    Returns: the metadata, or None if no document is stored.
+    """
+    data = {key: None if value is None else value.data for key, value in documents.items()}
+    return parse_node(
+        data,
+        node=access.url,
+        settings=access.settings,
+        zarr_format=zarr_format,
+        storage_transformers=ALL_TRANSFORMER_NAMES,
+    )
+
+
+async def read_explicit(access: NodeAccess, zarr_format: int | None = None) -> NodeMetadata | None:
+    """Read the metadata of a node that has documents, of this format or, with None, of any.
+
+    Returns: the metadata, or None if no document is stored.
+    """
+    return parse_documents(access, await read_documents(access, probe_keys(zarr_format)), zarr_format)
+
+
+async def read_node(access: NodeAccess, zarr_format: int | None = None) -> NodeMetadata | None:
+    """Read the metadata of a node. Keys below a path without documents make an implicit group.
+
+    Returns: the metadata, or None if there is no node.
+    """
+    found = await read_explicit(access, zarr_format)
+    if found is not None or not access.store.supports.listable:
+        return found
+    if zarr_format is not None and not rules_of(zarr_format).has_implicit_groups:
+        return None
+    is_implicit, other = await _probe_undocumented(access, zarr_format)
+    return implicit_group() if is_implicit and other is None else None
+
+
+async def read_child(access: NodeAccess, zarr_format: int) -> NodeMetadata | None:
+    """Read the metadata of a node below a group of this format. A node of another format counts if it has documents.
+
+    Returns: the metadata, or None if there is no node.
+    """
+    found = await read_explicit(access, zarr_format)
+    if found is not None:
+        return found
+    if not rules_of(zarr_format).has_implicit_groups or not access.store.supports.listable:
+        return await read_other_format(access, zarr_format)
+    is_implicit, other = await _probe_undocumented(access, zarr_format)
+    return implicit_group() if other is None and is_implicit else other
+
+
+async def read_other_format(access: NodeAccess, zarr_format: int | None) -> NodeMetadata | None:
+    """Read the metadata of a node of any format but this one. Refused documents count as missing.
+
+    Returns: the metadata, or None if there is no such node, or if `zarr_format` is None (all formats were probed).
+    """
+    if zarr_format is None:
+        return None
+    own = probe_keys(zarr_format)
+    try:
+        documents = await read_documents(access, [key for key in probe_keys() if key not in own])
+    except StoreError as error:
+        if _is_refusal(error):
+            return None
+        raise
+    return parse_documents(access, documents)
+
+
+async def require_node(access: NodeAccess, zarr_format: int | None = None) -> NodeMetadata:
+    """Read the metadata of a node that must exist.
+
+    Raises:
+        NodeNotFoundError: there is none. The message names a node of another format.
+    """
+    found = await read_node(access, zarr_format)
+    if found is None:
+        other = None if zarr_format is None else await read_other_format(access, zarr_format)
+        raise node_not_found_error(access.store, access.path, zarr_format, other)
+    return found
+
+
+def node_not_found_error(
+    store: Store, path: str, zarr_format: int | None = None, other: NodeMetadata | None = None
+) -> NodeNotFoundError:
+    """Return the error of a missing node; `other` is the node of another format at the path."""
+    url = store.url_of(path)
+    message = f"there is no array and no group at {url}"
+    if zarr_format is not None and other is not None:
+        kind = "an array" if isinstance(other, ArrayMetadata) else "a group"
+        message = f"there is nothing of Zarr format {zarr_format} at {url}, but {kind} of {other.zarr_format}"
+    return NodeNotFoundError(message, url=url, path=path)
+
+
+async def has_keys_below(access: NodeAccess) -> bool:
+    """Return whether the store lists any key below the node. Stops at the first key.
+
+    Returns False where the store cannot list or refuses to.
+    """
+    if not access.store.supports.listable:
+        return False
+    entries = access.scheduled.scan(access.prefix)
+    try:
+        async for _ in entries:
+            return True
+        return False
+    except (PermissionDeniedError, UnauthenticatedError):
+        return False
+    finally:
+        if isinstance(entries, AsyncGenerator):
+            await entries.aclose()
+
+
+def _is_refusal(error: StoreError) -> bool:
+    """Return whether the store refuses one document but may serve others.
+
+    A 404 raised as an error (after a redirect, for example) does not prove that the document is missing.
+    """
+    return isinstance(error, PermissionDeniedError | UnauthenticatedError) or error.status == 404
+
+
+async def _probe_undocumented(access: NodeAccess, zarr_format: int | None) -> tuple[bool, NodeMetadata | None]:
+    """Return whether the path is an implicit group, and the node of another format there, in one round trip."""
+    probes: list[Coroutine[Any, Any, Any]] = [_is_implicit_group(access), read_other_format(access, zarr_format)]
+    is_implicit, other = await gather_all(probes)
+    return is_implicit, other
+
+
+async def _is_implicit_group(access: NodeAccess) -> bool:
+    """Return whether keys are stored below the path, and no array is above it, whose chunks they would be."""
+    is_array: list[bool] = []
+
+    async def check_ancestor(path: str) -> bool:
+        is_array.append(isinstance(await read_explicit(access.sibling(path)), ArrayMetadata))
+        return False
+
+    *_, has_keys = await gather_all(
+        [*(check_ancestor(path) for path in ancestors(access.path)), has_keys_below(access)]
+    )
+    return has_keys and not any(is_array)

@@ -1,0 +1,100 @@
+"""Refuses to use a handle in place of its values: `if view`, `view == 5`, `view + 1` and `view.mean()` are errors.
+
+A handle holds no values until it is read. Python's defaults would answer such an expression, and wrongly: a forgotten
+`await` would make `if view:` true and `view == 5` false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Number
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+
+
+class UnreadValuesError(TypeError, AttributeError):
+    """A handle was used in place of its values. Also an `AttributeError`, so that `hasattr` answers False."""
+
+
+def unread_error(handle: object, use: str) -> UnreadValuesError:
+    """Return the error of using a handle in place of its values; `use` is the expression or operation."""
+    kind = type(handle)
+    is_blocking = kind.__module__.startswith("aiozarr.sync")
+    name = f"aiozarr.{'sync.' if is_blocking else ''}{kind.__name__}"
+    read = {
+        ("Array", False): "`await array[...]` reads them",
+        ("View", False): "await it: `await view` reads them",
+        ("Array", True): "`array[...]` reads them",
+        ("View", True): "`view.read()` reads them",
+    }[(kind.__name__, is_blocking)]
+    return UnreadValuesError(f"{use} needs values, and an {name} holds none; {read}")
+
+
+def equal_handles(handle: object, other: object) -> bool:
+    """Return whether two handles are the same object.
+
+    Raises:
+        UnreadValuesError: `other` is a value and no handle.
+    """
+    if isinstance(other, Number | str | bytes | list | tuple | np.ndarray | np.generic):
+        raise unread_error(handle, "`==`")
+    return handle is other
+
+
+# Methods and attributes of numpy arrays that no handle has.
+NUMPY_NAMES = frozenset(
+    name for name in dir(np.ndarray) if not name.startswith("_") and name not in ("device", "to_device")
+)
+
+_UNARY = {"neg": "-", "pos": "+", "abs": "abs()", "invert": "~", "float": "float()", "int": "int()"}
+_UNARY |= {"complex": "complex()", "index": "an index", "round": "round()", "trunc": "trunc()"}
+_BINARY = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
+_BINARY |= {"matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "divmod": "divmod()"}
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+class UnreadValues:
+    """Base of handles whose truth, comparison, arithmetic, formatting and numpy methods raise `UnreadValuesError`."""
+
+    __slots__ = ()
+
+    # A handle is hashable by its identity, although comparing it by value is an error.
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise unread_error(self, "a truth value")
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise unread_error(self, f"the format {spec!r}")
+        return str(self)
+
+    def __contains__(self, item: object) -> bool:
+        raise unread_error(self, "`in`")
+
+    # Type checkers do not see this one: it would make every attribute valid for them.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in NUMPY_NAMES:
+                raise unread_error(self, f"`.{name}`")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+
+def _refusal(symbol: str) -> Callable[..., NoReturn]:
+    def refuse(self: object, *_: object) -> NoReturn:
+        raise unread_error(self, f"`{symbol}`" if symbol != "an index" else symbol)
+
+    return refuse
+
+
+def _add_refusals() -> None:
+    for names, is_reflected in ((_UNARY, False), (_BINARY, True), (_COMPARISONS, False)):
+        for name, symbol in names.items():
+            setattr(UnreadValues, f"__{name}__", _refusal(symbol))
+            if is_reflected:
+                setattr(UnreadValues, f"__r{name}__", _refusal(symbol))
+
+
+_add_refusals()

@@ -1,1 +1,0 @@
-"""Values that are written, as arrays of the type that they are written to."""

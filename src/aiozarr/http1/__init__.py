@@ -1,0 +1,41 @@
+"""An HTTP/1.1 client for ranges of objects: keep-alive connections, bodies received in place, no task per request."""
+
+from aiozarr.http1.connection import BodyCutError, Connection, Response, ResponseReceiver, StaleConnectionError
+from aiozarr.http1.endpoint import Endpoint
+from aiozarr.http1.endpoint_client import EndpointClient, Request, RequestSender
+from aiozarr.http1.head import Headers
+from aiozarr.http1.per_loop import acquire, release
+from aiozarr.http1.pool import SLOWEST_BYTES_PER_SECOND, Pool
+from aiozarr.http1.request import RequestTemplate, check_headers, quote_key, range_header
+from aiozarr.http1.response_check import Accept, ErrorBody, Expectation, NeedsFallback, check_response, etag_of
+from aiozarr.http1.url import Proxies, WebAddress, fingerprint
+
+__all__ = [
+    "SLOWEST_BYTES_PER_SECOND",
+    "Accept",
+    "BodyCutError",
+    "Connection",
+    "Endpoint",
+    "EndpointClient",
+    "ErrorBody",
+    "Expectation",
+    "Headers",
+    "NeedsFallback",
+    "Pool",
+    "Proxies",
+    "Request",
+    "RequestSender",
+    "RequestTemplate",
+    "Response",
+    "ResponseReceiver",
+    "StaleConnectionError",
+    "WebAddress",
+    "acquire",
+    "check_headers",
+    "check_response",
+    "etag_of",
+    "fingerprint",
+    "quote_key",
+    "range_header",
+    "release",
+]

@@ -1,0 +1,283 @@
+"""The fallback to aiohttp for redirects, proxies and encoded bodies, which the pool's connections do not handle."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+from yarl import URL
+
+from aiozarr.errors import AiozarrError, ShortReadError, StoreError, StoreTimeoutError, UnauthenticatedError
+from aiozarr.http1.connect import connect_error
+from aiozarr.http1.connection import Response
+from aiozarr.http1.content_encoding import Decoder, check_end, decode, decoder_for
+from aiozarr.http1.endpoint import Endpoint
+from aiozarr.http1.head import HASH_HEADER
+from aiozarr.http1.pool import PROGRESS_BYTES
+from aiozarr.http1.redirect import REDIRECTS, RedirectChain, location_of
+from aiozarr.http1.request import USER_AGENT, conditional_headers
+from aiozarr.http1.response_check import (
+    ERROR_BODY,
+    MAX_ERROR_BODY_BYTES,
+    Accept,
+    Expectation,
+    NeedsFallback,
+    ResponseAction,
+    check_response,
+    over_limit,
+)
+from aiozarr.http1.tls import default_ssl_context
+from aiozarr.http1.url import Proxies, WebAddress, usable_proxy
+
+_ENVIRONMENT_PROXIES = Proxies()
+
+
+class AiohttpFallback:
+    """An aiohttp session of one event loop, for one endpoint."""
+
+    def __init__(self, endpoint: Endpoint, *, keep_encoding: bool = False) -> None:
+        """Open a session; `keep_encoding` says that an encoded body is the value, and is not decoded."""
+        self.closed = False
+        self._endpoint = endpoint
+        self._keep_encoding = keep_encoding
+        self._resolver = _GuardedResolver()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=endpoint.max_connections,
+                ssl=endpoint.ssl_context or default_ssl_context(),
+                resolver=self._resolver,
+                use_dns_cache=False,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=endpoint.connect_timeout, sock_read=endpoint.idle_timeout
+            ),
+            skip_auto_headers=("Accept-Encoding",),
+            auto_decompress=False,  # it accepts a truncated gzip body as complete
+            trace_configs=[_head_timeout(endpoint.idle_timeout)],
+        )
+
+    async def send(
+        self,
+        method: str,
+        address: WebAddress,
+        target: str,
+        own_headers: Mapping[str, str],
+        expectation: Expectation,
+        *,
+        follow_redirects: bool = True,
+        proxies: Proxies = _ENVIRONMENT_PROXIES,
+        location: str | None = None,
+    ) -> Response:
+        """Send a request without a body to `address`, and follow its redirects within the rules.
+
+        Args:
+            method: the HTTP method.
+            address: the server.
+            target: path and query.
+            own_headers: headers for the origin of `address` only, such as credentials.
+            expectation: the response that is wanted.
+            follow_redirects: False: a redirect is returned as the response.
+            proxies: which proxy a request goes through.
+            location: the location of a redirect that has come already; the request begins there.
+
+        Raises:
+            StoreError: a redirect breaks the rules or ends in a 404, or the exchange failed.
+        """
+        chain = RedirectChain(address, address.origin + target)
+        while True:
+            if location is not None:
+                chain = chain.followed(location)
+            proxy = usable_proxy(proxies.choose(chain.address))
+            await self._resolver.permit(address, chain.address, proxied=proxy is not None)
+            headers = own_headers if chain.same_origin else {}
+            try:
+                response = await self._exchange(method, chain.url, proxy, headers, expectation)
+            except AiozarrError:
+                raise
+            except (aiohttp.ClientError, OSError) as error:
+                raise translate(error) from quotable(error)
+            if follow_redirects and response.status in REDIRECTS:
+                location = location_of(response)
+            elif chain.visited and response.status == 404:
+                raise StoreError(
+                    f"not found after a redirect to {chain.address.origin}, which may mean another object: open the "
+                    "target of the redirect by its own URL",
+                    status=404,
+                )
+            else:
+                return response
+
+    async def _exchange(
+        self, method: str, url: str, proxy: str | None, own_headers: Mapping[str, str], expectation: Expectation
+    ) -> Response:
+        limit = asyncio.timeout(None)  # set after the request was sent: the wait for a connection has no limit
+        headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity", **own_headers}
+        request = self._session.request(
+            method,
+            URL(url, encoded=True),
+            headers=headers | conditional_headers(expectation),
+            proxy=proxy,
+            allow_redirects=False,
+            trace_request_ctx=limit,
+        )
+        async with limit, request as received:
+            head = {name.lower(): value for name, value in received.raw_headers}
+            if HASH_HEADER in head:
+                head[HASH_HEADER] = ",".join(received.headers.getall(HASH_HEADER.decode())).encode("latin-1")
+            if received.status in REDIRECTS:
+                return Response(received.status, head, ERROR_BODY, b"")
+            action = check_response(expectation, received.status, head)
+            if isinstance(action, AiozarrError):
+                raise action
+            encoding = head.get(b"content-encoding", b"").decode("latin-1")
+            decoder = None if self._keep_encoding else decoder_for(encoding)
+            if isinstance(action, NeedsFallback):  # the lengths in the head are those of the encoded body
+                action = Accept(limit=expectation.max_bytes, size=None, exact=None)
+                if not expectation.head and decoder is None:
+                    raise StoreError("the server's response has an unknown Content-Encoding")
+            if expectation.head:
+                return Response(received.status, head, action, b"")
+            body = await _receive(received, action, decoder, limit, self._endpoint.idle_timeout)
+            return Response(received.status, head, action, body)
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await self._session.close()
+        await asyncio.sleep(0)
+
+
+def _head_timeout(seconds: float) -> aiohttp.TraceConfig:
+    """Return a trace that limits the time from a sent request to the complete head of the response."""
+
+    async def sent(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceRequestHeadersSentParams) -> None:
+        limit: asyncio.Timeout = context.trace_request_ctx
+        limit.reschedule(asyncio.get_running_loop().time() + seconds)
+
+    config = aiohttp.TraceConfig()
+    config.on_request_headers_sent.append(sent)
+    return config
+
+
+async def _receive(
+    response: aiohttp.ClientResponse,
+    action: ResponseAction,
+    decoder: Decoder | None,
+    deadline: asyncio.Timeout,
+    seconds: float,
+) -> bytearray:
+    limit = action.limit if isinstance(action, Accept) else MAX_ERROR_BODY_BYTES
+    body = bytearray()
+    progress, loop = 0, asyncio.get_running_loop()
+    deadline.reschedule(loop.time() + seconds)
+    async for part in response.content.iter_any():
+        body += part if decoder is None else decode(decoder, part, limit + 1 - len(body))
+        if len(body) >= progress + PROGRESS_BYTES:
+            progress = len(body)
+            deadline.reschedule(loop.time() + seconds)
+        if len(body) > limit:
+            if isinstance(action, Accept):
+                raise over_limit(len(body), limit)
+            del body[limit:]
+            break
+    if isinstance(action, Accept) and decoder is not None:
+        check_end(decoder)
+    if isinstance(action, Accept) and action.exact not in (None, len(body)):
+        raise ShortReadError(f"the response has {len(body)} bytes in place of {action.exact}")
+    return body
+
+
+def translate(error: Exception) -> StoreError:
+    """Translate an error of aiohttp. Its message may hold the URL with its secrets and is not copied."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            reason = getattr(error.certificate_error, "verify_message", "")
+            return StoreError(f"the server's certificate is not valid{reason and f': {reason}'}")
+        case aiohttp.ClientHttpProxyError(status=407):
+            return UnauthenticatedError("the proxy does not accept the credentials", status=407)
+        case aiohttp.ClientHttpProxyError():
+            return StoreError("the proxy made no connection", status=error.status, retryable=error.status >= 500)
+        case aiohttp.ClientProxyConnectionError():
+            return StoreError("no connection to the proxy", retryable=True)
+        case aiohttp.ClientConnectorError():
+            return connect_error(error.os_error)
+        case TimeoutError():
+            return StoreTimeoutError("no progress within the time allowed")
+        case aiohttp.ClientPayloadError():
+            return ShortReadError("the connection was closed within the body")
+        case aiohttp.InvalidURL() | aiohttp.ClientResponseError():
+            return StoreError("the server's response is not valid HTTP")
+        case _:
+            return StoreError("the connection failed", retryable=True)
+
+
+def quotable(error: Exception) -> Exception | None:
+    """Return `error` as the cause of another one, or None if it holds a URL, whose secrets a traceback would show."""
+    return None if isinstance(error, aiohttp.ClientResponseError | aiohttp.InvalidURL) else error
+
+
+# --- allowed targets of redirects --------------------------------------------------------------------------------
+
+
+class _GuardedResolver(AbstractResolver):
+    """Resolves names, and refuses redirects from public servers to addresses that are not public.
+
+    Otherwise a server could make this process read from its own machine, network or cloud metadata service.
+    """
+
+    def __init__(self) -> None:
+        self._resolver = ThreadedResolver()
+        self._guarded: set[str] = set()
+
+    async def permit(self, first: WebAddress, target: WebAddress, *, proxied: bool) -> None:
+        """Raise `StoreError` if a redirect from `first` to `target` is not allowed. A proxy resolves names itself."""
+        if target.host == first.host:
+            return
+        names = not proxied
+        if any(_ip(address).is_global for address in await _addresses(first.host, names)):
+            self._guarded.add(target.host)
+        for address in await _addresses(target.host, names):
+            self._check(target.host, address)
+
+    def _check(self, host: str, address: str) -> None:
+        ip = _ip(address)
+        if ip.is_link_local or (host in self._guarded and not ip.is_global):
+            raise StoreError("a redirect to an address that is not public was not followed")
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        results = await self._resolver.resolve(host, port, family)
+        for result in results:
+            if host in self._guarded:
+                self._check(host, result["host"].partition("%")[0])
+        return results
+
+    async def close(self) -> None:
+        await self._resolver.close()
+
+
+def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Return the reached address: an IPv6 address that maps one of IPv4 (`::ffff:`) stands for that."""
+    ip = ipaddress.ip_address(address)
+    return (ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None) or ip
+
+
+async def _addresses(host: str, names: bool) -> list[str]:
+    """Return the addresses of `host`. A name is resolved only if `names` is True."""
+    try:
+        return [str(ipaddress.ip_address(host))]
+    except ValueError:
+        if not names:
+            return []
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise connect_error(error) from error
+    return [str(info[4][0]).partition("%")[0] for info in found]

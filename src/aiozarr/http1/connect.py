@@ -1,0 +1,102 @@
+"""Opening one connection to a host with several addresses: "Happy Eyeballs" (RFC 8305)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from aiozarr.concurrency import cancel_and_wait
+from aiozarr.errors import StoreError, ThrottledError
+from aiozarr.http1.dns import HostAddresses
+
+T = TypeVar("T")
+
+ATTEMPT_DELAY = 0.25
+"""Seconds after which the next address is tried as well (RFC 8305, "Connection Attempt Delay")."""
+
+
+async def connect(addresses: HostAddresses, attempt: Callable[[str], Awaitable[T]], close: Callable[[T], None]) -> T:
+    """Return the result of `attempt` for the first address that accepts a connection.
+
+    Args:
+        addresses: the addresses of the host.
+        attempt: opens a connection to an address.
+        close: closes a connection that was opened second.
+
+    Raises:
+        OSError: no address accepted a connection; the error of the first attempt. An invalid certificate and a lack of
+            open files are the same for every address, and end all attempts.
+    """
+    candidates = await addresses.next()
+    if len(candidates) == 1:
+        return await attempt(candidates[0])
+    return await _race(candidates, addresses, attempt, close)
+
+
+async def _race(
+    candidates: Sequence[str],
+    addresses: HostAddresses,
+    attempt: Callable[[str], Awaitable[T]],
+    close: Callable[[T], None],
+) -> T:
+    waiting = list(reversed(candidates))
+    running: dict[asyncio.Future[T], str] = {}
+    first_error: OSError | None = None
+    try:
+        while waiting or running:
+            if waiting:
+                address = waiting.pop()
+                running[asyncio.ensure_future(attempt(address))] = address
+            done, _ = await asyncio.wait(
+                running, timeout=ATTEMPT_DELAY if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for each in done:
+                address = running.pop(each)
+                error = each.exception()
+                if error is None:
+                    addresses.connected(address)
+                    return each.result()
+                if not isinstance(error, OSError) or is_same_everywhere(error):
+                    raise error
+                addresses.failed(address)
+                first_error = first_error or error
+    finally:
+        await _cancel_attempts(running, close)
+    assert first_error is not None
+    raise first_error
+
+
+async def _cancel_attempts(running: dict[asyncio.Future[T], str], close: Callable[[T], None]) -> None:
+    try:
+        await cancel_and_wait(*running)
+    finally:
+        for each in running:
+            if not each.cancelled() and each.exception() is None:
+                close(each.result())
+
+
+def is_same_everywhere(error: OSError) -> bool:
+    """Return whether a connection to another address would fail with the same error."""
+    return isinstance(error, ssl.SSLError) or is_out_of_files(error)
+
+
+def is_out_of_files(error: OSError) -> bool:
+    """Return whether the process, or the machine, has too many open files."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def connect_error(error: OSError) -> StoreError:
+    """Translate an error of opening a connection."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return StoreError(f"the server's certificate is not valid: {error.verify_message}")
+    if isinstance(error, ssl.SSLError):
+        return StoreError(f"no TLS connection: {error.reason}")
+    if isinstance(error, socket.gaierror):
+        return StoreError(f"the server's name does not resolve: {error.strerror}")
+    if is_out_of_files(error):
+        return ThrottledError("no connection: too many open files")
+    return StoreError(f"no connection: {error.strerror or error}", retryable=True)

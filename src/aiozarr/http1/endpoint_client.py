@@ -1,0 +1,255 @@
+"""Sending requests to one endpoint: over pooled connections, or by aiohttp for proxies, redirects and encodings.
+
+This is the only place that sends. A store authorises a `Request` and interprets the `Response`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from aiozarr.http1.connection import Connection, Response, ResponseReceiver
+from aiozarr.http1.endpoint import Endpoint
+from aiozarr.http1.per_loop import acquire, release
+from aiozarr.http1.pool import Pool
+from aiozarr.http1.redirect import REDIRECTS, location_of
+from aiozarr.http1.request import RequestTemplate
+from aiozarr.http1.response_check import Expectation, NeedsFallback
+from aiozarr.http1.url import Proxies, WebAddress
+
+if TYPE_CHECKING:
+    from aiozarr.http1.aiohttp_fallback import AiohttpFallback
+
+_ENVIRONMENT_PROXIES = Proxies()
+_NO_BODY = memoryview(b"")
+
+ONE_WRITE_BYTES = 64 << 10
+"""Most systems take a write of this size without waiting: such a body is sent together with its head."""
+
+
+class Request:
+    """One authorised request.
+
+    Attributes:
+        sender: sends it.
+        method: the HTTP method.
+        key: the object that it is about, as the store's client names it; `""` for a listing.
+        target: path and query, percent-encoded.
+        template: the headers of all requests to the server.
+        expectation: the response that is wanted; its range and its conditions become headers.
+        token: the credential that authorises it, if the server may refuse that as expired.
+        issued_at: when it was authorised, on the monotonic clock.
+        headers: further headers; only a request with a body has some.
+        body: contiguous bytes that do not change until the response has come; None: no body.
+    """
+
+    __slots__ = (
+        "body",
+        "expectation",
+        "headers",
+        "issued_at",
+        "key",
+        "method",
+        "sender",
+        "target",
+        "template",
+        "token",
+    )
+
+    def __init__(
+        self,
+        sender: RequestSender,
+        method: str,
+        key: str,
+        target: str,
+        template: RequestTemplate,
+        expectation: Expectation,
+        token: str = "",
+        issued_at: float = 0.0,
+        headers: Mapping[str, str] | None = None,
+        body: memoryview | None = None,
+    ) -> None:
+        self.sender = sender
+        self.method = method
+        self.key = key
+        self.target = target
+        self.template = template
+        self.expectation = expectation
+        self.token = token
+        self.issued_at = issued_at
+        self.headers = headers
+        self.body = body
+
+    def __repr__(self) -> str:
+        return f"<Request {self.method} {self.key!r}>"  # the target may hold a signature
+
+
+class RequestSender(Protocol):
+    """Sends requests to one server."""
+
+    async def send(self, request: Request) -> Response:
+        """Send `request` and return the response.
+
+        Raises:
+            StoreError: no valid response came.
+        """
+        ...
+
+    def send_nowait(self, request: Request, receiver: ResponseReceiver) -> Connection | None:
+        """Send a GET over an idle connection; `receiver` gets the response, after this call has returned.
+
+        Returns:
+            the connection; None if none is idle, and then nothing was sent.
+        """
+        ...
+
+    async def resolve(self, request: Request, response: Response) -> Response:
+        """Return what `send` would have returned, given the first response to `request`."""
+        ...
+
+    def preconnect(self, requests: int) -> None:
+        """Open connections for so many concurrent requests, without waiting for them."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop that no other sender uses."""
+        ...
+
+
+class ConnectionOptions(Protocol):
+    """The options of every kind of store about its connections; None means the default."""
+
+    @property
+    def max_connections(self) -> int | None:
+        """Connections open at once, for each event loop."""
+
+    @property
+    def idle_timeout(self) -> float | None:
+        """Seconds without progress after which a request fails."""
+
+    @property
+    def connect_timeout(self) -> float | None:
+        """Seconds for a connection."""
+
+
+class EndpointClient:
+    """Sends requests to one endpoint, on any running loop. Clients of equal endpoints share connections.
+
+    Attributes:
+        endpoint: the server, and how it is connected to.
+        proxied: whether requests go through a proxy.
+    """
+
+    def __init__(
+        self,
+        address: WebAddress,
+        options: ConnectionOptions,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        proxies: Proxies = _ENVIRONMENT_PROXIES,
+        follow_redirects: bool = False,
+        keep_encoding: bool = False,
+    ) -> None:
+        """Describe the client; nothing is connected before the first request.
+
+        Args:
+            address: the server.
+            options: limits of its connections.
+            ssl_context: how certificates are checked; None: in the default way.
+            proxies: which proxy a request goes through.
+            follow_redirects: send a request on to where the server redirects it, and decode encoded bodies.
+            keep_encoding: an encoded body is the value as it was stored, also behind a proxy.
+        """
+        self._address = address
+        self.endpoint = Endpoint(
+            address.secure,
+            address.host,
+            address.port,
+            ssl_context,
+            options.max_connections or Endpoint.max_connections,
+            options.idle_timeout or Endpoint.idle_timeout,
+            options.connect_timeout or Endpoint.connect_timeout,
+        )
+        self._proxies = proxies
+        self.proxied = proxies.choose(address) is not None
+        self._follow_redirects = follow_redirects
+        self._keep_encoding = keep_encoding
+        self._current: tuple[asyncio.AbstractEventLoop, Pool] | None = None
+
+    async def send(self, request: Request) -> Response:
+        """Send `request` and return the response, after redirects if this client follows them.
+
+        If a kept connection turns out to be closed, the request is sent once more. A request with a body must therefore
+        have no condition, and it does not go through a proxy.
+
+        Raises:
+            StoreError: no valid response came. A request with a body may have been carried out.
+        """
+        expectation = request.expectation
+        if self.proxied and request.body is None:
+            return await self._send_by_fallback(request)
+        head = request.template.render(request.method, request.target, expectation, request.headers, request.body)
+        body = request.body
+        if body is None:
+            response = await self.pool().send(head, expectation)
+        elif body.nbytes > ONE_WRITE_BYTES:
+            response = await self.pool().send(head, expectation, body)
+        else:
+            response = await self.pool().send(b"".join((head, body)), expectation)
+        return await self.resolve(request, response) if self._follow_redirects else response
+
+    def send_nowait(self, request: Request, receiver: ResponseReceiver) -> Connection | None:
+        """See `RequestSender.send_nowait`."""
+        if self.proxied:
+            return None
+        expectation = request.expectation
+        head = request.template.render(request.method, request.target, expectation)
+        return self.pool().send_nowait(head, expectation, receiver)
+
+    async def resolve(self, request: Request, response: Response) -> Response:
+        """Follow a redirect, and ask again for a body in an encoding that the pool's connections do not read."""
+        if not self._follow_redirects:
+            return response
+        if response.status in REDIRECTS:
+            return await self._send_by_fallback(request, location_of(response))
+        if isinstance(response.action, NeedsFallback):
+            return await self._send_by_fallback(request)
+        return response
+
+    def preconnect(self, requests: int) -> None:
+        """Open connections for so many concurrent requests, without waiting for them."""
+        if not self.proxied:
+            self.pool().preconnect(requests)
+
+    def pool(self) -> Pool:
+        """Return the running loop's connections to the endpoint."""
+        loop = asyncio.get_running_loop()
+        current = self._current
+        if current is None or current[0] is not loop or current[1].closed:
+            current = self._current = (loop, acquire(self, self.endpoint, lambda loop: Pool(loop, self.endpoint)))
+        return current[1]
+
+    async def _send_by_fallback(self, request: Request, location: str | None = None) -> Response:
+        return await self._fallback().send(
+            request.method,
+            self._address,
+            request.target,
+            request.template.headers,
+            request.expectation,
+            follow_redirects=self._follow_redirects,
+            proxies=self._proxies,
+            location=location,
+        )
+
+    def _fallback(self) -> AiohttpFallback:
+        from aiozarr.http1.aiohttp_fallback import AiohttpFallback  # imports aiohttp, which is slow and seldom needed
+
+        keep = self._keep_encoding
+        key = ("aiohttp", keep, self.endpoint)
+        return acquire(self, key, lambda loop: AiohttpFallback(self.endpoint, keep_encoding=keep))
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop that no other client uses."""
+        await release(self)

@@ -1,0 +1,278 @@
+"""The keep-alive connections of one event loop to one endpoint: assignment, limits and timeouts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections import deque
+
+from aiozarr.concurrency import cancel_and_wait
+from aiozarr.errors import StoreError, StoreTimeoutError
+from aiozarr.fd_limit import open_file_limit
+from aiozarr.http1.buffer_pool import BufferPool
+from aiozarr.http1.connect import connect, connect_error, is_out_of_files
+from aiozarr.http1.connection import Connection, Response, ResponseReceiver, StaleConnectionError
+from aiozarr.http1.dns import HostAddresses
+from aiozarr.http1.endpoint import Endpoint
+from aiozarr.http1.response_check import Expectation
+from aiozarr.http1.tls import default_ssl_context
+
+TICKS = 4
+"""How often the sweep checks every connection within `idle_timeout`."""
+
+PROGRESS_BYTES = 1024
+"""Fewer bytes than this within `idle_timeout` are no progress: a body that drips is aborted like one that stalls."""
+
+SLOWEST_BYTES_PER_SECOND = 64 << 10
+"""An upload may take the time that it takes at this rate, and twice `idle_timeout`: its progress is not visible."""
+
+RECEIVE_BYTES = 1 << 16
+
+_NO_BODY = memoryview(b"")
+
+
+class Pool:
+    """Keep-alive connections to one endpoint. All methods run on `loop`: there are no locks."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, endpoint: Endpoint) -> None:
+        self.loop = loop
+        self.closed = False
+        self.tick = 0
+        self.head_buffer = bytearray(RECEIVE_BYTES)
+        self.head_view = memoryview(self.head_buffer)
+        self.buffers = BufferPool()
+        self._endpoint = endpoint
+        self._addresses = HostAddresses(loop, endpoint.host, endpoint.port)
+        self._max_connections = self._configured_max = min(endpoint.max_connections, open_file_limit())
+        self._open: set[Connection] = set()
+        self._idle: list[Connection] = []  # used last in, first out
+        self._connecting = 0
+        self._preconnecting: set[asyncio.Task[None]] = set()
+        self._waiters: deque[asyncio.Future[Connection | None]] = deque()
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open or being opened."""
+        return len(self._open) + self._connecting
+
+    async def send(self, request: bytes, expectation: Expectation, body: memoryview = _NO_BODY) -> Response:
+        """Send one request, with the bytes of `body` after its head, and return the response.
+
+        If the server has closed a kept connection meanwhile, the request is sent once more, over a new one.
+
+        Raises:
+            StoreError: no connection, or it was lost within the response; `retryable` says whether to try again.
+            ChangedError, LimitError, UnsupportedOperationError: the result of `check_response`.
+        """
+        connection = self._idle.pop() if self._idle else await self._acquire()
+        while True:
+            future: asyncio.Future[Response] = self.loop.create_future()
+            try:
+                connection.start(request, expectation, future, body)
+                return await future
+            except asyncio.CancelledError:
+                if connection.is_serving(future):  # the rest of this response must not reach the next request
+                    connection.abort()
+                raise
+            except StaleConnectionError:  # new connections do not raise it: this happens once
+                connection = await self._acquire(fresh=True)
+            finally:
+                del future  # it holds the error, whose traceback holds this frame
+
+    def send_nowait(self, request: bytes, expectation: Expectation, receiver: ResponseReceiver) -> Connection | None:
+        """Send one GET or HEAD over an idle connection; `receiver` gets the response, or the error that `send` raises.
+
+        The receiver may also get `StaleConnectionError`: the request may be sent again.
+
+        Returns:
+            the connection; None if none is idle, and then nothing was sent.
+        """
+        while self._idle:
+            connection = self._idle.pop()
+            try:
+                connection.start(request, expectation, receiver)
+            except (StaleConnectionError, StoreError):  # closed, and not yet noticed
+                continue
+            return connection
+        return None
+
+    def preconnect(self, connections: int) -> None:
+        """Open connections in the background until there are so many, up to the limit.
+
+        Errors are dropped: the request that needs a connection gets its own.
+        """
+        for _ in range(min(connections, self._max_connections) - self.connections):
+            self._connecting += 1
+            task = self.loop.create_task(self._preconnect_one())
+            self._preconnecting.add(task)
+            task.add_done_callback(self._preconnected)
+
+    async def _preconnect_one(self) -> None:
+        with contextlib.suppress(Exception):
+            self.release(await self._connect())
+
+    def _preconnected(self, task: asyncio.Task[None]) -> None:
+        self._preconnecting.discard(task)
+        self._connecting -= 1
+        self._pass_slot()
+
+    # --- assignment ----------------------------------------------------------------------------------------------
+
+    async def _acquire(self, *, fresh: bool = False) -> Connection:
+        if fresh and self._idle and self.connections >= self._max_connections:
+            self._idle[0].abort()
+        while True:
+            if self._idle and not fresh:
+                return self._idle.pop()
+            if self.connections >= self._max_connections:
+                granted = await self._wait()
+                if granted is not None:
+                    return granted
+            else:
+                self._connecting += 1
+            try:
+                return await self._connect()
+            except StoreError:
+                raise
+            except OSError as error:
+                # With open files at their limit, requests wait for the connections that exist.
+                if not is_out_of_files(error) or self.connections == 1:
+                    raise connect_error(error) from error
+                self._max_connections = self.connections - 1
+            finally:
+                self._connecting -= 1
+                self._pass_slot()
+
+    async def _wait(self) -> Connection | None:
+        """Wait for a connection, or for a slot to open one (None; the slot is already counted as connecting)."""
+        waiter: asyncio.Future[Connection | None] = self.loop.create_future()
+        self._waiters.append(waiter)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._return_grant(waiter.result())
+            raise
+
+    def _return_grant(self, granted: Connection | None) -> None:
+        if granted is not None:
+            self.release(granted)
+        else:
+            self._connecting -= 1
+            self._pass_slot()
+
+    def _pass_slot(self) -> None:
+        """Let the next waiter open a connection, if the limit allows one more."""
+        waiter = self._next_waiter() if self._waiters and self.connections < self._max_connections else None
+        if waiter is not None:
+            self._connecting += 1
+            waiter.set_result(None)
+
+    def _next_waiter(self) -> asyncio.Future[Connection | None] | None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                return waiter
+        return None
+
+    def release(self, connection: Connection) -> None:
+        """Give a connection that is ready for the next request to the next waiter, or keep it."""
+        if self.closed:
+            connection.abort()
+            return
+        waiter = self._next_waiter() if self._waiters else None
+        if waiter is not None:
+            waiter.set_result(connection)
+            return
+        connection.idle_since = self.tick
+        self._idle.append(connection)
+
+    def discard(self, connection: Connection) -> None:
+        """Remove a closed connection."""
+        if connection in self._open:
+            self._open.remove(connection)
+            if connection in self._idle:
+                self._idle.remove(connection)
+            self._pass_slot()
+
+    # --- opening -------------------------------------------------------------------------------------------------
+
+    async def _connect(self) -> Connection:
+        endpoint = self._endpoint
+        limit = asyncio.timeout(endpoint.connect_timeout)
+        try:
+            async with limit:
+                connection = await connect(self._addresses, self._open_to, Connection.abort)
+        except TimeoutError as error:
+            if not limit.expired():  # the attempt on one address timed out
+                raise
+            raise StoreTimeoutError(f"no connection within {endpoint.connect_timeout:g} s") from error.with_traceback(
+                None
+            )
+        finally:
+            del limit  # it holds the task, which may end with the error, whose traceback holds this frame
+        self._open.add(connection)
+        if self._sweeper is None:
+            self._sweeper = self.loop.call_later(endpoint.idle_timeout / TICKS, self._sweep)
+        return connection
+
+    async def _open_to(self, address: str) -> Connection:
+        endpoint = self._endpoint
+        context = (endpoint.ssl_context or default_ssl_context()) if endpoint.secure else None
+        _, connection = await self.loop.create_connection(
+            lambda: Connection(self),
+            address,
+            endpoint.port,
+            ssl=context,
+            server_hostname=endpoint.host if context is not None else None,
+        )
+        return connection
+
+    # --- timeouts ------------------------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        """Close connections without progress and those idle for `idle_timeout`. One timer serves all requests."""
+        self.tick += 1
+        for connection in list(self._open):
+            if connection.is_busy:
+                if connection.received - connection.mark_received >= PROGRESS_BYTES:
+                    connection.mark_received = connection.received
+                    connection.mark_tick = self.tick
+                elif self.tick - connection.mark_tick > TICKS + connection.upload_ticks:
+                    seconds = self._endpoint.idle_timeout * (1 + connection.upload_ticks / TICKS)
+                    connection.abort(StoreTimeoutError(f"no progress within {seconds:g} s"))
+            elif self.tick - connection.idle_since > TICKS:
+                connection.abort()
+        self._raise_limit()
+        self.buffers.sweep()
+        self._sweeper = None
+        if not self._open:
+            self.buffers.clear()  # the next sweep comes only with the next connection
+        elif not self.closed:
+            self._sweeper = self.loop.call_later(self._endpoint.idle_timeout / TICKS, self._sweep)
+
+    def upload_ticks(self, nbytes: int) -> int:
+        """Return the ticks that the sweep allows for an upload, besides those for the response."""
+        return TICKS + math.ceil(nbytes / SLOWEST_BYTES_PER_SECOND * TICKS / self._endpoint.idle_timeout)
+
+    def _raise_limit(self) -> None:
+        """Allow more connections again, a few at a time, after open files had reached their limit."""
+        if self._max_connections < self._configured_max:
+            self._max_connections = min(self._configured_max, self._max_connections + self._max_connections // 4 + 1)
+            while self._waiters and self.connections < self._max_connections:
+                self._pass_slot()
+
+    async def aclose(self) -> None:
+        """Close all connections; running requests fail."""
+        self.closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for connection in list(self._open):
+            connection.abort(StoreError("the store was closed"))
+        self.buffers.clear()
+        await cancel_and_wait(*self._preconnecting)
+        # The loop closes the sockets in its next round.
+        await asyncio.sleep(0)

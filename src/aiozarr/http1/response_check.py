@@ -1,0 +1,231 @@
+"""The check of a response to a GET or HEAD before its body is received: a pure function of request, status and headers.
+
+Partial content is RFC 9110, sections 14 and 15.3.7. Some servers deviate from it. In case of doubt the check gives an
+error: bytes other than the requested ones are never used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from aiozarr.errors import AiozarrError, ChangedError, LimitError, ShortReadError, StoreError, UnsupportedOperationError
+from aiozarr.http1.head import Headers
+from aiozarr.model import ByteRange, Range, Suffix, resolve_range
+
+MAX_VALUE_BYTES = 5 << 30
+"""The largest value one GET may bring: the largest object that S3 takes in one PUT."""
+
+MAX_CUT_BYTES = 64 << 20
+"""Up to this size, a whole object that came in place of a range is received and cut."""
+
+MAX_ERROR_BODY_BYTES = 1 << 16
+"""Bytes that are received of the body of a response without a value, such as an error document."""
+
+
+# Two records are made for every request. They are not frozen: that would cost a microsecond for each.
+
+
+@dataclass(slots=True)
+class Expectation:
+    """The response that a request wants.
+
+    Attributes:
+        range: the wanted bytes; None: all. Its length is not 0, which HTTP cannot express.
+        etag: the ETag that the response must have; None: any.
+        max_bytes: the most bytes that may be returned, after a whole object was cut to the range.
+        head: True for a HEAD, whose response has no body.
+        keep_encoding: take an encoded whole body as it is: object stores keep `Content-Encoding` as a label of the
+            stored value.
+        generation: the generation (GCS) that the response must have; None: any.
+        accept_full: if the whole object comes in place of the range, take all of it.
+        allocate: returns memory for an accepted body of known length, or None; None: the connection allocates it.
+    """
+
+    range: ByteRange | None = None
+    etag: str | None = None
+    max_bytes: int = MAX_VALUE_BYTES
+    head: bool = False
+    keep_encoding: bool = False
+    generation: str | None = None
+    accept_full: bool = False
+    allocate: Callable[[Accept, Headers], memoryview | None] | None = None
+
+
+@dataclass(slots=True)
+class Accept:
+    """Receive the body.
+
+    Attributes:
+        limit: the most bytes that the body may have.
+        size: the size of the whole object, if the head contains it.
+        exact: the number of bytes that the body must have, if the head or the request determines it.
+        cut: True if the body is the whole object, from which the range has to be cut.
+    """
+
+    limit: int
+    size: int | None
+    exact: int | None
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBody:
+    """The response has no value: receive the first `MAX_ERROR_BODY_BYTES` of its body, which may give the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsFallback:
+    """The value has a content encoding that connections do not decode: send the request again by the fallback."""
+
+
+ResponseAction: TypeAlias = Accept | ErrorBody | NeedsFallback | AiozarrError
+
+
+class EncodedRangeError(StoreError):
+    """The response to a range is encoded. Raised only to callers with `accept_full`, who can fetch the whole object."""
+
+
+ERROR_BODY = ErrorBody()
+NEEDS_FALLBACK = NeedsFallback()
+
+_CONTENT_RANGE = re.compile(rb"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
+
+
+def check_response(expectation: Expectation, status: int, headers: Headers) -> ResponseAction:
+    """Return the action for a response, before its body is received; for an error, abort the response and raise it."""
+    if status not in (200, 206):
+        return ERROR_BODY
+    if expectation.etag is not None and etag_of(headers) != expectation.etag:
+        return ChangedError("the object was replaced: the response is of another version", status=status)
+    if (
+        expectation.generation is not None
+        and headers.get(b"x-goog-generation", b"").decode("latin-1") != expectation.generation
+    ):
+        return ChangedError("the object was replaced: the response is of another generation", status=status)
+    text = headers.get(b"content-length")
+    length = None if text is None else int(text)
+    if expectation.head:
+        return Accept(limit=0, size=length, exact=0)
+    if _is_encoded(headers):
+        if expectation.range is not None and not (expectation.keep_encoding and _is_stored_encoded(headers)):
+            kind = EncodedRangeError if expectation.accept_full else StoreError
+            return kind("the server encoded a range (Content-Encoding), which cannot be used", status=status)
+        if not expectation.keep_encoding:
+            return NEEDS_FALLBACK
+    if status == 206 or b"content-range" in headers:
+        return _check_part(expectation, status, headers, length)
+    return _check_whole(expectation, length)
+
+
+def _check_whole(expectation: Expectation, length: int | None) -> ResponseAction:
+    if expectation.range is None or expectation.accept_full:
+        limit = expectation.max_bytes
+    else:
+        # A server without ranges sends the whole object. Of the bytes outside the range, a bounded number is received.
+        limit = MAX_CUT_BYTES
+        if length is not None:
+            start, stop = resolve_range(length, expectation.range)
+            if stop - start > expectation.max_bytes:
+                return over_limit(stop - start, expectation.max_bytes)
+            if stop - start == length:
+                limit = expectation.max_bytes
+            elif length > limit:
+                return UnsupportedOperationError(
+                    f"the server does not answer ranges: it sent the whole object of {length} bytes", status=200
+                )
+    if length is not None and length > limit:
+        return over_limit(length, limit)
+    return Accept(
+        limit=limit, size=length, exact=length, cut=expectation.range is not None and not expectation.accept_full
+    )
+
+
+def _check_part(expectation: Expectation, status: int, headers: Headers, length: int | None) -> ResponseAction:
+    wanted, text = expectation.range, headers.get(b"content-range", b"")
+    if wanted is None:
+        return StoreError("the server sent a part in place of the whole object", status=status)
+    if length is not None and type(wanted) is Range and wanted.length == length:
+        # Exactly the wanted bytes of an object of known size, as in most responses: the header need not be parsed.
+        start, stop = wanted.start, wanted.start + length
+        expected = b"bytes %d-%d/" % (start, stop - 1)
+        total = text[len(expected) :]
+        if text.startswith(expected) and total.isdigit() and len(total) < 20 and stop <= int(total):
+            if length > expectation.max_bytes:
+                return over_limit(length, expectation.max_bytes)
+            return Accept(length, int(total), length)
+    match = _CONTENT_RANGE.fullmatch(text)
+    if match is None:  # such as multipart/byteranges
+        return StoreError("the server sent a part without saying which (Content-Range)", status=status)
+    first, last = int(match[1]), int(match[2])
+    size = None if match[3] == b"*" else int(match[3])
+    got = last - first + 1
+    if got < 1 or (size is not None and last >= size) or length not in (None, got):
+        return StoreError(f"the response contradicts itself: {_shown_range(headers)}, {length} bytes", status=status)
+    fault = _range_fault(wanted, first, last, size)
+    if fault is not None:
+        kind = ShortReadError if fault == _SHORT else StoreError
+        return kind(f"the server sent {fault}: {_shown_range(headers)}", status=status)
+    if got > expectation.max_bytes:
+        return over_limit(got, expectation.max_bytes)
+    return Accept(limit=got, size=size, exact=got)
+
+
+_SHORT = "fewer bytes than were requested"
+_OTHER = "other bytes than were requested"
+
+
+def _range_fault(wanted: ByteRange, first: int, last: int, size: int | None) -> str | None:
+    """Return the fault of the bytes `first` to `last` of `size` as a response to `wanted`, or None if they fit."""
+    if isinstance(wanted, Range) and first == wanted.start and last - first + 1 == wanted.length:
+        return None  # as in most responses
+    if size is not None:
+        start, stop = resolve_range(size, wanted)
+        if first == start and last + 1 < stop:
+            return _SHORT
+        return None if (first, last + 1) == (start, stop) else _OTHER
+    match wanted:
+        case Range(start, int(length)):
+            if first != start or last - first + 1 > length:
+                return _OTHER
+            return None if last - first + 1 == length else _SHORT
+        case Range(start):
+            return None if first == start else _OTHER
+        case Suffix(length):
+            return None if last - first + 1 == length else _OTHER
+
+
+def etag_of(headers: Headers) -> str | None:
+    """Return the version of the response's object as an ETag, with its quotes, or None if the headers contain none.
+
+    Without an ETag, Last-Modified is used as a weak one. It has a resolution of a second: it is compared and never sent
+    (RFC 9110, section 8.8.2.2).
+    """
+    tag = headers.get(b"etag")
+    if tag is not None:
+        return tag.decode("latin-1")
+    modified = headers.get(b"last-modified")
+    return None if modified is None else f'W/"{modified.decode("latin-1")}"'
+
+
+def over_limit(length: int, limit: int) -> LimitError:
+    """Return the error of a response that is too long."""
+    return LimitError(
+        f"the response has {length} bytes; at most {limit} are allowed", limit="max_bytes", value=length, allowed=limit
+    )
+
+
+def _is_encoded(headers: Headers) -> bool:
+    encoding = headers.get(b"content-encoding")
+    return encoding is not None and encoding.strip().lower() not in (b"", b"identity")
+
+
+def _is_stored_encoded(headers: Headers) -> bool:
+    """Return whether the encoding is that of the stored bytes, from which GCS cuts ranges."""
+    return headers.get(b"x-goog-stored-content-encoding") == headers.get(b"content-encoding")
+
+
+def _shown_range(headers: Headers) -> str:
+    return headers.get(b"content-range", b"no Content-Range")[:80].decode("latin-1")

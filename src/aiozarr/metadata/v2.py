@@ -1,0 +1,262 @@
+"""Parse and render Zarr v2 documents: `.zarray`, `.zgroup`, `.zattrs` (Zarr storage specification 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aiozarr.errors import InvalidMetadataError
+from aiozarr.metadata.data_type import DataType
+from aiozarr.metadata.data_types import ObjectType
+from aiozarr.metadata.dimension_names import dimension_names_of, with_dimension_names
+from aiozarr.metadata.document import Document, check_json, clip
+from aiozarr.metadata.extensions import unsupported_member
+from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, CONSOLIDATED_MEMBER, GROUP_KEY
+from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
+from aiozarr.metadata.v2_dtype import parse_dtype
+from aiozarr.metadata.v2_encoding import Encoding, parse_compressor, parse_filters, read_encoding
+from aiozarr.metadata.v2_fill_value import parse_v2_fill, render_v2_fill
+from aiozarr.settings import Settings
+
+MAX_NDIM = 32
+_LENGTH_END = 1 << 63
+_REQUIRED = ("shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters")
+_MEMBERS = {"zarr_format", *_REQUIRED, "dimension_separator"}
+
+
+def parse_v2_array(document: Document, attributes: Mapping[str, Any], settings: Settings) -> ArrayMetadata:
+    """Return the metadata of a `.zarray`.
+
+    Raises:
+        InvalidMetadataError: the document violates the format; `member` names the member, if it is one.
+        UnsupportedMetadataError: the document uses a feature that aiozarr lacks.
+    """
+    members = document.members
+    check_members(document, 2)
+    extra = _parse_extra(members, _MEMBERS, settings)
+    strict = settings.strict
+    shape = parse_lengths(required(members, "shape"), "shape", 0)
+    dtype = parse_dtype(required(members, "dtype"))
+    filters = parse_filters(_nullable(members, "filters", strict), item_size=dtype.itemsize, strict=strict)
+    compressor = parse_compressor(_nullable(members, "compressor", strict), strict=strict)
+    described = "|O" if dtype.kind == "O" else members["dtype"]
+    encoding = Encoding(parse_order(members), described, filters, compressor)
+    elements = element_type(dtype, filters)
+    fill_value, has_fill_value = parse_fill(_nullable(members, "fill_value", strict), elements, strict=strict)
+    return ArrayMetadata(
+        zarr_format=2,
+        shape=shape,
+        data_type=elements.data_type,
+        chunk_grid=regular_grid(parse_lengths(required(members, "chunks"), "chunks", 1), shape),
+        chunk_key_encoding=NamedConfig("v2", {"separator": _parse_separator(members)}),
+        fill_value=fill_value,
+        has_fill_value=has_fill_value,
+        codecs=encoding.codecs(len(shape)),
+        attributes=attributes,
+        dimension_names=dimension_names_of(attributes, len(shape)),
+        extra=extra,
+    )
+
+
+def parse_v2_group(document: Document, attributes: Mapping[str, Any], settings: Settings) -> GroupMetadata:
+    """Return the metadata of a `.zgroup`, with the errors of `parse_v2_array`."""
+    check_members(document, 2)
+    # zarr-python 3 adds this v3 member, always empty, to the groups in a `.zmetadata`.
+    return GroupMetadata(2, attributes, _parse_extra(document.members, {"zarr_format", CONSOLIDATED_MEMBER}, settings))
+
+
+def parse_attributes(document: Document, settings: Settings) -> Mapping[str, Any]:
+    """Return the attributes of a `.zattrs`, or of an `attrs` of v1. Unless strict, NaN and duplicate keys are read.
+
+    Raises:
+        InvalidMetadataError: the document is not valid JSON.
+    """
+    for name, value in document.members.items():
+        if settings.strict:
+            document.check(value, clip(name))
+        elif document.may_hold_surrogates:
+            check_json(value, clip(name), finite=False)
+    if settings.strict and id(document.members) in document.duplicates:
+        raise InvalidMetadataError("the member is there twice", member=clip(document.duplicates[id(document.members)]))
+    return document.members
+
+
+def v2_members(metadata: ArrayMetadata | GroupMetadata) -> dict[str, dict[str, Any]]:
+    """Return the members of the documents of a node by key. Empty attributes have a document, too.
+
+    Raises:
+        UnsupportedMetadataError: v2 cannot represent `metadata`.
+    """
+    if isinstance(metadata, GroupMetadata):
+        return {
+            GROUP_KEY: {"zarr_format": 2, **metadata.extra},
+            ATTRIBUTES_KEY: dict(metadata.attributes),
+        }
+    encoding = read_encoding(metadata.codecs, metadata.dtype, metadata.ndim)
+    members = {
+        "zarr_format": 2,
+        "shape": list(metadata.shape),
+        "chunks": chunk_lengths(metadata),
+        "dtype": encoding.dtype,
+        "compressor": None if encoding.compressor is None else dict(encoding.compressor),
+        "fill_value": render_fill(metadata, encoding),
+        "order": encoding.order,
+        "filters": [dict(each) for each in encoding.filters] or None,
+        "dimension_separator": separator_of(metadata),
+    }
+    return {
+        ARRAY_KEY: members | dict(metadata.extra),
+        ATTRIBUTES_KEY: with_dimension_names(metadata.attributes, metadata.dimension_names),
+    }
+
+
+# --- shared with v1 ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """The type of the elements of an array.
+
+    Attributes:
+        stored: numpy type of the `dtype` member, in stored byte order.
+        data_type: the type in the model.
+        kind: kind of the numpy type; `T` for strings and `B` for bytes of variable length.
+    """
+
+    stored: np.dtype[Any]
+    data_type: DataType
+    kind: str
+
+
+# The first filter defines the type of objects. Filters not listed here give Python objects.
+_OBJECT_TYPES = {"vlen-utf8": ("string", "T"), "vlen-bytes": ("variable_length_bytes", "B")}
+
+
+def element_type(stored: np.dtype[Any], filters: tuple[Mapping[str, Any], ...] = ()) -> ElementType:
+    """Return the element type of a stored numpy type and its filters.
+
+    Raises:
+        InvalidMetadataError: objects without a filter.
+        UnsupportedMetadataError: a type that aiozarr lacks.
+    """
+    if stored.kind != "O":
+        return ElementType(stored, DataType.from_numpy(stored.newbyteorder("=")), stored.kind)
+    if not filters:
+        raise InvalidMetadataError("objects need a filter that makes bytes of them", member="filters")
+    name, kind = _OBJECT_TYPES.get(filters[0]["id"], ("object", "O"))
+    return ElementType(stored, ObjectType() if kind == "O" else DataType.from_json(name), kind)
+
+
+def parse_fill(
+    value: object, elements: ElementType, *, strict: bool, plain_text: bool = False
+) -> tuple[FillValue, bool]:
+    """Return the fill value, or the default of the type for null, and whether the member is not null."""
+    data_type, kind = elements.data_type, elements.kind
+    if value is None:
+        return data_type.default_fill_value, False
+    if kind != "V" or elements.stored.names is None:
+        return parse_v2_fill(value, data_type.dtype, kind=kind, strict=strict, plain_text=plain_text), True
+    # Bytes of a record have the layout of the stored type.
+    fill = parse_v2_fill(value, elements.stored, kind=kind, strict=strict).astype(data_type.dtype)
+    fill.setflags(write=False)
+    return fill, True
+
+
+def render_fill(metadata: ArrayMetadata, encoding: Encoding, *, plain_text: bool = False) -> Any:
+    """Return the `fill_value` member."""
+    if not metadata.has_fill_value:
+        return None
+    elements = element_type(parse_dtype(encoding.dtype), tuple(encoding.filters))
+    fill = metadata.fill_value
+    if elements.stored.names is not None:
+        fill = fill.astype(elements.stored)
+    return render_v2_fill(fill, kind=elements.kind, plain_text=plain_text)
+
+
+def check_members(document: Document, zarr_format: int) -> None:
+    """Check the format version, and that the members that the format defines are strict JSON."""
+    if id(document.members) in document.duplicates:
+        raise InvalidMetadataError("the member is there twice", member=document.duplicates[id(document.members)])
+    for name, value in document.members.items():
+        if name != "fill_value" or zarr_format != 1:
+            document.check(value, clip(name))
+    version = required(document.members, "zarr_format")
+    if type(version) is not int or version != zarr_format:
+        raise InvalidMetadataError(f"this is a document of Zarr format {zarr_format}", member="zarr_format")
+
+
+def required(members: Mapping[str, Any], name: str) -> Any:
+    """Return a required member."""
+    if name not in members:
+        raise InvalidMetadataError("the member is missing", member=name)
+    return members[name]
+
+
+def parse_lengths(value: object, member: str, minimum: int) -> tuple[int, ...]:
+    """Return a list of lengths, each at least `minimum`."""
+    if not isinstance(value, list):
+        raise InvalidMetadataError("a list of integers is wanted here", member=member)
+    if len(value) > MAX_NDIM:
+        raise unsupported_member(member, f"arrays have at most {MAX_NDIM} dimensions, not {len(value)}")
+    for i, length in enumerate(value):
+        # Python counts bool as int and 16.0 equals 16. Neither is an integer in JSON.
+        if type(length) is not int or length < minimum:
+            raise InvalidMetadataError(f"a length is an integer of at least {minimum}", member=f"{member}[{i}]")
+        if length >= _LENGTH_END:
+            raise unsupported_member(f"{member}[{i}]", "a length is less than 2^63")
+    return tuple(value)
+
+
+def regular_grid(chunks: tuple[int, ...], shape: tuple[int, ...]) -> NamedConfig:
+    """Return the grid of chunks of one shape."""
+    if len(chunks) != len(shape):
+        raise InvalidMetadataError(f"chunks of {len(chunks)} dimensions for {len(shape)}", member="chunks")
+    return NamedConfig("regular", {"chunk_shape": list(chunks)})
+
+
+def parse_order(members: Mapping[str, Any]) -> str:
+    """Return the `order` member."""
+    order = required(members, "order")
+    if order not in ("C", "F"):
+        raise InvalidMetadataError("an order is 'C' or 'F'", member="order")
+    return str(order)
+
+
+def chunk_lengths(metadata: ArrayMetadata) -> list[int]:
+    """Return the `chunks` member."""
+    grid = metadata.chunk_grid
+    if grid.name != "regular":
+        raise unsupported_member("chunk_grid", f"Zarr v1 and v2 have chunks of one shape, no grid {clip(grid.name)!r}")
+    return list(grid.configuration["chunk_shape"])
+
+
+def separator_of(metadata: ArrayMetadata) -> str:
+    """Return the separator of the coordinates in chunk keys."""
+    encoding = metadata.chunk_key_encoding
+    if encoding.name != "v2":
+        raise unsupported_member("chunk_key_encoding", f"Zarr v1 and v2 have no chunk keys by {clip(encoding.name)!r}")
+    return str(encoding.configuration.get("separator", "."))
+
+
+def _nullable(members: Mapping[str, Any], name: str, strict: bool) -> Any:
+    """Return a member that may be null. Unless strict, a missing member is null, too."""
+    return required(members, name) if strict else members.get(name)
+
+
+def _parse_separator(members: Mapping[str, Any]) -> str:
+    separator = members.get("dimension_separator", ".")
+    if separator not in (".", "/"):
+        raise InvalidMetadataError("a dimension separator is '.' or '/'", member="dimension_separator")
+    return str(separator)
+
+
+def _parse_extra(members: Mapping[str, Any], known: set[str], settings: Settings) -> dict[str, Any]:
+    extra = {name: value for name, value in members.items() if name not in known}
+    for name in extra:
+        # NCZarr and others add members. The specification forbids them; later revisions let readers ignore them.
+        if settings.strict:
+            raise InvalidMetadataError("the format has no such member", member=clip(name))
+    return extra

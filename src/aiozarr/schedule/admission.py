@@ -1,0 +1,219 @@
+"""The admission of requests: which request is sent next, and when. Plain values and calls, without an event loop."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from aiozarr.errors import StoreError
+from aiozarr.schedule.budget import Budget
+from aiozarr.schedule.retry import is_overload
+from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
+
+
+class AdmissionQueue:
+    """The requests of one origin: a budget of requests and bytes in flight, and the sources that have requests.
+
+    The order of admission:
+        1. Prepaid requests: their bytes are counted already, and their responses free the bytes.
+        2. The request that waits for bytes. No other source overtakes it.
+        3. The sources in turn, one request each.
+
+    Only this class changes the budget.
+    """
+
+    def __init__(self, budget: Budget | None = None) -> None:
+        self.budget = budget or Budget()
+        self._preconnect = PreconnectPolicy()
+        self._sources: deque[RequestSource] = deque()
+        self._queued: set[RequestSource] = set()  # the same sources, for a quick look-up
+        self._waiting_for_bytes: tuple[RequestSource, ScheduledRequest] | None = None
+        self._prepaid: deque[ScheduledRequest] = deque()
+
+    def register(self, source: RequestSource) -> None:
+        """A source begins. Its fixed limit of requests holds from now on."""
+        if source.max_requests is not None:
+            self.budget.cap(source.max_requests)
+        if not self.budget.in_flight:
+            self._preconnect.reset()
+
+    def unregister(self, source: RequestSource) -> None:
+        """A source has ended."""
+        if source.max_requests is not None:
+            self.budget.uncap(source.max_requests)
+        self._discard(source)
+
+    def add(self, source: RequestSource) -> None:
+        """`source` has requests. It is asked for them until its `next` returns None."""
+        if source not in self._queued:
+            self._queued.add(source)
+            self._sources.append(source)
+
+    def add_prepaid(self, requests: Iterable[ScheduledRequest]) -> None:
+        """Admit `requests` before all others. Their bytes are counted already."""
+        self._prepaid.extend(requests)
+
+    def cancel_prepaid(self, requests: Iterable[ScheduledRequest]) -> list[ScheduledRequest]:
+        """Remove prepaid requests.
+
+        Returns: those of `requests` that were not admitted.
+        """
+        unwanted = set(requests)
+        removed = [request for request in self._prepaid if request in unwanted]
+        if removed:
+            self._prepaid = deque(request for request in self._prepaid if request not in unwanted)
+        return removed
+
+    def pop_cancelled(self) -> ScheduledRequest | None:
+        """Remove the request that waits for bytes, if it was cancelled.
+
+        Returns: the removed request. It was not admitted.
+        """
+        if self._waiting_for_bytes is None or not self._waiting_for_bytes[1].cancelled:
+            return None
+        _, request = self._waiting_for_bytes
+        self._waiting_for_bytes = None
+        return request
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is no request to admit, as far as the sources have said."""
+        return not (self._prepaid or self._sources or self._waiting_for_bytes)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if there is no request to admit, none in flight, and no limit of a source."""
+        budget = self.budget
+        return self.is_empty and not (budget.in_flight or budget.bytes_in_flight or budget.is_capped)
+
+    def __repr__(self) -> str:
+        budget = self.budget
+        counts = {
+            "in_flight": budget.in_flight,
+            "bytes_in_flight": budget.bytes_in_flight,
+            "sources": len(self._sources),
+            "waiting_for_bytes": int(self._waiting_for_bytes is not None),
+            "prepaid": len(self._prepaid),
+            "is_capped": budget.is_capped,
+        }
+        return f"AdmissionQueue({', '.join([f'{name}={count}' for name, count in counts.items()])})"
+
+    def admit(self) -> ScheduledRequest | None:
+        """Take the next request and count it.
+
+        Returns: the request, which the caller must send and `finish`. None if the budget has no room, or if no source
+            has a request.
+        """
+        budget = self.budget
+        if budget.in_flight >= budget.limit:
+            return None
+        if self._prepaid:
+            request = self._prepaid.popleft()
+        elif self._waiting_for_bytes is not None:
+            source, request = self._waiting_for_bytes
+            if not budget.has_bytes_for(request.cost, source.max_bytes):
+                return None
+            self._waiting_for_bytes = None
+        else:
+            taken = self._take_from_sources()
+            if taken is None:
+                return None
+            request = taken
+        budget.in_flight += 1
+        budget.bytes_in_flight += request.cost
+        return request
+
+    def _take_from_sources(self) -> ScheduledRequest | None:
+        """Return the next request of the sources if the budget has bytes for it, else let it wait for them."""
+        sources = self._sources
+        while sources:
+            source = sources[0]
+            request = source.next()
+            if request is None:
+                # `next` of a source that has ended unregisters it.
+                self._discard(source)
+                continue
+            sources.rotate(-1)
+            if self.budget.has_bytes_for(request.cost, source.max_bytes):
+                return request
+            self._waiting_for_bytes = (source, request)
+            return None
+        return None
+
+    def _discard(self, source: RequestSource) -> None:
+        if source in self._queued:
+            self._queued.discard(source)
+            self._sources.remove(source)
+
+    def finish(self, request: ScheduledRequest, succeeded: bool) -> None:
+        """An admitted request has ended. The bytes of a request that succeeded stay counted until `release`."""
+        budget = self.budget
+        if succeeded:
+            budget.succeeded()
+        budget.in_flight -= 1
+        if not succeeded:
+            budget.bytes_in_flight -= request.cost
+
+    def attempt_failed(self, error: StoreError, sent_at: float, now: float) -> None:
+        """An attempt that was sent at `sent_at` has failed: lower the limit if the server is overloaded."""
+        if is_overload(error):
+            self.budget.overloaded(sent_at, now)
+
+    def charge(self, nbytes: int) -> None:
+        """Count `nbytes` more bytes in flight, or fewer if negative: a response may differ from its cost."""
+        self.budget.bytes_in_flight += nbytes
+
+    def release(self, nbytes: int) -> bool:
+        """`nbytes` bytes of a response are not held any more.
+
+        Returns: whether a request waits for bytes.
+        """
+        self.budget.bytes_in_flight -= nbytes
+        return self._waiting_for_bytes is not None
+
+    def pending(self, enough: int) -> int:
+        """Return how many requests there are to admit, or any number from `enough` up if there are that many."""
+        count = len(self._prepaid) + (self._waiting_for_bytes is not None)
+        for source in self._sources:
+            if count >= enough:
+                break
+            count += source.pending()
+        return count
+
+    def connections_to_open(self) -> int:
+        """Return for how many concurrent requests the store should have connections open, or 0 for no change."""
+        budget = self.budget
+        return self._preconnect.consider(budget, self.pending) if budget.in_flight >= budget.limit else 0
+
+
+class PreconnectPolicy:
+    """Opens connections while the limit is in use, for the requests that the next growth of the limit admits.
+
+    A connection takes a round trip or more. Opened together with the first responses, it is ready when the limit
+    grows.
+    """
+
+    def __init__(self) -> None:
+        self._requested = 0
+
+    def reset(self) -> None:
+        """No request is in flight: the connections may close before they are used."""
+        self._requested = 0
+
+    def consider(self, budget: Budget, pending: Callable[[int], int]) -> int:
+        """Decide after a request was admitted.
+
+        Args:
+            budget: the budget of the origin.
+            pending: returns how many requests there are to admit, given a number that is enough.
+
+        Returns: the number of concurrent requests to open connections for, or 0 for no change.
+        """
+        growth = budget.growth_room
+        if not growth or budget.in_flight < budget.limit or self._requested >= budget.limit + growth:
+            return 0
+        requests = budget.limit + min(growth, pending(growth))
+        if requests <= max(self._requested, budget.limit):
+            return 0
+        self._requested = requests
+        return requests

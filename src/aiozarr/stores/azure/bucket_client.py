@@ -1,0 +1,246 @@
+"""The client of a container of Azure: requests by signature or token; obstore writes, and finds other credentials."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from aiozarr.errors import ChangedError, StoreError, UnsupportedOperationError
+from aiozarr.http1 import Accept, Expectation, Request, RequestSender, Response
+from aiozarr.http1.response_check import ERROR_BODY
+from aiozarr.model import Entry, Precondition, Range, Supports, Version
+from aiozarr.stores.azure.address import AzureEndpoint, AzureUrl, find_endpoint, parse_url
+from aiozarr.stores.azure.authoriser import AzureAuthoriser
+from aiozarr.stores.azure.client import has_login, make_client
+from aiozarr.stores.azure.credentials import AzureCredentials, find_credentials
+from aiozarr.stores.azure.listing import listing_query, parse_page
+from aiozarr.stores.azure.obstore_read import ObstoreSender
+from aiozarr.stores.object.bucket_client import SHORT_RESPONSE
+from aiozarr.stores.object.listing import ListingPage, collect_names, iterate_pages
+from aiozarr.stores.obstore.fork_guard import check_fork
+from aiozarr.stores.obstore.obstore_bucket import WORKERS, ObstoreBucketClient
+from aiozarr.stores.options.azure_options import AzureOptions, azure_options
+
+if TYPE_CHECKING:
+    from obstore.store import AzureStore
+
+MAX_BATCH_KEYS = 256
+"""Keys of one bulk delete: Azure's own limit."""
+
+
+def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[AzureBucketClient, str]:
+    """Return the client of the container in `url`, and the root below it."""
+    parsed = parse_url(url)
+    return AzureBucketClient(parsed, azure_options(storage_options)), parsed.root
+
+
+class AzureBucketClient(ObstoreBucketClient):
+    """A container of Azure Blob Storage, or of a server that speaks its protocol."""
+
+    head_identifies_missing = True
+    # "Naming and referencing containers, blobs, and metadata": backslashes become slashes, and dots at ends vanish.
+    # Characters that XML cannot contain make the emulator's listings fail; Azure encodes them in a form of its own.
+    unstorable: ClassVar[re.Pattern[str]] = re.compile(r"[\x00-\x1f\x7f\\\ufffe\uffff]|\.(?=/|$)")
+
+    def __init__(self, url: AzureUrl, options: AzureOptions) -> None:
+        endpoint = find_endpoint(url, options, os.environ)
+        credentials = find_credentials(options, os.environ, endpoint, has_login=has_login())
+        self._url = url.shown
+        self._endpoint = endpoint
+        self._options = options
+        self._credentials = credentials
+        self._authoriser = AzureAuthoriser(endpoint, options, credentials)
+        self._clients: dict[bool, AzureStore] = {}
+        self.idle_timeout = self._authoriser.sender.endpoint.idle_timeout
+        # obstore keeps the tokens of its own chain to itself: it also reads then.
+        self._obstore_sender = (
+            ObstoreSender(self._obstore_client, self.idle_timeout) if credentials.kind == "chain" else None
+        )
+        self._fingerprint = credentials.fingerprint(options)
+        self.supports = Supports(
+            writeable=not endpoint.secondary,
+            listable=True,
+            suffix_reads=False,
+            conditional_reads=True,
+            bounded_reads=True,
+            conditional_writes=False if endpoint.secondary else True if endpoint.azure else None,
+        )
+        if _sends_credentials_openly(endpoint, options, credentials):
+            warnings.warn(f"credentials are sent to {endpoint.web.origin} without TLS", stacklevel=5)
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @property
+    def origin(self) -> Hashable:
+        return (self._endpoint.endpoint, self._fingerprint)
+
+    @property
+    def identity(self) -> Hashable:
+        return ("azure", self._endpoint.base, self._fingerprint)
+
+    # --- authorising and interpreting ----------------------------------------------------------------------------
+
+    @property
+    def sender(self) -> RequestSender:
+        return self._authoriser.sender if self._obstore_sender is None else self._obstore_sender
+
+    def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
+        if self._obstore_sender is not None:
+            return self._obstore_sender.request(method, key, expectation)
+        return self._authoriser.authorise(method, key, expectation)
+
+    async def authorise_later(self, method: str, key: str, expectation: Expectation) -> Request:
+        return await self._authoriser.authorise_later(method, key, expectation)
+
+    async def renew_authorisation(self, request: Request, response: Response) -> bool:
+        return self._obstore_sender is None and self._authoriser.renew(request, response)
+
+    def is_value(self, request: Request, response: Response) -> bool:
+        return super().is_value(request, response) and not _is_folder(response)
+
+    async def interpret(self, request: Request, response: Response) -> Response:
+        if response.status == 412 and request.method == "GET":
+            # The emulator sends 412 for a missing blob, too.
+            head = await self.request("HEAD", request.key, Expectation(head=True))
+            return head if head.status == 404 else response
+        if _is_folder(response):
+            return Response(404, {**response.headers, b"x-ms-error-code": b"BlobNotFound"}, ERROR_BODY, b"")
+        return response
+
+    def can_recover(self, request: Request, error: StoreError) -> bool:
+        # The emulator sends an invalid response to a range beyond the end of the blob.
+        is_range = request.method == "GET" and isinstance(request.expectation.range, Range)
+        return is_range and not error.retryable and not isinstance(error, ChangedError)
+
+    async def recover(self, request: Request, error: StoreError) -> Response:
+        byte_range = request.expectation.range
+        if not isinstance(byte_range, Range):
+            raise error
+        head = await self.request("HEAD", request.key, Expectation(etag=request.expectation.etag, head=True))
+        action = head.action
+        if not isinstance(action, Accept) or action.size is None or action.size > byte_range.start:
+            raise error
+        return Response(206, head.headers, Accept(limit=0, size=action.size, exact=0), b"")
+
+    def is_missing(self, response: Response) -> bool:
+        # Without the permission to read a container, Azure sends ResourceNotFound for all that is in it.
+        return response.headers.get(b"x-ms-error-code") in (b"BlobNotFound", b"PathNotFound")
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
+        self._check_writeable()
+        return await super().put(key, data, precondition)
+
+    async def delete(self, key: str) -> None:
+        self._check_writeable()
+        if self._obstore_sender is not None:
+            await self._delete_by_client(key)
+            return
+        response = await self.request("DELETE", key, SHORT_RESPONSE)
+        if self.has_deleted(response):
+            return
+        if response.headers.get(b"x-ms-error-code") == b"DirectoryIsNotEmpty":  # it is a folder, not a value
+            return
+        raise self.error(response)
+
+    async def _delete_by_client(self, key: str) -> None:
+        import obstore
+
+        client = await self._client()
+        try:
+            await self._done(lambda: obstore.delete_async(client, key))
+        except StoreError as error:
+            if not isinstance(error.__cause__, FileNotFoundError) or "container" in str(error.__cause__):
+                raise
+
+    async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
+        self._check_writeable()
+        try:
+            return await super().delete_many(keys)
+        except StoreError as error:
+            # The error may be about one key. A signature may permit single deletes, and no bulk deletes.
+            if "failed for key" in str(error.__cause__) or (self._credentials.kind == "sas" and error.status == 403):
+                return await self.delete_singly(keys, WORKERS)
+            raise
+
+    async def _delete_together(self, keys: Sequence[str]) -> None:
+        # One after the other: the emulator aborts requests that take it five seconds.
+        for start in range(0, len(keys), MAX_BATCH_KEYS):
+            await super()._delete_together(keys[start : start + MAX_BATCH_KEYS])
+
+    def _check_writeable(self) -> None:
+        if self._endpoint.secondary:
+            raise UnsupportedOperationError("the secondary region of an account can only be read")
+
+    # --- listing -------------------------------------------------------------------------------------------------
+
+    async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+        if self._obstore_sender is not None:
+            async for entries in super().pages(prefix):
+                yield entries
+        else:
+            async for page in iterate_pages(lambda marker: self._page(prefix, "", marker)):
+                yield page.entries
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        if self._obstore_sender is not None:
+            return await super().list_dir(prefix)
+        return await collect_names(iterate_pages(lambda marker: self._page(prefix, "/", marker)))
+
+    async def _page(self, prefix: str, delimiter: str, marker: str) -> ListingPage:
+        query = listing_query(prefix, delimiter, marker)
+        response = await self.exchange(lambda: self._authoriser.authorise_listing(query))
+        if not isinstance(response.action, Accept):
+            raise self.error(response)
+        return parse_page(bytes(response.body), prefix)
+
+    # --- obstore -------------------------------------------------------------------------------------------------
+
+    def _obstore_client(self, *, keep_alive: bool = True) -> AzureStore:
+        """Return obstore's client, made on first use: a store that is only described, or read, survives a fork.
+
+        Args:
+            keep_alive: False for listings, which may be abandoned at any time.
+
+        Raises:
+            ForkedProcessError: it was used in the parent of this forked process.
+        """
+        check_fork(f"az://{self._endpoint.container}")
+        client = self._clients.get(keep_alive)
+        if client is None:
+            client = self._clients[keep_alive] = make_client(
+                self._endpoint,
+                self._options,
+                self._credentials,
+                self._authoriser.tokens,
+                self._authoriser.sender.endpoint.connect_timeout,
+                keep_alive=keep_alive,
+            )
+        return client
+
+    async def _client(self) -> Any:
+        return self._obstore_client()
+
+    async def _lister(self) -> Any:
+        return self._obstore_client(keep_alive=False)
+
+    async def aclose(self) -> None:
+        await self._authoriser.sender.aclose()
+
+
+def _is_folder(response: Response) -> bool:
+    """Return whether the blob is a folder: accounts with a hierarchical namespace list those as blobs of no bytes."""
+    return response.headers.get(b"x-ms-meta-hdi_isfolder", b"").lower() == b"true"
+
+
+def _sends_credentials_openly(endpoint: AzureEndpoint, options: AzureOptions, credentials: AzureCredentials) -> bool:
+    """Return whether credentials are sent without TLS that were not given for this endpoint, or that are no key."""
+    is_named = options.endpoint_url is not None or options.account_host is not None
+    is_found = is_named and credentials.found and credentials.kind != "anonymous"
+    return endpoint.web.exposed and (is_found or credentials.kind in ("sas", "token", "credential", "chain"))

@@ -1,0 +1,131 @@
+"""Calls methods of a file system: coroutines on its own loop, blocking methods in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from aiozarr.errors import ForkedProcessError
+from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.stores.blocking import in_thread, in_thread_uncancelled
+from aiozarr.stores.fsspec.cross_loop import run_on_loop
+from aiozarr.stores.fsspec.errors import translate
+from aiozarr.stores.fsspec.instances import InstanceSource, UrlSource, usable_instance
+from aiozarr.stores.fsspec.native_options import try_once
+from aiozarr.stores.fsspec.traits import FileSystemTraits, is_async
+from aiozarr.stores.fsspec.verified_caches import method_of
+
+STRIPES = 64
+"""Number of locks of a file system whose calls for different paths may run at once."""
+
+
+class FileSystemCalls:
+    """Calls a file system by the names of its blocking methods.
+
+    A coroutine runs on the loop of the file system. A cancelled call is cancelled there and waited for. In threads, a
+    cancelled read is abandoned and a cancelled write is waited for.
+    """
+
+    def __init__(self, recipe: InstanceSource | UrlSource, traits: FileSystemTraits) -> None:
+        self._recipe = recipe
+        self._traits = traits
+        self._fs: Any = None
+        self._pid = os.getpid()
+        self._create_lock = ForkSafeLock()
+
+    @property
+    def fs(self) -> Any:
+        """The file system, created at the first access; in a forked child, a new one by the same arguments.
+
+        Raises:
+            ForkedProcessError: it cannot be created again.
+        """
+        # Threads that call at once must get the same instance: its locks belong to the instance.
+        with self._create_lock:
+            if self._pid != os.getpid():
+                try:
+                    self._fs = try_once(self._recipe.recreate())
+                except Exception as error:
+                    raise ForkedProcessError("the file system of the parent process cannot be created again") from error
+                self._pid = os.getpid()
+            elif self._fs is None:
+                self._fs = try_once(_create(self._recipe))
+            return self._fs
+
+    async def _instance(self) -> Any:
+        if self._fs is None or self._pid != os.getpid():
+            return await in_thread(lambda: self.fs)
+        return self._fs
+
+    async def read(self, name: str, path: str, *args: Any, fresh: bool = False, **kwargs: Any) -> Any:
+        """Call the method `name`, which only reads; with `fresh`, cached listings are invalidated before."""
+        return await self._call(name, path, args, kwargs, fresh=fresh, write=False)
+
+    async def write(self, name: str, path: str, *args: Any, **kwargs: Any) -> Any:
+        """Call the method `name`, which writes."""
+        return await self._call(name, path, args, kwargs, fresh=False, write=True)
+
+    async def _call(
+        self, name: str, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, fresh: bool, write: bool
+    ) -> Any:
+        fs = await self._instance()
+        if is_async(fs):
+            if not fs.loop.is_running():  # the loop of an instance from the user has ended
+                fs = self._fs = usable_instance(fs)
+
+            async def there() -> Any:
+                if fresh:
+                    fs.invalidate_cache()
+                return await getattr(fs, f"_{name}")(path, *args, **kwargs)
+
+            return await run_on_loop(fs.loop, there)
+
+        def now() -> Any:
+            try:
+                with self._lock_for(path):
+                    if fresh:
+                        fs.invalidate_cache()
+                    return method_of(fs, name)(path, *args, **kwargs)
+            except (StopIteration, asyncio.CancelledError) as error:
+                # A future refuses StopIteration, and the caller would take CancelledError for its own cancellation.
+                raise RuntimeError(f"the file system raised {type(error).__name__}") from error
+
+        return await (in_thread_uncancelled(now) if write else in_thread(now))
+
+    def _lock_for(self, path: str) -> AbstractContextManager[Any]:
+        match self._traits.at_once:
+            case "all":
+                return nullcontext()
+            case "paths":
+                return _path_locks.of(self._fs)[hash(path) % STRIPES]
+            case _:
+                return _path_locks.of(self._fs)[0]
+
+
+def _create(recipe: InstanceSource | UrlSource) -> Any:
+    try:
+        return recipe.make()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        # The archive or repository is missing: that does not mean that a value in it is missing.
+        raise translate(error) from error
+
+
+class _PathLocks:
+    """The locks of blocking file systems, shared by all stores of one file system."""
+
+    def __init__(self) -> None:
+        self._locks: WeakKeyDictionary[Any, list[ForkSafeLock]] = WeakKeyDictionary()
+        self._guard = ForkSafeLock()
+
+    def of(self, fs: Any) -> list[ForkSafeLock]:
+        with self._guard:
+            locks = self._locks.get(fs)
+            if locks is None:
+                locks = self._locks[fs] = [ForkSafeLock() for _ in range(STRIPES)]
+            return locks
+
+
+_path_locks = _PathLocks()

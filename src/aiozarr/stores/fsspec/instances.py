@@ -1,0 +1,170 @@
+"""Creates file systems, and selects an instance whose coroutines run on a loop that stays open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from aiozarr.stores.contract import Store
+from aiozarr.stores.fsspec.traits import below, is_async
+
+IGNORED_ARGUMENTS = frozenset({"asynchronous", "loop", "skip_instance_cache"})
+"""Arguments without an effect on the files that a file system sees."""
+
+
+@dataclass(frozen=True)
+class InstanceSource:
+    """An existing file system."""
+
+    fs: Any
+
+    @property
+    def kinds(self) -> list[Any]:
+        """Its class, then the classes of the file systems below it, if it is a cache."""
+        kinds, fs = [], self.fs
+        while fs is not None:
+            kinds.append(type(fs))
+            fs = below(fs)
+        return kinds
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of its arguments, equal within this process for equal arguments."""
+        return digest(_described(self.fs))
+
+    def make(self) -> Any:
+        """Return the file system."""
+        return self.fs
+
+    def recreate(self) -> Any:
+        """Return a new one by the same arguments, for a forked child."""
+        # A file system without connections stays usable, with all its files.
+        return self.fs if type(self.fs).protocol == "memory" else recreate(self.fs)
+
+
+@dataclass(frozen=True)
+class UrlSource:
+    """A file system that is described by a URL and its own options.
+
+    It is created when needed, in a thread: some ask for credentials, or connect, in their constructor.
+
+    Attributes:
+        url: the URL as fsspec spells it.
+        options: the options of the links of the chain, by protocol.
+        patience: the options with timeouts, which have no effect on the files that it sees.
+    """
+
+    url: str
+    options: Mapping[str, Any]
+    patience: Mapping[str, Any] | None = None
+
+    @property
+    def kinds(self) -> list[Any]:
+        """The classes of the chain, the first link first; some return instances of another class."""
+        return [kind for kind, _ in self._chain()]
+
+    @property
+    def fingerprint(self) -> str:
+        """The digest of the arguments of the file system that `make` returns."""
+        from fsspec.config import apply_config
+
+        kind, options = self._chain()[0]
+        options = apply_config(kind, options)
+        told = {name: value for name, value in options.items() if name not in kind._strip_tokenize_options}
+        return digest(_call(kind, told))
+
+    @property
+    def path(self) -> str:
+        """The path of the URL in the file system."""
+        from fsspec.core import _un_chain
+
+        return str(_un_chain(self.url, self._copied())[0][0])
+
+    def make(self) -> Any:
+        """Return the file system: fsspec's instance for these arguments."""
+        from fsspec.core import url_to_fs
+
+        return url_to_fs(self.url, **self._copied(self.patience))[0]
+
+    recreate = make
+
+    def _copied(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return copies of the options: fsspec changes the mappings it gets."""
+        given = options or self.options
+        return {name: dict(value) if isinstance(value, dict) else value for name, value in given.items()}
+
+    def _chain(self) -> list[tuple[Any, dict[str, Any]]]:
+        """Return the class of each link with the arguments that fsspec passes to it."""
+        from fsspec import get_filesystem_class
+        from fsspec.core import _un_chain
+
+        made: list[tuple[Any, dict[str, Any]]] = []
+        inner: dict[str, Any] = {}
+        for path, protocol, own in reversed(_un_chain(self.url, self._copied())):
+            made.append((get_filesystem_class(protocol), {**own, **inner}))
+            inner = {"target_options": made[-1][1], "target_protocol": protocol, "fo": path}
+        return made[::-1]
+
+
+def usable_instance(fs: Any) -> Any:
+    """Return `fs`, or a new instance by the same arguments if `fs` cannot be used from every loop.
+
+    The connections of an instance with `asynchronous=True` belong to the first loop that uses it. For such an instance,
+    and for one whose loop does not run, the result is an instance on fsspec's own loop.
+    """
+    from fsspec.asyn import get_loop
+
+    if not is_async(fs):
+        return fs
+    if not fs.asynchronous:
+        loop = fs.loop
+        if loop is get_loop() or loop.is_running():
+            return fs
+    return recreate(fs)
+
+
+def recreate(value: Any) -> Any:
+    """Return a file system by the same arguments as `value`, on fsspec's own loop. Other values are returned unchanged.
+
+    File systems among the arguments are recreated too.
+    """
+    from fsspec import AbstractFileSystem
+
+    if isinstance(value, Mapping):
+        return {name: recreate(each) for name, each in value.items()}
+    if not isinstance(value, AbstractFileSystem):
+        return value
+    options = {name: each for name, each in value.storage_options.items() if name not in ("asynchronous", "loop")}
+    if type(value).__name__ == "AsyncFileSystemWrapper":
+        options["asynchronous"] = False  # in a running loop it would choose to be asynchronous
+    return type(value)(*map(recreate, value.storage_args), **recreate(options))
+
+
+def digest(text: str) -> str:
+    """Return a digest of `text`, which may hold secrets."""
+    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _described(value: Any) -> str:
+    from fsspec import AbstractFileSystem
+
+    if isinstance(value, AbstractFileSystem):
+        kind = type(value)
+        if kind.protocol == "memory" and value.__dict__.get("store") is not None:
+            return f"{kind.__qualname__}@{id(value)}"  # a store of its own
+        return _call(kind, value.storage_options, value.storage_args)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(sorted(f'{name!r}: {_described(each)}' for name, each in value.items()))}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_described, value))}]"
+    if isinstance(value, Store):
+        return f"{type(value).__qualname__} {value.identity!r}"
+    return f"{type(value).__qualname__} {value!r}"
+
+
+def _call(kind: Any, options: Mapping[str, Any], args: Any = ()) -> str:
+    """Describe a call. fsspec's own token has the creating thread too, and lacks file systems among the arguments."""
+    told = {name: value for name, value in options.items() if name not in IGNORED_ARGUMENTS}
+    return f"{kind.__module__}.{kind.__qualname__}({_described(tuple(args))}, {_described(told)})"

@@ -1,0 +1,236 @@
+"""Resolves a URL or a file system from the user to the file system, the path of the root, and a URL to show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiozarr.errors import UnknownSchemeError
+from aiozarr.http1.url import WebAddress
+from aiozarr.stores.fsspec.instances import InstanceSource, UrlSource, usable_instance
+from aiozarr.stores.fsspec.native_options import native_options, with_timeouts
+from aiozarr.stores.fsspec.option_routing import ChainLink, needs_target
+from aiozarr.stores.fsspec.redaction import without_secrets
+from aiozarr.stores.fsspec.traits import below, protocol_of
+from aiozarr.stores.options.s3_options import S3_TABLE
+
+# Names of file systems, for URLs that aiozarr would open itself.
+ALIASES = {"s3fs": "s3", "gcsfs": "gs"}
+
+# They only add a directory, or make a blocking file system look asynchronous.
+_REMOVED_WRAPPERS = frozenset({"dir", "asyncwrapper", "async_wrapper"})
+_LOOP_OPTIONS = frozenset({"asynchronous", "loop"})
+_TIMEOUT_OPTIONS = ("idle_timeout", "connect_timeout")
+_SECRETS = frozenset({"password", "token", "secret", "key_file"})
+
+
+@dataclass(frozen=True)
+class FileSystemRoot:
+    """A file system and the location of the root in it.
+
+    Attributes:
+        recipe: creates the file system, or has it.
+        base: prefix of the paths of all keys: `""`, or ending with `/`.
+        tail: suffix of all paths: the query of a web address. A secret.
+        url: the URL of the root, without secrets.
+    """
+
+    recipe: InstanceSource | UrlSource
+    base: str
+    tail: str
+    url: str
+
+
+def resolve_root(given: Any, path: str | None, options: Mapping[str, Any]) -> FileSystemRoot:
+    """Return the root for `given`: a URL, a file system, or an object with both, such as a mapper or an open file.
+
+    Raises:
+        ImportError: fsspec, or the package of the protocol, is not installed. The message names it.
+        UnknownSchemeError: fsspec does not know the protocol.
+        TypeError: `given` has another type, or options are given together with a file system.
+    """
+    fsspec = import_fsspec()
+    if isinstance(given, str):
+        if path is not None:
+            raise TypeError("path= requires a file system; a URL contains the path")
+        return _of_url(given, options)
+    if options:
+        raise TypeError(f"a file system has its options already: {', '.join(sorted(options))} cannot be given with it")
+    if not isinstance(given, fsspec.AbstractFileSystem):
+        holder = given
+        given = getattr(holder, "fs", None)
+        if not isinstance(given, fsspec.AbstractFileSystem):
+            raise TypeError(f"expected a URL or a file system of fsspec, not {type(holder).__name__}")
+        inside = getattr(holder, "root", None) or getattr(holder, "path", "")
+        path = "/".join(part for part in (inside, path) if part)
+    return _of_instance(given, path or "")
+
+
+def import_fsspec() -> Any:
+    """Return fsspec.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        import fsspec
+    except ImportError as error:
+        raise ImportError("file systems of fsspec need the package fsspec: pip install 'aiozarr[fsspec]'") from error
+    return fsspec
+
+
+def knows_protocol(protocol: str) -> bool:
+    """Return whether fsspec knows `protocol`, whether or not its package is installed; False without fsspec."""
+    try:
+        from fsspec.registry import known_implementations, registry
+    except ImportError:
+        return False
+    return protocol in ALIASES or protocol in known_implementations or protocol in registry
+
+
+def _of_url(url: str, options: Mapping[str, Any]) -> FileSystemRoot:
+    links = url.split("::")
+    for number, link in enumerate(links):
+        scheme, mark, rest = link.partition("://")
+        links[number] = ALIASES.get(scheme, scheme) + mark + rest
+    links = _without_mark(links)
+    url = "::".join(links)
+    chain = _chain(links)
+    protocols = [link.protocol for link in chain]
+    left = {name: each for name, each in options.items() if name not in _LOOP_OPTIONS and name not in _TIMEOUT_OPTIONS}
+    native = {name: _without_loops(each) for name, each in native_options(chain, left).items()}
+    recipe = UrlSource(url, native, _with_timeouts(chain, native, options))
+    if len(links) == 1 and needs_target(chain[0].kind) and not native.get(protocols[0], {}).get("fo"):
+        raise TypeError(f"{protocols[0]}:// needs the storage option 'fo', or another URL after it in a chain")
+    if protocols[0] in _REMOVED_WRAPPERS:
+        # The next link of a chain has the directory.
+        return _of_instance(recipe.make(), "" if url.startswith(("dir::", "dir://::")) else recipe.path)
+    shown = _shown_url(links)
+    if len(links) == 1 and not recipe.kinds[0]._get_kwargs_from_urls(url):
+        shown = _with_protocol(recipe.kinds[0], recipe.path)
+    return _rooted(recipe, recipe.path, shown)
+
+
+def _of_instance(given: Any, path: str) -> FileSystemRoot:
+    fs, path = _unwrapped(given, path)
+    fs = usable_instance(fs)
+    path = str(fs._strip_protocol(path))
+    return _rooted(InstanceSource(fs), path, _shown_path(fs, path))
+
+
+def _chain(links: Sequence[str]) -> list[ChainLink]:
+    """Return the links of a URL with their classes, all of which are installed."""
+    from fsspec import get_filesystem_class
+
+    chain: list[ChainLink] = []
+    for link in links:
+        protocol = link.partition("://")[0] if "://" in link else (link if knows_protocol(link) else "file")
+        try:
+            chain.append(ChainLink(protocol, get_filesystem_class(protocol)))
+        except ValueError as error:
+            raise UnknownSchemeError(f"fsspec knows no protocol {protocol!r}") from error
+        except ImportError as error:
+            raise ImportError(f"{protocol}:// URLs: {error}") from error  # its message names the package to install
+    return chain
+
+
+def _without_mark(links: list[str]) -> list[str]:
+    """Return a chain in fsspec's form: the path in an archive is in the archive's link, not at the end after `!`."""
+    place, mark, inner = (links[-1] + "/" if links[-1].endswith("!") else links[-1]).partition("!/")
+    for number, link in enumerate(links[:-1]):
+        protocol, _, path = link.partition("://")
+        if mark and not path and _lies_in_a_file(protocol):
+            return [*links[:number], f"{protocol}://{inner.strip('/')}", *links[number + 1 : -1], place]
+    return links
+
+
+def _lies_in_a_file(protocol: str) -> bool:
+    from fsspec import get_filesystem_class
+
+    return knows_protocol(protocol) and needs_target(get_filesystem_class(protocol))
+
+
+def _with_timeouts(chain: Sequence[ChainLink], native: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+    times: dict[str, float] = S3_TABLE.translate(
+        {name: options[name] for name in _TIMEOUT_OPTIONS if options.get(name) is not None}
+    )
+    if not times:
+        return None
+    idle = times.get("idle_timeout", max(times.values()))
+    return with_timeouts(chain, native, idle, times.get("connect_timeout", idle))
+
+
+def _without_loops(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in _LOOP_OPTIONS}
+
+
+def _unwrapped(fs: Any, path: str) -> tuple[Any, str]:
+    """Remove wrappers that only add a directory, or make a blocking file system look asynchronous."""
+    from fsspec.implementations.dirfs import DirFileSystem
+
+    while True:
+        if type(fs) is DirFileSystem:
+            inside = str(fs._strip_protocol(path)).strip("/")
+            fs, path = fs.fs, "/".join(part for part in (fs.path, inside) if part)
+        elif type(fs).__name__ == "AsyncFileSystemWrapper":
+            fs = fs.sync_fs
+        else:
+            return fs, path
+
+
+def _rooted(recipe: InstanceSource | UrlSource, path: str, url: str) -> FileSystemRoot:
+    tail = ""
+    if path.startswith(("http://", "https://")):
+        path, mark, query = path.partition("?")
+        tail = mark + query
+    return FileSystemRoot(recipe, path if not path or path.endswith("/") else f"{path}/", tail, url)
+
+
+def _shown_path(fs: Any, path: str) -> str:
+    """Return a URL of `path` in a file system that was given."""
+    inner = below(fs)
+    if inner is not None:
+        return f"{protocol_of(type(fs))}::{_shown_path(inner, path)}"
+    options = getattr(fs, "storage_options", {})
+    host = options.get("host") if isinstance(options, Mapping) else None
+    if isinstance(host, str):
+        return f"{protocol_of(type(fs))}://{host}/{path.lstrip('/')}".rstrip("/")
+    return _with_protocol(type(fs), path)
+
+
+def _with_protocol(kind: Any, path: str) -> str:
+    if protocol_of(kind) == "memory":
+        # Without this link, aiozarr opens a memory store of its own.
+        return f"dir::memory:///{path.strip('/')}"
+    if path.startswith(("http://", "https://")):
+        return WebAddress.parse(path).shown
+    shown = path if "://" in path else f"{protocol_of(kind)}://{path}"
+    if not ChainLink(protocol_of(kind), kind).closed:
+        shown = without_secrets(shown)
+    return shown if shown.endswith("://") else shown.rstrip("/")
+
+
+def _shown_url(links: list[str]) -> str:
+    """Return the chain without the secrets of its links."""
+    from fsspec import get_filesystem_class
+
+    shown: list[str] = []
+    inside: str | None = None
+    for link in links:
+        protocol, mark, _ = link.partition("://")
+        if inside is None and len(links) > 1 and _lies_in_a_file(protocol):
+            # The path of a node is at the end, as in all URLs.
+            link, inside = protocol, link[len(protocol + mark) :].strip("/")
+        elif mark and protocol in ("http", "https"):
+            link = WebAddress.parse(link).shown
+        elif mark:
+            kind = get_filesystem_class(protocol)
+            told = kind._get_kwargs_from_urls(link)
+            if _SECRETS & {name for name, value in told.items() if value}:
+                link = without_secrets(link.partition("?")[0])
+            elif not told and not ChainLink(protocol, kind).closed:
+                link = without_secrets(link)
+        shown.append(link if link.endswith("://") else link.rstrip("/"))
+    end = "" if inside is None else f"!/{inside}".removesuffix("/")
+    return "::".join(shown) + end

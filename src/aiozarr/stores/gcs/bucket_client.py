@@ -1,0 +1,183 @@
+"""The client of a bucket of Google Cloud Storage: versions are generations, and whole values are checked by CRC32C."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from aiozarr.errors import StoreError, UnauthenticatedError
+from aiozarr.http1 import Accept, EndpointClient, Expectation, Headers, Request, Response
+from aiozarr.model import Entry, Precondition, Supports, Version
+from aiozarr.stores.gcs.address import find_endpoint, find_source, parse_url, sends_credentials_openly
+from aiozarr.stores.gcs.authoriser import GcsAuthoriser
+from aiozarr.stores.gcs.errors import gcs_error
+from aiozarr.stores.gcs.hashes import MAX_HASH_ON_LOOP_BYTES, matches_checksum, verify_checksum
+from aiozarr.stores.gcs.listing import parse_page
+from aiozarr.stores.gcs.tokens import account_name
+from aiozarr.stores.gcs.upload import upload
+from aiozarr.stores.http.errors import is_missing_key
+from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient
+from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, iterate_pages
+from aiozarr.stores.options.gcs_options import GcsOptions, gcs_options
+
+DELETE_CONCURRENCY = 32
+"""Concurrent deletes: this API has no bulk deletes."""
+
+
+def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[GcsBucketClient, str]:
+    """Return the client of the bucket in `url`, and the root below it."""
+    bucket, root = parse_url(url)
+    return GcsBucketClient(bucket, gcs_options(storage_options, bucket)), root
+
+
+class GcsBucketClient(BucketClient):
+    """A bucket of Google Cloud Storage, or of a server that speaks its protocol. Versions are generations."""
+
+    unstorable: ClassVar[re.Pattern[str]] = re.compile(r"[\r\n]")
+
+    def __init__(self, bucket: str, options: GcsOptions) -> None:
+        self._bucket = bucket
+        endpoint = find_endpoint(bucket, options, os.environ)
+        source = find_source(options, os.environ, google=endpoint.google)
+        self._endpoint = endpoint
+        self._account = account_name(options, source)
+        self._authoriser = GcsAuthoriser(endpoint, options, source)
+        self.supports = Supports(
+            writeable=True,
+            listable=True,
+            conditional_reads=True,
+            bounded_reads=True,
+            conditional_writes=True if endpoint.google else None,
+        )
+        if sends_credentials_openly(endpoint, source):
+            warnings.warn(f"tokens are sent to {endpoint.web.origin} without TLS", stacklevel=5)
+
+    @property
+    def url(self) -> str:
+        return f"gs://{self._bucket}"
+
+    @property
+    def origin(self) -> Hashable:
+        return (self._endpoint.web.origin, self._account)
+
+    @property
+    def identity(self) -> Hashable:
+        return ("gs", self._endpoint.web.shown, self._bucket, self._account)
+
+    # --- authorising and interpreting ----------------------------------------------------------------------------
+
+    @property
+    def sender(self) -> EndpointClient:
+        return self._authoriser.sender
+
+    def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
+        return self._authoriser.authorise(method, key, self._endpoint.object_path(key), expectation)
+
+    async def authorise_later(self, method: str, key: str, expectation: Expectation) -> Request:
+        return await self._authoriser.authorise_later(method, key, self._endpoint.object_path(key), expectation)
+
+    async def renew_authorisation(self, request: Request, response: Response) -> bool:
+        return (
+            response.status == 401
+            and not self._authoriser.anonymous
+            and self._authoriser.tokens.record_refusal(request.token)
+        )
+
+    def is_value(self, request: Request, response: Response) -> bool:
+        if not super().is_value(request, response):
+            return False
+        if not _is_whole_object(request, response):
+            return True
+        headers, body = response.headers, response.body
+        if _is_packed(headers) or _is_unpacked(headers) or memoryview(body).nbytes > MAX_HASH_ON_LOOP_BYTES:
+            return False
+        return matches_checksum(body, headers)
+
+    async def interpret(self, request: Request, response: Response) -> Response:
+        if not isinstance(response.action, Accept) or not _is_whole_object(request, response):
+            return response
+        if _is_packed(response.headers) and request.template.headers["Accept-Encoding"] == "gzip":
+            return await self.exchange(
+                lambda: self._authoriser.authorise_later(
+                    request.method, request.key, request.target, request.expectation, as_stored=False
+                )
+            )
+        if _is_unpacked(response.headers):
+            raise StoreError("the server decompressed an object that is stored with Content-Encoding: gzip")
+        await verify_checksum(response.body, response.headers)
+        return response
+
+    def is_missing(self, response: Response) -> bool:
+        body = bytes(response.body)
+        return is_missing_key(body) and b"bucket does not exist" not in body
+
+    def version(self, headers: Headers) -> Version | None:
+        generation = headers.get(b"x-goog-generation")
+        return Version(generation=generation.decode("latin-1")) if generation else None
+
+    def error(self, response: Response) -> StoreError:
+        error = gcs_error(response.status, response.headers, bytes(response.body))
+        if response.status == 401 and not isinstance(error, UnauthenticatedError):
+            return UnauthenticatedError(str(error), status=401)
+        return error
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
+        return await upload(self._authoriser, key, data, precondition)
+
+    async def delete(self, key: str) -> None:
+        response = await self.request("DELETE", key, SHORT_RESPONSE)
+        if not self.has_deleted(response):
+            raise self.error(response)
+
+    async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
+        failed = await self.delete_singly(keys, DELETE_CONCURRENCY)
+        if keys and len(failed) == len(set(keys)):
+            raise failed[keys[0]]
+        return failed
+
+    # --- listing -------------------------------------------------------------------------------------------------
+
+    async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+        async for page in self._listing(prefix, "items(name,size,generation)", ""):
+            yield page.entries
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        return await collect_names(self._listing(prefix, "items(name),prefixes", "/"))
+
+    def _listing(self, prefix: str, fields: str, delimiter: str) -> AsyncIterator[ListingPage]:
+        target = f"{self._endpoint.list_path}?maxResults={PAGE_SIZE}&fields={fields},nextPageToken"
+        target += f"&prefix={quote(prefix, safe='')}"
+        if delimiter:
+            target += f"&delimiter={quote(delimiter, safe='')}"
+        return iterate_pages(lambda token: self._page(target, token, prefix))
+
+    async def _page(self, target: str, token: str, prefix: str) -> ListingPage:
+        if token:
+            target += f"&pageToken={quote(token, safe='')}"
+        expectation = Expectation(max_bytes=MAX_PAGE_BYTES)
+        response = await self.exchange(
+            lambda: self._authoriser.authorise_later("GET", "", target, expectation, as_stored=False)
+        )
+        if not isinstance(response.action, Accept):
+            raise self.error(response)
+        return parse_page(bytes(response.body), prefix)
+
+
+def _is_whole_object(request: Request, response: Response) -> bool:
+    return response.status == 200 and bool(request.key) and not request.expectation.head
+
+
+def _is_packed(headers: Headers) -> bool:
+    """Return whether the server compressed an object that is stored without an encoding."""
+    return b"content-encoding" in headers and headers.get(b"x-goog-stored-content-encoding") == b"identity"
+
+
+def _is_unpacked(headers: Headers) -> bool:
+    """Return whether the server decompressed an object that is stored compressed."""
+    return headers.get(b"x-goog-stored-content-encoding") == b"gzip" and b"content-encoding" not in headers

@@ -1,0 +1,311 @@
+"""Reading over HTTP: the part that all stores of web servers share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from aiozarr.errors import ChangedError, InvalidKeyError, StoreError, fill_location, located
+from aiozarr.http1 import Accept, Expectation, Headers, Request, Response
+from aiozarr.http1.response_check import MAX_VALUE_BYTES, EncodedRangeError, over_limit
+from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, check_key, resolve_range
+from aiozarr.stores.fetch_into import AllocateBuffer, FetchIntoStore, ResponseHead
+from aiozarr.stores.http.nowait_read import NowaitRead
+from aiozarr.stores.http.object_client import ObjectClient
+from aiozarr.stores.nowait import FetchCallback, NowaitStore, PendingFetch
+from aiozarr.stores.object_tail import fetch_tail
+
+ClientT = TypeVar("ClientT", bound=ObjectClient)
+
+HEAD_REFUSED = frozenset({403, 405, 501})
+
+_FIRST_BYTE = Range(0, 1)
+
+
+class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
+    """A store whose values are read by GET.
+
+    A subclass sets `_client`, which authorises requests and interprets responses.
+    """
+
+    _client: ClientT
+
+    def _client_key(self, key: str) -> str:
+        """Return the name of the object `key` for the client.
+
+        Raises:
+            InvalidKeyError: it is not a valid key.
+        """
+        try:
+            return check_key(key)
+        except InvalidKeyError as error:  # only then is the URL composed, which takes a microsecond
+            fill_location(error, store=self.url)
+            raise
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    async def fetch(
+        self,
+        key: str,
+        range: ByteRange | None = None,
+        *,
+        if_match: Version | None = None,
+        max_bytes: int | None = None,
+    ) -> Value | None:
+        """Return the bytes of `key` in `range` (None: all), or None if nothing is stored.
+
+        Args:
+            key: the object's key.
+            range: the wanted bytes, cut at the object's end.
+            if_match: the version that the object must have. A weak one is compared with that of the response.
+            max_bytes: the most bytes that are returned; None: 5 GiB. A longer response is refused by its head, or
+                when more bytes have come.
+
+        Raises:
+            ChangedError: the object has another version than `if_match`.
+            LimitError: the bytes are more than `max_bytes`.
+            StoreError: the bytes could not be read.
+        """
+        name = self._client_key(key)
+        if isinstance(range, Suffix) and self.supports.partial_reads and not self.supports.suffix_reads:
+            return await self._fetch_tail(key, range, if_match, max_bytes)
+        expectation = self._expectation(range, if_match, max_bytes)
+        response = self._client.request("GET", name, expectation)
+        return await self._read(key, range, if_match, expectation, response)
+
+    def fetch_nowait(
+        self,
+        key: str,
+        range: ByteRange | None,
+        if_match: Version | None,
+        callback: FetchCallback,
+        *,
+        max_bytes: int | None = None,
+    ) -> PendingFetch | None:
+        name = self._client_key(key)
+        if type(range) is Suffix and not self.supports.suffix_reads:
+            return None
+        expectation = self._expectation(range, if_match, max_bytes)
+        request = self._client.authorise("GET", name, expectation)
+        if request is None:
+            return None
+        read = NowaitRead(self, self._client, key, range, if_match, request, callback)
+        read.connection = request.sender.send_nowait(request, read)
+        return None if read.connection is None else read
+
+    async def _finish_read(
+        self,
+        key: str,
+        range: ByteRange | None,
+        if_match: Version | None,
+        request: Request,
+        outcome: Response | StoreError | None,
+    ) -> Value | None:
+        """Return or raise the result of `fetch`, given the first outcome of a request that was sent without a task.
+
+        None stands for a connection that was closed before the response: the request is sent again.
+        """
+        expectation = request.expectation
+        if outcome is None:
+            response = self._client.request("GET", request.key, expectation)
+        elif isinstance(outcome, StoreError):
+            response = self._client.recover(request, outcome)
+        else:
+            response = self._client.resolve(request, outcome)
+        return await self._read(key, range, if_match, expectation, response)
+
+    async def fetch_into(
+        self,
+        key: str,
+        range: Range,
+        allocate: AllocateBuffer,
+        *,
+        if_match: Version | None = None,
+        accept_full: bool = False,
+        max_bytes: int | None = None,
+    ) -> Value | None:
+        name, start = self._client_key(key), range.start
+
+        def allocate_body(accept: Accept, headers: Headers) -> memoryview | None:
+            if accept.exact is None or accept.cut:
+                return None
+            first = 0 if accept_full and accept.exact == accept.size else start
+            return allocate(ResponseHead(first, first + accept.exact, accept.size, self._client.version(headers)))
+
+        expectation = Expectation(
+            range, keep_encoding=self._client.keep_encoding, accept_full=accept_full, allocate=allocate_body
+        )
+        if max_bytes is not None:
+            expectation.max_bytes = max_bytes
+        if if_match is not None:
+            expectation.etag, expectation.generation = if_match.etag, if_match.generation
+        response = self._client.request("GET", name, expectation)
+        try:
+            value = await self._read(key, range, if_match, expectation, response)
+        except EncodedRangeError:
+            return await self.fetch(key, if_match=if_match, max_bytes=max_bytes)
+        if (
+            accept_full
+            and value is not None
+            and range.length is not None
+            and len(memoryview(value.data)) > range.length
+        ):
+            self._mark_rangeless()
+        return value
+
+    async def _read(
+        self,
+        key: str,
+        range: ByteRange | None,
+        if_match: Version | None,
+        expectation: Expectation,
+        pending: Awaitable[Response],
+    ) -> Value | None:
+        """Return the value of a pending response, or None if nothing is stored."""
+        with self._located(key, range):
+            response = await pending
+            if isinstance(response.action, Accept):
+                return self._value(expectation, response, range)
+            if response.status == 416 and range is not None:
+                return await self._fetch_beyond_end(key, range, if_match, expectation)
+            if response.status == 404 and self._client.is_missing(response):
+                return None
+            raise self._client.error(response)
+
+    def _expectation(self, range: ByteRange | None, if_match: Version | None, max_bytes: int | None) -> Expectation:
+        if range is None and if_match is None:
+            return _whole_object(self._client.keep_encoding, max_bytes)
+        expectation = Expectation(
+            # HTTP cannot express an empty range: its first byte is requested, and dropped.
+            _FIRST_BYTE if range is not None and range.length == 0 else range,
+            None if if_match is None else if_match.etag,
+            MAX_VALUE_BYTES if max_bytes is None else max_bytes,
+            keep_encoding=self._client.keep_encoding,
+        )
+        if range is not None and range.length == 0:
+            expectation.max_bytes = max(1, expectation.max_bytes)
+        if if_match is not None:
+            expectation.generation = if_match.generation
+        return expectation
+
+    async def _fetch_tail(
+        self, key: str, suffix: Suffix, if_match: Version | None, max_bytes: int | None
+    ) -> Value | None:
+        """Fetch the last bytes from a server without suffix ranges."""
+
+        async def stat() -> Entry | None:
+            entry = await self.stat(key)
+            if entry is None:
+                return None
+            if if_match is not None and entry.version != if_match:
+                raise ChangedError("the object was replaced")
+            if entry.size is None:
+                raise StoreError("the end of the object was not found: the server reports no size")
+            return entry
+
+        async def fetch(tail: ByteRange, version: Version | None) -> Value | None:
+            return await self.fetch(key, tail, if_match=version, max_bytes=max_bytes)
+
+        with self._located(key, suffix):
+            return await fetch_tail(suffix, stat, fetch, if_match=if_match)
+
+    async def _fetch_beyond_end(
+        self, key: str, range: ByteRange, if_match: Version | None, expectation: Expectation
+    ) -> Value | None:
+        """Return the bytes of a range that the server refused with 416, by the object's size."""
+        entry = await self._stat(key)
+        if entry is None:
+            return None
+        if if_match is not None and entry.version != if_match:
+            raise ChangedError("the object was replaced", status=416)
+        if entry.size is None:
+            raise StoreError("the server refused the range, and reports no size", status=416)
+        start, stop = resolve_range(entry.size, range)
+        if start >= stop:
+            return Value(b"", entry.version, entry.size)
+        # Some servers refuse a suffix that is longer than the object.
+        resolved = Range(start, stop - start)
+        expectation = replace(expectation, range=resolved)
+        response = await self._client.request("GET", self._client_key(key), expectation)
+        if isinstance(response.action, Accept):
+            return self._value(expectation, response, resolved)
+        raise self._client.error(response)
+
+    def _value(self, expectation: Expectation, response: Response, range: ByteRange | None) -> Value:
+        accept = response.action
+        assert type(accept) is Accept
+        data, size = response.body, accept.size
+        if range is not None:
+            if accept.cut:
+                whole = memoryview(data)
+                size = len(whole)
+                start, stop = resolve_range(size, range)
+                if stop - start > expectation.max_bytes:  # the head contained no length
+                    raise over_limit(stop - start, expectation.max_bytes)
+                if stop - start < size:
+                    data = bytes(whole[start:stop])
+                    self._mark_rangeless()
+            elif range.length == 0:
+                data = b""
+        if not accept.cut and (accept.exact is None or (size is None and range is None)):
+            size = len(memoryview(data))  # the body is the whole object: a part has an exact length
+        return Value(data, self._client.version(response.headers), size)
+
+    def _mark_rangeless(self) -> None:
+        if self.supports.partial_reads:
+            self.supports = replace(self.supports, partial_reads=False, suffix_reads=False)
+
+    # --- size and version ----------------------------------------------------------------------------------------
+
+    async def stat(self, key: str) -> Entry | None:
+        """Return size and version of `key`, or None if nothing is stored."""
+        with self._located(key, None):
+            return await self._stat(key)
+
+    async def _stat(self, key: str) -> Entry | None:
+        """Send a HEAD, or a GET for the first byte if a HEAD is refused or does not have the answer."""
+        if not self._client.head_identifies_missing:
+            return await self._stat_by_first_byte(key)
+        response = await self._client.request("HEAD", self._client_key(key), Expectation(head=True))
+        if isinstance(response.action, Accept):
+            if response.action.size is None:
+                return await self._stat_by_first_byte(key)
+            return Entry(key, response.action.size, self._client.version(response.headers))
+        if response.status in HEAD_REFUSED:
+            return await self._stat_by_first_byte(key)
+        if response.status == 404 and self._client.is_missing(response):
+            return None
+        raise self._client.error(response)
+
+    async def _stat_by_first_byte(self, key: str) -> Entry | None:
+        expectation = Expectation(_FIRST_BYTE, keep_encoding=self._client.keep_encoding)
+        response = await self._client.request("GET", self._client_key(key), expectation)
+        if response.status == 416 and not self._client.head_identifies_missing:  # the object is empty
+            expectation = Expectation(head=True)
+            response = await self._client.request("HEAD", self._client_key(key), expectation)
+        if isinstance(response.action, Accept):
+            value = self._value(expectation, response, _FIRST_BYTE)
+            return Entry(key, value.size, value.version)
+        if response.status == 404 and self._client.is_missing(response):
+            return None
+        raise self._client.error(response)
+
+    # --- connections and errors ----------------------------------------------------------------------------------
+
+    def preconnect(self, requests: int) -> None:
+        self._client.sender.preconnect(requests)
+
+    def _located(self, key: str | None, range: ByteRange | None) -> located:
+        """Return a context that adds the store, and `key` and `range`, to errors: clients do not know them."""
+        return located(store=self.url, key=key, range=range)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop that no other store uses; the store can be used again."""
+        await self._client.aclose()
+
+
+@lru_cache(64)  # shared by all reads of whole objects, and never changed
+def _whole_object(keep_encoding: bool, max_bytes: int | None) -> Expectation:
+    return Expectation(max_bytes=MAX_VALUE_BYTES if max_bytes is None else max_bytes, keep_encoding=keep_encoding)

@@ -1,0 +1,259 @@
+"""Replaces a file, whole or not at all, and serialises the writers of one host.
+
+A value is written to a temporary file in the directory of its key, which is then renamed. The precondition is checked,
+and the file renamed, under an exclusive `flock` of that directory, like every other change of a name in it. So
+compare-and-swap holds against all writers of the host, and no lock file remains. A directory with a temporary file
+cannot be pruned.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from aiozarr.errors import UnsafeWriteWarning
+from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.model import IfAbsent, Precondition, Version
+
+if sys.platform != "win32":  # LocalStore refuses Windows
+    import fcntl
+
+# Names with this prefix are temporary files: not listed, not read, refused as keys, removed by `sweep` when old.
+TEMPORARY = b".aiozarr-write~"
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EBADF})
+_MAX_CREATE_ATTEMPTS = 100
+_process_locks = [ForkSafeLock() for _ in range(64)]
+
+
+class UnmetPreconditionError(Exception):
+    """The precondition does not hold; nothing was changed."""
+
+
+def version_of(status: os.stat_result) -> Version:
+    """Return the version of a file: its time of change, size and inode."""
+    return Version(f"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}")
+
+
+def replace_file(path: bytes, data: memoryview, precondition: Precondition | None, durable: bool) -> Version:
+    """Make `data` the content of the file `path`, creating the directories above it.
+
+    Raises:
+        UnmetPreconditionError: `precondition` does not hold.
+        OSError: the file could not be replaced; it is unchanged, and no temporary file remains.
+    """
+    directory = os.path.dirname(path)
+    temporary, descriptor, created = _create_temporary(directory)
+    try:
+        try:
+            _write_all(descriptor, data)
+            # The kernel's own times have ticks of milliseconds, and inode numbers are reused at once. A time in
+            # nanoseconds, taken now, gives two states of a file different versions.
+            now = time.time_ns()
+            os.utime(descriptor, ns=(now, now))
+            if durable:
+                _flush(descriptor)
+            version = version_of(os.fstat(descriptor))
+        finally:
+            os.close(descriptor)
+        with _locked(directory) as locked:
+            _check(path, precondition)
+            os.replace(temporary, path)
+            if durable:
+                os.fsync(locked)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    if durable:
+        for parent in created:
+            _flush_directory(parent)
+    return version
+
+
+def remove_file(path: bytes, durable: bool) -> None:
+    """Remove the file or link `path`, if it exists and is not (a link to) a directory.
+
+    Raises:
+        OSError: it could not be removed.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError), _locked(os.path.dirname(path)) as locked:
+        if _is_directory(path):
+            return
+        os.unlink(path)
+        if durable:
+            os.fsync(locked)
+
+
+def remove_files(directory: bytes, names: list[bytes]) -> None:
+    """Remove the files and links `names` of `directory`; missing ones are skipped."""
+    with suppress(FileNotFoundError, NotADirectoryError), _locked(directory):
+        for name in names:
+            with suppress(FileNotFoundError):
+                os.unlink(directory + b"/" + name)
+
+
+def prune(directory: bytes, root: bytes) -> None:
+    """Remove `directory` and its parents below `root` while they are empty."""
+    while len(directory) > len(root):
+        try:
+            os.rmdir(directory)
+        except OSError:  # not empty, removed, a link, or without permission: its parents cannot be removed either
+            return
+        directory = os.path.dirname(directory)
+
+
+# --- temporary files ---------------------------------------------------------------------------------------------
+
+
+def _create_temporary(directory: bytes) -> tuple[bytes, int, list[bytes]]:
+    """Return (path, descriptor, directories that got a new entry) of a new temporary file in `directory`."""
+    created: list[bytes] = []
+    for _ in range(_MAX_CREATE_ATTEMPTS):
+        temporary = directory + b"/" + TEMPORARY + secrets.token_hex(8).encode()
+        try:
+            return temporary, os.open(temporary, _CREATE, 0o666), created
+        except FileExistsError:
+            continue
+        except FileNotFoundError:
+            # Missing, or pruned by an eraser between our mkdir and our open.
+            _make_directories(directory, created)
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN), directory)
+
+
+def _make_directories(directory: bytes, created: list[bytes]) -> None:
+    try:
+        os.mkdir(directory)
+    except FileExistsError:
+        _require_directory(directory)
+        return
+    except FileNotFoundError:
+        parent = os.path.dirname(directory)
+        if parent == directory:
+            raise
+        _make_directories(parent, created)
+        with suppress(FileExistsError, FileNotFoundError):  # the caller retries
+            os.mkdir(directory)
+            created.append(parent)
+        return
+    created.append(os.path.dirname(directory))
+
+
+def _require_directory(path: bytes) -> None:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        if not os.path.islink(path):
+            return  # pruned since: the caller retries
+    else:
+        if stat.S_ISDIR(status.st_mode):
+            return
+    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+
+
+def _write_all(descriptor: int, data: memoryview) -> None:
+    while len(data):
+        data = data[os.write(descriptor, data) :]
+
+
+def _flush(descriptor: int) -> None:
+    if sys.platform == "darwin":  # fsync does not flush the drive's cache on macOS
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(descriptor)
+
+
+def _flush_directory(directory: bytes) -> None:
+    descriptor = os.open(directory, _DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# --- locks -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _locked(directory: bytes) -> Iterator[int]:
+    """Hold the lock of `directory`, and yield its descriptor."""
+    while True:
+        descriptor = os.open(directory, _DIRECTORY)
+        try:
+            with _exclusive(descriptor, directory):
+                # The directory may have been pruned and created again meanwhile: another inode, another lock.
+                if os.path.samestat(os.fstat(descriptor), os.stat(directory)):
+                    yield descriptor
+                    return
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def _exclusive(descriptor: int, directory: bytes) -> Iterator[None]:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in _NO_FLOCK:
+            raise
+        warnings.warn(
+            "this file system has no locks: conditional writes hold within this process only",
+            UnsafeWriteWarning,
+            stacklevel=2,
+        )
+        with _process_locks[hash(directory) % len(_process_locks)]:
+            yield
+    else:
+        try:
+            yield
+        finally:
+            # Closing is not enough: a process that was forked meanwhile has the same open file.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _check(path: bytes, precondition: Precondition | None) -> None:
+    """Check, under the lock, that `path` may be replaced."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        status = None
+    except OSError as error:
+        if error.errno != errno.ELOOP:  # a link to itself has no value, and may be replaced
+            raise
+        status = None
+    if status is not None and stat.S_ISDIR(status.st_mode):
+        # Replacing a link to a directory would hide the keys below it.
+        if os.path.islink(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        _remove_empty(path)
+        status = None
+    if precondition is None:
+        return
+    if isinstance(precondition, IfAbsent):
+        if status is not None:
+            raise UnmetPreconditionError
+    elif status is None or version_of(status) != precondition.version:
+        raise UnmetPreconditionError
+
+
+def _remove_empty(path: bytes) -> None:
+    try:
+        os.rmdir(path)
+    except OSError as error:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path) from error
+
+
+def _is_directory(path: bytes) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,234 @@
+"""The storage options of Google Cloud Storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from aiozarr.stores.options.client_unsupported import CLIENT_UNSUPPORTED, TRUST_UNSUPPORTED
+from aiozarr.stores.options.option_table import Option, OptionTable, UnsupportedOption, as_bool
+
+Access = Literal["read_only", "read_write", "full_control"]
+
+
+@dataclass(frozen=True, slots=True)
+class GcsOptions:
+    """The given options of a GCS store. None means that an option is not given.
+
+    Attributes:
+        anon: send no credentials, to public buckets.
+        token: the credentials: `"google_default"`, `"cloud"` (the metadata service), the path of a file of
+            credentials, its content as a dict, an access token, or credentials of the package google-auth.
+        path_from: the option of the token, if its value can only be a path.
+        access: the access that tokens are requested for.
+        project: the project that pays, if the requester pays.
+        requester_pays: name that project in every request; a str is the project itself.
+        endpoint_url: a server instead of https://storage.googleapis.com.
+        max_connections, idle_timeout, connect_timeout: as for `HTTPStore`.
+    """
+
+    anon: bool | None = None
+    token: Any = field(default=None, repr=False)
+    path_from: str | None = field(default=None, compare=False)
+    access: Access | None = None
+    project: str | None = None
+    requester_pays: bool | str | None = None
+    endpoint_url: str | None = None
+    max_connections: int | None = None
+    idle_timeout: float | None = None
+    connect_timeout: float | None = None
+
+    @property
+    def payer(self) -> str | None:
+        """The project that pays for the requests, or None if the bucket's owner pays."""
+        return (
+            self.requester_pays
+            if isinstance(self.requester_pays, str)
+            else self.project
+            if self.requester_pays
+            else None
+        )
+
+
+_SESSION_INNARDS = (
+    "auto_decompress",
+    "fallback_charset_resolver",
+    "json_serialize",
+    "json_serialize_bytes",
+    "loop",
+    "max_field_size",
+    "max_headers",
+    "max_line_size",
+    "raise_for_status",
+    "read_bufsize",
+    "request_class",
+    "requote_redirect_url",
+    "response_class",
+    "skip_auto_headers",
+    "ssl_shutdown_timeout",
+    "version",
+    "ws_response_class",
+)
+
+GCS_TABLE = OptionTable(
+    store="a GCS store",
+    options=(
+        Option("anon", "flag", obstore=("skip_signature",), ours_only=True),
+        Option("token", "any", fsspec=("token",)),
+        Option("access", fsspec=("access",)),
+        Option("project", fsspec=("project",)),
+        Option("requester_pays", "any", fsspec=("requester_pays",)),
+        Option("endpoint_url", fsspec=("endpoint_url",), obstore=("base_url", "endpoint")),
+        Option("service_account", "words", obstore=("service_account_path",), ours_only=True),
+        Option("service_account_key", "words", ours_only=True),
+        Option("application_credentials", "words", ours_only=True),
+        Option("bearer_token", ours_only=True),
+        Option("bucket", obstore=("bucket_name",), ours_only=True),
+        Option("max_connections", "count", ours_only=True),
+        Option("idle_timeout", "seconds", fsspec=("timeout",), obstore=("read_timeout",)),
+        Option("connect_timeout", "seconds", ours_only=True),
+    ),
+    prefixes=("google_", "gcs_"),
+    nested=("config", "client_options", "session_kwargs"),
+    without_effect=(
+        "asynchronous",
+        "block_size",
+        "cache_timeout",
+        "check_connection",
+        "consistency",
+        "default_block_size",
+        "default_cache_type",
+        "default_fill_cache",
+        "default_location",
+        "listings_expiry_time",
+        "loop",
+        "max_paths",
+        "requests_timeout",
+        "secure_serialize",
+        "skip_instance_cache",
+        "use_listings_cache",
+    ),
+    unsupported=(
+        UnsupportedOption(
+            ("finalize_on_close", "max_mrd_pool_cache_queue_size", "mrd_pool_cache_size"),
+            "they are for zonal buckets, which have a protocol of their own",
+        ),
+        UnsupportedOption(("session_kwargs.trust_env",), "proxies are taken from the environment", only=(True,)),
+        UnsupportedOption(
+            ("session_kwargs.timeout", "session_kwargs.read_timeout", "session_kwargs.conn_timeout"),
+            "`idle_timeout` and `connect_timeout` say it",
+        ),
+        UnsupportedOption(
+            tuple(f"session_kwargs.{name}" for name in _SESSION_INNARDS),
+            "they steer aiohttp's reading of answers, which is the store's own here",
+        ),
+        *CLIENT_UNSUPPORTED,
+        *TRUST_UNSUPPORTED,
+        UnsupportedOption(
+            ("version_aware",), "the newest version of an object is read; versions are not listed", only=(False,)
+        ),
+        UnsupportedOption(("credential_provider",), "pass `token`", only=()),
+        UnsupportedOption(("prefix",), "the URL names bucket and prefix", only=()),
+        UnsupportedOption(
+            tuple(
+                f"session_kwargs.{name}"
+                for name in (
+                    "auth",
+                    "base_url",
+                    "connector",
+                    "connector_owner",
+                    "cookie_jar",
+                    "cookies",
+                    "headers",
+                    "middlewares",
+                    "proxy",
+                    "proxy_auth",
+                    "trace_configs",
+                )
+            ),
+            "the connections are the store's own",
+            only=(),
+        ),
+    ),
+)
+
+_OTHER_CREDENTIALS = ("service_account", "application_credentials", "service_account_key", "bearer_token")
+
+_PATHS = ("service_account", "application_credentials")
+
+
+def gcs_options(given: Mapping[str, Any], bucket: str) -> GcsOptions:
+    """Translate `storage_options` of a GCS store of `bucket`. An option that is None counts as not given.
+
+    Raises:
+        TypeError: an unknown option, or a value of the wrong type; the message lists the known ones.
+        ValueError: one option is given twice with different values, or options contradict each other.
+    """
+    if given.get("timeout") is not None:  # gcsfs's own name is the user's; ours may come from the settings
+        given = {name: value for name, value in given.items() if name != "idle_timeout"}
+    found = GCS_TABLE.translate(given)
+    if found.pop("bucket", bucket) != bucket:
+        raise ValueError("the storage option 'bucket' names another bucket than the URL")
+    for name in _OTHER_CREDENTIALS:
+        if name in found:
+            if "token" in found:
+                raise ValueError(f"the storage options 'token' and {name!r} exclude each other")
+            found["token"] = _as_token(name, found.pop(name))
+            if name in _PATHS:
+                found["path_from"] = name
+    if found.get("token") == "anon":
+        del found["token"]
+        if found.setdefault("anon", True) is False:
+            raise ValueError("the storage options 'anon' and 'token' contradict each other")
+    if found.get("anon") and "token" in found:
+        raise ValueError("the storage option 'anon' sends no credentials, and credentials are given")
+    if found.get("access") not in (None, "read_only", "read_write", "full_control"):
+        raise ValueError("the storage option 'access' is 'read_only', 'read_write' or 'full_control'")
+    _check_payer(found)
+    _check_token(found.get("token"))
+    return GcsOptions(**found)
+
+
+def _as_token(name: str, value: str) -> Any:
+    if name != "service_account_key":
+        return value
+    import json
+
+    try:
+        key = json.loads(value)
+    except ValueError:
+        key = None
+    if not isinstance(key, dict):
+        raise ValueError("the storage option 'service_account_key' is a JSON document")
+    return key
+
+
+def _check_payer(found: dict[str, Any]) -> None:
+    pays = found.get("requester_pays")
+    if pays is not None and not isinstance(pays, bool | str):
+        pays = found["requester_pays"] = as_bool("requester_pays", pays)
+    if isinstance(pays, str) and pays.lower() in ("", "true", "false", "0", "1"):
+        pays = found["requester_pays"] = pays.lower() in ("true", "1")
+    if pays is True and found.get("project") is None:
+        raise ValueError("the storage option 'requester_pays' needs the project that pays: give its name, or 'project'")
+    payer = pays if isinstance(pays, str) else found.get("project")
+    if payer is not None and not all(c.isascii() and (c.isalnum() or c in "-.:_") for c in cast("str", payer)):
+        raise ValueError("not a project's id")
+
+
+def _check_token(token: Any) -> None:
+    if token is None or isinstance(token, Mapping) or (hasattr(token, "refresh") and hasattr(token, "valid")):
+        return
+    if not isinstance(token, str):
+        raise TypeError(
+            "the storage option 'token' is a str, a dict, or credentials of the package google-auth, "
+            f"not {type(token).__name__}"
+        )
+    if token in ("browser", "cache"):
+        raise ValueError(
+            f"the storage option token={token!r} is not supported: run `gcloud auth application-default login` once, "
+            "and give no token"
+        )
+    if not token or any(ord(character) < 0x20 or ord(character) == 0x7F for character in token):
+        raise ValueError("the storage option 'token' is empty, or holds control characters")

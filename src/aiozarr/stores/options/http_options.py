@@ -1,0 +1,206 @@
+"""The storage options of web servers."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiozarr.stores.options.option_table import Option, OptionTable, UnsupportedOption
+
+
+@dataclass(frozen=True, slots=True)
+class HTTPOptions:
+    """The given options of an HTTP store. None means that an option is not given.
+
+    Attributes:
+        headers: sent with every request, and never to another origin.
+        auth: user and password of basic authentication, and how they are encoded.
+        token: a bearer token.
+        user_agent: the header `User-Agent`.
+        trust_env: use proxies of the environment; if True and not only None, also credentials from `~/.netrc`.
+        proxy: the URL of a proxy for all requests.
+        ssl_context: checks certificates.
+        root_certificate: trusted certificates in PEM, in addition to those of the system.
+        allow_invalid_certificates: do not check certificates.
+        allow_http: allow URLs without TLS.
+        max_connections: connections open at once, for each event loop.
+        idle_timeout: seconds without progress after which a request fails.
+        connect_timeout: seconds for a connection.
+    """
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    auth: tuple[str, str, str] | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    user_agent: str | None = None
+    trust_env: bool | None = None
+    proxy: str | None = field(default=None, repr=False)
+    ssl_context: ssl.SSLContext | None = None
+    root_certificate: str | None = field(default=None, repr=False)
+    allow_invalid_certificates: bool | None = None
+    allow_http: bool | None = None
+    max_connections: int = 1024
+    idle_timeout: float = 20.0
+    connect_timeout: float = 20.0
+
+
+HTTP_TABLE = OptionTable(
+    store="an HTTP store",
+    options=(
+        Option("headers", "mapping", fsspec=("headers", "client_kwargs.headers"), obstore=("default_headers",)),
+        Option("auth", "any", fsspec=("auth", "client_kwargs.auth")),
+        Option("token", ours_only=True),
+        Option("user_agent", "words", ours_only=True),
+        Option("trust_env", "flag", fsspec=("client_kwargs.trust_env",)),
+        Option("proxy", fsspec=("proxy", "client_kwargs.proxy"), obstore=("proxy_url",)),
+        Option("ssl_context", "any", fsspec=("ssl", "ssl_context")),
+        Option("root_certificate", "any", ours_only=True),
+        Option("allow_invalid_certificates", "flag", ours_only=True),
+        Option("allow_http", "flag", ours_only=True),
+        Option("max_connections", "count", ours_only=True),
+        Option("idle_timeout", "seconds", obstore=("read_timeout",), ours_only=True),
+        Option("connect_timeout", "seconds", ours_only=True),
+        Option(
+            "timeout",
+            "any",
+            fsspec=("timeout", "client_kwargs.timeout"),
+            about="aiohttp's `ClientTimeout`, or seconds: the other two are no longer than what it says",
+        ),
+        Option("verify_ssl", "flag", about="aiohttp's word: False allows invalid certificates, as `ssl=False` does"),
+    ),
+    nested=("client_kwargs", "client_options"),
+    without_effect=(
+        "asynchronous",
+        "batch_size",
+        "block_size",
+        "cache_options",
+        "cache_type",
+        "client_kwargs.raise_for_status",
+        "client_kwargs.read_bufsize",
+        "client_kwargs.requote_redirect_url",
+        "default_block_size",
+        "default_cache_type",
+        "encoded",
+        "listings_expiry_time",
+        "loop",
+        "max_paths",
+        "same_scheme",
+        "simple_links",
+        "size_policy",
+        "skip_instance_cache",
+        "use_listings_cache",
+    ),
+    unsupported=(
+        UnsupportedOption(
+            (
+                "default_content_type",
+                "http2_keep_alive_interval",
+                "http2_keep_alive_timeout",
+                "http2_keep_alive_while_idle",
+                "pool_idle_timeout",
+                "pool_max_idle_per_host",
+                "randomize_addresses",
+            ),
+            "connections are kept, and closed, as reads need them",
+        ),
+        UnsupportedOption(("http1_only",), "requests are HTTP/1.1", only=(True, "true", "True")),
+        UnsupportedOption(("http2_only",), "requests are HTTP/1.1", only=(False, "false", "False")),
+        UnsupportedOption(("get_client", "client_kwargs.connector"), "the connections are the store's own", only=()),
+        UnsupportedOption(
+            ("cookies", "client_kwargs.cookies", "client_kwargs.cookie_jar"),
+            "cookies are not kept; headers={'Cookie': ...} sends one",
+            only=(),
+        ),
+        UnsupportedOption(
+            ("proxy_auth", "client_kwargs.proxy_auth", "proxy_headers"),
+            "user and password of a proxy belong into its URL",
+            only=(),
+        ),
+        UnsupportedOption(("proxy_ca_certificate",), "a proxy's certificate is checked by ssl_context", only=()),
+        UnsupportedOption(
+            ("proxy_excludes",), "hosts are excepted by NO_PROXY, from proxies of the environment", only=()
+        ),
+        UnsupportedOption(("retry_config",), "retries are a setting: Settings(retries=...)", only=()),
+        UnsupportedOption(("params",), "a query that is sent with every request belongs into the URL", only=()),
+    ),
+)
+
+
+_SECONDS = OptionTable("an HTTP store", (Option("timeout", "seconds"),))
+
+
+def http_options(given: Mapping[str, Any]) -> HTTPOptions:
+    """Translate `storage_options` of an HTTP store.
+
+    Options may also be in `client_kwargs`, as fsspec passes them to aiohttp, and in obstore's `client_options`. None
+    counts as not given.
+
+    Raises:
+        TypeError: an unknown option, or a value of the wrong type; the message lists the known ones.
+        ValueError: one option is given twice with different values, or options contradict each other.
+    """
+    found = HTTP_TABLE.translate(given)
+    if "headers" in found:
+        found["headers"] = {name: _text(value, "headers") for name, value in found["headers"].items()}
+    if "auth" in found:
+        found["auth"] = _pair(found["auth"])
+    if "root_certificate" in found:
+        found["root_certificate"] = _certificate(found["root_certificate"])
+    if "timeout" in found:
+        _merge_timeouts(found)
+    for name in ("verify_ssl", "ssl_context"):  # aiohttp's names of the opposite
+        if isinstance(checked := found.get(name), bool):
+            del found[name]
+            if found.setdefault("allow_invalid_certificates", not checked) == checked:
+                raise ValueError("the storage options 'ssl' and 'allow_invalid_certificates' contradict each other")
+    if not isinstance(found.get("ssl_context"), ssl.SSLContext | None):
+        raise TypeError("the storage option 'ssl_context' is an ssl.SSLContext")
+    options = HTTPOptions(**found)
+    if options.ssl_context is not None and (options.root_certificate or options.allow_invalid_certificates):
+        raise ValueError("the storage option 'ssl_context' excludes the other options of certificates")
+    return options
+
+
+def _pair(auth: object) -> tuple[str, str, str]:
+    """Return user, password and encoding from a pair, or from aiohttp's `BasicAuth`."""
+    match auth:
+        case (str(user), str(password)):
+            return user, password, "utf-8"
+        case (str(user), str(password), str(encoding)):
+            return user, password, encoding
+    raise TypeError("the storage option 'auth' is a pair of user and password")
+
+
+def _certificate(value: object) -> str:
+    if value == "":
+        raise ValueError("the storage option 'root_certificate' is empty")
+    if isinstance(value, os.PathLike) or (isinstance(value, str) and "-----BEGIN" not in value):
+        return Path(value).read_text("ascii")
+    return _text(value, "root_certificate")
+
+
+def _text(value: object, name: str) -> str:
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if not isinstance(value, str):
+        raise TypeError(f"the storage option {name!r} holds str, not {type(value).__name__}")
+    return value
+
+
+def _merge_timeouts(found: dict[str, Any]) -> None:
+    """Convert aiohttp's `ClientTimeout`, or seconds for a whole request, to the closest options.
+
+    A slow request does not fail while it makes progress. It fails after the seconds of a whole request without any.
+    """
+    timeout = found.pop("timeout")
+    if hasattr(timeout, "sock_read"):
+        total, idle, connect = timeout.total, timeout.sock_read, timeout.sock_connect or timeout.connect
+    else:
+        total, idle, connect = timeout, None, None
+    for name, value in (("idle_timeout", idle), ("connect_timeout", connect)):
+        seconds = [_SECONDS.translate({"timeout": each})["timeout"] for each in (value, total) if each]
+        present = found.get(name, HTTPOptions.__dataclass_fields__[name].default)
+        found[name] = min([value or present, *seconds]) if seconds else present

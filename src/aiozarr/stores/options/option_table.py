@@ -1,0 +1,287 @@
+"""The names of storage options: ours, those of fsspec's file systems and of obstore, in a table per kind of store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from numbers import Integral, Real
+from typing import Any, Literal
+
+Kind = Literal["text", "words", "flag", "seconds", "count", "mapping", "any"]
+"""The type of a value: a str without blanks, any str, a bool, a number or an int above 0, a mapping, anything.
+
+Seconds are also a timedelta, or a duration as obstore writes it (`"1min 30s"`)."""
+
+_MAX_SECONDS = 1e9
+"""About thirty years. Timers fail beyond."""
+
+_YES = frozenset({"true", "1", "yes", "on"})
+_TRUE = _YES | {"requester"}
+_FALSE = frozenset({"false", "0", "no", "off", ""})
+
+_SPAN = re.compile(r"(\d+)\s*([A-Za-z]+)\s*")
+_UNITS = {
+    1e-9: ("nsec", "ns"),
+    1e-6: ("usec", "us"),
+    1e-3: ("millis", "msec", "ms"),
+    1: ("seconds", "second", "secs", "sec", "s"),
+    60: ("minutes", "minute", "mins", "min", "m"),
+    3600: ("hours", "hour", "hrs", "hr", "h"),
+    86400: ("days", "day", "d"),
+}
+_SECONDS_OF = {unit: seconds for seconds, units in _UNITS.items() for unit in units}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a kind of store.
+
+    Attributes:
+        name: our name of it.
+        kind: type of its value.
+        fsspec: other names that fsspec's file system has for it. It is passed on by the first of them, or by our name
+            if there is none. A name with dots is a member of mappings: `client_kwargs.verify`.
+        obstore: other names that obstore has for it, without the prefix of the cloud.
+        ours_only: True if fsspec's file system has no such option.
+        spelled: our values with those of fsspec's file system, if they differ.
+        about: one line of the documentation.
+    """
+
+    name: str
+    kind: Kind = "text"
+    fsspec: tuple[str, ...] = ()
+    obstore: tuple[str, ...] = ()
+    ours_only: bool = False
+    spelled: Mapping[Any, str] = field(default_factory=dict)
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedOption:
+    """Options of fsspec's file system or obstore's store that have no effect here, or are refused.
+
+    Attributes:
+        names: their names, as in an `Option`.
+        why: why they have no effect, or what to use instead; one line of the documentation.
+        only: the accepted values, which match the behaviour of aiozarr. Other values are refused. None accepts every
+            value, without effect. Empty values are always accepted.
+    """
+
+    names: tuple[str, ...]
+    why: str
+    only: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OptionTable:
+    """The options of one kind of store.
+
+    Attributes:
+        store: its name in messages, as in "an S3 store".
+        options: all options, in the order of messages.
+        prefixes: prefixes that names may have, as obstore's `aws_`.
+        nested: options of fsspec's file system or of obstore's stores that are mappings of further options.
+        without_effect: options of fsspec's file system that control something that is controlled otherwise here (caches
+            of listings, block sizes, loops); every value is accepted, without effect.
+        unsupported: their other options that have no effect, or are refused.
+    """
+
+    store: str
+    options: tuple[Option, ...]
+    prefixes: tuple[str, ...] = ()
+    nested: tuple[str, ...] = ()
+    without_effect: tuple[str, ...] = ()
+    unsupported: tuple[UnsupportedOption, ...] = ()
+
+    def translate(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the given options under our names. An option that is None counts as not given.
+
+        Raises:
+            TypeError: an unknown or unsupported option, or a value of the wrong type. The message names the alternative
+                or lists the known options.
+            ValueError: one option is given twice with different values, or its value cannot be sent.
+        """
+        by_name, unsupported = self._by_name(), self._foreign_by_name()
+        found: dict[str, Any] = {}
+        for name, value in self._flat(given, by_name.keys() | unsupported.keys()):
+            option = by_name.get(name) or by_name.get(self._plain(name))
+            if option is None:
+                other = unsupported.get(name) or unsupported.get(self._plain(name))
+                if other is None:
+                    raise self._unknown(name)
+                _refuse_unless_accepted(name, other, value)
+                continue
+            value = _in_our_spelling(option, value)
+            if value is None:
+                continue
+            value = _checked(option, value)
+            before = found.setdefault(option.name, value)
+            if before is not value and before != value:
+                raise ValueError(f"the storage option {option.name!r} is given twice, with different values")
+        return found
+
+    def to_fsspec(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `given` with our and obstore's options under the names of fsspec's file system.
+
+        Other options are passed on unchanged: the file system knows more than the table does.
+
+        Raises:
+            TypeError: a value of the wrong type, or an option that the file system does not have.
+            ValueError: as `translate`.
+        """
+        theirs = {name for option in self.options for name in option.fsspec}
+        by_name = self._by_name()
+        native: dict[str, Any] = {}
+        ours: dict[str, Any] = {}
+        for name, value in given.items():
+            option = (
+                None if name in theirs or name in self.nested else by_name.get(name) or by_name.get(self._plain(name))
+            )
+            if option is None:
+                native[name] = value
+            elif option.ours_only:
+                raise TypeError(f"fsspec's file system has nothing for the storage option {name!r}")
+            elif value is not None:
+                value = _checked(option, value)
+                spelled = option.spelled.get(value, value) if option.spelled else value
+                ours[option.fsspec[0] if option.fsspec else option.name] = spelled
+        for name, value in ours.items():
+            _insert(native, name, value, name)
+        return native
+
+    def knows(self, name: str) -> bool:
+        """Return whether `name` is a name of ours, of fsspec or of obstore."""
+        by_name = self._by_name()
+        return name in self.nested or name in by_name or self._plain(name) in by_name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Our names."""
+        return tuple(option.name for option in self.options)
+
+    def _by_name(self) -> dict[str, Option]:
+        return {name: option for option in self.options for name in (option.name, *option.fsspec, *option.obstore)}
+
+    def _foreign_by_name(self) -> dict[str, UnsupportedOption]:
+        without_effect = (UnsupportedOption(self.without_effect, "it is controlled otherwise here"), *self.unsupported)
+        return {name: unsupported for unsupported in without_effect for name in unsupported.names}
+
+    def _plain(self, name: str) -> str:
+        """Return a name of obstore in lower case and without prefix."""
+        plain = name.lower()
+        for prefix in self.prefixes:
+            if plain.startswith(prefix):
+                return plain.removeprefix(prefix)
+        return plain
+
+    def _flat(self, given: Mapping[str, Any], known: frozenset[str] | set[str]) -> Iterator[tuple[str, Any]]:
+        """Iterate over the options, and over the members of those that are mappings of options."""
+        for name, value in given.items():
+            if name not in self.nested:
+                yield name, value
+            elif isinstance(value, Mapping):
+                for inner, each in value.items():
+                    if not isinstance(inner, str):
+                        raise TypeError(f"the storage option {name!r} has a member that is not a str")
+                    dotted = f"{name}.{inner}"
+                    if dotted in self.nested:
+                        yield from self._flat({dotted: each}, known)
+                    else:
+                        yield (dotted if dotted in known else inner), each
+            elif value is not None:
+                raise TypeError(f"the storage option {name!r} is a mapping")
+
+    def _unknown(self, name: str) -> TypeError:
+        return TypeError(f"unknown storage option {name!r}; {self.store} knows {', '.join(self.names)}")
+
+
+def _insert(into: dict[str, Any], name: str, value: Any, path: str) -> None:
+    outer, dot, inner = name.partition(".")
+    if dot:
+        members = into[outer] = dict(into.get(outer) or {})
+        _insert(members, inner, value, path)
+    elif into.setdefault(outer, value) != value:
+        raise ValueError(f"the storage option {path!r} is given twice, with different values")
+
+
+def _refuse_unless_accepted(name: str, unsupported: UnsupportedOption, value: object) -> None:
+    if unsupported.only is None or any(value is accepted for accepted in (None, *unsupported.only)):
+        return
+    with suppress(Exception):  # comparing a foreign value, such as an array, may raise
+        if not value or value in unsupported.only:
+            return
+    raise TypeError(f"the storage option {name!r} cannot be followed: {unsupported.why}")
+
+
+def _in_our_spelling(option: Option, value: object) -> object:
+    if isinstance(value, str):
+        for ours, theirs in option.spelled.items():
+            if value == theirs:
+                return ours
+    return value
+
+
+def _checked(option: Option, value: object) -> object:
+    name = option.name
+    match option.kind:
+        case "flag":
+            return as_bool(name, value)
+        case "seconds":
+            return _as_seconds(name, value)
+        case "count":
+            number = int(value) if isinstance(value, Integral) and not _is_bool(value) else 0
+            if number <= 0:
+                raise TypeError(f"the storage option {name!r} is a whole number above 0")
+            return number
+        case "mapping":
+            if not isinstance(value, Mapping):
+                raise TypeError(f"the storage option {name!r} is a mapping")
+        case "text" | "words":
+            if not isinstance(value, str):
+                raise TypeError(f"the storage option {name!r} is a str, not {type(value).__name__}")
+            if option.kind == "text" and any(ord(character) <= 0x20 or ord(character) == 0x7F for character in value):
+                raise ValueError(f"the storage option {name!r} holds blanks or control characters")
+        case "any":
+            pass
+    return value
+
+
+def as_bool(name: str, value: object) -> bool:
+    """Return `value` as a bool; words such as "yes" count too.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(value, bool):
+        return value
+    text = str(value).lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise TypeError(f"the storage option {name!r} is a bool")
+
+
+def is_set(environ: Mapping[str, str], name: str) -> bool:
+    """Return whether a variable of the environment is true."""
+    return environ.get(name, "").lower() in _YES
+
+
+def _is_bool(value: object) -> bool:
+    """Return whether a value is a bool, which does not count as a number here."""
+    return isinstance(value, bool)
+
+
+def _as_seconds(name: str, value: object) -> float:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    elif isinstance(value, str) and re.fullmatch(f"(?:{_SPAN.pattern})+", value):
+        spans = _SPAN.findall(value)
+        value = sum(int(number) * _SECONDS_OF.get(unit, 0) for number, unit in spans)
+    seconds = float(value) if isinstance(value, Real) and not _is_bool(value) else 0.0
+    if not 0 < seconds < _MAX_SECONDS:
+        raise TypeError(f"the storage option {name!r} is a number of seconds above 0")
+    return seconds

@@ -1,0 +1,265 @@
+"""The storage options of S3."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiozarr.stores.options.option_table import Option, OptionTable
+from aiozarr.stores.options.s3_unsupported import S3_UNSUPPORTED
+
+_UPLOAD = (
+    "server_side_encryption",
+    "sse_kms_key_id",
+    "sse_bucket_key_enabled",
+    "checksum_algorithm",
+    "unsigned_payload",
+)
+_CHAIN = (
+    "role_arn",
+    "role_session_name",
+    "web_identity_token_file",
+    "sts_endpoint",
+    "container_credentials_relative_uri",
+    "container_credentials_full_uri",
+    "container_authorization_token_file",
+    "metadata_endpoint",
+    "imdsv1_fallback",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class S3Options:
+    """The given options of an S3 store. None means that an option is not given.
+
+    Attributes:
+        anon: send unsigned requests, to public buckets.
+        key, secret, token: an access key, its secret and, for temporary credentials, the session token.
+        profile: a profile of `~/.aws`.
+        endpoint_url: an S3-compatible server, for which buckets are then part of the path.
+        region: the bucket's region.
+        requester_pays: the account of these credentials pays for the requests.
+        virtual_hosted: put the bucket into the host name. None means True for AWS only.
+        bulk_delete: remove a thousand keys in one request, which some servers do not support. None means True.
+        verify: False accepts any certificate. A path names a file of further certificates to trust.
+        root_certificate: further certificates to trust, in the format PEM.
+        proxy: the URL of a proxy for all requests.
+        upload: further options of the client that writes, by its own names: encryption, checksums.
+        chain: sources of credentials, by the client's own names: web identity, container, instance.
+        max_connections, idle_timeout, connect_timeout: as for `HTTPStore`.
+    """
+
+    anon: bool | None = None
+    key: str | None = field(default=None, repr=False)
+    secret: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    profile: str | None = None
+    endpoint_url: str | None = None
+    region: str | None = None
+    requester_pays: bool | None = None
+    virtual_hosted: bool | None = None
+    bulk_delete: bool | None = None
+    verify: bool | str | None = None
+    root_certificate: str | None = None
+    proxy: str | None = field(default=None, repr=False)
+    upload: tuple[tuple[str, str | bool], ...] = ()
+    chain: tuple[tuple[str, str | bool], ...] = field(default=(), repr=False)
+    max_connections: int | None = None
+    idle_timeout: float | None = None
+    connect_timeout: float | None = None
+
+
+S3_TABLE = OptionTable(
+    store="an S3 store",
+    options=(
+        Option("anon", "flag", obstore=("skip_signature",), about="do not sign; public buckets"),
+        Option(
+            "key",
+            fsspec=("key", "username", "aws_access_key_id"),
+            obstore=("access_key_id",),
+            about="an access key; goes with `secret`",
+        ),
+        Option(
+            "secret",
+            fsspec=("secret", "password", "aws_secret_access_key"),
+            obstore=("secret_access_key",),
+            about="the secret of `key`",
+        ),
+        Option(
+            "token",
+            fsspec=("token", "aws_session_token"),
+            obstore=("session_token",),
+            about="the session token of temporary credentials; goes with `key` and `secret`",
+        ),
+        Option("profile", "words", about="a profile of the AWS configuration; needs the extra `s3`"),
+        Option(
+            "endpoint_url",
+            obstore=("endpoint", "endpoint_url_s3"),
+            about="a server other than AWS, with `http://` or `https://`",
+        ),
+        Option(
+            "region",
+            fsspec=("client_kwargs.region_name", "region_name", "config_kwargs.region_name"),
+            obstore=("default_region",),
+            about="the bucket's region; AWS is asked for it where none is named",
+        ),
+        Option(
+            "requester_pays",
+            "flag",
+            fsspec=("requester_pays", "s3_additional_kwargs.RequestPayer"),
+            obstore=("request_payer",),
+            about="the reader pays for requests and transfer",
+        ),
+        Option(
+            "virtual_hosted",
+            "flag",
+            fsspec=("config_kwargs.s3.addressing_style",),
+            obstore=("virtual_hosted_style_request",),
+            spelled={True: "virtual", False: "path", None: "auto"},
+            about="the bucket is a part of the host's name, not of the path",
+        ),
+        Option("verify", "any", fsspec=("client_kwargs.verify",), about="`False`, or a file of certificates to trust"),
+        Option("root_certificate", "any", ours_only=True, about="further certificates to trust, as PEM"),
+        Option("allow_invalid_certificates", "flag", ours_only=True, about="as `verify=False`"),
+        Option("proxy", obstore=("proxy_url",), ours_only=True, about="the URL of a proxy for all requests"),
+        Option(
+            "proxies",
+            "mapping",
+            fsspec=("config_kwargs.proxies",),
+            about="URLs of proxies by the scheme of the endpoint",
+        ),
+        Option("signature_version", "any", fsspec=("config_kwargs.signature_version",), about="`s3v4`, or unsigned"),
+        Option("disable_bulk_delete", "flag", ours_only=True, about="for servers that remove one key in a request"),
+        Option(
+            "server_side_encryption",
+            fsspec=("s3_additional_kwargs.ServerSideEncryption",),
+            about="how the server encrypts what is written: `AES256`, `aws:kms`, `aws:kms:dsse`",
+        ),
+        Option("sse_kms_key_id", fsspec=("s3_additional_kwargs.SSEKMSKeyId",), about="the KMS key for `aws:kms`"),
+        Option(
+            "sse_bucket_key_enabled",
+            "flag",
+            fsspec=("s3_additional_kwargs.BucketKeyEnabled",),
+            about="one data key for the bucket, in place of one for every object",
+        ),
+        Option(
+            "checksum_algorithm",
+            fsspec=("s3_additional_kwargs.ChecksumAlgorithm",),
+            about="a checksum that is sent with what is written: `SHA256`, `CRC64NVME`",
+        ),
+        Option("unsigned_payload", "flag", ours_only=True, about="do not hash what is written, for the signature"),
+        *(
+            Option(
+                name,
+                "flag" if name == "imdsv1_fallback" else "words",
+                # obstore's documentation has the one name, and its code takes the other.
+                obstore=("endpoint_url_sts",) if name == "sts_endpoint" else (),
+                ours_only=True,
+                about="where credentials are found: web identity, container, instance",
+            )
+            for name in _CHAIN
+        ),
+        Option(
+            "max_connections",
+            "count",
+            fsspec=("config_kwargs.max_pool_connections",),
+            about="connections at once; 1024",
+        ),
+        Option(
+            "idle_timeout",
+            "seconds",
+            fsspec=("config_kwargs.read_timeout",),
+            obstore=("read_timeout",),
+            about="without progress; 20 s",
+        ),
+        Option("connect_timeout", "seconds", fsspec=("config_kwargs.connect_timeout",), about="20 s"),
+    ),
+    prefixes=("aws_",),
+    nested=(
+        "client_kwargs",
+        "config_kwargs",
+        "config_kwargs.s3",
+        "s3_additional_kwargs",
+        "config",
+        "client_options",
+    ),
+    unsupported=S3_UNSUPPORTED,
+)
+
+
+def s3_options(given: Mapping[str, Any]) -> S3Options:
+    """Translate `storage_options` of an S3 store.
+
+    Options may also be in `client_kwargs` and `config_kwargs` of s3fs, and in `config` and `client_options` of obstore.
+    An option that is None counts as not given.
+
+    Raises:
+        TypeError: an unknown option, one that cannot be followed, or a value of the wrong type.
+        ValueError: one option is given twice with different values, or options contradict each other.
+    """
+    found = S3_TABLE.translate(given)
+    upload = tuple((name, found.pop(name)) for name in _UPLOAD if name in found)
+    chain = tuple((name, found.pop(name)) for name in _CHAIN if name in found)
+    _merge_signature(found)
+    _merge_trust(found)
+    _merge_proxy(found)
+    if found.pop("disable_bulk_delete", False):
+        found["bulk_delete"] = False
+    if found.get("token") == "":  # from an environment without a session token
+        del found["token"]
+    options = S3Options(**found, upload=upload, chain=chain)
+    _check_credentials(options)
+    if dict(upload).get("server_side_encryption") == "sse-c":
+        raise ValueError("keys of one's own ('sse-c') would have to be sent with every read, which is not supported")
+    return options
+
+
+def _check_credentials(options: S3Options) -> None:
+    if options.key == "" or options.secret == "":
+        raise ValueError("the storage options 'key' and 'secret' are empty")
+    if (options.key is None) != (options.secret is None):
+        raise ValueError("the storage options 'key' and 'secret' go together")
+    if options.token is not None and options.key is None:
+        raise ValueError("the storage option 'token' goes with 'key' and 'secret'")
+    if options.anon and (options.key is not None or options.profile is not None):
+        raise ValueError("the storage option 'anon' sends no credentials, and credentials are given")
+    if options.profile is not None and options.key is not None:
+        raise ValueError("the storage options 'profile' and 'key' exclude each other")
+
+
+def _merge_signature(found: dict[str, Any]) -> None:
+    version = found.pop("signature_version", "s3v4")
+    if type(version).__name__ == "UNSIGNED":  # botocore's marker, without importing botocore
+        if found.setdefault("anon", True) is not True:
+            raise ValueError("the storage options 'anon' and 'signature_version' contradict each other")
+    elif not isinstance(version, str) or version not in ("s3v4", "v4"):
+        raise ValueError("requests are signed by version 4 ('s3v4'), or not at all (anon=True)")
+
+
+def _merge_trust(found: dict[str, Any]) -> None:
+    verify, certificate = found.get("verify"), found.get("root_certificate")
+    if isinstance(verify, os.PathLike):
+        verify = found["verify"] = os.fspath(verify)
+    if verify is not None and not isinstance(verify, (bool, str)):
+        raise TypeError("the storage option 'verify' is a bool or the path of a file")
+    if isinstance(certificate, bytes):
+        found["root_certificate"] = certificate.decode("ascii")
+    elif certificate is not None and not isinstance(certificate, str):
+        raise TypeError("the storage option 'root_certificate' is a str or bytes")
+    if found.pop("allow_invalid_certificates", False) and found.setdefault("verify", False) is not False:
+        raise ValueError("the storage options 'verify' and 'allow_invalid_certificates' contradict each other")
+
+
+def _merge_proxy(found: dict[str, Any]) -> None:
+    proxies = found.pop("proxies", None)
+    if not proxies:
+        return
+    scheme = urlsplit(found.get("endpoint_url") or "https://").scheme
+    proxy = proxies.get(scheme)
+    if proxy is not None and not isinstance(proxy, str):
+        raise TypeError("the storage option 'proxies' maps schemes to the URLs of proxies")
+    if proxy is not None and found.setdefault("proxy", proxy) != proxy:
+        raise ValueError("the storage options 'proxy' and 'proxies' contradict each other")

@@ -1,0 +1,360 @@
+"""The client of a bucket of S3: signed requests in the bucket's own region; obstore does what takes more."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import warnings
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from aiozarr.errors import StoreError, UnauthenticatedError, UnsupportedOperationError
+from aiozarr.http1 import (
+    Accept,
+    BodyCutError,
+    EndpointClient,
+    Expectation,
+    Request,
+    RequestSender,
+    Response,
+    fingerprint,
+)
+from aiozarr.model import Entry, Precondition, Supports, Version
+from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, is_missing_key
+from aiozarr.stores.object.bucket_client import SHORT_RESPONSE
+from aiozarr.stores.object.listing import ListingPage, collect_names, iterate_pages
+from aiozarr.stores.obstore.obstore_bucket import WORKERS, ObstoreBucketClient, may_lack_bulk
+from aiozarr.stores.options.s3_options import S3Options, s3_options
+from aiozarr.stores.s3.address import (
+    NOTHING_CONFIGURED,
+    S3Endpoint,
+    Source,
+    find_endpoint,
+    find_region,
+    find_source,
+    parse_url,
+    sends_found_credentials_openly,
+)
+from aiozarr.stores.s3.bulk_delete import failures_in, first_failure
+from aiozarr.stores.s3.client import make_provider
+from aiozarr.stores.s3.credentials import knows_credentials
+from aiozarr.stores.s3.direct_put import DirectPut, may_succeed_otherwise, stored_version
+from aiozarr.stores.s3.listing import listing_query, parse_page
+from aiozarr.stores.s3.profiles import has_files, read_configured
+from aiozarr.stores.s3.region import is_elsewhere, region_in
+from aiozarr.stores.s3.region_client import S3RegionClient, fetch_region
+
+T = TypeVar("T")
+
+CHAIN_FAILED = (
+    "no AWS credentials were found, neither in the options nor in the environment, nor by web identity, from a "
+    "container's service or from an instance's metadata service; there are no configuration files of the AWS tools, or "
+    "the extra aiozarr[s3], which reads them, is not installed (anon=True reads what is public without credentials)"
+)
+
+MAX_BULK_ATTEMPTS = 4
+"""Bulk deletes of one page, each of which may name one more key that it did not delete. Then keys go one by one."""
+
+MAX_PUT_BYTES = 5 << 30
+"""The most that S3 takes in one request. A condition needs one request."""
+
+
+def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[S3BucketClient, str]:
+    """Return the client of the bucket in `url`, and the root below it."""
+    bucket, root = parse_url(url)
+    return S3BucketClient(bucket, s3_options(storage_options)), root
+
+
+class S3BucketClient(ObstoreBucketClient):
+    """A bucket of S3, or of another server that speaks its protocol."""
+
+    def __init__(self, bucket: str, options: S3Options) -> None:
+        self._bucket = bucket
+        self._options = options
+        self._source: Source = find_source(options, os.environ, has_files())
+        self._configured = read_configured(options.profile) if self._source == "profile" else NOTHING_CONFIGURED
+        endpoint = self._find_endpoint(None)
+        self._region_known = (
+            endpoint.fixed or not endpoint.aws or find_region(options, os.environ, self._configured) is not None
+        )
+        self._provider = make_provider(options, self._source)
+        self._region_client = S3RegionClient(endpoint, options, self._source, self._provider)
+        self._old_clients: list[S3RegionClient] = []
+        self.idle_timeout = self._region_client.sender.endpoint.idle_timeout
+        self._direct_put = DirectPut(options, os.environ, secure=endpoint.web.secure)
+        self._server = endpoint.web.origin
+        self._fingerprint = self._credentials_fingerprint()
+        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+        self.supports = Supports(
+            writeable=True,
+            listable=True,
+            conditional_reads=True,
+            bounded_reads=True,
+            conditional_writes=True if endpoint.aws else None,
+        )
+        if sends_found_credentials_openly(endpoint, options, self._source):
+            warnings.warn(
+                f"credentials that were found, not given, sign requests to {endpoint.web.origin} without TLS",
+                stacklevel=5,
+            )
+
+    def _find_endpoint(self, region: str | None) -> S3Endpoint:
+        return find_endpoint(self._bucket, self._options, os.environ, region, self._configured)
+
+    def _credentials_fingerprint(self) -> str:
+        options, source = self._options, self._source
+        if source == "given":
+            return fingerprint({"key": options.key or "", "secret": options.secret or "", "token": options.token or ""})
+        if source == "environment":
+            return fingerprint({"environment": os.environ.get("AWS_ACCESS_KEY_ID", "")})
+        return f"{source}:{options.profile or os.environ.get('AWS_PROFILE', '')}" if source == "profile" else source
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self._bucket}"
+
+    @property
+    def origin(self) -> Hashable:
+        return (self._server, self._fingerprint)
+
+    @property
+    def identity(self) -> Hashable:
+        return ("s3", self._server, self._bucket, self._fingerprint)
+
+    # --- authorising and interpreting ----------------------------------------------------------------------------
+
+    @property
+    def sender(self) -> EndpointClient:
+        return self._region_client.sender
+
+    def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
+        return self._region_client.authorise(method, key, expectation) if self._region_known else None
+
+    async def authorise_later(self, method: str, key: str, expectation: Expectation) -> Request:
+        client = await self._ready()
+        request = client.authorise(method, key, expectation)
+        if request is not None:
+            return request
+        try:
+            return await client.authorise_later(method, key, expectation)
+        except UnauthenticatedError as error:
+            self._add_hint(error)
+            raise
+
+    async def renew_authorisation(self, request: Request, response: Response) -> bool:
+        if isinstance(response.action, Accept) or response.status < 300 or response.status in (404, 412):
+            return False
+        text = _text(response)
+        region = region_in(response.headers, text)
+        return await self._recover(request.sender, request.issued_at, response.status, region, text)
+
+    def is_missing(self, response: Response) -> bool:
+        return is_missing_key(bytes(response.body))
+
+    def error(self, response: Response) -> StoreError:
+        error = super().error(response)
+        self._add_hint(error)
+        return error
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
+        if precondition is not None and data.nbytes > MAX_PUT_BYTES:
+            raise UnsupportedOperationError(
+                f"a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not {data.nbytes}"
+            )
+        refused = False
+        if precondition is None and self._can_put_directly(data.nbytes):
+            try:
+                response = await self._put_directly(key, data)
+            except BodyCutError:
+                pass  # a server that refuses before the whole body has come may close; its response is then lost
+            else:
+                version = stored_version(response)
+                if version is not None:
+                    return version
+                if not may_succeed_otherwise(response):
+                    raise self.error(response)
+                refused = True
+        put = super().put
+        version = await self._retry_once(lambda: put(key, data, precondition))
+        if refused:
+            self._direct_put.record_refusal()
+        return version
+
+    def _can_put_directly(self, nbytes: int) -> bool:
+        client = self._region_client
+        return self._direct_put.accepts(nbytes, can_sign_headers=client.can_sign_headers) and not client.sender.proxied
+
+    async def _put_directly(self, key: str, data: memoryview) -> Response:
+        headers = self._direct_put.headers(data)
+
+        async def authorise() -> Request:
+            client = await self._ready()
+            try:
+                return await client.authorise_put(key, data, headers, SHORT_RESPONSE)
+            except UnauthenticatedError as error:
+                self._add_hint(error)
+                raise
+
+        return await self.exchange(authorise)
+
+    async def delete(self, key: str) -> None:
+        # The client library has bulk deletes only, which some servers lack.
+        response = await self.request("DELETE", key, SHORT_RESPONSE)
+        if not self.has_deleted(response):
+            raise self.error(response)
+
+    async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
+        if self._options.bulk_delete is False:
+            return await self.delete_singly(keys, WORKERS)
+        return await self._retry_once(lambda: self._delete_in_bulk(keys))
+
+    async def _delete_in_bulk(self, keys: Sequence[str]) -> dict[str, StoreError]:
+        """Delete keys with few requests. The server tries all keys of a request, also after a failure."""
+        failed: dict[str, StoreError] = {}
+        for _ in range(MAX_BULK_ATTEMPTS):
+            try:
+                if keys:
+                    await self._delete_together(keys)
+                return failed
+            except StoreError as error:
+                message = _library_message(error)
+                failures, first = failures_in(message), first_failure(message, keys)
+                if failures is not None and failures.keys() <= set(keys):
+                    return failed | failures
+                if first is None and not may_lack_bulk(error):
+                    raise
+            if first is None:
+                break
+            failed[keys[first[0]]] = first[1]
+            keys = keys[first[0] + 1 :]  # those before it are deleted
+        return failed | await self.delete_singly(keys, WORKERS)
+
+    # --- listing -------------------------------------------------------------------------------------------------
+
+    async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+        if knows_credentials(self._source):
+            async for page in iterate_pages(lambda token: self._page(prefix, "", token)):
+                yield page.entries
+        else:
+            async for entries in self._pages_by_client(prefix):
+                yield entries
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        if knows_credentials(self._source):
+            return await collect_names(iterate_pages(lambda token: self._page(prefix, "/", token)))
+        list_dir = super().list_dir
+        return await self._retry_once(lambda: list_dir(prefix))
+
+    async def _page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
+        query = listing_query(prefix, delimiter, token)
+
+        async def authorise() -> Request:
+            return await (await self._ready()).authorise_listing(query)
+
+        response = await self.exchange(authorise)
+        if not isinstance(response.action, Accept):
+            raise self.error(response)
+        return parse_page(bytes(response.body), prefix)
+
+    async def _pages_by_client(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+        """Iterate over pages by the client library, which alone has the credentials of its chain."""
+        for attempt in range(2):
+            client, issued_at, has_begun = await self._ready(), time.monotonic(), False
+            try:
+                pages = super().pages(prefix)
+                async for page in pages:
+                    has_begun = True
+                    yield page
+                return
+            except StoreError as error:
+                if has_begun or attempt or not await self._recover_from(client, issued_at, error):
+                    self._add_hint(error)
+                    raise
+
+    # --- the bucket's region, and expired credentials ------------------------------------------------------------
+
+    async def _retry_once(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Await an operation of the client library, twice if it failed by a wrong region or an expired token."""
+        client, issued_at = await self._ready(), time.monotonic()
+        try:
+            return await operation()
+        except StoreError as error:
+            if not await self._recover_from(client, issued_at, error):
+                self._add_hint(error)
+                raise
+        return await operation()
+
+    def _add_hint(self, error: StoreError) -> None:
+        """Name the option in the message if credentials were not sent, and the searched places if none were found."""
+        if error.status == 403 and self._source == "anonymous":
+            error.message += "; anon=True sends no credentials"
+        if isinstance(error, UnauthenticatedError) and error.status is None and self._source == "chain":
+            error.message = CHAIN_FAILED
+
+    async def _recover_from(self, client: S3RegionClient, issued_at: float, error: StoreError) -> bool:
+        text = _library_message(error)
+        return await self._recover(client.sender, issued_at, error.status, region_in({}, text), text)
+
+    async def _recover(
+        self, sender: RequestSender, issued_at: float, status: int | None, region: str | None, text: str
+    ) -> bool:
+        """Return whether a second attempt may succeed: after a change of the region, or with new credentials."""
+        client = self._region_client
+        if is_elsewhere(status, text) or (status == 400 and region is not None):
+            if client.sender is not sender:
+                return True  # another request has switched the region before
+            if region is None:  # it may be in a header, which the client library hides
+                region = await fetch_region(client.endpoint, self._options)
+            return self._switch_region(client, region)
+        if status in (400, 401, 403) and _is_expired(text):
+            return client.renew(issued_at)
+        return False
+
+    async def _client(self) -> Any:
+        return (await self._ready()).client()
+
+    async def _lister(self) -> Any:
+        return (await self._ready()).lister()
+
+    async def _ready(self) -> S3RegionClient:
+        """Return the client of the bucket's region, after the region was found."""
+        if not self._region_known:
+            loop = asyncio.get_running_loop()
+            async with self._locks.setdefault(loop, asyncio.Lock()):
+                if not self._region_known:
+                    client = self._region_client
+                    self._switch_region(client, await fetch_region(client.endpoint, self._options))
+                    self._region_known = True
+        return self._region_client
+
+    def _switch_region(self, client: S3RegionClient, region: str | None) -> bool:
+        """Use another region from now on. Returns False if `client` is in that region, or none is known."""
+        if self._region_client is not client:
+            return True  # another request has switched it before
+        if not region or region == client.endpoint.region:
+            return False
+        self._old_clients.append(client)
+        self._region_client = S3RegionClient(self._find_endpoint(region), self._options, self._source, self._provider)
+        return True
+
+    async def aclose(self) -> None:
+        while self._old_clients:
+            await self._old_clients.pop().sender.aclose()
+        await self._region_client.sender.aclose()
+
+
+def _library_message(error: StoreError) -> str:
+    """Return the client library's own message, which is not shown: it may quote the signed request."""
+    return str(error.__cause__ or error.__context__)
+
+
+def _text(response: Response) -> str:
+    return bytes(response.body).decode("utf-8", "replace")
+
+
+def _is_expired(text: str) -> bool:
+    return error_code(text.encode()) in EXPIRED_CODES or "Request has expired" in text

@@ -1,0 +1,314 @@
+"""Cached values in a directory, which several processes may share and which outlives them.
+
+Every value or range is a file, in a directory per key. A file gets its name when it is complete. Its access time is the
+time of its last use, its modification time the time of the last check with the store.
+
+The file `size` has the total of all bytes, those of unfinished files included. A process that finds no room counts the
+files again and removes the least recently used ones. It does so under a lock of the directory, so that the limit holds
+between processes. The new count also corrects a total that is too high, because files were replaced or removed, or left
+by a killed process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sys
+import time
+from collections.abc import Generator, Hashable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import chain
+
+from aiozarr.errors import UnsupportedOperationError
+from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.model import ByteRange, Suffix, Value
+from aiozarr.stores.wrappers.cache_backend import CacheBackend, CachedValue, InvalidationGuard, ObjectKey, is_below
+from aiozarr.stores.wrappers.cache_file import CacheFileHead, CorruptFileError, encode, read_head, read_value
+from aiozarr.stores.wrappers.stable_identity import stable_name
+
+if sys.platform != "win32":
+    import fcntl
+
+_log = logging.getLogger("aiozarr")
+
+_TEMPORARY = ".writing-"
+_ABANDONED_SECONDS = 3600
+_DIGITS = 20
+_MAX_RENAME_ATTEMPTS = 5
+# Without O_NONBLOCK, opening a named pipe in the directory would wait for its writer.
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Location:
+    path: str
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class _CacheFile:
+    used: int
+    size: int
+    path: str
+
+
+class DiskCache(CacheBackend):
+    """Values in files below `directory`, which is created at the first write, with access for this user only.
+
+    A file that cannot be read counts as missing. A value that cannot be written is not cached; the first such
+    failure is logged.
+    """
+
+    def __init__(self, max_bytes: int, directory: str) -> None:
+        if os.name != "posix":
+            raise UnsupportedOperationError("a cache in a directory needs a POSIX file system")
+        super().__init__(max_bytes)
+        self._directory = directory
+        self._failure_is_logged = False
+        self._total_lock = ForkSafeLock()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(file.size for file in self._files())
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def lookup(self, key: ObjectKey, byte_range: ByteRange | None) -> CachedValue | None:
+        folder = self._folder(key)
+        cached = self._load(f"{folder}/{_file_name(byte_range)}", None)
+        if cached is not None or byte_range is None:
+            return cached
+        return self._load(f"{folder}/{_file_name(None)}", byte_range)
+
+    def _load(self, path: str, byte_range: ByteRange | None) -> CachedValue | None:
+        with _opened(path) as descriptor:
+            if descriptor is None:
+                return None
+            try:
+                value = read_value(descriptor, byte_range)
+                status = os.fstat(descriptor)
+            except (CorruptFileError, OSError):
+                _remove(path)
+                return None
+            _touch(descriptor, path, used=time.time_ns(), checked=status.st_mtime_ns)
+            return CachedValue(value, status.st_mtime_ns / 1e9, _Location(path, status.st_ino))
+
+    def revalidate(self, cached: CachedValue, checked: float) -> None:
+        location: _Location = cached.location  # each backend reads its own values only
+        with _opened(location.path) as descriptor:
+            # Another process may have replaced the file by another version.
+            if descriptor is not None and os.fstat(descriptor).st_ino == location.inode:
+                _touch(descriptor, location.path, used=time.time_ns(), checked=int(checked * 1e9))
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    def insert(
+        self, key: ObjectKey, byte_range: ByteRange | None, value: Value, checked: float, guard: InvalidationGuard
+    ) -> None:
+        pieces = encode(stable_name(key[0]), key[1], value)
+        size = sum(map(len, pieces))
+        if size > self.max_bytes:
+            return
+        try:
+            os.makedirs(self._directory, mode=0o700, exist_ok=True)
+            temporary, descriptor = self._reserve(size)
+            try:
+                try:
+                    for piece in pieces:
+                        _write_all(descriptor, piece)
+                    _touch(descriptor, temporary, used=time.time_ns(), checked=int(checked * 1e9))
+                finally:
+                    os.close(descriptor)
+                with self._lock:
+                    if not guard.invalidated:
+                        _rename(temporary, f"{self._folder(key)}/{_file_name(byte_range)}")
+            finally:
+                _remove(temporary)
+        except OSError as error:
+            if not self._failure_is_logged:
+                self._failure_is_logged = True
+                _log.warning("the cache directory %s cannot be written to: %s", self._directory, error)
+
+    def _reserve(self, size: int) -> tuple[str, int]:
+        """Make room for `size` bytes and reserve it by a temporary file, whose path and descriptor are returned."""
+        with self._locked_total() as descriptor_of_total:
+            total = _read_total(descriptor_of_total)
+            if total is None or total + size > self.max_bytes:
+                total = self._make_room(size)
+            _write_total(descriptor_of_total, total + size)
+            temporary = f"{self._directory}/{_TEMPORARY}{secrets.token_hex(8)}"
+            descriptor = os.open(temporary, _NEW, 0o600)
+            try:
+                # A count of the files includes it before it is written.
+                os.ftruncate(descriptor, size)
+            except OSError:
+                os.close(descriptor)
+                _remove(temporary)
+                raise
+            return temporary, descriptor
+
+    def _make_room(self, size: int) -> int:
+        """Remove the least recently used files, a tenth more than needed; return how many bytes are left."""
+        files = sorted(self._files(), key=lambda file: file.used)
+        total = sum([file.size for file in files])
+        if total + size <= self.max_bytes:
+            return total
+        target = max(0, min(self.max_bytes - size, self.max_bytes * 9 // 10 - size))
+        for file in files:
+            if total <= target:
+                break
+            if _is_being_written(file):
+                continue
+            _remove(file.path)
+            with suppress(OSError):  # an empty directory takes room too
+                os.rmdir(os.path.dirname(file.path))
+            total -= file.size
+        return total
+
+    # --- removal -------------------------------------------------------------------------------------------------
+
+    def _remove_object(self, key: ObjectKey) -> None:
+        _remove_all(self._folder(key))
+
+    def _remove_prefix(self, store: Hashable, prefix: str) -> None:
+        name = stable_name(store)
+        for folder in self._folders():
+            head = next(filter(None, (_head_of(f"{folder}/{file}") for file in _names(folder))), None)
+            if head is not None and is_below((head.store, head.key), name, prefix):
+                _remove_all(folder)
+
+    # --- the directory -------------------------------------------------------------------------------------------
+
+    def _folder(self, key: ObjectKey) -> str:
+        digest = sha256(f"{stable_name(key[0])}\0{key[1]}".encode()).hexdigest()[:40]
+        return f"{self._directory}/{digest[:2]}/{digest}"
+
+    def _folders(self) -> Iterator[str]:
+        for outer in _names(self._directory):
+            if len(outer) == 2:
+                for name in _names(f"{self._directory}/{outer}"):
+                    yield f"{self._directory}/{outer}/{name}"
+
+    def _files(self) -> Iterator[_CacheFile]:
+        # Files are renamed meanwhile: the target directories are read after the source directory, so none is missed.
+        for folder in chain([self._directory], self._folders()):
+            for name in _names(folder):
+                if folder != self._directory or name.startswith(_TEMPORARY):
+                    with suppress(OSError):
+                        status = os.stat(f"{folder}/{name}")
+                        yield _CacheFile(status.st_atime_ns, status.st_size, f"{folder}/{name}")
+
+    @contextmanager
+    def _locked_total(self) -> Generator[int, None, None]:
+        """Hold the lock of the directory, and yield the descriptor of the file with the total."""
+        descriptor = os.open(f"{self._directory}/size", os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        try:
+            with self._total_lock:  # on a file system without locks the limit holds for this process only
+                _lock(descriptor)
+                try:
+                    yield descriptor
+                finally:
+                    _unlock(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    if sys.platform != "win32":
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def _unlock(descriptor: int) -> None:
+    """Unlock explicitly: closing is not enough, because a process that was forked meanwhile has the file open too."""
+    if sys.platform != "win32":
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _file_name(byte_range: ByteRange | None) -> str:
+    match byte_range:
+        case None:
+            return "all"
+        case Suffix(length):
+            return f"last-{length}"
+        case _:
+            return f"{byte_range.start}+{'' if byte_range.length is None else byte_range.length}"
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _head_of(path: str) -> CacheFileHead | None:
+    with _opened(path) as descriptor:
+        if descriptor is not None:
+            with suppress(CorruptFileError, OSError):
+                return read_head(descriptor)[0]
+    return None
+
+
+@contextmanager
+def _opened(path: str) -> Generator[int | None, None, None]:
+    try:
+        descriptor = os.open(path, _READ)
+    except OSError:
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _touch(descriptor: int, path: str, *, used: int, checked: int) -> None:
+    with suppress(OSError):
+        os.utime(descriptor if os.utime in os.supports_fd else path, ns=(used, checked))
+
+
+def _rename(temporary: str, path: str) -> None:
+    for _ in range(_MAX_RENAME_ATTEMPTS):
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            os.replace(temporary, path)
+        except (FileNotFoundError, FileExistsError):  # another process has removed the directory, because it was empty
+            continue
+        return
+
+
+def _remove(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)
+
+
+def _remove_all(folder: str) -> None:
+    for name in _names(folder):
+        _remove(f"{folder}/{name}")
+    with suppress(OSError):
+        os.rmdir(folder)
+
+
+def _is_being_written(file: _CacheFile) -> bool:
+    name = os.path.basename(file.path)
+    return name.startswith(_TEMPORARY) and time.time() - file.used / 1e9 < _ABANDONED_SECONDS
+
+
+def _write_all(descriptor: int, data: memoryview) -> None:
+    while len(data):
+        data = data[os.write(descriptor, data) :]
+
+
+def _read_total(descriptor: int) -> int | None:
+    text = os.pread(descriptor, _DIGITS + 1, 0)
+    return int(text) if len(text) == _DIGITS and text.isdigit() else None
+
+
+def _write_total(descriptor: int, total: int) -> None:
+    os.pwrite(descriptor, b"%0*d" % (_DIGITS, total), 0)

@@ -1,0 +1,156 @@
+"""A store that reports every operation to a callback."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from typing_extensions import Buffer
+
+from aiozarr.model import ByteRange, Entry
+from aiozarr.stores.contract import Keys, Store, byte_view
+from aiozarr.stores.wrappers.wrapper_store import (
+    OperationName,
+    StoreOperation,
+    WrapperStore,
+    entries_of,
+    transferred_bytes,
+)
+
+T = TypeVar("T")
+
+_log = logging.getLogger("aiozarr")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEvent:
+    """An operation of a store that has ended.
+
+    Attributes:
+        operation: the method's name.
+        store: the store's URL.
+        key: the key, or the prefix; None if the operation has several keys, or none.
+        range: the requested bytes; None for a whole value, and for operations that read nothing.
+        bytes: bytes of values that were read or written; 0 if the operation failed.
+        entries: number of entries that a listing returned until it ended or was closed; None for other operations.
+        started: the running loop's time at the start, in seconds.
+        seconds: duration.
+        error: type of the exception, `asyncio.CancelledError` included; None if the operation succeeded.
+    """
+
+    operation: OperationName
+    store: str
+    key: str | None
+    range: ByteRange | None
+    bytes: int
+    entries: int | None
+    started: float
+    seconds: float
+    error: type[BaseException] | None
+
+
+class TraceStore(WrapperStore):
+    """Calls `on_event` once for each operation, when it has ended, with a `StoreEvent`.
+
+    An exception of `on_event` is logged (logger `aiozarr`) and has no other effect. `on_event` is called on the loop of
+    the operation, for arrays in the I/O thread, so it should be quick. The store can be pickled if `on_event` can: use
+    a function of a module, or an object. Closing the store closes the inner store.
+
+    Args:
+        store: the store to observe.
+        on_event: called with each event.
+    """
+
+    def __init__(self, store: Store, on_event: Callable[[StoreEvent], object]) -> None:
+        super().__init__(store)
+        if not callable(on_event):
+            raise TypeError(f"on_event is called with each event; {type(on_event).__name__} cannot be")
+        self._on_event = on_event
+
+    def _settings(self) -> dict[str, Any]:
+        return {"on_event": self._on_event}
+
+    def __repr__(self) -> str:
+        return f"TraceStore({self._store!r})"  # on_event may hold secrets
+
+    async def _around(self, operation: StoreOperation, call: Callable[[], Awaitable[T]]) -> T:
+        started = _now()
+        try:
+            result = await call()
+        except BaseException as error:
+            self._report(operation, started, error=type(error))
+            raise
+        self._report(operation, started, nbytes=transferred_bytes(operation, result), entries=_count(operation, result))
+        return result
+
+    # Derived operations are one event each, by the name that the caller used.
+
+    async def get(self, key: str) -> Buffer | None:
+        return await self._around(StoreOperation("get", key), lambda: self._store.get(key))
+
+    async def get_partial_values(self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]) -> list[Buffer | None]:
+        operation = StoreOperation("get_partial_values")
+        return await self._around(operation, lambda: self._store.get_partial_values(key_ranges))
+
+    async def exists(self, key: str) -> bool:
+        return await self._around(StoreOperation("exists", key), lambda: self._store.exists(key))
+
+    async def set_partial_values(self, key_start_values: Iterable[tuple[str, int, Buffer]]) -> None:
+        parts = [*key_start_values]
+        nbytes = sum([byte_view(value).nbytes for _, _, value in parts])
+        operation = StoreOperation("set_partial_values", bytes_to_write=nbytes)
+        await self._around(operation, lambda: self._store.set_partial_values(parts))
+
+    async def list(self) -> Keys:
+        return await self._around(StoreOperation("list"), self._store.list)
+
+    async def list_prefix(self, prefix: str) -> Keys:
+        return await self._around(StoreOperation("list_prefix", prefix), lambda: self._store.list_prefix(prefix))
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        started, count = _now(), 0
+        failed: type[BaseException] | None = None
+        try:
+            async with entries_of(self._store, prefix) as entries:
+                async for entry in entries:
+                    count += 1
+                    yield entry
+        except GeneratorExit:  # the caller closed the listing
+            raise
+        except BaseException as error:
+            failed = type(error)
+            raise
+        finally:
+            self._report(StoreOperation("scan", prefix), started, entries=count, error=failed)
+
+    def _report(
+        self,
+        operation: StoreOperation,
+        started: float,
+        *,
+        nbytes: int = 0,
+        entries: int | None = None,
+        error: type[BaseException] | None = None,
+    ) -> None:
+        name, key, part = operation.name, operation.key, operation.range
+        try:
+            self._on_event(StoreEvent(name, self.url, key, part, nbytes, entries, started, _now() - started, error))
+        except Exception:
+            _log.exception("TraceStore: on_event raised")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _count(operation: StoreOperation, result: Any) -> int | None:
+    match operation.name:
+        case "list" | "list_prefix":
+            return len(result)
+        case "list_dir":
+            return len(result[0]) + len(result[1])
+        case _:
+            return None

@@ -1,0 +1,231 @@
+"""A store around a store: each primitive operation calls the same operation of the inner store.
+
+A wrapper overrides the operations that it changes. The derived operations of `Store`, such as `get` and `list`, call
+the primitive ones, so they follow. A wrapper that limits bytes per second:
+
+    class LimitedStore(WrapperStore):
+        def __init__(self, store, bytes_per_second):
+            super().__init__(store)
+            self._bytes_per_second = bytes_per_second
+
+        def _settings(self):  # equality, pickles and repr: the arguments besides the store
+            return {"bytes_per_second": self._bytes_per_second}
+
+        async def _around(self, operation, call):
+            result = await call()
+            await asyncio.sleep(transferred_bytes(operation, result) / self._bytes_per_second)
+            return result
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from typing_extensions import Buffer
+
+from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Version
+from aiozarr.stores.contract import Keys, Store, byte_view, with_root
+
+T = TypeVar("T")
+
+OperationName: TypeAlias = Literal[
+    "fetch",
+    "get",
+    "get_partial_values",
+    "exists",
+    "stat",
+    "set",
+    "set_partial_values",
+    "erase",
+    "erase_values",
+    "erase_prefix",
+    "scan",
+    "list",
+    "list_prefix",
+    "list_dir",
+    "probe_conditional_writes",
+]
+
+_WRITES = frozenset({"set", "set_partial_values", "erase", "erase_values", "erase_prefix"})
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOperation:
+    """One call of the inner store.
+
+    Attributes:
+        name: the method's name.
+        key: its key, or its prefix; None if it has several keys, or none.
+        range: the requested bytes of the value; None for all of it, and for operations that read nothing.
+        bytes_to_write: how many bytes are written.
+    """
+
+    name: OperationName
+    key: str | None = None
+    range: ByteRange | None = None
+    bytes_to_write: int = 0
+
+    @property
+    def is_write(self) -> bool:
+        """True for operations that store or remove values."""
+        return self.name in _WRITES
+
+
+class WrapperStore(Store):
+    """Forwards every primitive operation, so that the inner store's own way of it is used.
+
+    A subclass overrides the operations that it changes. One that does the same around all of them overrides `_around`,
+    and `scan`, which is an iterator. A wrapper has the same values under the same keys as the inner store, unless it
+    overrides `identity`, and so shares locks, caches and budget with it. It equals a wrapper of the same class and
+    settings around an equal store.
+
+    A wrapped blocking store, such as `LocalStore`, is called by its coroutines, in threads of the loop, and no longer
+    in the workers that decode. That costs some microseconds per request.
+    """
+
+    def __init__(self, store: Store) -> None:
+        given: object = store
+        if not isinstance(given, Store):
+            raise TypeError(f"{type(self).__name__} wraps a Store, not {type(store).__name__}")
+        self._store = store
+
+    @property
+    def store(self) -> Store:
+        """The inner store."""
+        return self._store
+
+    @property
+    def supports(self) -> Supports:  # type: ignore[override]  # read from the inner store, which may learn more
+        """What the inner store supports at this moment."""
+        supports = self._store.supports
+        if supports.bounded_reads and not (self._takes_max_bytes and self._store.has_bounded_reads):
+            return replace(supports, bounded_reads=False)
+        return supports
+
+    async def _around(self, operation: StoreOperation, call: Callable[[], Awaitable[T]]) -> T:
+        """Run one operation: `call` calls the inner store."""
+        return await call()
+
+    # --- primitive operations ------------------------------------------------------------------------------------
+
+    async def fetch(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
+        # An inner store without bounded reads need not have the keyword.
+        bound = {} if max_bytes is None else {"max_bytes": max_bytes}
+        return await self._around(
+            StoreOperation("fetch", key, range), lambda: self._store.fetch(key, range, if_match=if_match, **bound)
+        )
+
+    async def stat(self, key: str) -> Entry | None:
+        return await self._around(StoreOperation("stat", key), lambda: self._store.stat(key))
+
+    async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version | None:
+        operation = StoreOperation("set", key, bytes_to_write=byte_view(value).nbytes)
+        return await self._around(operation, lambda: self._store.set(key, value, precondition=precondition))
+
+    async def erase(self, key: str) -> None:
+        await self._around(StoreOperation("erase", key), lambda: self._store.erase(key))
+
+    async def erase_values(self, keys: Iterable[str]) -> None:
+        await self._around(StoreOperation("erase_values"), lambda: self._store.erase_values(keys))
+
+    async def erase_prefix(self, prefix: str) -> None:
+        await self._around(StoreOperation("erase_prefix", prefix), lambda: self._store.erase_prefix(prefix))
+
+    def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        return self._store.scan(prefix)
+
+    async def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
+        return await self._around(StoreOperation("list_dir", prefix), lambda: self._store.list_dir(prefix))
+
+    async def probe_conditional_writes(self) -> bool:
+        operation = StoreOperation("probe_conditional_writes")
+        return await self._around(operation, self._store.probe_conditional_writes)
+
+    async def _probe_below(self, prefix: str) -> bool:
+        if type(self).probe_conditional_writes is not WrapperStore.probe_conditional_writes:
+            return await super()._probe_below(prefix)  # a subclass decides, such as one that refuses writes
+        operation = StoreOperation("probe_conditional_writes")
+        return await self._around(operation, lambda: self._store._probe_below(prefix))
+
+    async def aclose(self) -> None:
+        """Close the inner store."""
+        await self._store.aclose()
+
+    # --- identity ------------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """The inner store's URL."""
+        return self._store.url
+
+    def url_of(self, path: str) -> str:
+        """Return the inner store's URL of `path`."""
+        return self._store.url_of(path)
+
+    @property
+    def origin(self) -> Hashable:
+        """The inner store's: both share one budget."""
+        return self._store.origin
+
+    @property
+    def identity(self) -> Hashable:
+        """The inner store's: both have the same values."""
+        return self._store.identity
+
+    def object_identity(self, key: str) -> Hashable:
+        """Return the inner store's identity of the object."""
+        return self._store.object_identity(key)
+
+    def parent_store(self) -> tuple[Store, str] | None:
+        """Return the parent of the inner store, in the same wrapper."""
+        parent = self._store.parent_store()
+        return None if parent is None else (with_root(self, _store=parent[0]), parent[1])
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the arguments of the constructor besides the inner store, by name."""
+        return {}
+
+    @property
+    def _equality_key(self) -> object:
+        return (type(self), self._store._equality_key, self._settings())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self._store, self._settings()))
+
+    def __repr__(self) -> str:
+        settings = "".join([f", {name}={value!r}" for name, value in self._settings().items()])
+        return f"{type(self).__name__}({self._store!r}{settings})"
+
+
+def _rebuild(kind: type[Any], store: Store, settings: dict[str, Any]) -> Any:
+    return kind(store, **settings)
+
+
+@asynccontextmanager
+async def entries_of(store: Store, prefix: str) -> AsyncGenerator[AsyncIterator[Entry], None]:
+    """Open a listing of `store`, and close it at the end, also if it was not read to its end."""
+    entries = store.scan(prefix)
+    try:
+        yield entries
+    finally:
+        close = getattr(entries, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def transferred_bytes(operation: StoreOperation, result: Any) -> int:
+    """Return how many bytes of values an operation with this result has read or written."""
+    match operation.name:
+        case "fetch":
+            return 0 if result is None else memoryview(result.data).nbytes
+        case "get":
+            return 0 if result is None else memoryview(result).nbytes
+        case "get_partial_values":
+            return sum([memoryview(each).nbytes for each in result if each is not None])
+        case _:
+            return operation.bytes_to_write

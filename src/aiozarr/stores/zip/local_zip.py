@@ -1,0 +1,206 @@
+"""A zip archive on the local disk, which is read in place and replaced whole when it is closed."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+from typing_extensions import Buffer
+
+from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
+from aiozarr.model import (
+    ByteRange,
+    IfAbsent,
+    Precondition,
+    Supports,
+    Value,
+    Version,
+    check_key,
+    resolve_range,
+)
+from aiozarr.settings import GIB
+from aiozarr.stores.blocking import BlockingStore, in_thread, in_thread_uncancelled
+from aiozarr.stores.contract import Store, byte_view, check_max_bytes
+from aiozarr.stores.local.errors import store_error
+from aiozarr.stores.zip.archive import open_archives
+from aiozarr.stores.zip.contents import Contents, Duplicates
+from aiozarr.stores.zip.format import Member
+from aiozarr.stores.zip.zip_store import ZipMode, ZipStore
+
+
+class LocalZipStore(BlockingStore, ZipStore, in_store=False):
+    """An archive on the local disk; `ZipStore(path)` returns this class."""
+
+    def __init__(
+        self,
+        path_or_store: str | os.PathLike[str] | Store,
+        mode: ZipMode = "r",
+        *,
+        key: str | None = None,
+        prefix: str = "",
+        compression: int = zipfile.ZIP_STORED,
+        max_member_bytes: int = GIB,
+        durable: bool = False,
+        duplicates: Duplicates = "refuse",
+    ) -> None:
+        if os.name != "posix":
+            raise UnsupportedOperationError("archives on disk need a POSIX file system")
+        if mode not in ("r", "w", "a", "x"):
+            raise ValueError(f"mode is 'r', 'w', 'a' or 'x', not {mode!r}")
+        if key is not None:
+            raise TypeError("key= is for an archive in a store; a path names the archive itself")
+        if compression not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError("compression is zipfile.ZIP_STORED or zipfile.ZIP_DEFLATED")
+        assert not isinstance(path_or_store, Store)
+        path = os.path.abspath(os.fsencode(path_or_store))
+        self._describe("file://" + quote(path), prefix, max_member_bytes, duplicates)
+        self._path = path
+        self._mode = mode
+        self._compression = compression
+        self._durable = durable
+        self._archive = open_archives.get(os.path.realpath(path), self._url)
+        self.supports = Supports(
+            writeable=mode != "r",
+            listable=True,
+            conditional_reads=True,
+            conditional_writes=mode != "r",
+            bounded_reads=True,
+        )
+        self._closed = False
+        self._wrote = mode in ("w", "x")
+        if self._wrote:
+            with self._translated("creating", None):
+                self._archive.begin(empty=True, exclusive=mode == "x")
+
+    @property
+    def path(self) -> str:
+        """The absolute path of the archive."""
+        return os.fsdecode(self._path)
+
+    @property
+    def identity(self) -> Hashable:
+        return (LocalZipStore, self._archive.path, self._prefix)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._archive.has_changes:
+            raise UnsupportedOperationError(
+                "close the archive before it is pickled: other processes cannot see its changes yet"
+            )
+        mode = "r" if self._mode == "r" else "a"
+        return (
+            _restore,
+            (self.path, mode, self._prefix, self._compression, self._limit, self._durable, self._duplicates),
+        )
+
+    def __repr__(self) -> str:
+        return f"ZipStore({self.path!r}, {self._mode!r}{f', prefix={self._prefix!r}' if self._prefix else ''})"
+
+    # --- blocking ------------------------------------------------------------------------------------------------
+
+    def fetch_now(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
+        check_key(key, store=self._url)
+        with self._translated("reading", key, range):
+            contents = self._archive.contents().check(self._duplicates, self._url)
+            member = contents.members.get(self._prefix + key)
+            if member is None:
+                return None
+            version = self._version(contents, member)
+            if if_match is not None and version != if_match:
+                raise ChangedError("the value was replaced", store=self._url, key=key, range=range)
+            start, stop = resolve_range(member.size, range)
+            check_max_bytes(stop - start, max_bytes, store=self._url, key=key, range=range)
+            return Value(contents.read(member, start, stop, self._limit, self._url), version, member.size)
+
+    def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
+        check_key(key, store=self._url)
+        self._check_writeable("write")
+        data = byte_view(value)
+        check_key(self._prefix + key, store=self._url)
+        with self._translated("writing", key):
+            self._wrote = True
+            holds = None if precondition is None else lambda *found: self._is_met(precondition, *found)
+            self._archive.contents().check(self._duplicates, self._url)
+            written = self._archive.put(self._prefix + key, data, self._compression, holds)
+        if written is None:
+            raise PreconditionFailedError(f"{precondition} does not hold", store=self._url, key=key)
+        return self._version(*written)
+
+    def _is_met(self, precondition: Precondition, contents: Contents, member: Member | None) -> bool:
+        if isinstance(precondition, IfAbsent):
+            return member is None
+        return member is not None and self._version(contents, member) == precondition.version
+
+    def erase_now(self, key: str) -> None:
+        self._erase([check_key(key, store=self._url)])
+
+    def _erase(self, keys: list[str]) -> None:
+        self._check_writeable("erase")
+        with self._translated("erasing", None):
+            self._archive.contents().check(self._duplicates, self._url)
+            self._wrote = True
+            self._archive.drop([self._prefix + key for key in keys])
+
+    def _check_writeable(self, doing: str) -> None:
+        if not self.supports.writeable:
+            raise self._unsupported(f"{doing} in mode 'r'")
+        if self._closed:
+            # Changes would become part of the archive only at the end of the process.
+            raise UnsupportedOperationError(f"the archive was closed: open it again to {doing}", store=self._url)
+
+    def _commit(self) -> None:
+        with self._translated("closing", None):
+            if self._wrote:
+                self._archive.commit(durable=self._durable)
+                self._wrote = False
+            else:
+                self._archive.release()
+            self._closed = True
+
+    def _version(self, contents: Contents, member: Member) -> Version:
+        return Version(generation=f"{contents.token}-{member.offset:x}")
+
+    # --- coroutines ----------------------------------------------------------------------------------------------
+
+    async def erase_values(self, keys: Iterable[str]) -> None:
+        wanted = [check_key(key, store=self._url) for key in keys]
+        await in_thread_uncancelled(lambda: self._erase(wanted))
+
+    async def aclose(self) -> None:
+        """Commit all changes to the archive. It can still be read; to write more, open it again."""
+        await in_thread_uncancelled(self._commit)
+
+    async def _index(self) -> Contents:
+        def look() -> Contents:
+            with self._translated("listing", None):
+                return self._archive.contents().check(self._duplicates, self._url)
+
+        return await in_thread(look)
+
+    @contextmanager
+    def _translated(self, doing: str, key: str | None, range: ByteRange | None = None) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, StoreError):
+                raise
+            raise store_error(error, doing, store=self._url, key=key, range=range) from error
+
+
+def _restore(
+    path: str, mode: ZipMode, prefix: str, compression: int, limit: int, durable: bool, duplicates: Duplicates
+) -> ZipStore:
+    return LocalZipStore(
+        path,
+        mode,
+        prefix=prefix,
+        compression=compression,
+        max_member_bytes=limit,
+        durable=durable,
+        duplicates=duplicates,
+    )

@@ -1,0 +1,195 @@
+"""The blocking `TensorView`: each method runs that of the asynchronous view and waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from aiozarr import driver
+from aiozarr.driver.chunk_layout import ChunkLayout
+from aiozarr.driver.index_domain import IndexDomain
+from aiozarr.driver.schema import CodecSchema, Schema
+from aiozarr.driver.tensor_view import AnyArray, ByDimension
+from aiozarr.driver.unit import Unit
+from aiozarr.engine.progress_bar import ProgressLike
+from aiozarr.hierarchy.casting.values import convert_values
+from aiozarr.sync.array import Array
+from aiozarr.sync.wait import blocking_method, unchanged, wait
+
+
+class TensorView:
+    """A view of an array by domain; see `aiozarr.driver.TensorView`. Indexing makes views, `read` reads."""
+
+    __slots__ = ("_async",)
+
+    # Without this, iteration would fall back to view[0], view[1], ...
+    __iter__ = None
+
+    def __init__(self, view: driver.TensorView) -> None:
+        self._async = view
+
+    @property
+    def array(self) -> Array:
+        """The whole stored array."""
+        return Array(self._async.array)
+
+    @property
+    def domain(self) -> IndexDomain:
+        """The indices of the view: bounds, implicit flags and labels."""
+        return self._async.domain
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return self._async.rank
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self._async.ndim
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the dimensions."""
+        return self._async.shape
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The first index of each dimension."""
+        return self._async.origin
+
+    @property
+    def size(self) -> int:
+        """Number of elements, as an unbounded integer."""
+        return self._async.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements in memory."""
+        return self._async.dtype
+
+    @property
+    def fill_value(self) -> Any:
+        """The value of chunks that are not stored, as a numpy scalar."""
+        return self._async.fill_value
+
+    @property
+    def dimension_units(self) -> tuple[Unit | None, ...]:
+        """The unit of each dimension."""
+        return self._async.dimension_units
+
+    @property
+    def chunk_layout(self) -> ChunkLayout:
+        """The chunks, as the domain of the view sees them."""
+        return self._async.chunk_layout
+
+    @property
+    def codec(self) -> CodecSchema:
+        """The codecs."""
+        return self._async.codec
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the view."""
+        return self._async.schema
+
+    @property
+    def readable(self) -> bool:
+        """True if the view can be read."""
+        return self._async.readable
+
+    @property
+    def writable(self) -> bool:
+        """True if the view can be written."""
+        return self._async.writable
+
+    @property
+    def url(self) -> str:
+        """The URL pipeline that opens the array, without secrets."""
+        return self._async.url
+
+    def spec(self, *, minimal_spec: bool = False) -> dict[str, Any]:
+        """Return the JSON that opens this view again; see `aiozarr.driver.TensorView.spec`."""
+        return self._async.spec(minimal_spec=minimal_spec)
+
+    def __getitem__(self, selection: Any) -> TensorView:
+        """Return the view of a selection, without I/O; errors are those of `aiozarr.driver.TensorView`."""
+        return TensorView(self._async[selection])
+
+    @property
+    def oindex(self) -> ByDimension[TensorView]:
+        """Orthogonal indexing: `view.oindex[selection]` is a view."""
+        return self._wrapped(self._async.oindex)
+
+    @property
+    def vindex(self) -> ByDimension[TensorView]:
+        """Pointwise indexing: `view.vindex[selection]` is a view."""
+        return self._wrapped(self._async.vindex)
+
+    @property
+    def translate_to(self) -> ByDimension[TensorView]:
+        """`view.translate_to[0, 0]`: the view whose domain begins there."""
+        return self._wrapped(self._async.translate_to)
+
+    @property
+    def translate_by(self) -> ByDimension[TensorView]:
+        """`view.translate_by[5, -1]`: the view whose domain is moved by that."""
+        return self._wrapped(self._async.translate_by)
+
+    @property
+    def translate_backward_by(self) -> ByDimension[TensorView]:
+        """`view.translate_backward_by[5, 1]`: the view whose domain is moved back by that."""
+        return self._wrapped(self._async.translate_backward_by)
+
+    @property
+    def label(self) -> ByDimension[TensorView]:
+        """`view.label["x", "y"]`: the view with these labels."""
+        return self._wrapped(self._async.label)
+
+    def transpose(self, order: Sequence[int | str] | None = None) -> TensorView:
+        """Return the view with its dimensions in another order; see `aiozarr.driver.TensorView.transpose`."""
+        return TensorView(self._async.transpose(order))
+
+    @property
+    def T(self) -> TensorView:  # noqa: N802  # numpy's name
+        """The view with its dimensions reversed."""
+        return TensorView(self._async.T)
+
+    def read(self, out: AnyArray | None = None, progress: ProgressLike = None) -> AnyArray:
+        """Read the elements; arguments and errors are those of `aiozarr.driver.TensorView.read`."""
+        return wait(lambda callback: self._async.read(out, callback), progress)
+
+    def write(self, values: ArrayLike, progress: ProgressLike = None) -> None:
+        """Write `values`; arguments and errors are those of `aiozarr.driver.TensorView.write`."""
+        # Cast in this thread: the cast may run user code, which may call this package again.
+        converted = convert_values(values, self.dtype)
+        wait(lambda callback: self._async.write(converted, callback), progress)
+
+    # A lambda, because the name is not defined yet while the class body runs.
+    resize = blocking_method(driver.TensorView.resize, lambda view: TensorView(view))  # noqa: PLW0108
+    resolve = blocking_method(driver.TensorView.resolve, lambda view: TensorView(view))  # noqa: PLW0108
+    close = blocking_method(driver.TensorView.aclose, unchanged)
+
+    def __enter__(self) -> TensorView:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+        if copy is False:
+            raise ValueError("the values are not in memory: reading them makes a copy")
+        values = self.read()
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __repr__(self) -> str:
+        return repr(self._async).replace("<aiozarr.driver.TensorView", "<aiozarr.sync.TensorView", 1)
+
+    def _wrapped(self, operation: ByDimension[driver.TensorView]) -> ByDimension[TensorView]:
+        return ByDimension(lambda arguments: TensorView(operation[arguments]))

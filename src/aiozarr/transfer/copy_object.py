@@ -1,0 +1,353 @@
+"""Copies one object from store to store. The fetched object is compared with the listing before it is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, TypeAlias
+
+import numpy as np
+from typing_extensions import Buffer
+
+from aiozarr.engine import Engine, ScheduledStore
+from aiozarr.errors import ChangedError, ChecksumError, LimitError, ShortReadError, StoreError
+from aiozarr.model import Entry, Range, Value, Version
+from aiozarr.schedule.events import Report, Totals
+from aiozarr.settings import Settings
+from aiozarr.stores import BlockingStore, Store, byte_view
+
+Verify: TypeAlias = Literal["size", "checksum"] | None
+
+MAX_FETCHES = 4
+"""Fetches of an object that keeps changing, before that is an error."""
+REFETCH_SECONDS = 0.05
+"""Delay before an object is fetched again; doubled for each further fetch."""
+MIN_WORK_BYTES = 16 << 10
+"""Cost of opening, renaming and closing a file in a worker, expressed in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedObject:
+    """An object that was fetched whole.
+
+    Attributes:
+        data: its bytes.
+        size: its size in bytes by the store's response.
+        version: its version, or None if the store has no versions.
+    """
+
+    data: Buffer
+    size: int
+    version: Version | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedObject:
+    """An object that was stored: its size in bytes, and whether it was replaced since it was listed."""
+
+    size: int
+    changed: bool = False
+
+
+class CopyDecision(Enum):
+    """The decision about a fetched object."""
+
+    AS_LISTED = "it is the listed object"
+    REPLACED = "it is a later object, and complete"
+    REFETCH = "it may be truncated; another fetch decides"
+
+
+def same_version(one: Version | None, other: Version | None) -> bool | None:
+    """Return whether two versions are equal, or None if they cannot be compared.
+
+    A listing may report less than a response, such as the ETag without the generation: what both report is compared.
+    """
+    if one is None or other is None:
+        return None
+    if one.generation is not None and other.generation is not None:
+        return one.generation == other.generation
+    if one.etag is not None and other.etag is not None:
+        return one.etag.removeprefix("W/") == other.etag.removeprefix("W/")
+    return None
+
+
+def decide(listed: Entry, fetched: FetchedObject, *, previous_size: int | None, strict: bool) -> CopyDecision:
+    """Decide whether `fetched` may be stored.
+
+    Args:
+        listed: the entry of the listing.
+        fetched: the fetched object.
+        previous_size: the size of the previous fetch, if there was one.
+        strict: whether a size that differs from the listing's must be confirmed.
+    """
+    same = same_version(listed.version, fetched.version)
+    if memoryview(fetched.data).nbytes != fetched.size:
+        return CopyDecision.REFETCH
+    if same is False:
+        return CopyDecision.REPLACED
+    if listed.size is None or listed.size == fetched.size:
+        return CopyDecision.AS_LISTED
+    # One version of an object has one size. Without versions, two fetches must agree on the size.
+    if strict and (same or previous_size != fetched.size):
+        return CopyDecision.REFETCH
+    return CopyDecision.REPLACED
+
+
+class ObjectCopier:
+    """Copies the objects of one copy operation."""
+
+    def __init__(
+        self, engine: Engine, source: Store, destination: Store, *, verify: Verify, settings: Settings, report: Report
+    ) -> None:
+        self.source = source
+        self.destination = destination
+        self._engine = engine
+        self._verify = verify
+        self._part_bytes = settings.max_request_bytes
+        self._is_observed = settings.on_event is not None
+        self._report = report
+        self._scheduled_source = engine.scheduled(source, settings, report)
+        self._scheduled_destination = engine.scheduled(destination, settings, report)
+        self._memory = ByteSemaphore(settings.max_bytes_in_flight)
+
+    async def copy(self, entry: Entry) -> CopiedObject | None:
+        """Copy one object.
+
+        Returns: the object, or None if the entry is a folder marker.
+
+        Raises:
+            ChangedError: the object is gone, or was replaced again and again while it was fetched.
+            ShortReadError: the source returns another number of bytes than it lists.
+            ChecksumError: the stored bytes differ from the fetched ones.
+            StoreError: a store failed.
+        """
+        source, destination, size = self.source, self.destination, entry.size
+        if (
+            isinstance(source, BlockingStore)
+            and isinstance(destination, BlockingStore)
+            and size is not None
+            and size <= self._part_bytes
+            and not self._is_observed  # Events need one request at a time.
+            and await self._copy_blocking(source, destination, entry, size)
+        ):
+            return CopiedObject(size)
+        return await self._copy_async(entry)
+
+    async def _copy_blocking(self, source: BlockingStore, destination: BlockingStore, entry: Entry, size: int) -> bool:
+        """Copy between blocking stores in one call of a worker, which is the ordinary case of local files.
+
+        Returns: False if the object is not as listed, or an error may be temporary: `_copy_async` decides then.
+        """
+        requests = 0
+
+        def copy() -> bool:
+            nonlocal requests
+            requests += 1
+            value = source.fetch_now(entry.key, Range(0, self._part_bytes))
+            if value is None:
+                return False
+            fetched = FetchedObject(value.data, size if value.size is None else value.size, value.version)
+            if decide(entry, fetched, previous_size=None, strict=True) is not CopyDecision.AS_LISTED:
+                return False
+            requests += 1
+            destination.set_now(entry.key, value.data)
+            if self._verify != "checksum":
+                return True
+            requests += 1
+            stored = destination.fetch_now(entry.key)
+            return stored is not None and equal_bytes(stored.data, value.data)
+
+        async with self._memory.hold(self._memory_bytes(size)):
+            try:
+                return await self._engine.run_in_worker(copy, max(size, MIN_WORK_BYTES))
+            except StoreError as error:
+                if not error.retryable:
+                    raise
+                return False
+            finally:
+                is_stored = requests > 1
+                if is_stored:
+                    self._engine.invalidate(destination, entry.key)
+                moved = size if is_stored else 0
+                reads, writes = min(1, requests), max(0, requests - 1)
+                self._report.add(source.url, Totals(requests=reads, bytes_wanted=moved, bytes_fetched=moved))
+                self._report.add(destination.url, Totals(requests=writes, bytes_written=moved))
+
+    async def _copy_async(self, entry: Entry) -> CopiedObject | None:
+        """Copy between any stores, and fetch again while the object changes."""
+        max_bytes = self._part_bytes if entry.size is None else entry.size
+        previous_size: int | None = None
+        for attempt in range(MAX_FETCHES):
+            if attempt:
+                await asyncio.sleep(REFETCH_SECONDS * 2**attempt)
+            async with self._memory.hold(self._memory_bytes(max_bytes)):
+                try:
+                    fetched = await read_object(self._scheduled_source, entry.key, max_bytes, self._part_bytes)
+                except ChangedError:
+                    continue
+                except LimitError as error:
+                    # It has grown since it was listed: the next attempt reserves memory for its new size.
+                    max_bytes = error.value or max_bytes
+                    continue
+                if fetched is None:
+                    if entry.size == 0:
+                        # Some clients list the marker `a/` of a folder as an empty object `a`.
+                        return None
+                    raise ChangedError("the object was listed, and is gone", store=self.source.url, key=entry.key)
+                strict = self._verify is not None
+                decision = decide(entry, fetched, previous_size=previous_size, strict=strict)
+                if decision is CopyDecision.REFETCH:
+                    previous_size = fetched.size
+                    continue
+                await self._store(entry.key, fetched.data)
+                return CopiedObject(fetched.size, changed=decision is CopyDecision.REPLACED)
+        raise self._unstable_error(entry, previous_size)
+
+    async def _store(self, key: str, data: Buffer) -> None:
+        """Store `data`, and with `verify="checksum"` read it back.
+
+        Raises:
+            ChecksumError: the stored bytes differ.
+            StoreError: the bytes could not be stored or read back.
+        """
+        destination = self._scheduled_destination
+        await destination.set(key, data)
+        if self._verify != "checksum" or await self._is_stored(key, byte_view(data)):
+            return
+        # A second time, because the bytes may have been damaged in transit.
+        await destination.set(key, data)
+        if not await self._is_stored(key, byte_view(data)):
+            raise ChecksumError("what was read back is not what was stored", store=self.destination.url, key=key)
+
+    async def _is_stored(self, key: str, data: memoryview) -> bool:
+        """Return whether the destination returns `data`. A large object is read in parts, one after the other."""
+        if data.nbytes <= self._part_bytes or not self.destination.supports.partial_reads:
+            return await self._returns(key, None, data, data.nbytes)
+        for start in range(0, data.nbytes, self._part_bytes):
+            part = data[start : start + self._part_bytes]
+            if not await self._returns(key, Range(start, part.nbytes), part, data.nbytes):
+                return False
+        return True
+
+    async def _returns(self, key: str, byte_range: Range | None, expected: memoryview, size: int) -> bool:
+        value = await self._scheduled_destination.fetch(key, byte_range, cost=expected.nbytes)
+        if value is None or value.size not in (None, size):
+            return False
+        data = value.data
+        return await self._engine.run_in_worker(lambda: equal_bytes(expected, data), expected.nbytes)
+
+    def _unstable_error(self, entry: Entry, seen_size: int | None) -> StoreError:
+        if seen_size is None:
+            return ChangedError(
+                "the object was replaced each time it was fetched",
+                store=self.source.url,
+                key=entry.key,
+                attempts=MAX_FETCHES,
+            )
+        return ShortReadError(
+            f"the object has {entry.size} bytes in the listing and {seen_size} in responses, or these are truncated",
+            retryable=False,
+            store=self.source.url,
+            key=entry.key,
+            attempts=MAX_FETCHES,
+        )
+
+    def _memory_bytes(self, size: int) -> int:
+        """Return the bytes that copying an object of `size` bytes holds in memory."""
+        return size + min(size, self._part_bytes) if self._verify == "checksum" else size
+
+
+async def read_object(source: ScheduledStore, key: str, max_bytes: int, part_bytes: int) -> FetchedObject | None:
+    """Fetch one object whole and of one version. A large object is fetched in parts.
+
+    Args:
+        source: the store.
+        key: the key of the object.
+        max_bytes: the size up to which the object is fetched.
+        part_bytes: the limit of one request.
+
+    Returns: the object, or None if it is not stored.
+
+    Raises:
+        LimitError: the object has more than `max_bytes` bytes; `value` is its size.
+        ChangedError: the object was replaced between its parts.
+        StoreError: the object could not be fetched.
+    """
+    # A range bounds the response, whatever the listing said. An empty object has no byte to start at.
+    is_ranged = max_bytes > 0 and source.store.supports.partial_reads
+    in_parts = is_ranged and max_bytes > part_bytes
+    value: Value | None = None
+    if not in_parts:
+        value = await source.fetch(key, Range(0, part_bytes) if is_ranged else None, cost=min(max_bytes, part_bytes))
+        # A full part of an object of unknown size may have bytes behind it.
+        in_parts = is_ranged and value is not None and value.size is None and len(byte_view(value.data)) >= part_bytes
+    if in_parts:
+        value = await source.fetch_in_parts(key, part_bytes=part_bytes, max_bytes=max_bytes)
+    if value is None:
+        return None
+    size = memoryview(value.data).nbytes if value.size is None else value.size
+    if size > max_bytes:
+        raise LimitError("the object has grown", limit="max_bytes", value=size, allowed=max_bytes)
+    return FetchedObject(value.data, size, value.version)
+
+
+def equal_bytes(one: Buffer, other: Buffer) -> bool:
+    """Return whether two buffers have the same bytes."""
+    # memoryviews compare byte by byte, as Python objects; numpy compares memory.
+    return bool(np.array_equal(np.frombuffer(byte_view(one), np.uint8), np.frombuffer(byte_view(other), np.uint8)))
+
+
+class ByteSemaphore:
+    """At most `limit` bytes are held at a time. Lives on one loop.
+
+    First come, first served: small objects cannot starve a large one. An object larger than the limit is held alone.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.held = 0
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def hold(self, size: int) -> AsyncIterator[None]:
+        """Hold `size` bytes, as soon as they fit."""
+        await self._acquire(size)
+        try:
+            yield
+        finally:
+            self._release(size)
+
+    async def _acquire(self, size: int) -> None:
+        if not self._waiters and self._fits(size):
+            self.held += size
+            return
+        waiter = (size, asyncio.get_running_loop().create_future())
+        self._waiters.append(waiter)
+        try:
+            await waiter[1]
+        except asyncio.CancelledError:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+                self._wake_waiters()
+            else:
+                # It was woken in the same turn of the loop.
+                self._release(size)
+            raise
+
+    def _release(self, size: int) -> None:
+        self.held -= size
+        self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        while self._waiters and self._fits(self._waiters[0][0]):
+            size, future = self._waiters.popleft()
+            self.held += size
+            if not future.done():
+                future.set_result(None)
+
+    def _fits(self, size: int) -> bool:
+        return self.held <= 0 or self.held + size <= self.limit

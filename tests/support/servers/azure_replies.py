@@ -1,0 +1,46 @@
+"""A container of Azure as a `FaultServer` plays it, and stores of that container."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from aiozarr.stores import ObjectStore
+from tests.support.servers.http_replies import Reply, Request
+from tests.support.servers.http_server import FaultServer
+
+DATA = bytes(range(256)) * 100
+
+
+KEY = base64.b64encode(b"s-hidden").decode()
+
+
+PLACE = "acct/data/root/"
+
+
+def refusal(status: int, code: str, words: str = "Words", **headers: str) -> Reply:
+    """Return an error response as Azure sends it."""
+    body = f"<Error><Code>{code}</Code><Message>{words}\nRequestId:1\nTime:2</Message></Error>".encode()
+    return Reply(status, (), body).with_headers(x_ms_error_code=code, x_ms_request_id="r-1", **headers)
+
+
+def azure(request: Request, reply: Reply) -> Reply:
+    """Turn what any server would say into what Azure says."""
+    if request.headers.get("range", "").startswith("bytes=-"):
+        return refusal(400, "InvalidHeaderValue")
+    if reply.status == 404:
+        return refusal(404, "BlobNotFound")
+    if reply.status == 412 and request.headers.get("if-none-match") == "*":
+        return refusal(409, "BlobAlreadyExists")
+    if reply.status == 412:
+        return refusal(412, "ConditionNotMet")
+    if reply.status == 416:
+        return refusal(416, "InvalidRange", Content_Range=dict(reply.headers)["Content-Range"])
+    return reply.with_headers(x_ms_request_id="r-1")
+
+
+def at(server: FaultServer, url: str = "az://data/root", **options: Any) -> ObjectStore:
+    """Return a store of the server's container."""
+    if not {"anon", "sas_token", "token", "credential"} & options.keys():
+        options["account_key"] = KEY
+    return ObjectStore(url, endpoint_url=f"{server.url}/acct", **options)

@@ -1,0 +1,1 @@
+"""The parts of the Google Cloud Storage fake: its objects, and its two APIs."""

@@ -1,0 +1,1 @@
+"""Hypothesis strategies that draw data types, elements, codecs and arrays of every format."""

@@ -1,0 +1,178 @@
+"""Runs of chunks that a worker reads from a blocking store in one hop; in virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typing_extensions import Buffer
+
+from aiozarr.engine import Engine
+from aiozarr.engine.read import blocking_read
+from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, PermissionDeniedError, ThrottledError
+from aiozarr.model import ByteRange, Value, Version
+from aiozarr.schedule import Event, Report
+from aiozarr.stores import MemoryStore
+from aiozarr.testing.virtual_time import in_virtual_time
+from tests.support.engine_samples import RAW, SETTINGS, Sample, engine, layout_of
+
+ZSTD = [*RAW, {"name": "zstd", "configuration": {"level": 1, "checksum": False}}]
+
+
+class Counting(MemoryStore):
+    """A memory store that notes how values are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alone: list[str] = []
+        self.into: list[str] = []
+        self.trouble: dict[str, Exception] = {}
+
+    def read_now(self, key: str) -> Buffer | None:
+        self.alone.append(key)
+        return super().read_now(key)
+
+    def read_into_now(self, key: str, memory: memoryview) -> int | None:
+        self.into.append(key)
+        if key in self.trouble:
+            raise self.trouble.pop(key)
+        value = super().read_now(key)
+        if value is None:
+            return None
+        view = memoryview(value)
+        if len(view) <= len(memory):
+            memory[: len(view)] = view
+        return len(view)
+
+
+class Faulty(MemoryStore):
+    """A memory store that refuses one key."""
+
+    refused = "a/c/5/0"
+
+    def fetch_now(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
+        if key == self.refused:
+            raise PermissionDeniedError("no", key=key)
+        return super().fetch_now(key, range, if_match=if_match)
+
+
+async def stored(store: MemoryStore, **layout: object) -> tuple[Sample, Engine]:
+    array = Sample(layout_of((8, 2), (1, 2), **layout), store)  # type: ignore[arg-type]  # the caller's own keywords
+    worker = engine()
+    await worker.write([array.write(array.values)], settings=SETTINGS)
+    return array, worker
+
+
+@in_virtual_time
+async def test_every_chunk_counts_as_one_request_and_is_told_to_the_observer() -> None:
+    array, worker = await stored(MemoryStore())
+    events: list[Event] = []
+    report = Report()
+    read = array.read(...)
+    await worker.read([read], settings=replace(SETTINGS, on_event=events.append), report=report)
+    assert np.array_equal(read.out, array.values)
+    assert (report.requests, report.bytes_fetched, report.chunks, report.retries) == (8, 64, 8, 0)
+    assert [event.key for event in events] == [f"a/c/{row}/0" for row in range(8)]
+
+
+@in_virtual_time
+async def test_a_refused_chunk_ends_the_read_and_the_observer_learns_of_it() -> None:
+    array, worker = await stored(Faulty())
+    events: list[Event] = []
+    with pytest.raises(PermissionDeniedError):
+        await worker.read([array.read(...)], settings=replace(SETTINGS, on_event=events.append))
+    (failed,) = [event for event in events if event.error is not None]
+    assert failed.key == Faulty.refused
+
+
+@in_virtual_time
+async def test_missing_chunks_fill_or_raise_and_damaged_ones_are_read_twice() -> None:
+    store = MemoryStore()
+    array, worker = await stored(store, fill_value=9, codecs=[*RAW, {"name": "crc32c"}])
+    store.erase_now("a/c/3/0")
+    read = array.read(...)
+    await worker.read([read], settings=SETTINGS)
+    assert read.out[3].tolist() == [9, 9]
+    with pytest.raises(MissingChunkError) as missing:
+        await worker.read([array.read(...)], settings=replace(SETTINGS, missing="raise"))
+    assert missing.value.key == "a/c/3/0"
+    store.set_now("a/c/6/0", b"x" * 12)
+    report = Report()
+    with pytest.raises(ChecksumError) as damaged:
+        await worker.read([array.read(6)], settings=SETTINGS, report=report)
+    assert (damaged.value.store, damaged.value.key, report.requests) == (store.url, "a/c/6/0", 2)
+    store.set_now("a/c/6/0", b"short")
+    with pytest.raises(CodecError, match="a/c/6/0"):
+        await worker.read([array.read(6)], settings=SETTINGS)
+
+
+async def packed(shape: tuple[int, int] = (8, 8), chunks: tuple[int, int] = (4, 2)) -> tuple[Sample, Engine, Counting]:
+    """An array whose chunks are decoded together; its values are written, and none of that is counted."""
+    store = Counting()
+    array = Sample(layout_of(shape, chunks, codecs=ZSTD, fill_value=9), store)
+    worker = engine()
+    await worker.write([array.write(array.values)], settings=SETTINGS)
+    return array, worker, store
+
+
+KEYS = [f"a/c/{row}/{column}" for row in range(2) for column in range(4)]
+
+
+@in_virtual_time
+async def test_small_chunks_are_read_and_decoded_together() -> None:
+    array, worker, store = await packed()
+    read = array.read(...)
+    await worker.read([read], settings=SETTINGS)
+    assert np.array_equal(read.out, array.values)
+    assert (store.into, store.alone) == (KEYS, [])
+
+
+@pytest.mark.parametrize("missing", [{0}, {3}, {7}, {1}, {0, 1, 2}, {2, 4, 6}, set(range(8))])
+@in_virtual_time
+async def test_missing_ones_among_them_read_as_the_fill_value_and_no_key_is_asked_for_twice(missing: set[int]) -> None:
+    array, worker, store = await packed()
+    expected = array.values.copy()
+    for number in missing:
+        row, column = divmod(number, 4)
+        expected[row * 4 :, column * 2 :][:4, :2] = 9
+        store.erase_now(KEYS[number])
+    read = array.read(...)
+    await worker.read([read], settings=SETTINGS)
+    assert np.array_equal(read.out, expected)
+    assert sorted(store.into + store.alone) == KEYS
+    with pytest.raises(MissingChunkError) as refused:
+        await worker.read([array.read(...)], settings=replace(SETTINGS, missing="raise"))
+    assert refused.value.key == KEYS[min(missing)]
+
+
+@in_virtual_time
+async def test_a_batch_with_a_damaged_chunk_is_decoded_one_by_one_and_the_chunk_named() -> None:
+    array, worker, store = await packed()
+    store.set_now(KEYS[5], b"damaged")
+    with pytest.raises(CodecError) as damaged:
+        await worker.read([array.read(...)], settings=SETTINGS)
+    assert (damaged.value.store, damaged.value.key) == (store.url, KEYS[5])
+    assert (store.into, store.alone) == (KEYS, [])
+
+
+@in_virtual_time
+async def test_a_refusal_among_them_is_repeated() -> None:
+    array, worker, store = await packed()
+    store.trouble[KEYS[3]] = ThrottledError("busy", key=KEYS[3])
+    read = array.read(...)
+    await worker.read([read], settings=replace(SETTINGS, retries=1))
+    assert np.array_equal(read.out, array.values)
+    assert store.into == [*KEYS[:4], *KEYS]
+
+
+@in_virtual_time
+async def test_values_that_there_is_no_room_for_are_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    array, worker, store = await packed()
+    sizes = [entry.size async for entry in store.scan("a/c/")]
+    room = 2 * max(size for size in sizes if size is not None)
+    monkeypatch.setattr(blocking_read, "encoded_buffer", lambda: memoryview(bytearray(room)))
+    read = array.read(...)
+    await worker.read([read], settings=SETTINGS)
+    assert np.array_equal(read.out, array.values)
+    assert set(store.into) == set(KEYS)

@@ -1,0 +1,36 @@
+"""From a target and settings to its store: what the settings add to the storage options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiozarr.engine.open_store import make_store
+from aiozarr.settings import Settings
+from aiozarr.stores import HTTPStore, ZipStore
+from aiozarr.stores.zip.remote_zip import RemoteZipStore
+
+
+@pytest.mark.parametrize(
+    ("options", "idle", "connect"),
+    [
+        ({}, 7, 7),
+        ({"idle_timeout": 5}, 5, 7),
+        ({"client_options": {"read_timeout": "5s", "connect_timeout": "4s"}}, 5, 4),
+        ({"https": {"idle_timeout": 5}}, 5, 7),
+        ({"https": {"client_options": {"read_timeout": 5}}, "connect_timeout": 3}, 5, 3),
+        ({"timeout": 5}, 5, 5),
+    ],
+)
+@pytest.mark.parametrize("url", ["https://h/x", "zip::https://h/x.zip", "https://h/x.zip"])
+def test_the_settings_say_how_long_a_server_may_take_unless_the_options_do(
+    url: str, options: dict[str, Any], idle: float, connect: float
+) -> None:
+    store = make_store(url, options, Settings(idle_timeout=7))
+    if isinstance(store, ZipStore):
+        assert isinstance(store, RemoteZipStore)
+        store = store._store
+    assert isinstance(store, HTTPStore)
+    endpoint = store._client.sender.endpoint
+    assert (endpoint.idle_timeout, endpoint.connect_timeout) == (idle, connect)

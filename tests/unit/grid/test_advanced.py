@@ -1,0 +1,76 @@
+"""Orthogonal and pointwise selections: rejected items, empty arrays, new axes, and transforms as values."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aiozarr.errors import SelectionError
+from aiozarr.grid import Constant, Indexed, IndexTransform, select_orthogonal, select_pointwise
+
+SELECT = {"oindex": select_orthogonal, "vindex": select_pointwise}
+
+
+def test_a_transform_of_index_arrays_is_pickled_and_compared() -> None:
+    view = select_pointwise(IndexTransform.identity((5, 6)), ([1, 2], [3, 4]))
+    copied = pickle.loads(pickle.dumps(view))
+    assert copied == view
+    assert hash(copied) == hash(view)
+    assert view != select_pointwise(IndexTransform.identity((5, 6)), ([1, 2], [3, 5]))
+    assert Indexed(0, np.array([1])) != Constant(1)
+
+
+@pytest.mark.parametrize(
+    ("how", "selection", "words"),
+    [
+        ("oindex", [5], "index 5 is out of range for axis 0 of size 5"),
+        ("oindex", (slice(None), [0, -7, 3]), "index -7 is out of range for axis 1 of size 6"),
+        ("oindex", (None, 0, 6), "index 6 is out of range"),
+        ("oindex", np.array([2**64 - 1], "u8"), f"index {2**64 - 1} is out of range for axis 0"),
+        ("vindex", ([0], [[1], [6]]), "index 6 is out of range for axis 1 of size 6"),
+        ("vindex", ([0, 1, 2], [0, 1]), r"shapes \(3,\), \(2,\) do not broadcast"),
+        ("vindex", np.zeros((5, 5), bool), r"mask of shape \(5, 5\) does not fit"),
+        ("vindex", (np.zeros((5, 6), bool), 0), "too many indices: the selection covers 3 axes"),
+        ("oindex", np.zeros((5, 6), bool), "takes one axis at a time"),
+        ("oindex", [[0, 1]], "index array of 2 axes"),
+        ("oindex", np.zeros(4, bool), r"mask of shape \(4,\) does not fit axis 0"),
+        ("oindex", (0, 0, 0), "too many indices"),
+        ("vindex", (..., ..., 0), "single ellipsis"),
+        ("oindex", [0.0, 1.0], "array of float64"),
+        ("vindex", (np.array([1.5]), 0), "array of float64"),
+        ("oindex", ["a"], "array of <U1"),
+        ("oindex", "a", "is a str"),
+        ("oindex", True, "single bool"),
+        ("vindex", np.True_, "single bool"),
+        ("oindex", 1.0, "is a float"),
+        ("vindex", [[0, 1], [2]], "ragged"),
+        ("vindex", ([0, 1], slice(None, None, 0)), "step of 0"),
+    ],
+)
+def test_invalid_selections_are_rejected_with_the_reason(how: str, selection: Any, words: str) -> None:
+    with pytest.raises(SelectionError, match=words):
+        SELECT[how](IndexTransform.identity((5, 6)), selection)
+
+
+def test_empty_index_arrays_select_nothing() -> None:
+    whole = IndexTransform.identity((5, 6))
+    assert select_orthogonal(whole, []).shape == (0, 6)
+    assert select_orthogonal(whole, (slice(None), np.array([]))).shape == (5, 0)
+    assert select_pointwise(whole, ([], [])).shape == (0,)
+    assert select_pointwise(whole, np.zeros((5, 6), bool)).shape == (0,)
+
+
+def test_a_new_axis_is_repeated_by_an_index_array() -> None:
+    view = IndexTransform.identity((5,)).select((None, slice(None)))
+    assert select_orthogonal(view, ([0], [1, 2])).shape == (1, 2)
+    assert select_pointwise(view, ([0, 0], [1, 2])).shape == (2,)
+    assert select_pointwise(view, ([], slice(None))).shape == (0, 5)
+    twice = select_orthogonal(view, [0, -1])
+    assert (twice.shape, twice.core_shape, twice.repeats) == ((2, 5), (5,), True)
+    assert select_pointwise(view, [[0, 0, 0]] * 2).shape == (2, 3, 5)
+    assert not twice.select(1).repeats
+    with pytest.raises(SelectionError, match="index 1 is out of range"):
+        select_orthogonal(view, [0, 1])

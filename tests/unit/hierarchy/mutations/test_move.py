@@ -1,0 +1,75 @@
+"""Moving a node with everything below it: at no moment is an incomplete node visible at the destination."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import aiozarr
+import aiozarr.sync
+from aiozarr.errors import StoreError
+from aiozarr.stores import Store
+
+FORMATS = pytest.mark.parametrize("zarr_format", [2, 3])
+
+
+@FORMATS
+async def test_a_node_moves_with_everything_below_it(store: Store, zarr_format: int) -> None:
+    root = await aiozarr.create_group(store, "r", zarr_format=zarr_format)
+    array = await root.create_array("g/h/a", shape=4, dtype="i4", chunks=2, attributes={"n": 1})
+    await array[...].write([1, 2, 3, 4])
+    await root.create_group("gg")
+    await root.move("g", "x/y")
+    moved = await root.open("x/y/h/a")
+    assert isinstance(moved, aiozarr.Array)
+    assert (await moved[...]).tolist() == [1, 2, 3, 4]
+    assert moved.attrs == {"n": 1}
+    assert sorted([name async for name, _ in root.members(None)]) == ["gg", "x", "x/y", "x/y/h", "x/y/h/a"]
+    await root.move("x/y/h/a", "a")
+    assert (await root.open("a")).attrs == {"n": 1}
+
+
+async def test_an_invalid_move_is_an_error_and_moves_nothing(store: Store) -> None:
+    root = await aiozarr.create_group(store)
+    await root.create_array("a", shape=4, dtype="i4")
+    await root.create_group("g/h")
+    before = sorted(await store.list())
+    for source, dest, error in [
+        ("none", "b", aiozarr.NodeNotFoundError),
+        ("a", "g", aiozarr.NodeExistsError),
+        ("g", "a/b", aiozarr.NodeTypeError),
+        ("g", "g/x", ValueError),
+        ("g/h", "g", ValueError),
+        ("a", "a", ValueError),
+        ("", "b", ValueError),
+    ]:
+        with pytest.raises(error):
+            await root.move(source, dest)
+    assert sorted(await store.list()) == before
+
+
+@pytest.mark.parametrize(
+    ("zarr_format", "failing"), [(3, "b/c/1"), (3, "b/zarr.json"), (2, "b/1"), (2, "b/.zarray"), (2, "b/.zattrs")]
+)
+async def test_a_failed_move_leaves_the_source_complete_and_no_node_at_the_destination(
+    remote: Any, zarr_format: int, failing: str
+) -> None:
+    root = await aiozarr.create_group(remote, zarr_format=zarr_format)
+    array = await root.create_array("a", shape=4, dtype="i4", chunks=2)
+    await array[...].write([1, 2, 3, 4])
+    failed: list[str] = []
+
+    def fail(operation: str, key: str) -> None:
+        if operation == "set" and key == failing:
+            failed.append(key)
+            raise StoreError("the disk is full")
+
+    remote.hook = fail
+    await asyncio.gather(root.move("a", "b"), return_exceptions=True)
+    remote.hook = lambda operation, key: None
+    assert failed
+    with pytest.raises((aiozarr.NodeNotFoundError, aiozarr.NodeTypeError)):
+        await aiozarr.open_array(remote, "b")
+    assert (await (await aiozarr.open_array(remote, "a"))[...]).tolist() == [1, 2, 3, 4]

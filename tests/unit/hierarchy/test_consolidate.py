@@ -1,0 +1,98 @@
+"""Consolidated metadata: a tree without requests, and no stale metadata after changes."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+
+import aiozarr
+import aiozarr.sync
+from aiozarr.stores import MemoryStore, Store
+
+FORMATS = pytest.mark.parametrize("zarr_format", [2, 3])
+COPIES = {2: ".zmetadata", 3: "zarr.json"}
+
+
+async def filled(store: Store, zarr_format: int) -> aiozarr.Group:
+    """A consolidated tree: `a`, `g` with `b` and `h`."""
+    root = await aiozarr.create_group(store, zarr_format=zarr_format, attributes={"title": "t"})
+    await root.create_array("a", shape=4, dtype="i4", chunks=2, attributes={"n": 1})
+    await root.create_group("g", attributes={"level": 1})
+    await root.create_array("g/b", shape=(2, 3), dtype="f8")
+    await root.create_group("g/h")
+    return await aiozarr.consolidate_metadata(store)
+
+
+async def copies(store: Store, zarr_format: int, path: str = "") -> dict[str, Any] | None:
+    """The paths that the stored copies are of, with the array's shape or None; None where there are no copies."""
+    data = await store.get(f"{path}/{COPIES[zarr_format]}".lstrip("/"))
+    if data is None:
+        return None
+    document = json.loads(bytes(data))
+    if zarr_format == 3:
+        held = document.get("consolidated_metadata")
+        return None if held is None else {name: node.get("shape") for name, node in held["metadata"].items()}
+    found = {}
+    for key, members in document["metadata"].items():
+        name, _, kind = key.rpartition("/")
+        if kind in (".zarray", ".zgroup"):
+            found[name] = members.get("shape")
+    del found[""]
+    return found
+
+
+TREE = {"a": [4], "g": None, "g/b": [2, 3], "g/h": None}
+
+
+@FORMATS
+async def test_consolidated_metadata_contain_all_nodes_below(store: Store, zarr_format: int) -> None:
+    group = await filled(store, zarr_format)
+    assert not group.read_only
+    assert await copies(store, zarr_format) == TREE
+    opened = await aiozarr.open_group(store)
+    assert {name: getattr(node, "shape", None) for name, node in [m async for m in opened.members(None)]} == {
+        "a": (4,),
+        "g": None,
+        "g/b": (2, 3),
+        "g/h": None,
+    }
+    assert opened.attrs == {"title": "t"}
+    assert (await opened.open("a")).attrs == {"n": 1}
+
+
+async def test_a_node_of_another_format_below_cannot_be_consolidated(memory: MemoryStore) -> None:
+    await aiozarr.create_group(memory)
+    await aiozarr.create_array(memory, "old", shape=1, dtype="i4", zarr_format=1)
+    with pytest.raises(aiozarr.NodeTypeError, match="format 1"):
+        await aiozarr.consolidate_metadata(memory)
+    with pytest.raises(aiozarr.NodeTypeError, match="array"):
+        await aiozarr.consolidate_metadata(memory, "old")
+    with pytest.raises(aiozarr.NodeNotFoundError):
+        await aiozarr.consolidate_metadata(memory, "none")
+
+
+async def test_implicit_groups_are_consolidated_as_groups(memory: MemoryStore) -> None:
+    await filled(memory, 3)
+    await memory.erase("g/zarr.json")
+    await aiozarr.consolidate_metadata(memory)
+    assert await copies(memory, 3) == TREE
+
+
+@FORMATS
+async def test_an_unpickled_group_reads_its_metadata_again(memory: MemoryStore, zarr_format: int) -> None:
+    root = await filled(memory, zarr_format)
+    sent = pickle.dumps(root)
+    await root.delete("a")
+    loaded: aiozarr.Group = pickle.loads(sent)
+    assert [name async for name, _ in loaded.members()] == ["g"]
+
+
+def test_the_blocking_twin_consolidates_and_answers() -> None:
+    store = MemoryStore()
+    aiozarr.sync.create_array(store, "a/b", shape=3, dtype="i4")
+    group = aiozarr.sync.consolidate_metadata(store)
+    assert isinstance(group, aiozarr.sync.Group)
+    assert [name for name, _ in group.members(None)] == ["a", "a/b"]

@@ -1,0 +1,183 @@
+"""The members of a group: which nodes they are, to which depth, and by which requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import aiozarr
+from aiozarr.hierarchy import members
+from aiozarr.stores import MemoryStore, Store
+
+
+async def filled(store: Store) -> aiozarr.Group:
+    root = await aiozarr.create_group(store)
+    await root.create_array("a", shape=(10, 10), dtype="f4")
+    group = await root.create_group("g", attributes={"level": 1})
+    await group.create_array("b", shape=3, dtype="i8")
+    await group.create_group("h/i")
+    await root.create_array("z/deep", shape=(), dtype="u1")
+    return root
+
+
+async def test_members_are_listed_to_the_given_depth(store: Store) -> None:
+    root = await filled(store)
+
+    async def names(depth: int | None) -> list[str]:
+        return sorted([name async for name, _ in root.members(depth)])
+
+    assert await names(0) == ["a", "g", "z"]
+    assert await names(1) == ["a", "g", "g/b", "g/h", "z", "z/deep"]
+    assert await names(None) == ["a", "g", "g/b", "g/h", "g/h/i", "z", "z/deep"]
+    assert sorted([name async for name, _ in root.arrays(None)]) == ["a", "g/b", "z/deep"]
+    assert sorted([name async for name, _ in root.groups()]) == ["g", "z"]
+    async for name, node in root.members(None):
+        assert node.path == name
+        assert node.url == f"{store.url}/{name}"
+
+
+async def test_the_text_of_a_tree(store: Store) -> None:
+    root = await filled(store)
+    assert (await root.tree()).splitlines() == [
+        "/",
+        "├── a (10, 10) float32",
+        "├── g",
+        "│   ├── b (3,) int64",
+        "│   └── h",
+        "│       └── i",
+        "└── z",
+        "    └── deep () uint8",
+    ]
+    assert (await root.tree(max_depth=0)).splitlines()[1:] == ["├── a (10, 10) float32", "├── g", "└── z"]
+    group = await root.open("g/h")
+    assert isinstance(group, aiozarr.Group)
+    assert await group.tree() == "/g/h\n└── i"
+
+
+async def test_an_empty_group_has_no_members(store: Store) -> None:
+    group = await aiozarr.create_group(store)
+    assert [name async for name, _ in group.members(None)] == []
+    assert await group.tree() == "/"
+
+
+async def test_chunks_and_reserved_names_are_not_members(store: Store) -> None:
+    root = await filled(store)
+    array = await root.open("a")
+    assert isinstance(array, aiozarr.Array)
+    await array[...].write(1)
+    await store.set("__private/x", b"1")
+    await store.set("notes.txt", b"1")
+    assert sorted([name async for name, _ in root.members(None)])[:2] == ["a", "g"]
+    assert "__private" not in await root.tree()
+
+
+async def test_directories_without_documents_are_implicit_groups(store: Store) -> None:
+    root = await filled(store)
+    await store.erase("g/h/zarr.json")
+    found = {name: node async for name, node in root.members(None)}
+    assert isinstance(found["g/h"], aiozarr.Group)
+    assert "g/h/i" in found
+
+
+async def test_an_unreadable_document_is_raised_by_members_and_shown_by_tree(memory: MemoryStore) -> None:
+    root = await filled(memory)
+    await memory.set("g/b/zarr.json", b"{")
+    with pytest.raises(aiozarr.InvalidMetadataError, match="g/b"):
+        [name async for name, _ in root.members(None)]
+    assert "│   ├── b (cannot be read: " in await root.tree()
+
+
+async def test_a_listing_fetches_the_documents_of_a_level_at_once(remote: Any) -> None:
+    root = await aiozarr.create_group(remote)
+    await asyncio.gather(*[root.create_group(f"g{n}") for n in range(30)])
+    under_way = most = 0
+
+    async def count(operation: str, key: str) -> None:
+        nonlocal under_way, most
+        remote.calls.append((operation, key))
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.01)
+        under_way -= 1
+
+    remote.calls.clear()
+    remote._before = count
+    assert len([name async for name, _ in root.members()]) == 30
+    assert len(remote.calls) == 31
+    assert most >= 15
+
+
+async def test_leaving_a_listing_early_ends_it(store: Store) -> None:
+    root = await filled(store)
+    async for _ in root.members(None):
+        break
+    assert await root.contains("a")
+
+
+async def test_a_store_that_cannot_list_is_an_error(remote_with: Callable[..., Any]) -> None:
+    root = await aiozarr.create_group(remote_with(listable=False))
+    with pytest.raises(aiozarr.UnsupportedOperationError):
+        [name async for name, _ in root.members()]
+    with pytest.raises(aiozarr.UnsupportedOperationError):
+        await root.tree()
+
+
+@pytest.mark.parametrize(("depth", "error"), [(-1, ValueError), (1.5, TypeError), (True, TypeError), ("1", TypeError)])
+async def test_a_depth_is_a_number_of_levels(memory: MemoryStore, depth: Any, error: type[Exception]) -> None:
+    plain = await filled(memory)
+    consolidated = await aiozarr.consolidate_metadata(memory)
+    for root in (plain, consolidated):
+        for walk in (root.members, root.arrays, root.groups):
+            with pytest.raises(error):
+                [name async for name, _ in walk(depth)]
+        with pytest.raises(error):
+            await root.tree(depth)
+
+
+async def test_control_characters_in_names_are_escaped(memory: MemoryStore) -> None:
+    root = await aiozarr.create_group(memory)
+    await root.create_group("a\nb\x1b[2Jc\u202e")
+    await root.create_group("日本 é")
+    assert await root.tree() == "/\n├── a\\nb\\x1b[2Jc\\u202e\n└── 日本 é"
+
+
+async def test_an_implicit_group_lists_nodes_of_another_format(store: Store) -> None:
+    await aiozarr.create_array(store, "d/one", shape=1, dtype="i4", zarr_format=1)
+    await aiozarr.create_array(store, "d/three", shape=3, dtype="i4")
+    await store.erase("d/zarr.json")
+    await store.erase("zarr.json")
+    group = await aiozarr.open_group(store, "d")
+    assert {name: node.zarr_format async for name, node in group.members()} == {"one": 1, "three": 3}
+    assert (await group.open("one")).zarr_format == 1
+    assert await group.contains("one")
+
+
+async def store_of(remote: Any, zarr_format: int, names: list[str]) -> None:
+    source = MemoryStore()
+    root = await aiozarr.create_group(source, zarr_format=zarr_format)
+    await root.create_hierarchy({name: {"shape": 1, "dtype": "i1"} for name in names})
+    for key in await source.list():
+        await remote.held.set(key, bytes(await source.get(key) or b""))
+
+
+async def test_the_early_listing_of_an_array_is_cancelled(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    await store_of(remote, 3, ["a", "g/b"])
+    root = await aiozarr.open_group(remote)
+    ended: list[str] = []
+    whole = members.list_names
+
+    async def list_names(place: Any, group: Any) -> Any:
+        if group.name == "a":
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                ended.append(group.name)
+                raise
+        return await whole(place, group)
+
+    monkeypatch.setattr(members, "list_names", list_names)
+    assert sorted([name async for name, _ in root.members(None)]) == ["a", "g", "g/b"]
+    assert ended == ["a"]

@@ -1,0 +1,485 @@
+"""Connections: reuse, retry, waiting, cancellation, closing, and answers in every framing."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+import pytest_asyncio
+
+from aiozarr.errors import LimitError, ShortReadError, StoreError, StoreTimeoutError, ThrottledError
+from aiozarr.http1 import Accept, Endpoint, Expectation, Pool, RequestTemplate, Response
+from aiozarr.model import Range
+from tests.support.fake_resolver import FakeResolver
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_replies import Reply
+from tests.support.servers.http_server import FaultServer
+
+DATA = bytes(range(256)) * 1000
+WHOLE = Expectation()
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    """A server with one big and one small value."""
+    with FaultServer({"big": DATA, "small": b"small", "empty": b""}) as running:
+        yield running
+
+
+@pytest.fixture
+def distant() -> Iterator[FaultServer]:
+    """A server whose responses take 20 ms."""
+    with FaultServer({"key": b"value"}, latency=0.02) as running:
+        yield running
+
+
+def origin_of(server: FaultServer, **limits: float) -> Endpoint:
+    """Return the origin of a server."""
+    return Endpoint(False, "127.0.0.1", server.port, **limits)  # type: ignore[arg-type]
+
+
+@pytest_asyncio.fixture
+async def pool(server: FaultServer) -> AsyncIterator[Pool]:
+    """A pool with few connections."""
+    made = Pool(asyncio.get_running_loop(), origin_of(server, max_connections=4))
+    yield made
+    await made.aclose()
+
+
+async def get(pool: Pool, key: str, want: Expectation = WHOLE) -> Response:
+    """Send a GET."""
+    return await pool.send(RequestTemplate("host", {}).render("GET", f"/{key}", want), want)
+
+
+async def until(condition: object, server: FaultServer) -> None:
+    """Wait for the server to have no connection left open."""
+    for _ in range(500):
+        if server.open_connections == 0:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{server.open_connections} connections are open")
+
+
+async def opened(server: FaultServer, count: int) -> None:
+    """Wait until so many connections are open."""
+    for _ in range(500):
+        if server.open_connections == count:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{server.open_connections} connections are open")
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
+
+
+async def test_one_connection_serves_one_request_after_another(pool: Pool, server: FaultServer) -> None:
+    for key, expected in (("big", DATA), ("small", b"small"), ("empty", b""), ("big", DATA)):
+        answer = await get(pool, key)
+        assert bytes(answer.body) == expected
+    assert (await get(pool, "missing")).status == 404
+    assert server.connections == 1
+
+
+async def test_the_connection_used_last_is_used_first(pool: Pool, server: FaultServer) -> None:
+    await asyncio.gather(*(get(pool, "big") for _ in range(3)))
+    used = {request.connection for request in server.requests}
+    await get(pool, "small")
+    last = server.requests[-1].connection
+    for _ in range(3):
+        await get(pool, "small")
+    assert {request.connection for request in server.requests[-3:]} == {last}
+    assert last in used
+
+
+async def test_requests_beyond_the_limit_wait_in_line(pool: Pool, server: FaultServer) -> None:
+    order: list[int] = []
+
+    async def one(number: int) -> None:
+        await get(pool, "small")
+        order.append(number)
+
+    server.latency = 0.01
+    await asyncio.gather(*(one(number) for number in range(40)))
+    assert server.connections == 4
+    assert server.max_in_flight == 4
+    assert [number // 4 for number in order] == sorted(number // 4 for number in order)
+
+
+async def test_a_cancelled_waiter_leaves_its_place_in_the_queue(pool: Pool, server: FaultServer) -> None:
+    server.latency = 0.02
+    tasks = [asyncio.create_task(get(pool, "small")) for _ in range(12)]
+    await asyncio.sleep(0.01)
+    for task in tasks[4:8]:
+        task.cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [isinstance(one, asyncio.CancelledError) for one in ended] == [False] * 4 + [True] * 4 + [False] * 4
+    assert pool.connections <= 4
+    assert bytes((await get(pool, "small")).body) == b"small"
+
+
+async def test_preconnected_connections_are_used_by_any_request(pool: Pool, server: FaultServer) -> None:
+    server.latency = 0.02
+    pool.preconnect(3)
+    assert pool.connections == 3
+    pool.preconnect(2)  # there are enough
+    await opened(server, 3)
+    await asyncio.gather(*(get(pool, "small") for _ in range(3)))
+    assert server.connections == 3
+    pool.preconnect(100)
+    await opened(server, 4)  # and no more than there may be
+    await asyncio.gather(*(get(pool, "small") for _ in range(9)))
+    assert (server.connections, pool.connections) == (4, 4)
+
+
+async def test_a_queued_request_gets_a_preconnected_connection(pool: Pool, server: FaultServer) -> None:
+    pool.preconnect(4)
+    answers = await asyncio.gather(*(get(pool, "small") for _ in range(12)))
+    assert [bytes(answer.body) for answer in answers] == [b"small"] * 12
+    assert server.connections == 4
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 5])
+async def test_a_pool_that_closes_opens_nothing_more(server: FaultServer, turns: int) -> None:
+    pool = Pool(asyncio.get_running_loop(), origin_of(server))
+    pool.preconnect(8)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await pool.aclose()
+    assert len(asyncio.all_tasks()) == 1
+    await until(0, server)
+    assert pool.connections == 0
+
+
+async def test_a_failed_preconnect_raises_nothing_and_occupies_no_connection() -> None:
+    loop, faults = asyncio.get_running_loop(), list[object]()
+    loop.set_exception_handler(lambda _, context: faults.append(context))
+    pool = Pool(loop, Endpoint(False, "127.0.0.1", 1, max_connections=4))
+    pool.preconnect(4)
+    while pool.connections:
+        await asyncio.sleep(0.01)
+    with pytest.raises(StoreError, match="no connection"):
+        await get(pool, "small")
+    gc.collect()
+    assert faults == []
+
+
+async def test_a_connection_closed_between_requests_costs_one_silent_retry(pool: Pool, server: FaultServer) -> None:
+    await get(pool, "small")
+    # The second request is taken in and never answered; the third comes on a new connection.
+    server.script = spoil.only({2: spoil.reset})
+    answer = await get(pool, "small")
+    assert bytes(answer.body) == b"small"
+    assert [request.connection for request in server.requests] == [1, 1, 2]
+
+
+async def test_a_request_is_repeated_silently_only_once(pool: Pool, server: FaultServer) -> None:
+    await asyncio.gather(*(get(pool, "small") for _ in range(3)))
+    before = len(server.requests)
+    server.script = spoil.always(spoil.reset)
+    with pytest.raises(StoreError) as caught:
+        await get(pool, "small")
+    assert caught.value.retryable
+    assert len(server.requests) - before == 2
+
+
+async def test_a_new_connection_that_fails_is_not_repeated(pool: Pool, server: FaultServer) -> None:
+    server.script = spoil.always(spoil.reset)
+    with pytest.raises(StoreError, match="before a response") as caught:
+        await get(pool, "small")
+    assert caught.value.retryable
+    assert len(server.requests) == 1
+
+
+async def test_no_repetition_after_the_first_byte_of_an_answer(pool: Pool, server: FaultServer) -> None:
+    await get(pool, "small")
+    server.script = spoil.always(spoil.garbage(b"HTTP/1.1 200 O"))
+    with pytest.raises(StoreError, match="within the response") as caught:
+        await get(pool, "small")
+    assert caught.value.retryable
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("after", [0, 1, 70_000])
+async def test_a_body_that_ends_early_is_a_short_read(pool: Pool, server: FaultServer, after: int) -> None:
+    for script in (spoil.truncated(after), spoil.reset_in_body(after)):
+        server.script = spoil.always(script)
+        with pytest.raises(ShortReadError) as caught:
+            await get(pool, "big")
+        assert caught.value.retryable
+
+
+@pytest.mark.parametrize("piece", [1, 7, 40_000, 1 << 20])
+async def test_a_connection_is_reused_after_a_chunked_body(pool: Pool, server: FaultServer, piece: int) -> None:
+    key = "small" if piece < 40_000 else "big"
+    server.script = lambda request, reply: spoil.dripping(piece, 0.0)(spoil.chunked(reply))
+    for _ in range(2):
+        assert bytes((await get(pool, key)).body) == (b"small" if key == "small" else DATA)
+    assert server.connections == 1
+
+
+async def test_a_chunked_body_is_bounded(pool: Pool, server: FaultServer) -> None:
+    server.script = spoil.always(spoil.chunked)
+    with pytest.raises(LimitError):
+        await get(pool, "big", Expectation(max_bytes=1000))
+    assert len(bytes((await get(pool, "big", Expectation(max_bytes=len(DATA)))).body)) == len(DATA)
+
+
+async def test_a_body_may_end_with_the_connection(pool: Pool, server: FaultServer) -> None:
+    server.script = spoil.always(spoil.until_close)
+    for _ in range(2):
+        assert bytes((await get(pool, "big")).body) == DATA
+    with pytest.raises(LimitError):
+        await get(pool, "big", Expectation(max_bytes=1000))
+    with pytest.raises(ShortReadError):
+        server.script = lambda request, reply: spoil.truncated(3)(spoil.until_close(reply))
+        await get(pool, "small", Expectation(Range(0, 5)))
+
+
+async def test_a_longer_body_than_allowed_is_not_received(pool: Pool, server: FaultServer) -> None:
+    with pytest.raises(LimitError):
+        await get(pool, "big", Expectation(max_bytes=1000))
+    assert pool.connections == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"small",
+        b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"small",
+        HEAD + b"smallHTTP/1.1 200 OK\r\n",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nsmall",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nsmall\r\n0\r\nTrailer: x\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsmall\r\n0\r\n\r\nHTTP/1.1 404 No\r\nE: x\r\n\r\n",
+    ],
+)
+async def test_unusual_answers_that_are_valid_are_read(pool: Pool, server: FaultServer, answer: bytes) -> None:
+    server.script = spoil.always(spoil.garbage(answer))
+    found = await get(pool, "small")
+    assert (found.status, bytes(found.body)) == (200, b"small")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nsmall!",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsmall\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nsmall",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\nsmall",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsmall\r\n0\r\n" + b"T: x\r\n" * 100_000,
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000,
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * (1 << 20) + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100_000 + b"\r\n",
+    ],
+    ids=range(11),
+)
+async def test_answers_that_are_not_http_or_never_end_are_errors(
+    pool: Pool, server: FaultServer, answer: bytes
+) -> None:
+    server.script = spoil.always(spoil.garbage(answer))
+    with pytest.raises(StoreError):
+        await get(pool, "small")
+    assert pool.connections == 0
+    server.script = None
+    assert bytes((await get(pool, "small")).body) == b"small"
+
+
+async def test_an_error_document_is_read_up_to_a_bound_and_its_connection_reused(
+    pool: Pool, server: FaultServer
+) -> None:
+    server.script = spoil.always(spoil.status(500, b"x" * 1000))
+    assert len((await get(pool, "small")).body) == 1000  # type: ignore[arg-type]
+    server.script = spoil.always(lambda reply: Reply(500, body=b"x" * 1000, chunked=True))
+    assert len((await get(pool, "small")).body) == 1000  # type: ignore[arg-type]
+    assert server.connections == 1
+    for long in (Reply(500, body=b"x" * 500_000), Reply(500, body=b"x" * 500_000, chunked=True)):
+        server.script = lambda request, reply, long=long: long
+        assert len((await get(pool, "small")).body) <= 1 << 16  # type: ignore[arg-type]
+
+
+async def test_the_answer_to_head_has_no_body_whatever_length_it_announces(pool: Pool, server: FaultServer) -> None:
+    for _ in range(2):
+        answer = await pool.send(
+            RequestTemplate("host", {}).render("HEAD", "/big", Expectation()), Expectation(head=True)
+        )
+        assert isinstance(answer.action, Accept)
+        assert answer.action.size == len(DATA)
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("fault", [spoil.no_answer, spoil.stalled(100_000), spoil.dripping(1, 0.02)])
+async def test_no_progress_is_a_timeout_and_a_drip_is_no_progress(server: FaultServer, fault: spoil.Spoil) -> None:
+    pool = Pool(asyncio.get_running_loop(), origin_of(server, idle_timeout=0.1))
+    server.script = spoil.always(fault)
+    with pytest.raises(StoreTimeoutError) as caught:
+        await get(pool, "big")
+    assert caught.value.retryable
+    assert pool.connections == 0
+    await pool.aclose()
+
+
+async def test_a_slow_answer_that_makes_progress_is_waited_for(server: FaultServer) -> None:
+    pool = Pool(asyncio.get_running_loop(), origin_of(server, idle_timeout=0.2))
+    server.script = spoil.always(spoil.dripping(len(DATA) // 50, 0.01))
+    assert bytes((await get(pool, "big")).body) == DATA
+    await pool.aclose()
+
+
+async def test_idle_connections_are_closed_after_a_while(server: FaultServer) -> None:
+    pool = Pool(asyncio.get_running_loop(), origin_of(server, idle_timeout=0.05))
+    await asyncio.gather(*(get(pool, "small") for _ in range(3)))
+    await until(0, server)
+    assert pool.connections == 0
+    assert bytes((await get(pool, "small")).body) == b"small"
+    await pool.aclose()
+
+
+async def test_memory_of_bodies_goes_with_the_last_connection_and_with_the_pool(server: FaultServer) -> None:
+    pool = Pool(asyncio.get_running_loop(), origin_of(server, idle_timeout=0.05))
+    await get(pool, "big")
+    await asyncio.sleep(0)  # what wakes a task holds the answer until its turn is over
+    assert pool.buffers.free_bytes > 0
+    await until(0, server)
+    while pool.buffers.free_bytes:  # the sweep that closes the last connection
+        await asyncio.sleep(0.01)
+    await get(pool, "big")
+    await asyncio.sleep(0)
+    assert pool.buffers.free_bytes > 0
+    await pool.aclose()
+    assert pool.buffers.free_bytes == 0
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 4, 6, 10])
+async def test_a_cancelled_request_closes_its_connection_and_no_other(
+    pool: Pool, server: FaultServer, turns: int
+) -> None:
+    await get(pool, "small")
+    server.script = spoil.when(lambda request: request.key == "big", spoil.stalled(100_000))
+    task = asyncio.create_task(get(pool, "big"))
+    for _ in range(turns):
+        await asyncio.sleep(0.001)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert pool.connections <= 1
+    assert bytes((await get(pool, "small")).body) == b"small"
+    await pool.aclose()
+    await until(0, server)
+
+
+async def test_closing_ends_requests_under_way_with_an_error(pool: Pool, server: FaultServer) -> None:
+    server.script = spoil.always(spoil.no_answer)
+    task = asyncio.create_task(get(pool, "small"))
+    await asyncio.sleep(0.05)
+    await pool.aclose()
+    with pytest.raises(StoreError, match="closed"):
+        await task
+    await until(0, server)
+
+
+async def test_a_server_that_is_not_there_is_a_retryable_error() -> None:
+    pool = Pool(asyncio.get_running_loop(), Endpoint(False, "127.0.0.1", 1))
+    with pytest.raises(StoreError) as caught:
+        await get(pool, "small")
+    assert caught.value.retryable
+    assert pool.connections == 0
+
+
+async def test_a_connection_that_takes_too_long_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+
+    async def never(*args: object, **options: object) -> None:
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(loop, "create_connection", never)
+    pool = Pool(loop, Endpoint(False, "127.0.0.1", 1, connect_timeout=0.01))
+    with pytest.raises(StoreTimeoutError, match="no connection"):
+        await get(pool, "small")
+    assert pool.connections == 0
+
+
+async def test_a_name_that_does_not_resolve_is_not_tried_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+
+    async def unknown(*args: object, **options: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
+    pool = Pool(asyncio.get_running_loop(), Endpoint(False, "nowhere.invalid", 80))
+    with pytest.raises(StoreError, match="does not resolve") as caught:
+        await get(pool, "small")
+    assert not caught.value.retryable
+
+
+async def test_a_name_is_tried_at_each_of_its_addresses(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    found = [(0, 0, 0, "", (address, server.port)) for address in ("127.0.0.9", "127.0.0.1")]
+
+    async def resolve(*_: object, **__: object) -> object:
+        return found
+
+    monkeypatch.setattr(loop, "getaddrinfo", resolve)
+    pool = Pool(loop, Endpoint(False, "two-addresses.invalid", server.port))
+    assert bytes((await get(pool, "small")).body) == b"small"
+    found.pop()
+    await pool.aclose()
+    pool = Pool(loop, Endpoint(False, "two-addresses.invalid", server.port))
+    with pytest.raises(StoreError, match="no connection"):
+        await get(pool, "small")
+
+
+GET = RequestTemplate("host", {}).render("GET", "/key", Expectation())
+NAME = "some-name.invalid"
+
+
+async def test_requests_that_begin_together_open_their_connections_together(
+    distant: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    names = FakeResolver("127.0.0.1")
+    monkeypatch.setattr(loop, "getaddrinfo", names.resolve)
+    pool = Pool(loop, Endpoint(False, NAME, distant.port))
+    answers = await asyncio.gather(*(pool.send(GET, Expectation()) for _ in range(60)))
+    assert {bytes(answer.body) for answer in answers} == {b"value"}
+    assert distant.connections == distant.max_in_flight == 60
+    assert names.asked == 1
+    await asyncio.gather(*(pool.send(GET, Expectation()) for _ in range(60)))
+    assert distant.connections == 60
+    await pool.aclose()
+
+
+@pytest.mark.parametrize("room", [0, 3])
+async def test_where_files_are_lacking_requests_wait_for_the_connections_that_there_are(
+    distant: FaultServer, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    loop = asyncio.get_running_loop()
+    real: Callable[..., object] = loop.create_connection
+    opened = 0
+
+    async def scarce(*args: object, **options: object) -> object:
+        nonlocal opened
+        if opened >= room:
+            raise OSError(errno.EMFILE, "Too many open files")
+        opened += 1
+        return await real(*args, **options)  # type: ignore[misc]
+
+    monkeypatch.setattr(loop, "create_connection", scarce)
+    pool = Pool(loop, Endpoint(False, "127.0.0.1", distant.port))
+    answers = await asyncio.gather(*(pool.send(GET, Expectation()) for _ in range(40)), return_exceptions=True)
+    if room:
+        assert all(not isinstance(answer, BaseException) for answer in answers)
+        assert distant.connections == distant.max_in_flight == room
+    else:
+        assert all(isinstance(answer, ThrottledError) for answer in answers)
+    assert pool.connections == room
+    await pool.aclose()
+    assert pool.connections == 0
+
+
+def test_a_fixed_limit_of_1024_requests_is_one_of_1024_connections_where_files_allow() -> None:
+    assert Endpoint(False, "h", 80).max_connections == 1024

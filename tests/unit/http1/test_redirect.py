@@ -1,0 +1,203 @@
+"""Redirects: never from https to http, never in a loop, and no credentials for another origin."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from aiozarr.errors import StoreError
+from aiozarr.model import Range
+from aiozarr.stores.http.store import HTTPStore
+from tests.support.certificates import authority
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
+
+DATA = bytes(range(256)) * 100
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    """The server that is asked."""
+    with FaultServer({"a/b": DATA}) as running:
+        yield running
+
+
+@pytest.fixture
+def other() -> Iterator[FaultServer]:
+    """The server that it sends to."""
+    with FaultServer({"moved/a/b": DATA}) as running:
+        yield running
+
+
+def sends_to(url: str) -> spoil.Script:
+    """Redirect every request to the same key below `url`."""
+    return lambda request, reply: spoil.redirect(f"{url}/{request.key}")(reply)
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_followed_for_reads(server: FaultServer, other: FaultServer, code: int) -> None:
+    server.script = lambda request, reply: spoil.redirect(f"{other.url}/moved/{request.key}", code)(reply)
+    async with HTTPStore(server.url) as store:
+        value = await store.fetch("a/b", Range(5, 10))
+        assert value is not None
+        assert (bytes(value.data), value.size) == (DATA[5:15], len(DATA))
+        whole = await store.fetch("a/b", if_match=value.version)
+        assert whole is not None
+        assert bytes(whole.data) == DATA
+        entry = await store.stat("a/b")
+        assert entry is not None
+        assert (entry.size, entry.version) == (len(DATA), value.version)
+
+
+async def test_a_404_behind_a_redirect_is_never_a_missing_value(server: FaultServer, other: FaultServer) -> None:
+    server.script = sends_to(other.url)
+    async with HTTPStore(server.url) as store:
+        for operation in (store.fetch, store.stat):
+            with pytest.raises(StoreError, match="after a redirect") as caught:
+                await operation("gone")
+            assert (caught.value.status, caught.value.retryable, caught.value.key) == (404, False, "gone")
+
+
+async def test_credentials_do_not_go_to_another_origin(server: FaultServer, other: FaultServer) -> None:
+    server.script = sends_to(f"{other.url}/moved")
+    url = server.url.replace("http://", "http://user:secret@") + "?token=hidden"
+    async with HTTPStore(url, headers={"X-Api-Key": "hidden", "Cookie": "hidden"}) as store:
+        assert await store.exists("a/b")
+        assert await store.get("a/b") is not None
+    assert server.requests[0].headers["x-api-key"] == "hidden"
+    for request in other.requests:
+        assert "hidden" not in str(request)
+        assert "secret" not in str(request)
+        assert not {"authorization", "cookie", "x-api-key"} & request.headers.keys()
+
+
+async def test_credentials_stay_with_the_origin_that_they_are_for(server: FaultServer) -> None:
+    server.put("moved/a/b", DATA)
+    server.script = spoil.when(
+        lambda request: not request.key.startswith("moved/"), spoil.redirect("/moved/a/b?part=1")
+    )
+    async with HTTPStore(server.url, headers={"X-Api-Key": "k"}) as store:
+        assert await store.exists("a/b")
+    assert [request.headers.get("x-api-key") for request in server.requests] == ["k"] * len(server.requests)
+    assert server.requests[-1].target == "/moved/a/b?part=1"
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "file:///etc/passwd",
+        "ftp://example.org/x",
+        "gopher://x",
+        "data:text/plain,x",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[fe80::1]/",
+        "http://[::ffff:169.254.169.254]/latest/meta-data/",
+        "http:///x",
+        "http://example.org:port/",
+        "a b",
+        "/a/b/",
+    ],
+)
+async def test_redirects_that_lead_astray_are_not_followed(server: FaultServer, location: str) -> None:
+    server.script = spoil.always(spoil.redirect(location))
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(StoreError) as caught:
+            await store.fetch("a/b")
+    assert not caught.value.retryable
+
+
+async def test_a_public_server_cannot_send_to_an_address_that_is_not_public(
+    server: FaultServer, other: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    resolve = loop.getaddrinfo
+
+    async def names(host: Any, port: Any, **options: Any) -> Any:
+        known = {"data.example": "93.184.216.34", "inside.example": "127.0.0.1", "cloud.example": "10.0.0.1"}
+        if host in known:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[host], port or 0))]
+        return await resolve(host, port, **options)
+
+    connect = loop.create_connection
+
+    async def reach(factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        return await connect(factory, "127.0.0.1" if host == "93.184.216.34" else host, port, **options)
+
+    monkeypatch.setattr(loop, "getaddrinfo", names)
+    monkeypatch.setattr(loop, "create_connection", reach)
+    import aiozarr.http1.aiohttp_fallback as fallback
+
+    async def here(self: Any, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
+        return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": family, "proto": 0, "flags": 0}]
+
+    async with HTTPStore(f"http://data.example:{server.port}") as store:
+        # The fallback begins with a request to the public server.
+        monkeypatch.setattr(fallback._GuardedResolver, "resolve", here)
+        for target in (f"127.0.0.1:{other.port}", f"inside.example:{other.port}", "cloud.example", "[::1]"):
+            server.script = spoil.always(spoil.redirect(f"http://{target}/moved/a/b"))
+            with pytest.raises(StoreError, match="not public"):
+                await store.fetch("a/b")
+    assert not other.requests
+
+
+async def test_a_redirect_from_https_to_http_is_not_followed(other: FaultServer) -> None:
+    with FaultServer({}, tls=authority().server()) as secure:
+        secure.script = sends_to(f"{other.url}/moved")
+        async with HTTPStore(secure.url, ssl_context=authority().trust()) as store:
+            with pytest.raises(StoreError, match="https to http"):
+                await store.fetch("a/b")
+    assert not other.requests
+
+
+async def test_redirects_end_after_a_few(server: FaultServer) -> None:
+    server.script = lambda request, reply: spoil.redirect(f"/x{request.number}")(reply)
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(StoreError, match="more than 5 redirects"):
+            await store.fetch("a/b")
+    assert len(server.requests) == 6
+
+
+async def test_redirects_in_a_circle_are_noticed(server: FaultServer) -> None:
+    server.script = lambda request, reply: spoil.redirect("/b" if request.key == "a" else "/a")(reply)
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(StoreError, match="loop"):
+            await store.fetch("a")
+    assert [request.key for request in server.requests] == ["a", "b"]
+
+
+async def test_credentials_are_not_sent_again_where_another_server_sends_a_request_back(
+    server: FaultServer, other: FaultServer
+) -> None:
+    server.put("back", DATA)
+    server.script = spoil.when(lambda request: request.key == "a/b", spoil.redirect(f"{other.url}/moved"))
+    other.script = spoil.always(spoil.redirect(f"{server.url}/back"))
+    async with HTTPStore(server.url, headers={"X-Api-Key": "k"}) as store:
+        assert await store.get("a/b") == DATA
+    assert [request.headers.get("x-api-key") for request in server.requests] == ["k", None]
+
+
+async def test_credentials_in_the_place_of_a_redirect_are_not_sent(server: FaultServer, other: FaultServer) -> None:
+    server.script = sends_to(f"{other.url}/moved".replace("http://", "http://someone:secret@"))
+    async with HTTPStore(server.url) as store:
+        assert await store.get("a/b") == DATA
+    assert "authorization" not in other.requests[0].headers
+
+
+async def test_a_404_after_a_redirect_names_the_server_and_no_secret(server: FaultServer, other: FaultServer) -> None:
+    server.script = spoil.always(spoil.redirect(f"{other.url}/gone?signature=secret"))
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(StoreError, match=re.escape(other.url)) as caught:
+            await store.get("a/b")
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_redirect_without_a_place_is_an_error(server: FaultServer) -> None:
+    server.script = spoil.always(spoil.status(302))
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(StoreError, match="without a Location"):
+            await store.fetch("a/b")

@@ -1,0 +1,358 @@
+"""URLs and file systems: options, secrets, identity, and missing packages."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import io
+import pickle
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.asyn import get_loop
+from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+from fsspec.implementations.dirfs import DirFileSystem
+
+import aiozarr
+from aiozarr.errors import StoreError, UnknownSchemeError
+from aiozarr.stores import LocalStore, Range, ZipStore, from_url
+from aiozarr.stores.fsspec.store import FsspecStore
+from tests.support.fsspec_file_systems import AsyncFiles, Tree
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_server import FaultServer
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3fs://bucket/a b/c/", "s3://bucket/a b/c"),
+        ("gcsfs://bucket/a", "gs://bucket/a"),
+        ("simplecache::memory://x/y", "simplecache::memory://x/y"),
+        ("simplecache::https://user:hidden@host/a.zarr?token=hidden", "simplecache::https://host/a.zarr"),
+        ("blockcache::s3://bucket/a.zarr", "blockcache::s3://bucket/a.zarr"),
+        ("reference://", "reference://"),
+    ],
+)
+def test_other_protocols_are_opened_by_fsspec_and_show_no_secret(url: str, shown: str) -> None:
+    store = from_url(url, fo={"version": 1, "refs": {}}) if url.startswith("reference") else from_url(url)
+    assert isinstance(store, FsspecStore)
+    assert store.url == shown
+    assert shown in repr(store)
+    assert "hidden" not in repr((store, store.origin))
+
+
+def test_options_of_a_chain_are_named_by_the_protocols_of_its_links(tmp_path: Path) -> None:
+    store = FsspecStore(
+        "simplecache::s3://bucket/a", s3={"anon": True, "region": "eu-west-1"}, cache_storage=str(tmp_path)
+    )
+    assert store.fs.storage == [str(tmp_path)]
+    inner = store.fs.fs
+    assert inner.anon
+    assert inner.retries == 1
+    assert inner.client_kwargs == {"region_name": "eu-west-1"}
+    named = FsspecStore("simplecache::s3://bucket/a", s3={"anon": True}, simplecache={"cache_storage": str(tmp_path)})
+    assert named.fs.storage == [str(tmp_path)]
+
+
+def test_s3fs_does_not_retry_unless_an_option_asks_for_it() -> None:
+    store = FsspecStore("s3://bucket/a", region="us-east-1", key="k", secret="s", requester_pays=True)
+    assert store.fs.retries == 1
+    assert store.fs.config_kwargs == {"retries": {"total_max_attempts": 1, "mode": "legacy"}}
+    assert store.fs.requester_pays
+    own = FsspecStore("s3://bucket/a", config_kwargs={"retries": {"max_attempts": 3}, "read_timeout": 9})
+    assert own.fs.retries == 5
+    assert own.fs.config_kwargs == {"retries": {"max_attempts": 3}, "read_timeout": 9}
+    own.fs.clear_instance_cache()  # as in another process
+    assert pickle.loads(pickle.dumps(store)).fs.retries == 1
+    plain = fsspec.filesystem("s3")
+    assert plain.retries == 5
+    assert FsspecStore(plain, path="bucket/a").fs is plain
+
+
+def test_common_options_have_our_names_for_google_too() -> None:
+    assert FsspecStore("gs://bucket/a", anon=True) == FsspecStore("gcsfs://bucket/a", token="anon")
+    assert FsspecStore("gs://bucket/a", anon=False) == FsspecStore("gs://bucket/a")
+
+
+def test_stores_are_equal_where_file_system_and_root_are() -> None:
+    one = FsspecStore("s3://bucket/a", key="k", secret="hidden")
+    assert one == FsspecStore("s3fs://bucket/a/", secret="hidden", key="k")
+    assert one.origin == FsspecStore("s3://bucket/b", key="k", secret="hidden").origin
+    for other in (
+        FsspecStore("s3://bucket/b", key="k", secret="hidden"),
+        FsspecStore("s3://bucket/a", key="k", secret="other"),
+        FsspecStore("s3://bucket/a"),
+    ):
+        assert one != other
+    assert "hidden" not in repr((one, one.origin, one.identity))
+    clone = pickle.loads(pickle.dumps(one))
+    assert clone == one
+    assert clone.fs.secret == "hidden"
+    assert clone.fs.retries == 1
+
+
+def test_requests_to_two_web_servers_are_budgeted_apart() -> None:
+    a, b = FsspecStore("http://a/x"), FsspecStore("http://b/x")
+    assert a.origin != b.origin
+    assert a.origin == FsspecStore("http://a/y").origin
+
+
+def test_a_file_system_may_come_with_a_path_in_a_mapper_or_as_an_open_file() -> None:
+    fs = fsspec.filesystem("memory")
+    expected = FsspecStore(fs, path="/some/where")
+    assert FsspecStore(fs.get_mapper("/some/where")) == expected
+    assert FsspecStore(fsspec.open("memory://some/where")) == expected
+    assert FsspecStore(DirFileSystem(path="/some", fs=fs), path="where") == expected
+    assert FsspecStore(AsyncFileSystemWrapper(fs, asynchronous=True), path="some/where/") == expected
+    assert FsspecStore("memory://some/where") == expected
+    assert FsspecStore("dir::memory://some/where") == expected
+    assert expected.url == "dir::memory:///some/where"
+    assert expected.parent_store() == (FsspecStore(fs, path="/some"), "where")
+    assert FsspecStore(fs, path="/some").parent_store() is None
+
+
+def test_other_objects_than_file_systems_raise_type_error() -> None:
+    fs = fsspec.filesystem("memory")
+    with pytest.raises(TypeError, match="not int"):
+        FsspecStore(5)
+    with pytest.raises(TypeError, match="anon"):
+        FsspecStore(fs, anon=True)
+    with pytest.raises(TypeError, match="path="):
+        FsspecStore("memory://a", path="b")
+
+
+def test_missing_packages_and_unknown_protocols_are_named() -> None:
+    with pytest.raises(ImportError, match="dropbox"):
+        from_url("dropbox://x")
+    with pytest.raises(UnknownSchemeError, match="nonsense"):
+        FsspecStore("nonsense://x")
+    with pytest.raises(UnknownSchemeError, match="nonsense"):
+        FsspecStore("simplecache::nonsense://x")
+
+
+async def test_a_file_system_is_made_by_the_first_operation_and_failing_then_is_a_store_error() -> None:
+    store = from_url("ftp://user:hidden@localhost:1/data")
+    assert store.url == "ftp://user@localhost:1/data"
+    assert store != from_url("ftp://user:other@localhost:1/data")
+    assert pickle.loads(pickle.dumps(store)) == store
+    for operation in (store.get("a"), store.stat("a"), store.set("a", b"1"), store.list()):
+        with pytest.raises(StoreError) as caught:
+            await operation
+        assert caught.value.retryable
+        assert caught.value.store == store.url
+        assert "hidden" not in str(caught.value)
+
+
+class Unknown(fsspec.AbstractFileSystem):
+    """Takes URLs as they are, and says nothing about what their parts mean."""
+
+    protocol = "unknown-to-us"
+
+
+@pytest.mark.parametrize("chain", ["", "simplecache::"])
+def test_an_unknown_file_system_shows_no_secret(chain: str) -> None:
+    fsspec.register_implementation("unknown-to-us", Unknown, clobber=True)
+    above = f"{chain}unknown-to-us://"
+    assert FsspecStore(f"{above}user:hidden@h/x").url == f"{above}user@h/x"
+    assert FsspecStore(f"{above}h/x?signature=hidden").url == f"{above}h/x"
+    assert FsspecStore(f"{above}h/x?part=1").url == f"{above}h/x?part=1"
+    if not chain:
+        assert FsspecStore(Unknown(), path="user:hidden@h/x").url == f"{above}user@h/x"
+
+
+def test_a_file_system_that_was_made_for_another_loop_has_a_twin_on_fsspecs_own() -> None:
+    fs = AsyncFiles(space="twin", asynchronous=True)
+    store = FsspecStore(fs, path="x")
+    assert store.fs is not fs
+    assert store.fs.loop is get_loop()
+    assert store == FsspecStore(AsyncFiles(space="twin"), path="x")
+    inner = DirFileSystem(path="x", fs=fs, asynchronous=True)
+    assert FsspecStore(inner) == store
+    assert FsspecStore(Tree(), path="x") != FsspecStore(Tree(space="b"), path="x")
+
+
+def test_local_files_are_those_of_a_local_store(tmp_path: Path) -> None:
+    store = FsspecStore("local://" + str(tmp_path))
+    assert store.supports == LocalStore(tmp_path).supports
+    assert store.url == f"file://{tmp_path}"
+    above = store.parent_store()
+    assert above is not None
+    assert above[0].url == f"file://{tmp_path.parent}"
+
+
+async def test_local_values_are_written_whole_with_their_directories(tmp_path: Path) -> None:
+    store = FsspecStore(fsspec.filesystem("file"), path=str(tmp_path / "a"))
+    await store.set("b/c", b"12345")
+    assert (tmp_path / "a" / "b" / "c").read_bytes() == b"12345"
+    value = await store.fetch("b/c", Range(1, 2))
+    assert value is not None
+    assert bytes(memoryview(value.data)) == b"23"
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["c"]
+
+
+async def test_an_archive_behind_a_chain_is_read_by_ranges(tmp_path: Path) -> None:
+    async with ZipStore(tmp_path / "x.zip", "w") as archive:
+        await aiozarr.create_array(archive, "a", shape=4, dtype="i4", fill_value=7)
+    array = await aiozarr.open(f"zip::simplecache::file://{tmp_path}/x.zip", "a")
+    assert isinstance(array, aiozarr.Array)
+    assert (await array[...]).tolist() == [7] * 4
+    await array.aclose()
+
+
+def test_options_of_a_protocol_are_a_mapping() -> None:
+    for url in ("s3fs://b/x", "simplecache::s3://b/x"):
+        options: dict[str, Any] = {"s3": 1}
+        with pytest.raises(TypeError, match="under 's3' are a mapping"):
+            FsspecStore(url, **options)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "unknown", "known"),
+    [
+        ("s3fs://b/x", {"kye": 1}, "kye", "key"),
+        ("s3fs://b/x", {"s3": {"kye": 1}}, "kye", "key"),
+        ("gcsfs://b/x", {"tokne": 1}, "tokne", "token"),
+        ("ftp://h/x", {"pasword": 1}, "pasword", "password"),
+        ("simplecache::http://h/x", {"http": {"heders": 1}}, "heders", "headers"),
+        ("simplecache::http://h/x", {"simplecache": {"cache_strage": 1}}, "cache_strage", "cache_storage"),
+        ("simplecache::http://h/x", {"s3": {"anon": True}}, "s3", "client_kwargs"),
+        ("simplecache::http://h/x", {"anon": True}, "anon", "cache_storage"),
+        ("simplecache::s3://b/x", {"kye": 1}, "kye", "secret"),
+        ("simplecache::s3://b/x", {"s3": {"kye": 1}}, "kye", "secret"),
+        ("dir::file:///x", {"file": {"nope": 1}}, "nope", "auto_mkdir"),
+        ("tar::/x.tar", {"nope": 1}, "nope", "index_store"),
+    ],
+)
+def test_an_option_that_no_link_knows_is_named_with_those_that_are_known(
+    url: str, options: dict[str, Any], unknown: str, known: str
+) -> None:
+    with pytest.raises(TypeError, match=f"unknown storage option '{unknown}'.*{known}"):
+        from_url(url, **options)
+
+
+def test_options_under_no_protocol_are_for_the_links_that_know_them(tmp_path: Path) -> None:
+    options = {"endpoint_url": "http://h", "key": "k", "secret": "s", "region": "eu-west-1"}
+    store = FsspecStore("simplecache::s3://b/x", cache_storage=str(tmp_path), **options)
+    assert store == FsspecStore("simplecache::s3://b/x", simplecache={"cache_storage": str(tmp_path)}, s3=options)
+    inner = store.fs.fs
+    assert (inner.endpoint_url, inner.key, inner.secret) == ("http://h", "k", "s")
+    assert store.fs.storage == [str(tmp_path)]
+    packed = FsspecStore("simplecache::https://h/x", compression="gzip", http={"headers": {"A": "b"}})
+    assert packed.fs.compression == "gzip"
+    assert packed.fs.fs.kwargs == {"headers": {"A": "b"}}
+    with pytest.raises(ValueError, match="'key' is given twice"):
+        FsspecStore("simplecache::s3://b/x", key="a", s3={"key": "b"})
+
+
+def test_other_classes_accept_options_that_they_do_not_declare() -> None:
+    fsspec.register_implementation("treetest", Tree, clobber=True)
+    assert FsspecStore("treetest://x", space="a", more=1).fs.storage_options == {"space": "a", "more": 1}
+
+
+def test_file_systems_in_a_file_need_the_file() -> None:
+    for url in ("reference://", "reference://x"):
+        with pytest.raises(TypeError, match="'fo'"):
+            FsspecStore(url)
+
+
+async def test_a_server_that_does_not_answer_is_waited_for_as_long_as_the_settings_say() -> None:
+    settings = aiozarr.Settings(idle_timeout=0.2, retries=0)
+    with FaultServer() as server:
+        server.script = spoil.always(spoil.no_answer)
+        s3 = {"key": "k", "secret": "s", "endpoint_url": server.url, "region": "us-east-1"}
+        places: dict[str, dict[str, Any]] = {
+            "s3fs://b/x": s3,
+            "simplecache::s3://b/x": s3,
+            f"simplecache::{server.url}/x": {},
+            f"blockcache::{server.url}/x": {},
+        }
+        async with asyncio.timeout(15):
+            for url, options in places.items():
+                with pytest.raises(StoreError) as caught:
+                    await aiozarr.open_array(url, storage_options=options, settings=settings)
+                assert caught.value.retryable
+
+
+def test_a_given_timeout_is_used_and_does_not_change_the_identity(tmp_path: Path) -> None:
+    patient = FsspecStore("s3://b/x", anon=True, idle_timeout=3)
+    assert patient == FsspecStore("s3://b/x", anon=True)
+    assert patient.fs.config_kwargs["read_timeout"] == patient.fs.config_kwargs["connect_timeout"] == 3
+    assert patient.fs.retries == 1
+    own = FsspecStore("s3://b/x", s3={"config_kwargs": {"read_timeout": 9}}, idle_timeout=3, anon=True)
+    assert own.fs.config_kwargs["read_timeout"] == 9
+    assert own.fs.config_kwargs["connect_timeout"] == 3
+    web = FsspecStore("simplecache::http://h/x", idle_timeout=3, connect_timeout=2)
+    assert web.fs.fs.client_kwargs["timeout"].sock_read == 3
+    assert web.fs.fs.client_kwargs["timeout"].sock_connect == 2
+    assert pickle.loads(pickle.dumps(web)) == web
+    google = FsspecStore("gcsfs://b/x", idle_timeout=3, anon=True)
+    assert google.fs.requests_timeout.sock_read == 3
+    assert FsspecStore("memory://x", idle_timeout=3) == FsspecStore("memory://x")
+
+
+@pytest.mark.parametrize("module", ["aiozarr.integrations.fsspec", "aiozarr.testing.conformance"])
+def test_a_missing_package_is_named_with_how_to_install_it(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed, said = ("pytest", "install pytest") if "testing" in module else ("fsspec.asyn", r"aiozarr\[fsspec\]")
+    importlib.import_module(module)
+    monkeypatch.delitem(sys.modules, module)
+    monkeypatch.delitem(sys.modules, f"{module}.needed", raising=False)
+    monkeypatch.setitem(sys.modules, needed, None)
+    with pytest.raises(ImportError, match=said):
+        importlib.import_module(module)
+
+
+@pytest.fixture
+async def tree(tmp_path: Path) -> Path:
+    async with ZipStore(tmp_path / "c.zip", "w") as archive:
+        made = await aiozarr.create_array(archive, "a/b", shape=4, dtype="i4", chunks=2)
+        await made[...].write(7)
+    with zipfile.ZipFile(tmp_path / "c.zip") as packed, tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name in packed.namelist():
+            member = tarfile.TarInfo(name)
+            member.size = len(packed.read(name))
+            tar.addfile(member, io.BytesIO(packed.read(name)))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "tar::{}/a.tar",
+        "tar://::file://{}/a.tar",
+        "simplecache::zip://::file://{}/c.zip",
+        "tar://::simplecache::{}/a.tar",
+    ],
+)
+async def test_the_url_of_a_node_in_an_archive_of_fsspecs_opens_that_node(url: str, tree: Path) -> None:
+    group = await aiozarr.open_group(url.format(tree))
+    array = await group.open("a/b")
+    assert isinstance(array, aiozarr.Array)
+    again = await aiozarr.open_array(array.url)
+    assert again.url == array.url
+    assert (await again[...]).tolist() == [7] * 4
+
+
+async def test_the_url_of_a_node_in_fsspecs_memory_opens_that_node() -> None:
+    for store in (FsspecStore(fsspec.filesystem("memory"), path="urls/x"), FsspecStore(fsspec.filesystem("memory"))):
+        made = await aiozarr.create_array(store, "urls/a", shape=4, dtype="i4", fill_value=3)
+        again = await aiozarr.open_array(made.url)
+        assert again.url == made.url
+        assert (await again[...]).tolist() == [3] * 4
+
+
+async def test_the_url_of_a_node_among_references_opens_that_node_with_the_references() -> None:
+    memory = fsspec.filesystem("memory")
+    await aiozarr.create_array(FsspecStore(memory, path="refs"), "a", shape=4, dtype="i4", fill_value=3)
+    refs = {"version": 1, "refs": {"a/zarr.json": memory.cat_file("/refs/a/zarr.json").decode()}}
+    for store in (FsspecStore("reference://", fo=refs), FsspecStore(fsspec.filesystem("reference", fo=refs))):
+        array = await aiozarr.open_array(store, "a")
+        assert array.url == "reference://a"
+        again = await aiozarr.open_array(array.url, storage_options={"fo": refs})
+        assert (await again[...]).tolist() == [3] * 4
+        with pytest.raises(TypeError, match="'fo'"):
+            await aiozarr.open_array(array.url)

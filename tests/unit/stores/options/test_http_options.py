@@ -1,0 +1,130 @@
+"""The table of storage options of web servers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+
+from aiozarr.stores.http.store import HTTPStore
+from aiozarr.stores.options.http_options import HTTP_TABLE, HTTPOptions, http_options
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"headers": {"A": "b"}}, {"headers": {"A": "b"}}),
+        ({"client_kwargs": {"headers": {"A": "b"}}}, {"headers": {"A": "b"}}),
+        ({"client_options": {"default_headers": {"A": b"b"}}}, {"headers": {"A": "b"}}),
+        ({"auth": ("u", "p")}, {"auth": ("u", "p", "utf-8")}),
+        ({"auth": ["u", "p"]}, {"auth": ("u", "p", "utf-8")}),
+        ({"client_kwargs": {"auth": ("u", "p", "latin1")}}, {"auth": ("u", "p", "latin1")}),
+        ({"token": "t"}, {"token": "t"}),
+        ({"client_options": {"user_agent": "a b"}}, {"user_agent": "a b"}),
+        ({"client_kwargs": {"trust_env": True}}, {"trust_env": True}),
+        ({"proxy": "http://p:1"}, {"proxy": "http://p:1"}),
+        ({"client_options": {"proxy_url": "http://p:1"}}, {"proxy": "http://p:1"}),
+        ({"ssl": False}, {"allow_invalid_certificates": True}),
+        ({"ssl": True}, {"allow_invalid_certificates": False}),
+        ({"verify_ssl": False}, {"allow_invalid_certificates": True}),
+        ({"client_options": {"allow_invalid_certificates": "true"}}, {"allow_invalid_certificates": True}),
+        ({"client_options": {"root_certificate": b"-----BEGIN x"}}, {"root_certificate": "-----BEGIN x"}),
+        ({"client_options": {"allow_http": True}}, {"allow_http": True}),
+        ({"max_connections": 5}, {"max_connections": 5}),
+        ({"idle_timeout": 5}, {"idle_timeout": 5}),
+        ({"client_options": {"read_timeout": "1min 30s"}}, {"idle_timeout": 90}),
+        ({"client_options": {"connect_timeout": timedelta(seconds=3)}}, {"connect_timeout": 3}),
+        ({"client_kwargs": {"timeout": aiohttp.ClientTimeout(total=None)}}, {}),
+        ({"client_kwargs": {"timeout": aiohttp.ClientTimeout(total=3600)}}, {}),
+        ({"client_kwargs": {"timeout": aiohttp.ClientTimeout(total=5)}}, {"idle_timeout": 5, "connect_timeout": 5}),
+        ({"timeout": aiohttp.ClientTimeout(sock_read=60, sock_connect=2)}, {"idle_timeout": 60, "connect_timeout": 2}),
+        ({"client_options": {"timeout": "4 s"}}, {"idle_timeout": 4, "connect_timeout": 4}),
+        ({"timeout": 7, "idle_timeout": 6}, {"idle_timeout": 6, "connect_timeout": 7}),
+        ({"headers": None, "client_kwargs": None, "auth": None}, {}),
+        ({"http1_only": True, "http2_only": False, "cookies": {}, "retry_config": None}, {}),
+        (
+            {"block_size": 5, "simple_links": True, "encoded": True, "cache_type": "none", "asynchronous": True},
+            {},
+        ),
+        ({"client_options": {"pool_max_idle_per_host": "4", "default_content_type": "x/y"}}, {}),
+    ],
+)
+def test_every_name_of_fsspec_and_obstore_is_followed_or_means_nothing_here(
+    given: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert http_options(given) == HTTPOptions(**expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"cookies": {"a": "b"}}, "Cookie"),
+        ({"client_kwargs": {"cookie_jar": object()}}, "Cookie"),
+        ({"client_kwargs": {"connector": object()}}, "the store's own"),
+        ({"get_client": print}, "the store's own"),
+        ({"proxy_auth": ("u", "p")}, "its URL"),
+        ({"client_options": {"proxy_excludes": "a,b"}}, "NO_PROXY"),
+        ({"client_options": {"proxy_ca_certificate": "x"}}, "ssl_context"),
+        ({"client_options": {"http2_only": True}}, "HTTP/1.1"),
+        ({"retry_config": {"max_retries": 0}}, r"Settings\(retries"),
+        ({"params": {"a": "b"}}, "URL"),
+    ],
+)
+def test_unsupported_options_are_refused_with_the_alternative(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(TypeError, match=f"cannot be followed: .*{why}"):
+        http_options(given)
+
+
+@pytest.mark.parametrize("given", [{"heders": {}}, {"client_kwargs": {"json_serialize": print}}, {"anon": True}])
+def test_an_unknown_option_is_a_type_error_that_lists_the_known_ones(given: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="an HTTP store knows headers, auth, token, user_agent, trust_env, proxy"):
+        HTTPStore("http://h/", **given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"headers": {"A": "hidden"}, "client_kwargs": {"headers": {"A": "hidden-too"}}},
+        {"proxy": "http://u:hidden@p", "proxy_url": "http://q"},
+        {"ssl": False, "allow_invalid_certificates": False},
+    ],
+)
+def test_options_that_contradict_each_other_are_refused_without_showing_a_secret(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="option") as caught:
+        http_options(given)
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"headers": "x"},
+        {"headers": {"A": 5}},
+        {"auth": "u:hidden"},
+        {"auth": ("u", None)},
+        {"ssl_context": "x"},
+        {"timeout": "soon"},
+        {"timeout": -1},
+        {"idle_timeout": 0},
+        {"max_connections": 0.5},
+        {"token": 5},
+        {"root_certificate": 5},
+    ],
+)
+def test_values_of_the_wrong_type_are_a_type_error_that_does_not_show_them(given: dict[str, Any]) -> None:
+    with pytest.raises(TypeError) as caught:
+        http_options(given)
+    assert "hidden" not in str(caught.value)
+
+
+def test_no_value_of_a_secret_is_in_the_repr() -> None:
+    options = http_options(
+        {"headers": {"A": "hidden"}, "auth": ("u", "hidden"), "token": "hidden", "proxy": "http://u:hidden@p"}
+    )
+    assert "hidden" not in repr(options)
+
+
+def test_the_error_lists_all_names() -> None:
+    assert set(HTTP_TABLE.names) - {"timeout", "verify_ssl"} == set(HTTPOptions.__dataclass_fields__)

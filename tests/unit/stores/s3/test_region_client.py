@@ -1,0 +1,180 @@
+"""Authorised requests to one region: signed, renewed when the signature has expired."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import botocore.credentials
+import botocore.session
+import pytest
+
+from aiozarr.errors import (
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+from aiozarr.model import Range
+from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.s3.profiles import ProfileCredentials
+from tests.support.servers import http_replies as spoil
+from tests.support.servers.http_replies import Reply, Request
+from tests.support.servers.http_server import FaultServer
+
+DATA = bytes(range(256)) * 100
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    """A server that has one object in a bucket."""
+    with FaultServer({"bkt/root/a/b": DATA}) as running:
+        yield running
+
+
+def at(server: FaultServer, url: str = "s3://bkt/root", **options: Any) -> ObjectStore:
+    """Return a store of the server's bucket."""
+    options = {"key": "KEYID", "secret": "s-hidden", "region": "us-east-1", **options}
+    if options.get("anon"):
+        options.pop("key")
+        options.pop("secret")
+    return ObjectStore(url, endpoint_url=server.url, **options)
+
+
+def document(code: str, status: int = 400) -> spoil.Spoil:
+    """Answer with an error document."""
+    return spoil.status(status, f"<Error><Code>{code}</Code><Message>Words</Message></Error>".encode())
+
+
+async def test_a_read_is_a_signed_get_with_range_and_condition(server: FaultServer) -> None:
+    async with at(server, requester_pays=True, token="t-hidden") as store:
+        value = await store.fetch("a/b")
+        assert value is not None
+        part = await store.fetch("a/b", Range(5, 10), if_match=value.version)
+        assert part is not None
+        assert (bytes(part.data), part.size, part.version) == (DATA[5:15], len(DATA), value.version)
+    first, second = server.requests
+    assert first.method == "GET"
+    assert "X-Amz-Signature=" in first.target
+    assert "X-Amz-Credential=KEYID" in first.target
+    assert "X-Amz-Security-Token=t-hidden" in first.target
+    assert "x-amz-request-payer=requester" in first.target
+    assert second.target == first.target
+    assert (second.headers["range"], second.headers["if-match"]) == ("bytes=5-14", value.version and value.version.etag)
+
+
+async def test_an_expired_signature_is_renewed_once(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with at(server) as store:
+        assert await store.exists("a/b")
+        monkeypatch.setattr(store._client._region_client, "renew", lambda issued_at: True)
+        server.script = spoil.only({2: document("ExpiredToken", 403)})
+        assert await store.get("a/b") is not None
+        assert len(server.requests) == 3
+        server.script = spoil.always(document("ExpiredToken", 403))
+        with pytest.raises(UnauthenticatedError):
+            await store.get("a/b")
+        assert len(server.requests) == 5
+
+
+@pytest.mark.parametrize("operation", ["get", "stat", "set", "erase", "list", "list_dir", "erase_values"])
+async def test_the_refusal_of_an_unsigned_request_mentions_missing_credentials(
+    server: FaultServer, operation: str
+) -> None:
+    server.script = lambda request, reply: Reply(403)
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, anon=True) as store:
+        arguments = {"set": ("k", b"1"), "list": (), "list_dir": ("",), "erase_values": (["k"],)}.get(operation, ("k",))
+        with pytest.raises(PermissionDeniedError, match="anon=True sends no credentials"):
+            await getattr(store, operation)(*arguments)
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of the AWS tools."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    return tmp_path
+
+
+def key_of(request: Request) -> str:
+    text = request.target + request.headers.get("authorization", "").replace("/", "%2F")
+    return text.split("Credential=")[1].split("%2F")[0]
+
+
+class Found:
+    """Credentials as botocore has them, that end."""
+
+    def __init__(self, number: int, ends: datetime | None) -> None:
+        self._frozen = botocore.credentials.ReadOnlyCredentials(f"KEY{number}", "s", None)
+        self._expiry_time = ends
+
+    def get_frozen_credentials(self) -> Any:
+        return self._frozen
+
+
+@pytest.fixture
+def numbered(monkeypatch: pytest.MonkeyPatch, files: Path) -> list[int]:
+    """Credentials that are others whenever they are looked for, off the loop."""
+    (files / "config").write_text("[profile p]\nregion = us-east-1\n")
+    found: list[int] = []
+
+    def find(self: ProfileCredentials) -> Found:
+        assert threading.current_thread() is not threading.main_thread()
+        found.append(len(found))
+        return Found(found[-1], None)
+
+    monkeypatch.setattr(ProfileCredentials, "_find", find)
+    return found
+
+
+def refuses_first(request: Request, reply: Reply) -> Reply:
+    """Take every credentials but the first for expired."""
+    if key_of(request) == "KEY0":
+        return Reply(400, (), b"<Error><Code>ExpiredToken</Code><Message>ended</Message></Error>")
+    if "list-type" in request.target:
+        return Reply(200, (("Content-Type", "application/xml"),), b"<ListBucketResult></ListBucketResult>")
+    return reply
+
+
+@pytest.mark.parametrize("operation", ["fetch", "set", "list", "erase"])
+async def test_credentials_that_have_ended_are_renewed_once(
+    server: FaultServer, numbered: list[int], operation: str
+) -> None:
+    server.script = refuses_first
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, profile="p") as store:
+        calls: dict[str, Any] = {
+            "fetch": lambda: store.fetch("a/b"),
+            "set": lambda: store.set("x", b"1"),
+            "list": store.list,
+            "erase": lambda: store.erase("a/b"),
+        }
+        await calls[operation]()
+        assert [key_of(request) for request in server.requests] == ["KEY0", "KEY1"]
+        await calls[operation]()
+        assert len(server.requests) == 3
+        server.script = spoil.always(spoil.status(400, b"<Error><Code>ExpiredToken</Code></Error>"))
+        with pytest.raises(UnauthenticatedError):
+            await calls[operation]()
+        assert len(server.requests) == 5
+    assert len(numbered) == 3
+
+
+async def test_many_requests_whose_credentials_have_ended_renew_them_together(
+    server: FaultServer, numbered: list[int]
+) -> None:
+    server.script = refuses_first
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, profile="p") as store:
+        found = await asyncio.gather(*(store.fetch("a/b") for _ in range(30)))
+        assert all(value is not None for value in found)
+    assert len(numbered) == 2
+
+
+async def test_given_credentials_that_have_ended_are_not_sent_again(server: FaultServer) -> None:
+    server.script = spoil.always(spoil.status(400, b"<Error><Code>ExpiredToken</Code></Error>"))
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, key="k", secret="s", token="t") as store:
+        for call in (store.fetch("a/b"), store.set("x", b"1"), store.list()):
+            with pytest.raises(UnauthenticatedError):
+                await call
+    assert len(server.requests) == 3

@@ -1,0 +1,51 @@
+"""Results of the store contract become a table: what passed, what was refused, and why something was left out."""
+
+from __future__ import annotations
+
+from tests.support.conformance_table import ContractCase, ContractTable
+
+
+def cases(store: str, chapter: str, outcomes: dict[str, int], reason: str = "", server: str = "moto") -> ContractTable:
+    matrix = ContractTable()
+    for outcome, count in outcomes.items():
+        for number in range(count):
+            matrix.add(ContractCase(store, server, "5.2", chapter, f"statement {number}"), outcome, reason)
+    return matrix
+
+
+def row(matrix: ContractTable) -> list[str]:
+    line = next(line for line in matrix.page().splitlines() if line.startswith("| A"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_a_cell_counts_passed_tests() -> None:
+    assert row(cases("A", "reading", {"passed": 3})) == ["A", "moto 5.2", "3", "–", "–", "–", "–", "–", "–"]
+
+
+def test_a_cell_shows_the_total_if_tests_were_skipped_and_the_page_has_the_reasons() -> None:
+    matrix = cases("A", "lifecycle", {"passed": 2, "skipped": 1}, "A does not pickle")
+    assert row(matrix)[-1] == "2 of 3"
+    assert "- A on moto: 1 – A does not pickle" in matrix.page()
+
+
+def test_a_failure_is_not_to_be_overlooked() -> None:
+    assert row(cases("A", "reading", {"passed": 2, "failed": 1}))[2] == "1 of 3 FAILED"
+
+
+def test_refusals_alone_are_refusals() -> None:
+    matrix = cases("A", "listing", {"skipped": 4}, "A does not support listable")
+    matrix.add(ContractCase("A", "moto", "", "listing", "what cannot be listed says so"), "passed")
+    assert row(matrix)[7] == "refused"
+
+
+def test_statements_about_other_kinds_of_stores_count_as_tested() -> None:
+    matrix = cases("A", "listing", {"skipped": 1}, "A can be listed")
+    matrix.add(ContractCase("A", "moto", "", "listing", "an empty store lists nothing"), "passed")
+    assert row(matrix)[7] == "1"
+
+
+def test_statements_outside_of_the_suite_stand_in_a_table_of_their_own() -> None:
+    matrix = cases("A", "reading", {"passed": 1})
+    matrix.add(ContractCase("B", "s3rver", "3.7", "", "a range gives its own bytes or an error"), "passed")
+    assert "| a range gives its own bytes or an error | yes |" in matrix.page()
+    assert "| B |" not in matrix.page()

@@ -1,0 +1,115 @@
+"""Copying one object: decisions about fetched objects, and the semaphore of bytes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiozarr.model import Entry, Version
+from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
+from aiozarr.transfer.copy_object import ByteSemaphore, CopyDecision, FetchedObject, decide, same_version
+
+OLD, NEW = Version('"1"'), Version('"2"')
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (OLD, OLD, True),
+        (OLD, NEW, False),
+        (OLD, Version('W/"1"'), True),
+        (OLD, None, None),
+        (None, None, None),
+        (Version('"1"', "7"), Version('"1"', "8"), False),
+        (Version('"1"', "7"), OLD, True),
+        (Version(generation="7"), OLD, None),
+    ],
+)
+def test_versions_are_compared_by_the_parts_that_both_have(
+    one: Version | None, other: Version | None, same: bool | None
+) -> None:
+    assert same_version(one, other) is same
+    assert same_version(other, one) is same
+
+
+@pytest.mark.parametrize(
+    ("listed", "fetched", "previous_size", "decision"),
+    [
+        (Entry("k", 3, OLD), FetchedObject(b"abc", 3, OLD), None, CopyDecision.AS_LISTED),
+        (Entry("k", 3), FetchedObject(b"abc", 3, None), None, CopyDecision.AS_LISTED),
+        (Entry("k", None), FetchedObject(b"abc", 3, NEW), None, CopyDecision.AS_LISTED),
+        (Entry("k", 3, OLD), FetchedObject(b"xyz", 3, NEW), None, CopyDecision.REPLACED),
+        (Entry("k", 3, OLD), FetchedObject(b"abcd", 4, NEW), None, CopyDecision.REPLACED),
+        # Truncated: fewer bytes than the response announces.
+        (Entry("k", 3, OLD), FetchedObject(b"ab", 3, OLD), None, CopyDecision.REFETCH),
+        (Entry("k", 3, OLD), FetchedObject(b"ab", 3, NEW), 3, CopyDecision.REFETCH),
+        # One version cannot have two sizes, however often it is fetched.
+        (Entry("k", 3, OLD), FetchedObject(b"ab", 2, OLD), None, CopyDecision.REFETCH),
+        (Entry("k", 3, OLD), FetchedObject(b"ab", 2, OLD), 2, CopyDecision.REFETCH),
+        # Without versions, two fetches must agree on the size.
+        (Entry("k", 3), FetchedObject(b"ab", 2, None), None, CopyDecision.REFETCH),
+        (Entry("k", 3), FetchedObject(b"ab", 2, None), 1, CopyDecision.REFETCH),
+        (Entry("k", 3), FetchedObject(b"ab", 2, None), 2, CopyDecision.REPLACED),
+    ],
+)
+def test_decision_about_an_object(
+    listed: Entry, fetched: FetchedObject, previous_size: int | None, decision: CopyDecision
+) -> None:
+    assert decide(listed, fetched, previous_size=previous_size, strict=True) is decision
+
+
+def test_without_verification_a_changed_size_is_accepted_but_a_truncated_response_never() -> None:
+    assert (
+        decide(Entry("k", 3), FetchedObject(b"ab", 2, None), previous_size=None, strict=False) is CopyDecision.REPLACED
+    )
+    assert (
+        decide(Entry("k", 3), FetchedObject(b"ab", 3, None), previous_size=None, strict=False) is CopyDecision.REFETCH
+    )
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 15), st.floats(0, 3), st.floats(0, 4)), max_size=30))
+@in_virtual_time
+async def test_never_more_than_the_limit_is_held_unless_one_object_is_alone(
+    holders: list[tuple[int, float, float]],
+) -> None:
+    semaphore = ByteSemaphore(10)
+    held: list[int] = []
+
+    async def hold(size: int, arrives: float, stays: float) -> None:
+        await asyncio.sleep(arrives)
+        async with semaphore.hold(size):
+            held.append(size)
+            try:
+                assert sum(held) <= 10 or max(held) == sum(held)
+                await asyncio.sleep(stays)
+            finally:
+                held.remove(size)
+
+    tasks = [asyncio.ensure_future(hold(*each)) for each in holders]
+    # Some are cancelled, waiting or holding: all bytes must be released.
+    await asyncio.sleep(2)
+    for task in tasks[::3]:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        assert result is None or isinstance(result, asyncio.CancelledError)
+    assert semaphore.held == 0
+
+
+def test_small_objects_do_not_starve_a_large_one() -> None:
+    async def scenario() -> list[str]:
+        semaphore = ByteSemaphore(10)
+        order: list[str] = []
+
+        async def hold(name: str, size: int) -> None:
+            async with semaphore.hold(size):
+                order.append(name)
+                await asyncio.sleep(1)
+
+        await asyncio.gather(hold("first", 6), hold("large", 10), hold("small", 1))
+        return order
+
+    assert run_virtual(scenario()) == ["first", "large", "small"]

@@ -1,0 +1,48 @@
+"""Whether source and destination are disjoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aiozarr.stores import LocalStore, MemoryStore
+from aiozarr.transfer.overlap import check_disjoint
+
+
+def test_a_store_overlaps_itself(tmp_path: Path) -> None:
+    store = MemoryStore()
+    for one, other in [(store, store), (LocalStore(tmp_path / "a"), LocalStore(tmp_path / "x" / ".." / "a"))]:
+        with pytest.raises(ValueError, match="the same"):
+            check_disjoint(one, other)
+
+
+@pytest.mark.parametrize(("outer", "inner"), [("a", "a/b"), ("a", "a/b/c"), (".", "a")])
+def test_neither_may_be_inside_the_other(tmp_path: Path, outer: str, inner: str) -> None:
+    around, inside = LocalStore(tmp_path / outer), LocalStore(tmp_path / inner)
+    with pytest.raises(ValueError, match=r"destination .* inside the source"):
+        check_disjoint(around, inside)
+    with pytest.raises(ValueError, match=r"source .* inside the destination"):
+        check_disjoint(inside, around)
+
+
+def test_symbolic_links_are_resolved(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(ValueError, match="the same"):
+        check_disjoint(LocalStore(tmp_path / "real"), LocalStore(tmp_path / "link"))
+    with pytest.raises(ValueError, match="inside"):
+        check_disjoint(LocalStore(tmp_path / "link"), LocalStore(tmp_path / "real" / "x"))
+
+
+def test_names_in_memory_nest_by_segments() -> None:
+    store = MemoryStore.named("apart")
+    with pytest.raises(ValueError, match="inside"):
+        check_disjoint(store, MemoryStore.named("apart", "a/"))
+    check_disjoint(MemoryStore.named("apart", "a/"), MemoryStore.named("apart", "ab/"))
+    check_disjoint(store, MemoryStore.named("apart2"))
+
+
+def test_siblings_with_a_common_prefix_are_disjoint(tmp_path: Path) -> None:
+    check_disjoint(LocalStore(tmp_path / "a"), LocalStore(tmp_path / "ab"))
+    check_disjoint(LocalStore(tmp_path / "a"), MemoryStore())
