@@ -5,15 +5,17 @@
 PYTHON ?= $(shell scripts/find_python.sh oldest)
 # The tests run with the newest one too: asyncio and the newest releases of other implementations differ there.
 PYTHON_NEWEST ?= $(shell scripts/find_python.sh newest)
-# Test processes: the number of cores of the smallest machine that runs this.
+# Static checks side by side: the number of cores of the smallest machine that runs this.
 JOBS ?= 2
+# Test processes: two for each core, because many tests wait for servers, timers and other processes.
+TEST_PROCESSES ?= 4
 
 VENV := .venv
 NEWEST := .venv-newest
 PEERS := .venv-peers
 SERVERS := .servers
 BIN := $(VENV)/bin
-PYTEST := -m pytest -n $(JOBS) --dist loadfile -q
+PYTEST := -m scripts.run_tests -n $(TEST_PROCESSES) --dist loadfile -q
 READY := .ready-1
 # The newest Python leaves out what does not depend on the interpreter: stores of pure Python around other stores (each of
 # those is tested in tests/unit on both), pages and benchmarks (text and command lines), and the source's own structure.
