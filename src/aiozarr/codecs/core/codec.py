@@ -7,16 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
-
-if TYPE_CHECKING:
-    from aiozarr.codecs.sharding.shard_layout import ShardLayout
 
 JSON: TypeAlias = Any
 AnyArray: TypeAlias = NDArray[Any]
@@ -178,10 +175,6 @@ class ArrayBytesCodec(Codec):
         Returns:
             The type, or None if the encoding is not an array in C order.
         """
-        return None
-
-    def shard_layout(self, spec: ArraySpec) -> ShardLayout | None:
-        """Return the layout of the separately encoded inner chunks, or None if the codec does not shard."""
         return None
 
 

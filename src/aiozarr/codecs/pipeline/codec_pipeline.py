@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from typing_extensions import Buffer
 
@@ -14,13 +13,16 @@ from aiozarr.codecs.core.codec import JSON, AnyArray, ArraySpec, Codec, Region
 from aiozarr.codecs.pipeline.equality import value_test
 from aiozarr.codecs.pipeline.raw_layout import RawLayout
 from aiozarr.codecs.pipeline.region_decoder import RegionDecoder
-from aiozarr.codecs.pipeline.stored_size import max_stored_size
+from aiozarr.codecs.sharding.shard_layout import ShardedArrayBytesCodec, ShardLayout
 from aiozarr.errors import MetadataError, UnsupportedMetadataError
 
-if TYPE_CHECKING:
-    from aiozarr.codecs.sharding.shard_layout import ShardLayout
-
 _SLACK = 1 << 24
+
+MAX_PADDING_FACTOR = 4
+"""A compressed object may be so many times larger than the codecs' own bound."""
+
+DIAGNOSED_BYTES = 1 << 16
+"""An object that is by so little too long is accepted: its codecs, which have its bytes, say best what is wrong."""
 
 
 class CodecPipeline:
@@ -72,7 +74,7 @@ class CodecPipeline:
         self._is_fill = value_test(spec.fill_value)
         self._byte_view = fast_byte_view if has_fast_view(spec.dtype) else byte_view
         whole = not chain.array_array and not chain.bytes_bytes
-        self.shard = chain.array_bytes.shard_layout(spec) if whole else None
+        self.shard = _shard_layout(chain, spec) if whole else None
         self.raw = RawLayout.of(chain, specs)
         self.regions = RegionDecoder.of(chain, specs, bounds[:-1])
 
@@ -84,7 +86,7 @@ class CodecPipeline:
         Returns:
             The shape in elements, or None if the chain does not shard or its divisor is unknown.
         """
-        shard = self._chain.array_bytes.shard_layout(self._inner_spec)
+        shard = _shard_layout(self._chain, self._inner_spec)
         if shard is None:
             return None
         region: Region | None = tuple([slice(dim, dim + 1) for dim in range(len(self.spec.shape))])
@@ -130,10 +132,28 @@ class CodecPipeline:
         self.encoded_size = exact
         self.max_encoded_size = bounds[-1]
         # Each decoder refuses more than the bound of its result, so only the last codec's own bound counts.
-        self._is_compressed = bool(self._chain.bytes_bytes)
-        self._is_bounded = self._is_compressed or array_bytes._is_bounded(self._inner_spec)
-        self.max_stored_size = max_stored_size(self)
+        self.max_stored_size = self._max_stored_size()
         return bounds
+
+    def _max_stored_size(self) -> int | None:
+        """Return a bound on the bytes of every object that decodes.
+
+        Each codec's `max_encoded_size` is its promise: a compressor's includes room for headers and for data that do
+        not compress. Streams of other writers may have more: padding, empty members, blocks of a few bytes. The formats
+        do not bound that, so four times as much is accepted. An index of inner chunks refuses longer ones by the
+        promise itself.
+
+        Returns:
+            The bound, or None for shards and for filters that another package has registered. A shard may have any
+            number of unused bytes between its inner chunks (codec specification "sharding-indexed").
+        """
+        is_compressed = bool(self._chain.bytes_bytes)
+        if not is_compressed and not self._chain.array_bytes._is_bounded(self._inner_spec):
+            return None
+        size = self.max_encoded_size
+        # The bound of elements of variable length is that of a setting, not of the values: it has room enough.
+        is_padded = is_compressed and self.encoded_size is None and not self.spec.is_variable
+        return (MAX_PADDING_FACTOR * size if is_padded else size) + DIAGNOSED_BYTES
 
     def decode(self, data: Buffer, out: AnyArray | None = None) -> AnyArray:
         """Return the array that `data` encodes, of `spec.shape` and `spec.dtype`.
@@ -222,6 +242,11 @@ class CodecPipeline:
     def __repr__(self) -> str:
         names = ", ".join(codec.name for codec in self.codecs)
         return f"CodecPipeline([{names}], shape={self.spec.shape}, dtype={self.spec.dtype})"
+
+
+def _shard_layout(chain: CodecChain, spec: ArraySpec) -> ShardLayout | None:
+    codec = chain.array_bytes
+    return codec.shard_layout(spec) if isinstance(codec, ShardedArrayBytesCodec) else None
 
 
 def _resolve_specs(chain: CodecChain, spec: ArraySpec, member: str) -> list[ArraySpec]:

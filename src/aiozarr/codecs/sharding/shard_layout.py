@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.pipeline.codec_pipeline import CodecPipeline
+from aiozarr.codecs.core.codec import ArrayBytesCodec, ArraySpec
 from aiozarr.codecs.sharding.shard_index import EMPTY, NAME, Bounds, ShardIndex, check_entries
 from aiozarr.errors import CodecError
 from aiozarr.model import ByteRange, Range, Suffix
+
+if TYPE_CHECKING:
+    from aiozarr.codecs.pipeline.codec_pipeline import CodecPipeline
 
 _MAX_SIZE = 2**62
 
@@ -101,3 +105,15 @@ class ShardLayout:
             stop = object_size if at_start else object_size - self.index_nbytes
         most = min(self.inner.max_encoded_size, _MAX_SIZE)
         return Bounds(self.index_nbytes if at_start else 0, stop, most, object_size)
+
+
+class ShardedArrayBytesCodec(ArrayBytesCodec):
+    """An array -> bytes codec with separately encoded inner chunks, which are read by ranges."""
+
+    @abstractmethod
+    def shard_layout(self, spec: ArraySpec) -> ShardLayout:
+        """Return the layout of the inner chunks in arrays of `spec`.
+
+        Raises:
+            InvalidMetadataError: the codec does not support such arrays.
+        """

@@ -11,12 +11,12 @@ import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.codecs.core.chain import CodecChain, parse_chain
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, Region, view_region
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArraySpec, Region, view_region
 from aiozarr.codecs.core.configuration import check_members, integers, invalid, one_of, required
 from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.pipeline.codec_pipeline import CodecPipeline
 from aiozarr.codecs.sharding.shard_index import EMPTY, NAME
-from aiozarr.codecs.sharding.shard_layout import ShardLayout
+from aiozarr.codecs.sharding.shard_layout import ShardedArrayBytesCodec, ShardLayout
 from aiozarr.model import resolve_range
 
 _MAX_EDGE = 2**63 - 1
@@ -24,7 +24,7 @@ _MAX_EDGE = 2**63 - 1
 
 @register
 @dataclass(frozen=True)
-class ShardingCodec(ArrayBytesCodec):
+class ShardingCodec(ShardedArrayBytesCodec):
     """The codec `sharding_indexed` (codec specification "sharding-indexed").
 
     The engine reads shards by ranges, through `shard_layout`. The methods of this class encode and decode whole shards:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from aiozarr.codecs.pipeline.stored_size import max_stored_index_size
 from aiozarr.concurrency import gather_all
 from aiozarr.engine.cache.indexes import IndexEntry
 from aiozarr.engine.plan.multipart_plan import NO_SPLIT, count_parts, split_limit, split_range
@@ -147,7 +146,7 @@ async def _shard(
     assert shard is not None
     token = (read.store.identity, key, read.layout.token)
     # Not from the cache: the shard may have been replaced, and the figures must be current.
-    value = await session.fetch(key, shard.index_range, max_bytes=max_stored_index_size(shard))
+    value = await session.fetch(key, shard.index_range, max_bytes=shard.index_nbytes)
     state.indexes.cache.drop(token)
     state.sizes.record(read.store, key, None if value is None else value.size, None if value is None else value.version)
     if value is None:

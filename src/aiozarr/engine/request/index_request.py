@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing_extensions import Buffer
 
 from aiozarr.codecs import ShardIndex, ShardLayout
-from aiozarr.codecs.pipeline.stored_size import max_stored_index_size
 from aiozarr.engine.cache.indexes import IndexCache, IndexEntry
 from aiozarr.engine.cache.sizes import SizeCache
 from aiozarr.engine.object_read import fetch_tail
@@ -109,7 +108,7 @@ class IndexRequest(AwaitableRequest):
         shard_id: Hashable,
         share_key: Hashable,
     ) -> None:
-        nbytes = max_stored_index_size(layout)
+        nbytes = layout.index_nbytes
         super().__init__(operation, store, key, layout.index_range, None, nbytes, max_bytes=nbytes)
         self._indexes = indexes
         self._layout = layout

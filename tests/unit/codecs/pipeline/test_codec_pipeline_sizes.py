@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from numcodecs.registry import codec_registry
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.codecs.pipeline.stored_size import (
-    DIAGNOSED_BYTES,
-    MAX_PADDING_FACTOR,
-    max_stored_index_size,
-    max_stored_size,
-)
+from aiozarr.codecs.pipeline.codec_pipeline import DIAGNOSED_BYTES, MAX_PADDING_FACTOR
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 BLOSC = {
@@ -47,9 +42,9 @@ def v2_elements(*filters: Any) -> dict[str, Any]:
 
 
 def test_without_compression_the_bound_is_the_size_and_what_codecs_diagnose() -> None:
-    assert max_stored_size(resolve(BYTES)) == 64 + DIAGNOSED_BYTES
-    assert max_stored_size(resolve(BYTES, "crc32c")) == 68 + DIAGNOSED_BYTES
-    assert max_stored_size(resolve(TRANSPOSE, BYTES)) == 64 + DIAGNOSED_BYTES
+    assert resolve(BYTES).max_stored_size == 64 + DIAGNOSED_BYTES
+    assert resolve(BYTES, "crc32c").max_stored_size == 68 + DIAGNOSED_BYTES
+    assert resolve(TRANSPOSE, BYTES).max_stored_size == 64 + DIAGNOSED_BYTES
     assert resolve(BYTES).max_stored_size == 64 + DIAGNOSED_BYTES
 
 
@@ -60,7 +55,7 @@ def test_without_compression_the_bound_is_the_size_and_what_codecs_diagnose() ->
 def test_the_bound_of_a_compressor_holds_for_data_that_do_not_compress(codecs: list[Any], size: int) -> None:
     pipeline = resolve(*codecs, size=size)
     noise = np.random.default_rng(0).integers(-(2**31), 2**31, size, "i4")
-    bound = max_stored_size(pipeline)
+    bound = pipeline.max_stored_size
     assert bound is not None
     assert memoryview(pipeline.encode(noise)).nbytes <= bound
     # 80 bytes are refused long before 1 GiB has come.
@@ -70,7 +65,7 @@ def test_the_bound_of_a_compressor_holds_for_data_that_do_not_compress(codecs: l
 @given(st.integers(0, 9), st.binary(max_size=1000), st.integers(8, 15))
 def test_the_bound_of_gzip_holds_for_streams_of_other_writers(level: int, content: bytes, bits: int) -> None:
     pipeline = resolve(BYTES, GZIP, size=len(content), dtype="u1")
-    bound = max_stored_size(pipeline)
+    bound = pipeline.max_stored_size
     assert bound is not None
     compressor = zlib.compressobj(level, zlib.DEFLATED, 16 + max(9, bits))
     pieces = [
@@ -86,7 +81,7 @@ def test_the_bound_of_gzip_holds_for_streams_of_other_writers(level: int, conten
 def test_the_bound_of_a_compressor_has_room_for_padding(block: int) -> None:
     content = np.random.default_rng(0).bytes(100_000)
     pipeline = resolve(BYTES, GZIP, size=len(content), dtype="u1")
-    bound = max_stored_size(pipeline)
+    bound = pipeline.max_stored_size
     assert bound is not None
     compressor = zlib.compressobj(9, zlib.DEFLATED, 31)
     pieces = [
@@ -101,17 +96,17 @@ def test_the_bound_of_a_compressor_has_room_for_padding(block: int) -> None:
 
 def test_elements_of_variable_length_are_bounded_by_their_setting() -> None:
     spec = ArraySpec((4,), np.dtype(object), np.array("", object), max_bytes=1000)
-    assert max_stored_size(CodecPipeline.resolve(["vlen-utf8"], spec)) == 1000 + DIAGNOSED_BYTES
+    assert CodecPipeline.resolve(["vlen-utf8"], spec).max_stored_size == 1000 + DIAGNOSED_BYTES
     compressed = CodecPipeline.resolve(["vlen-utf8", ZSTD], spec)
-    assert max_stored_size(compressed) == compressed.max_encoded_size + DIAGNOSED_BYTES
+    assert compressed.max_stored_size == compressed.max_encoded_size + DIAGNOSED_BYTES
 
 
 def test_a_shard_has_no_bound_and_its_index_has_one_size() -> None:
     pipeline = resolve(SHARDING)
     assert pipeline.shard is not None
-    assert max_stored_size(pipeline) is None
-    assert max_stored_size(pipeline.shard.inner) == 16 + DIAGNOSED_BYTES
-    assert max_stored_index_size(pipeline.shard) == 4 * 16 + 4
+    assert pipeline.max_stored_size is None
+    assert pipeline.shard.inner.max_stored_size == 16 + DIAGNOSED_BYTES
+    assert pipeline.shard.index_nbytes == 4 * 16 + 4
     stored = bytes(pipeline.encode(np.arange(1, 17, dtype="i4")))
     # Unused bytes before the index.
     assert pipeline.decode(stored[:64] + bytes(1000) + stored[64:]).tolist() == list(range(1, 17))
@@ -119,11 +114,11 @@ def test_a_shard_has_no_bound_and_its_index_has_one_size() -> None:
 
 def test_a_compressed_shard_is_bounded_as_its_decoder_is() -> None:
     pipeline = resolve(SHARDING, ZSTD)
-    assert max_stored_size(pipeline) == MAX_PADDING_FACTOR * pipeline.max_encoded_size + DIAGNOSED_BYTES
+    assert pipeline.max_stored_size == MAX_PADDING_FACTOR * pipeline.max_encoded_size + DIAGNOSED_BYTES
 
 
 def test_an_n5_block_may_be_larger_than_its_chunk() -> None:
-    assert max_stored_size(resolve(N5)) is None
+    assert resolve(N5).max_stored_size is None
 
 
 def test_a_filter_of_another_package_has_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +133,7 @@ def test_a_filter_of_another_package_has_no_bound(monkeypatch: pytest.MonkeyPatc
             return data[: len(data) // 10]
 
     monkeypatch.setitem(codec_registry, Repeat.codec_id, Repeat)
-    assert max_stored_size(resolve(v2_elements({"id": Repeat.codec_id}))) is None
+    assert resolve(v2_elements({"id": Repeat.codec_id})).max_stored_size is None
     known = resolve(v2_elements({"id": Repeat.codec_id}, {"id": "zlib", "level": 1}))
-    assert max_stored_size(known) == known.max_encoded_size + DIAGNOSED_BYTES
-    assert max_stored_size(resolve(v2_elements({"id": "delta", "dtype": "<i4"}))) == 64 + DIAGNOSED_BYTES
+    assert known.max_stored_size == known.max_encoded_size + DIAGNOSED_BYTES
+    assert resolve(v2_elements({"id": "delta", "dtype": "<i4"})).max_stored_size == 64 + DIAGNOSED_BYTES
