@@ -24,7 +24,11 @@ from benchmarks.peers import BEST, BUCKET, PEERS, split
 from benchmarks.run import Outcome, Task, command
 from benchmarks.scenarios import Scenario, scenarios
 from benchmarks.server import REPOSITORY, Server, served
+from benchmarks.service import compare_services, service_table
 from benchmarks.table import comparison, console_of, summary
+
+SERVICE = "service"
+"""Many readers of windows, which is no operation of one array: `benchmarks.service` measures it."""
 
 QUICK = ("medium", "small", "shard-plane", "points", "local-small")
 TASK_SECONDS = 600
@@ -35,8 +39,10 @@ Outcomes = dict[str, list[Outcome] | str]
 def options() -> argparse.ArgumentParser:
     """Return the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = ", ".join(scenarios(512 * MIB))
-    parser.add_argument("--scenarios", metavar="NAMES", help=f"with commas between; default: all of {names}")
+    names = ", ".join([*scenarios(512 * MIB), SERVICE])
+    parser.add_argument(
+        "--scenarios", metavar="NAMES", help=f"with commas between; default: all but the last of {names}"
+    )
     parser.add_argument(
         "--peers", default=",".join(BEST), help=f"of {', '.join(PEERS)}, each with @REQUESTS or without"
     )
@@ -66,10 +72,10 @@ def chosen(arguments: argparse.Namespace) -> list[Scenario]:
         arguments.size, arguments.rounds = min(arguments.size, 64 * MIB), 1
     known = scenarios(arguments.size)
     names = arguments.scenarios.split(",") if arguments.scenarios else list(QUICK if arguments.quick else known)
-    unknown = sorted(set(names) - set(known))
+    unknown = sorted(set(names) - {*known, SERVICE})
     if unknown:
-        raise ValueError(f"no scenario {', '.join(unknown)}; there are {', '.join(known)}")
-    return [_changed(known[name], arguments) for name in names]
+        raise ValueError(f"no scenario {', '.join(unknown)}; there are {', '.join(known)}, {SERVICE}")
+    return [_changed(known[name], arguments) for name in names if name != SERVICE]
 
 
 def _changed(scenario: Scenario, arguments: argparse.Namespace) -> Scenario:
@@ -188,7 +194,8 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     pythons = {"aiozarr": sys.executable, "peers": args.peers_python}
     console = console_of()
-    prepare(args.peers_python, folder, [scenario.layout for scenario in wanted])
+    service = [scenarios(args.size)[name].layout for name in ("medium", "shard-plane")] if _wants_service(args) else []
+    prepare(args.peers_python, folder, [*[scenario.layout for scenario in wanted], *service])
     found: dict[str, Outcomes] = {}
     with served(root, args.latency / 1000, python=args.python_server) as server:
         console.print(f"{server.name}; {args.rounds} rounds of {args.repeats} operations in fresh processes")
@@ -202,10 +209,18 @@ def main() -> int:
                 args,
             )
             console.print(comparison(scenario, found[scenario.name], args.me, ratio(found[scenario.name], args.me)))
+        if service:
+            root, names = f"{server.url}/{BUCKET}", [layout.name for layout in service]
+            for title, outcomes in compare_services(everyone, pythons, root, names, args.rounds):
+                console.print(service_table(f"service: {title}", outcomes))
         console.print(summary({name: ratio(outcomes, args.me) for name, outcomes in found.items()}))
         if args.json:
             args.json.write_text(json.dumps(_plain(found, server, args.me), indent=1), "utf-8")
     return int(any([_wrong(outcomes, args.me) for outcomes in found.values()]))
+
+
+def _wants_service(arguments: argparse.Namespace) -> bool:
+    return SERVICE in (arguments.scenarios or "").split(",")
 
 
 def _wrong(outcomes: Outcomes, me: str) -> bool:

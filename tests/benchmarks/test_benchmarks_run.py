@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -72,3 +73,21 @@ def test_every_kind_of_scenario_is_compared_and_all_peers_read_the_same(tmp_path
 def test_a_scenario_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(AssertionError, match=r"no scenario none; there are medium, small"):
         run("compare", "--scenarios", "none")
+
+
+def test_a_service_counts_windows_lag_and_shares(tmp_path: Path) -> None:
+    from benchmarks.layouts import KIB, Layout
+    from benchmarks.server import served
+
+    layouts = [Layout(1024 * KIB, 32 * KIB), Layout(1024 * KIB, 16 * KIB, 256 * KIB)]
+    (tmp_path / "bucket").mkdir()
+    run("make_data", str(tmp_path / "bucket"), *[json.dumps(asdict(layout)) for layout in layouts])
+    with served(tmp_path, 0.0, python=True) as server:
+        task = {
+            "peer": "aiozarr", "root": f"{server.url}/bucket", "names": [layout.name for layout in layouts],
+            "readers": 4, "window": 16, "seconds": 0.3, "cache_bytes": 1 << 20, "leave_share": 0.1,
+        }  # fmt: skip
+        found = json.loads(run("service", json.dumps(task)))
+    assert found["rate"] > 0
+    assert 0 < found["latency_p50"] <= found["latency_p99"]
+    assert 0 < found["slowest_share"] <= 1
