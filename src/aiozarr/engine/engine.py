@@ -16,6 +16,7 @@ from aiozarr.engine.operation import Operation
 from aiozarr.engine.plan.plan import Plan
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.read.array_read import ArrayRead
+from aiozarr.engine.read.immediate_read import read_immediately
 from aiozarr.engine.read.probe import probe
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.read.stream import BlockStream
@@ -83,6 +84,8 @@ class Engine:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: WorkerPool | None = None) -> None:
+        self._loop = loop
+        self._clock_offset = loop.time() - monotonic()
         self.state = EngineState(pool or ThreadPool(loop))
         self.group_commit: GroupCommit[ObjectWrite] = GroupCommit(self.state.key_locks)
         self._start_gate = _StartGate()
@@ -115,6 +118,17 @@ class Engine:
     def idle(self) -> bool:
         """Return whether nothing is queued, in flight, being decoded or locked."""
         return self.state.is_idle and self.group_commit.is_idle
+
+    def read_immediately(self, read: Read, settings: Settings) -> bool:
+        """Fill the `out` of a small read if everything is in memory; return whether it is filled. Any thread.
+
+        Raises:
+            LimitError: as `read`.
+        """
+        read.layout.check_read(settings, read.maps)
+        # The time of an idle loop of uvloop stands still.
+        now = max(self._loop.time(), monotonic() + self._clock_offset)
+        return read_immediately(self.state, read, settings, now)
 
     async def read(
         self,

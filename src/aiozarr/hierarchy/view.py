@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
@@ -23,12 +24,15 @@ from aiozarr.engine import (
     Write,
     bind_callback,
     check_size,
+    current_engine,
     fits_upper_bound,
+    io_thread,
     plan_bounds,
     run,
     split_limit,
 )
 from aiozarr.engine.progress_bar import ProgressLike, shown_progress
+from aiozarr.engine.read.immediate_read import MAX_OUT_BYTES, may_read_immediately
 from aiozarr.errors import SelectionError
 from aiozarr.grid import (
     BasicSelection,
@@ -179,6 +183,9 @@ class View(UnreadValues):
             TypeError, ValueError: `out` does not fit.
             TimeoutError: it took longer than `Settings.timeout`.
         """
+        if progress is None and (found := self._read_immediately(out)) is not None:
+            await asyncio.sleep(0)  # A loop of such reads must not keep others waiting.
+            return found
         await self._check_size()
         target = self._output(out)
         if self.size:
@@ -345,6 +352,26 @@ class View(UnreadValues):
         fresh = owner_of(target) if new else None
         read = Read(self._layout, self._array._chunk_store, self._prefix, transform.maps, core, self._fields, fresh)
         return read, target
+
+    def _read_immediately(self, out: AnyArray | None) -> AnyArray | None:
+        """Return the elements if they are few and in memory; None if the ordinary read has to be done.
+
+        A recorded read takes the ordinary way: its counts belong to the I/O thread.
+        """
+        if not may_read_immediately(self._array._chunk_store, self._settings) or not 0 < self.nbytes <= MAX_OUT_BYTES:
+            return None
+        if current_recorder() is not None or is_expensive(self._transform.maps):
+            return None
+        engine = current_engine() or io_thread().engine
+        assert engine is not None
+        check_size(self._layout, self._touched(), self._settings)
+        target = self._output(out)
+        read, filled = self._reading(target, new=out is None)
+        if not engine.read_immediately(read, self._settings):
+            return None
+        if filled is not target:
+            np.copyto(target, filled)
+        return out if out is not None else self._result(target)
 
     def _result(self, target: AnyArray) -> AnyArray:
         return target[()] if self._scalar else target

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from typing_extensions import Buffer
 
@@ -24,6 +24,9 @@ class BlockingStore(Store):
     `asyncio.run` shuts down. A cancelled read is abandoned. A cancelled write is awaited, so that nothing is written
     after `CancelledError`.
     """
+
+    is_in_memory: ClassVar[bool] = False
+    """True if `read_now` never waits, so that an event loop may call it."""
 
     @abstractmethod
     def fetch_now(

@@ -43,6 +43,7 @@ class MemoryStore(BlockingStore):
     supports = Supports(
         writeable=True, listable=True, conditional_reads=True, conditional_writes=True, bounded_reads=True
     )
+    is_in_memory = True
 
     def __init__(self) -> None:
         self._space = _spaces.new()

@@ -84,7 +84,8 @@ class View(UnreadValues):
 
     def read(self, out: AnyArray | None = None, progress: ProgressLike = None) -> AnyArray:
         """Read the elements; arguments and errors are those of `aiozarr.View.read`. `progress` runs in this thread."""
-        return wait(lambda callback: self._async.read(out, callback), progress)
+        found = self._async._read_immediately(out) if progress is None else None
+        return wait(lambda callback: self._async.read(out, callback), progress) if found is None else found
 
     def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "exact") -> None:
         """Write `values`; arguments and errors are those of `aiozarr.View.write`. `progress` runs in this thread."""

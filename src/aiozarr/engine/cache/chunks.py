@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
@@ -13,6 +13,9 @@ from aiozarr.stores.contract import Store
 
 ENTRY_BYTES = 1024
 """Memory of an entry besides its elements (array object, keys, three table entries): measured, rounded up."""
+
+MAX_PENDING_USES = 4096
+"""Uses by other threads that are remembered until the next chunk is cached. Beyond that the oldest are forgotten."""
 
 MAX_CACHES = 8
 """Caches of different size side by side. Beyond that, the least recently used one is dropped."""
@@ -35,6 +38,7 @@ class ChunkCache:
         self.max_bytes = max_bytes
         self.nbytes = 0
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._pending_uses: deque[Hashable] = deque(maxlen=MAX_PENDING_USES)
         self._by_object: dict[Hashable, set[Hashable]] = {}
         # The identity of some stores is their address: they must outlive their chunks.
         self._stores: dict[Hashable, tuple[Store, int]] = {}
@@ -54,6 +58,14 @@ class ChunkCache:
         self._entries.move_to_end(token)
         return entry.chunk
 
+    def peek(self, token: Hashable, since: float) -> NDArray[Any] | None:
+        """As `get`, from any thread: the use counts when the next chunk is cached."""
+        entry = self._entries.get(token)
+        if entry is None or entry.stored_at < since:
+            return None
+        self._pending_uses.append(token)
+        return entry.chunk
+
     def has(self, token: Hashable, since: float) -> bool:
         """Return whether `get` would return a chunk. Any thread."""
         entry = self._entries.get(token)
@@ -64,6 +76,10 @@ class ChunkCache:
         if not self.fits(chunk.nbytes):
             return
         self._drop_entry(token)
+        while self._pending_uses:
+            used = self._pending_uses.popleft()
+            if used in self._entries:
+                self._entries.move_to_end(used)
         entry = _Entry(chunk, since, store.object_identity(key), store.identity)
         self._entries[token] = entry
         self._by_object.setdefault(entry.identity, set()).add(token)
@@ -119,6 +135,10 @@ class ChunkCaches:
         else:
             self._caches.move_to_end(max_bytes)
         return cache
+
+    def find(self, max_bytes: int) -> ChunkCache | None:
+        """Return the cache of this size if there is one. Any thread."""
+        return self._caches.get(max_bytes)
 
     def has(self, settings: Settings, token: Hashable, now: float) -> bool:
         """Return whether a reader with these settings would find the chunk now; it does not count as used."""

@@ -33,6 +33,10 @@ class IndexCache:
             self._entries.move_to_end(token)
         return entry
 
+    def peek(self, token: Hashable) -> IndexEntry | None:
+        """Return the entry, from any thread; it does not count as used."""
+        return self._entries.get(token)
+
     def put(self, token: Hashable, entry: IndexEntry, max_bytes: int) -> None:
         """Cache `entry` within the caller's limit; the last caller's limit holds."""
         self.max_bytes = max_bytes

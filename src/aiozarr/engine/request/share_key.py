@@ -26,6 +26,11 @@ class InternedKey:
             interned = _interned.setdefault(value, interned)
         return interned
 
+    @classmethod
+    def find(cls, value: Hashable) -> InternedKey | None:
+        """Return the key of `value` if it is used somewhere. Any thread; keys are made on the I/O thread alone."""
+        return _interned.get(value)
+
 
 _interned: WeakValueDictionary[Hashable, InternedKey] = WeakValueDictionary()
 
