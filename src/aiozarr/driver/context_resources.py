@@ -39,6 +39,9 @@ class CachePool:
         """Bytes of the cached chunks."""
         return 0 if self.backend is None else self.backend.nbytes
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (CachePool, (self.total_bytes_limit,))  # a copy begins empty
+
 
 class Context:
     """Resources by name. Specs with the same `Context` as their `context` share its cache pools.
@@ -151,11 +154,7 @@ class PooledChunks(StorageTransformer):
         return PooledChunkStore(store, self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_restore_pooled, (self.pool.total_bytes_limit, self.bound))
-
-
-def _restore_pooled(limit: int, bound: Bound) -> PooledChunks:
-    return PooledChunks(CachePool(limit), bound)
+        return (PooledChunks, (self.pool, self.bound))
 
 
 class PooledChunkStore(CacheStore):

@@ -50,7 +50,8 @@ class OutputMap:
 
     def applied_to(self, inner: OutputMap) -> OutputMap:
         """Return the map `offset + stride * inner`."""
-        return replace(inner, offset=self.offset + self.stride * inner.offset, stride=self.stride * inner.stride)
+        offset, stride = self.offset + self.stride * inner.offset, self.stride * inner.stride
+        return OutputMap(offset, stride, inner.input_dimension, inner.index_array)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OutputMap) and self.to_json() == other.to_json()

@@ -173,6 +173,8 @@ def _parsed(given: Sequence[Any], mode: Mode) -> Iterator[Any]:
 
 
 def _slice(item: slice, each: Dimension, at: int, new: int) -> tuple[Dimension, OutputMap]:
+    if item.start is None and item.stop is None and item.step is None:
+        return each, OutputMap(0, 1, new)
     try:
         step = 1 if item.step is None else as_index(item.step)
         low = None if item.start is None else as_index(item.start)

@@ -57,7 +57,7 @@ class TensorView:
     translating, labelling and transposing make views without I/O. Reads and writes are those of the array below.
     """
 
-    __slots__ = ("_stored", "_transform")
+    __slots__ = ("_last", "_stored", "_transform")
 
     # Without this, iteration would fall back to view[0], view[1], ...
     __iter__ = None
@@ -65,6 +65,8 @@ class TensorView:
     def __init__(self, stored: StoredArray, transform: DomainTransform) -> None:
         self._stored = stored
         self._transform = transform
+        # The view of the array, for the next read: a read of a small chunk would spend 3 % of its time on making it.
+        self._last: tuple[View, ArraySelection] | None = None
 
     # --- what it is ----------------------------------------------------------------------------------------------
 
@@ -263,7 +265,9 @@ class TensorView:
         """
         if not self.readable:
             raise UnsupportedOperationError(f"{self.url} was opened with write=true only", store=self.array.store.url)
-        view, selection = await self._view()
+        if is_stale(self._stored):
+            self._stored = await rechecked(self._stored)
+        view, selection = self._view()
         target = out if out is None or not isinstance(out, np.ndarray) else selection.from_view(out)
         values = await view.read(target, progress)
         return selection.to_view(values) if out is None else out
@@ -279,7 +283,9 @@ class TensorView:
         """
         if not self._stored.spec.can_write:
             raise UnsupportedOperationError(f"{self.url} was opened with read=true only", store=self.array.store.url)
-        view, selection = await self._view()
+        if is_stale(self._stored):
+            self._stored = await rechecked(self._stored)
+        view, selection = self._view()
         if selection.order is not None:
             values = selection.from_view(broadcast_values(convert_values(values, self.dtype), self.shape))
         await view.write(values, progress)
@@ -341,23 +347,29 @@ class TensorView:
     def __array__(self, dtype: object = None, copy: object = None) -> Any:
         raise TypeError("a TensorView holds no values; `await view` or `await view.read()` gives the array")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (TensorView, (self._stored, self._transform))
+
     def __repr__(self) -> str:
         return f"<aiozarr.driver.TensorView {self.domain} {self.dtype} of {self.url}>"
 
     # --- for this package ----------------------------------------------------------------------------------------
 
-    async def _view(self) -> tuple[View, ArraySelection]:
-        """Return the view of the array with the same elements, after checking the bounds, and its selection."""
-        stored = self._stored
-        if is_stale(stored):
-            stored = self._stored = await rechecked(stored)
-        transform = self._transform
-        array = stored.array
-        selection = strided_selection(transform, stored.facts.shape)
-        if selection is None:
-            transform.check(stored.facts.shape)
-            selection = array_selection(transform)
-        return View(array, array._layout, selection.transform), selection
+    def _view(self) -> tuple[View, ArraySelection]:
+        """Return the view of the array with the same elements, and its selection.
+
+        Raises:
+            SelectionError: the domain reaches beyond the array.
+        """
+        array = self._stored.array
+        if self._last is None or self._last[0].array is not array:
+            shape = self._stored.facts.shape
+            selection = strided_selection(self._transform, shape)
+            if selection is None:
+                self._transform.check(shape)
+                selection = array_selection(self._transform)
+            self._last = View(array, array._layout, selection.transform), selection
+        return self._last
 
     def _with(self, transform: DomainTransform) -> TensorView:
         return TensorView(self._stored, transform)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,28 @@ async def test_a_view_costs_the_requests_of_the_array_below(tmp_path: Path) -> N
         expected = await view.array[8:29:3]
     assert found.T.tolist() == expected.tolist()
     assert (ours.requests, ours.bytes_fetched) == (theirs.requests, theirs.bytes_fetched)
+
+
+async def test_what_a_view_reads_is_found_once_and_again_after_a_resize(tmp_path: Path) -> None:
+    view = await aiozarr.open(spec(tmp_path, create=True, metadata=chunked([4], [2]), recheck_cached_metadata=True))
+    part = view[1:3]
+    await part.write([1, 2])
+    below = part._view()
+    assert (await part).tolist() == [1, 2]
+    assert part._view() is below
+    await view.resize([3])
+    assert (await part).tolist() == [1, 2]
+    assert part._view() is not below
+
+
+async def test_a_pickled_view_reads_the_same_elements(tmp_path: Path) -> None:
+    context = Context({"cache_pool": {"total_bytes_limit": 5000}})
+    await (await aiozarr.open(spec(tmp_path, create=True, metadata=chunked([10], [4])))).write(np.arange(10))
+    view = (await aiozarr.open(spec(tmp_path, context=context)))[3:9:2].label["x"]
+    again = pickle.loads(pickle.dumps(view))
+    assert (await again).tolist() == [3, 5, 7]
+    assert again.domain == view.domain
+    assert again.spec() == view.spec()
 
 
 async def test_out_is_filled_through_transposed_views(tmp_path: Path) -> None:
