@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 from aiozarr import driver, hierarchy, transfer
@@ -81,8 +81,15 @@ def copy(
     source: Target,
     destination: Target,
     *,
+    path: str = "",
+    select: Mapping[str, Any] | None = None,
+    include: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
     overwrite: bool = False,
+    resume: bool = False,
     verify: Verify = "size",
+    delete: bool = False,
+    dry_run: bool = False,
     on_error: OnError = "raise",
     progress: ProgressLike = None,
     source_options: Mapping[str, Any] | None = None,
@@ -94,8 +101,15 @@ def copy(
         lambda callback: transfer.copy(
             source,
             destination,
+            path=path,
+            select=select,
+            include=include,
+            exclude=exclude,
             overwrite=overwrite,
+            resume=resume,
             verify=verify,
+            delete=delete,
+            dry_run=dry_run,
             on_error=on_error,
             progress=callback,
             source_options=source_options,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -24,8 +24,15 @@ async def copy(
     source: Target,
     destination: Target,
     *,
+    path: str = "",
+    select: Mapping[str, Any] | None = None,
+    include: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
     overwrite: bool = False,
+    resume: bool = False,
     verify: Verify = "size",
+    delete: bool = False,
+    dry_run: bool = False,
     on_error: OnError = "raise",
     progress: ProgressLike = None,
     source_options: Mapping[str, Any] | None = None,
@@ -76,6 +83,8 @@ async def copy(
         raise ValueError(f"verify is 'size', 'checksum' or None, not {verify!r}")
     if on_error not in ("raise", "continue"):
         raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
+    if path or select or include or exclude or resume or delete or dry_run:
+        raise NotImplementedError("this argument is not supported yet")
     settings = settings_or_default(settings)
     report = current_recorder()
 

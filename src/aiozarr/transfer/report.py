@@ -24,6 +24,12 @@ class CopyReport:
             because something below their node was not copied.
         changed: the keys of objects that were replaced in the source during the copy. Their later state was copied.
         folder_markers: number of empty objects that only show a folder, and were not copied.
+        skipped: number of objects that the destination had already, from an interrupted copy or by a mirror.
+        deleted: number of objects that were removed from the destination because the source does not have them.
+        missing_chunks: number of chunks that the metadata of a source that cannot be listed allow, and it lacks.
+        server_side: number of copied objects that the server copied itself.
+        rewritten: number of copied objects that were decoded and encoded again, at the edges of a selection.
+        dry_run: True if nothing was written: the other numbers are those of the copy that would be made.
         seconds: wall time.
         requests: requests to both stores, repetitions included. Each start of the listing counts as one.
     """
@@ -36,6 +42,12 @@ class CopyReport:
     folder_markers: int
     seconds: float
     requests: int
+    skipped: int = 0
+    deleted: int = 0
+    missing_chunks: int = 0
+    server_side: int = 0
+    rewritten: int = 0
+    dry_run: bool = False
 
     def __str__(self) -> str:
         mib = self.bytes / MIB
