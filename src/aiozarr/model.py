@@ -13,6 +13,9 @@ from aiozarr.errors import InvalidKeyError
 MAX_KEY_BYTES = 1024
 """Maximum length of a key in UTF-8, as S3 and GCS have it."""
 
+JOURNAL_PREFIX = ".aiozarr-copy~/"
+"""The keys of the journal of an unfinished copy, below its destination. They belong to no node, and are not copied."""
+
 # Most keys: ASCII segments that do not begin with a dot. They need no further checks.
 _PLAIN_KEY = re.compile(r"(?:[\w~-][\w.~-]*/)*[\w~-][\w.~-]*", re.ASCII)
 

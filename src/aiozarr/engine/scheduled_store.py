@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Any, Generic, TypeVar
@@ -239,6 +239,17 @@ class ScheduledStore:
     async def erase(self, key: str) -> None:
         """Remove `key`. A key that is not stored is no error."""
         await self._call("erase", key, lambda _: self.store.erase(key))
+
+    async def erase_values(self, keys: Sequence[str]) -> None:
+        """Remove all of `keys`, which counts as one request. Keys that are not stored are no error.
+
+        Raises:
+            EraseError: some could not be removed.
+        """
+        try:
+            await self._call("erase", "", lambda _: self.store.erase_values(keys))
+        finally:
+            self._state.invalidate(self.store, None)
 
     async def erase_prefix(self, prefix: str) -> None:
         """Remove every key that starts with `prefix`."""

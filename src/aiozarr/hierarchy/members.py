@@ -21,6 +21,7 @@ from aiozarr.hierarchy.node_access import (
     read_other_format,
 )
 from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_node_name, rules_of
+from aiozarr.model import JOURNAL_PREFIX
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import BlockingStore
 
@@ -198,4 +199,4 @@ def _is_node_name(name: str, zarr_format: int) -> bool:
         check_node_name(name, zarr_format)
     except InvalidKeyError:
         return False
-    return True
+    return f"{name}/" != JOURNAL_PREFIX

@@ -214,6 +214,16 @@ class Store(ABC):
         """
         return None
 
+    def child_store(self, path: str) -> Store | None:
+        """Return a store of this kind whose root is at `path` below this one's; closing either closes both.
+
+        Returns: the store, or None if only a `PrefixStore` can be one.
+
+        Raises:
+            InvalidKeyError: `path` is not a valid key.
+        """
+        return None
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Store) and self._equality_key == other._equality_key
 

@@ -15,7 +15,8 @@ from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer.copy_object import Verify
-from aiozarr.transfer.copy_operation import CopyOperation, OnError
+from aiozarr.transfer.copy_operation import CopyOperation, CopyRules, OnError
+from aiozarr.transfer.key_filter import KeyFilter
 from aiozarr.transfer.overlap import check_disjoint
 from aiozarr.transfer.report import CopyReport
 
@@ -56,11 +57,21 @@ async def copy(
     Args:
         source: a URL, a local path, or a `Store`: a hierarchy, a node, or any other objects.
         destination: the location of the copy; likewise.
+        path: the node, or other prefix, of the source that is copied; `""` is all of it.
+        select: the part of arrays that is copied: a slice or an index for each dimension that is cut.
+        include: patterns of keys that are copied, such as `"air/*"`; all keys without any. `*` matches slashes, too.
+        exclude: patterns of keys that are not copied, also of those that `include` names.
         overwrite: copy onto a destination that holds objects, replacing those of the same key. A destination that
             may not be listed is not checked.
+        resume: continue an interrupted copy. Objects that it copied are skipped, unless they have another size or
+            ETag in the source now, or another size at the destination.
         verify: "size": a stored object has as many bytes as its source reports, and is of one version. An object that
             was replaced since it was listed is copied as it is now, and named in `CopyReport.changed`. "checksum": in
             addition, each object is read back, and all bytes are compared with the fetched ones. None: neither.
+        delete: make the destination a mirror: objects that it has and the source lacks are removed at the end, if
+            nothing failed. `include` and `exclude` protect the objects that they leave out. Objects of equal ETag are
+            not copied again, if that is the MD5 of the content on both sides.
+        dry_run: write and delete nothing. The report counts what would be copied and deleted.
         on_error: "raise" stops at the first object that cannot be copied; "continue" copies the others, and
             `CopyReport.failed` names it.
         progress: called with `Progress`, objects and their bytes. The totals grow while the listing streams. Its
@@ -83,8 +94,19 @@ async def copy(
         raise ValueError(f"verify is 'size', 'checksum' or None, not {verify!r}")
     if on_error not in ("raise", "continue"):
         raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
-    if path or select or include or exclude or resume or delete or dry_run:
-        raise NotImplementedError("this argument is not supported yet")
+    if select:
+        raise NotImplementedError("select is not supported yet")
+    if not isinstance(path, str):
+        raise TypeError(f"path is a str, not {type(path).__name__}")
+    rules = CopyRules(
+        KeyFilter(include, exclude),
+        overwrite=overwrite,
+        resume=resume,
+        verify=verify,
+        delete=delete,
+        dry_run=dry_run,
+        on_error=on_error,
+    )
     settings = settings_or_default(settings)
     report = current_recorder()
 
@@ -96,13 +118,13 @@ async def copy(
                 stores.append(store)
                 if owned:
                     stack.push_async_callback(store.aclose)
-            await _check(*stores, read_back=verify == "checksum")
+            source_store, destination_store = child_store(stores[0], path), stores[1]
+            await _check(source_store, destination_store, read_back=verify == "checksum")
             operation = CopyOperation(
                 engine,
-                *stores,
-                overwrite=overwrite,
-                verify=verify,
-                on_error=on_error,
+                source_store,
+                destination_store,
+                rules,
                 settings=settings,
                 report=report,
                 progress=report_progress,
@@ -112,6 +134,20 @@ async def copy(
     with shown_progress(progress, "copying") as shown:
         report_progress = bind_callback(shown)
         return await run(work, timeout=settings.timeout, callback=report_progress)
+
+
+def child_store(store: Store, path: str) -> Store:
+    """Return the part of `store` below the node `path`, as a store of the same kind where there is one."""
+    path = path.strip("/")
+    if not path:
+        return store
+    child = store.child_store(path)
+    if child is None:
+        # Imported on use: most programs need no wrapper.
+        from aiozarr.stores.wrappers import PrefixStore
+
+        child = PrefixStore(store, path)
+    return child
 
 
 async def _check(source: Store, destination: Store, *, read_back: bool) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, TypeAlias
 
-import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.engine import Engine, ScheduledStore
@@ -26,6 +25,8 @@ MAX_FETCHES = 4
 """Fetches of an object that keeps changing, before that is an error."""
 REFETCH_SECONDS = 0.05
 """Delay before an object is fetched again; doubled for each further fetch."""
+COMPARED_BYTES = 256 << 10
+"""Bytes that are compared at once: they are copied for it, into a processor's cache."""
 MIN_WORK_BYTES = 16 << 10
 """Cost of opening, renaming and closing a file in a worker, expressed in bytes."""
 
@@ -125,57 +126,67 @@ class ObjectCopier:
             ChecksumError: the stored bytes differ from the fetched ones.
             StoreError: a store failed.
         """
-        source, destination, size = self.source, self.destination, entry.size
-        if (
-            isinstance(source, BlockingStore)
-            and isinstance(destination, BlockingStore)
-            and size is not None
-            and size <= self._part_bytes
-            and not self._is_observed  # Events need one request at a time.
-            and await self._copy_blocking(source, destination, entry, size)
-        ):
-            return CopiedObject(size)
         return await self._copy_async(entry)
 
-    async def _copy_blocking(self, source: BlockingStore, destination: BlockingStore, entry: Entry, size: int) -> bool:
-        """Copy between blocking stores in one call of a worker, which is the ordinary case of local files.
+    def accepts_batch(self, entry: Entry) -> bool:
+        """Return whether `copy_batch` may copy the object: both stores block, and it is small."""
+        return (
+            isinstance(self.source, BlockingStore)
+            and isinstance(self.destination, BlockingStore)
+            and entry.size is not None
+            and entry.size <= self._part_bytes
+            and not self._is_observed  # Events need one request at a time.
+        )
 
-        Returns: False if the object is not as listed, or an error may be temporary: `_copy_async` decides then.
+    async def copy_batch(self, entries: Sequence[Entry]) -> list[BaseException | bool]:
+        """Copy objects between blocking stores in one call of a worker, which is the ordinary case of local files.
+
+        Returns: for each object True, or False if it is not as listed or an error may be temporary and `copy` must
+            decide, or the error.
         """
-        requests = 0
+        source, destination = self.source, self.destination
+        assert isinstance(source, BlockingStore)
+        assert isinstance(destination, BlockingStore)
+        reads, writes = Totals(), Totals()
 
-        def copy() -> bool:
-            nonlocal requests
-            requests += 1
-            value = source.fetch_now(entry.key, Range(0, self._part_bytes))
-            if value is None:
-                return False
-            fetched = FetchedObject(value.data, size if value.size is None else value.size, value.version)
-            if decide(entry, fetched, previous_size=None, strict=True) is not CopyDecision.AS_LISTED:
-                return False
-            requests += 1
-            destination.set_now(entry.key, value.data)
-            if self._verify != "checksum":
-                return True
-            requests += 1
-            stored = destination.fetch_now(entry.key)
-            return stored is not None and equal_bytes(stored.data, value.data)
+        def copy() -> list[BaseException | bool]:
+            outcomes: list[BaseException | bool] = []
+            for entry in entries:
+                try:
+                    outcomes.append(self._copy_now(source, destination, entry, reads, writes))
+                except StoreError as error:
+                    outcomes.append(error if not error.retryable else False)
+                except Exception as error:
+                    outcomes.append(error)
+            return outcomes
 
-        async with self._memory.hold(self._memory_bytes(size)):
+        sizes = [entry.size or 0 for entry in entries]
+        async with self._memory.hold(self._memory_bytes(max(sizes))):
             try:
-                return await self._engine.run_in_worker(copy, max(size, MIN_WORK_BYTES))
-            except StoreError as error:
-                if not error.retryable:
-                    raise
-                return False
+                return await self._engine.run_in_worker(copy, sum([max(size, MIN_WORK_BYTES) for size in sizes]))
             finally:
-                is_stored = requests > 1
-                if is_stored:
-                    self._engine.invalidate(destination, entry.key)
-                moved = size if is_stored else 0
-                reads, writes = min(1, requests), max(0, requests - 1)
-                self._report.add(source.url, Totals(requests=reads, bytes_wanted=moved, bytes_fetched=moved))
-                self._report.add(destination.url, Totals(requests=writes, bytes_written=moved))
+                self._engine.invalidate(destination, None)
+                self._report.add(source.url, reads)
+                self._report.add(destination.url, writes)
+
+    def _copy_now(
+        self, source: BlockingStore, destination: BlockingStore, entry: Entry, reads: Totals, writes: Totals
+    ) -> bool:
+        """Copy one object in the calling worker, if it is as listed."""
+        size = entry.size or 0
+        reads.requests += 1
+        value = source.fetch_now(entry.key, Range(0, self._part_bytes))
+        if value is None:
+            return False
+        fetched = FetchedObject(value.data, size if value.size is None else value.size, value.version)
+        if decide(entry, fetched, previous_size=None, strict=True) is not CopyDecision.AS_LISTED:
+            return False
+        reads.bytes_wanted += size
+        reads.bytes_fetched += size
+        writes.requests += 2 if self._verify == "checksum" else 1
+        write_now(destination, entry.key, value.data, verify=self._verify)
+        writes.bytes_written += size
+        return True
 
     async def _copy_async(self, entry: Entry) -> CopiedObject | None:
         """Copy between any stores, and fetch again while the object changes."""
@@ -295,10 +306,33 @@ async def read_object(source: ScheduledStore, key: str, max_bytes: int, part_byt
     return FetchedObject(value.data, size, value.version)
 
 
+def write_now(destination: BlockingStore, key: str, data: Buffer, *, verify: Verify) -> None:
+    """Store an object in the calling worker, and with `verify="checksum"` read it back.
+
+    Raises:
+        ChecksumError: twice, the stored bytes were not those of `data`.
+        StoreError: the bytes could not be stored or read back.
+    """
+    destination.set_now(key, data)
+    if verify != "checksum":
+        return
+    for attempt in range(2):
+        stored = destination.fetch_now(key)
+        if stored is not None and equal_bytes(stored.data, data):
+            return
+        if not attempt:
+            destination.set_now(key, data)
+    raise ChecksumError("what was read back is not what was stored", store=destination.url, key=key)
+
+
 def equal_bytes(one: Buffer, other: Buffer) -> bool:
     """Return whether two buffers have the same bytes."""
-    # memoryviews compare byte by byte, as Python objects; numpy compares memory.
-    return bool(np.array_equal(np.frombuffer(byte_view(one), np.uint8), np.frombuffer(byte_view(other), np.uint8)))
+    first, second = byte_view(one), byte_view(other)
+    # memoryviews compare byte by byte, as Python objects; bytes compare memory.
+    return first.nbytes == second.nbytes and all(
+        bytes(first[at : at + COMPARED_BYTES]) == bytes(second[at : at + COMPARED_BYTES])
+        for at in range(0, first.nbytes, COMPARED_BYTES)
+    )
 
 
 class ByteSemaphore:

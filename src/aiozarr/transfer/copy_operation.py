@@ -5,19 +5,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from itertools import groupby
 from time import perf_counter
-from typing import Literal, TypeAlias, cast
+from typing import Literal, Protocol, TypeAlias
 
 from aiozarr.concurrency import gather_all
 from aiozarr.engine import Engine, Progress
-from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, PermissionDeniedError, StoreError
+from aiozarr.errors import (
+    CopyError,
+    InvalidKeyError,
+    NodeNotFoundError,
+    PermissionDeniedError,
+    StoreError,
+    UnsupportedOperationError,
+)
 from aiozarr.metadata import document_write_order
-from aiozarr.model import Entry, check_key
+from aiozarr.model import JOURNAL_PREFIX, Entry, check_key
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
-from aiozarr.stores import Store
-from aiozarr.transfer.copy_object import ObjectCopier, Verify
+from aiozarr.stores import BlockingStore, Store
+from aiozarr.stores.nowait import NowaitStore
+from aiozarr.transfer.copy_object import CopiedObject, ObjectCopier, Verify
+from aiozarr.transfer.destination import DestinationListing, Mirror
+from aiozarr.transfer.download import Download
+from aiozarr.transfer.journal import Journal, is_journal_key, size_hash
+from aiozarr.transfer.key_filter import KeyFilter
 from aiozarr.transfer.report import CopyCounters, CopyReport
 from aiozarr.transfer.source_listing import list_objects
 
@@ -28,37 +41,95 @@ OBJECT_CONCURRENCY = 128
 
 Each sends its requests by itself; more of them would make other readers wait longer for their turn.
 """
+DEFERRED_CONCURRENCY = 16
+MAX_BATCH_OBJECTS = 64
+MAX_BATCH_BYTES = 1 << 20
+"""Small files that a worker copies in one call: for each call a worker waits once for the loop."""
+MAX_ERASED_KEYS = 1000
+"""Keys that are removed together: a bulk delete of S3."""
 MAX_COUNTED_OBJECTS = 10_000
 """Objects of the destination that an error message counts: ten pages of a listing."""
 
 
+@dataclass(frozen=True)
+class CopyRules:
+    """What a copy does with the objects of source and destination; each as of `aiozarr.copy`.
+
+    Attributes:
+        keys: the keys that are copied.
+        overwrite: replace objects of the destination.
+        resume: continue an interrupted copy.
+        verify: how each object is checked.
+        delete: remove objects that the source does not have.
+        dry_run: count, and write nothing.
+        on_error: stop at the first error, or continue.
+        part: names the part of the source that is copied, for the journal.
+        is_journaled: whether the copy can be resumed.
+    """
+
+    keys: KeyFilter = field(default_factory=KeyFilter)
+    overwrite: bool = False
+    resume: bool = False
+    verify: Verify = "size"
+    delete: bool = False
+    dry_run: bool = False
+    on_error: OnError = "raise"
+    part: str = ""
+    is_journaled: bool = True
+
+
+class ObjectSource(Protocol):
+    """The objects of a source whose own listing does not have them."""
+
+    def entries(self) -> AsyncGenerator[Entry, None]:
+        """Iterate over the objects."""
+        ...
+
+
 class CopyOperation:
-    """One copy between two disjoint stores. Lives on the I/O thread."""
+    """One copy between two disjoint stores. Lives on the I/O thread.
+
+    Args:
+        engine: the engine.
+        source: the source.
+        destination: the destination.
+        rules: what is copied, and how.
+        settings: limits and policies.
+        report: receives the totals of the requests, too.
+        progress: called when an object is finished.
+        objects: the objects of the source, if its own listing does not have them.
+    """
 
     def __init__(
         self,
         engine: Engine,
         source: Store,
         destination: Store,
+        rules: CopyRules | None = None,
         *,
-        overwrite: bool = True,
-        verify: Verify = "size",
-        on_error: OnError = "raise",
         settings: Settings,
         report: Report | None = None,
         progress: Callable[[Progress], None] | None = None,
+        objects: ObjectSource | None = None,
     ) -> None:
         self.source = source
         self.destination = destination
         self._engine = engine
         self._settings = settings
-        self._overwrite = overwrite
-        self._on_error = on_error
+        self._rules = rules or CopyRules(overwrite=True)
         # A record of its own: the result counts this copy alone.
         self._report = Report(outer=report)
         self._counters = CopyCounters(progress)
+        self._objects = objects
+        verify = self._rules.verify
         self._copier = ObjectCopier(engine, source, destination, verify=verify, settings=settings, report=self._report)
+        self._scheduled_destination = engine.scheduled(destination, settings, self._report)
+        description = {"source": source.url, "part": self._rules.part}
+        self._journal = Journal(self._scheduled_destination, description) if self._can_have_journal() else None
+        self._old_journal: list[str] | None = None
+        self._mirror = Mirror() if self._rules.delete else None
         self._incomplete_nodes: set[str] = set()
+        self._download: Download | None = None
 
     async def run(self) -> CopyReport:
         """Copy everything.
@@ -71,109 +142,288 @@ class CopyOperation:
         started = perf_counter()
         try:
             with self._engine.request_limit(self._settings, self.source, self.destination):
-                if not self._overwrite:
-                    await self._check_destination()
-                documents = await self._copy_data()
-                if self._counters.listed == self._counters.folder_markers:
-                    url = self.source.url
-                    raise NodeNotFoundError(f"there is nothing to copy at {url}", url=url, path="")
-                await self._copy_documents(documents)
+                await self._begin()
+                try:
+                    await self._copy()
+                except Exception:
+                    if self._journal is not None:
+                        await self._journal.flush()
+                    raise
+                finally:
+                    if self._journal is not None:
+                        await self._journal.close()
         finally:
             seconds = perf_counter() - started
             self._report.operation(seconds=seconds)
-        return self._counters.report(seconds=seconds, requests=self._report.requests)
+        return self._counters.report(seconds=seconds, requests=self._report.requests, is_dry_run=self._rules.dry_run)
 
-    async def _check_destination(self) -> None:
-        """Raise `CopyError` if the destination holds objects; the message counts them."""
-        if not self.destination.supports.listable:
+    async def _copy(self) -> None:
+        documents = await self._copy_data()
+        if self._counters.listed == self._counters.folder_markers and not self._mirror:
+            url = self.source.url
+            of = f" that match include={self._rules.keys.include}" if self._rules.keys.include else ""
+            raise NodeNotFoundError(f"there is nothing to copy at {url}{of}", url=url, path="")
+        await self._copy_documents(documents)
+        if self._mirror is not None and not self._counters.failed:
+            await self._delete_extra(self._mirror)
+        if self._journal is not None and not self._rules.dry_run:
+            await (self._journal.flush() if self._counters.failed else self._journal.remove())
+
+    # --- the destination ---------------------------------------------------------------------------------------------
+
+    def _can_have_journal(self) -> bool:
+        supports = self.destination.supports
+        return bool(self._rules.is_journaled and supports.readable and supports.writeable and supports.listable)
+
+    async def _begin(self) -> None:
+        """Look at the destination, and begin or continue the journal.
+
+        Raises:
+            CopyError: the destination holds objects that may not be overwritten.
+        """
+        rules = self._rules
+        if rules.resume and self._journal is None:
+            raise UnsupportedOperationError(
+                "resume=True needs a destination that can be listed and erased", store=self.destination.url
+            )
+        found = await self._look_at_destination()
+        if self._journal is None:
             return
-        scheduled = self._engine.scheduled(self.destination, self._settings, self._report)
-        first, count = "", 0
+        if found.journal_keys and rules.resume:
+            await self._journal.resume(found.journal_keys, found.size_hashes)
+        else:
+            self._old_journal = found.journal_keys
+
+    async def _before_writing(self) -> None:
+        """Store the header of a new journal, before the first object."""
+        if self._journal is not None and self._old_journal is not None and not self._rules.dry_run:
+            old, self._old_journal = self._old_journal, None
+            await self._journal.begin(old)
+
+    async def _look_at_destination(self) -> DestinationListing:
+        """List the destination, as far as the rules need it.
+
+        Raises:
+            CopyError: it holds objects that may not be overwritten.
+        """
+        rules, found = self._rules, DestinationListing()
+        may_replace = rules.overwrite or rules.delete
+        if not self.destination.supports.listable or (may_replace and self._journal is None and not rules.delete):
+            return found
+        # A resumed copy and a mirror look at all objects, an overwritten destination is asked for an old journal.
+        prefix = JOURNAL_PREFIX if may_replace and not (rules.resume or rules.delete) else ""
         try:
-            async with aclosing(cast("AsyncGenerator[Entry, None]", scheduled.scan())) as entries:
+            async with aclosing(self._list_destination(prefix)) as entries:
                 async for entry in entries:
-                    first = first or entry.key
-                    count += 1
-                    if count == MAX_COUNTED_OBJECTS:
+                    found.add(entry)
+                    if rules.resume:
+                        found.size_hashes.add(size_hash(entry))
+                    if self._mirror is not None and entry.version is not None:
+                        self._mirror.add_stored(entry)
+                    if not rules.resume and self._mirror is None and found.count == MAX_COUNTED_OBJECTS:
                         break
         except PermissionDeniedError:
             # Credentials that may only write cannot check it.
-            return
-        if count:
-            number = f"{'at least ' if count == MAX_COUNTED_OBJECTS else ''}{count:,} object{'' if count == 1 else 's'}"
-            raise CopyError(
-                f"{self.destination.url} holds {number}, among them {first!r}; overwrite=True replaces objects of the "
-                "same key and keeps the others"
-            )
+            return found
+        if found.count and not may_replace and not (rules.resume and found.journal_keys):
+            raise CopyError(self._occupied_message(found))
+        return found
+
+    def _occupied_message(self, found: DestinationListing) -> str:
+        count = found.count
+        is_exact = count < MAX_COUNTED_OBJECTS or self._rules.resume
+        number = f"{'' if is_exact else 'at least '}{count:,} object{'' if count == 1 else 's'}"
+        message = f"{self.destination.url} holds {number}, among them {found.first!r}; "
+        if found.journal_keys:
+            return message + "they are of an interrupted copy: resume=True continues it, overwrite=True begins anew"
+        if self._rules.resume:
+            message += "there is no journal of an interrupted copy, so resume=True cannot continue one; "
+        return message + "overwrite=True replaces objects of the same key and keeps the others"
+
+    def _list_destination(self, prefix: str) -> AsyncGenerator[Entry, None]:
+        url = self.destination.url
+        return list_objects(lambda: self._scheduled_destination.scan(prefix), settings=self._settings, store_url=url)
+
+    async def _delete_extra(self, mirror: Mirror) -> None:
+        """Remove the objects of the destination that the source does not have: documents of a page first."""
+        batch: list[str] = []
+        async with aclosing(self._list_destination("")) as entries:
+            async for entry in entries:
+                key = entry.key
+                if is_journal_key(key) or key in mirror or not self._rules.keys.matches(key):
+                    continue
+                batch.append(key)
+                if len(batch) == MAX_ERASED_KEYS:
+                    await self._erase(batch)
+                    batch = []
+        await self._erase(batch)
+
+    async def _erase(self, keys: list[str]) -> None:
+        self._counters.deleted += len(keys)
+        if keys and not self._rules.dry_run:
+            for part in (list(filter(is_document, keys)), [key for key in keys if not is_document(key)]):
+                if part:
+                    try:
+                        await self._scheduled_destination.erase_values(part)
+                    except StoreError as error:
+                        raise CopyError(f"{self.destination.url} still holds objects to delete: {error}") from error
+
+    # --- objects -----------------------------------------------------------------------------------------------------
 
     async def _copy_data(self) -> list[Entry]:
         """Copy everything but the metadata documents. Return their entries, the only ones that are held in memory."""
         documents: dict[str, Entry] = {}
         scheduled = self._engine.scheduled(self.source, self._settings, self._report)
-        listing = list_objects(scheduled.scan, settings=self._settings, store_url=self.source.url)
+        listing = (
+            list_objects(scheduled.scan, settings=self._settings, store_url=self.source.url)
+            if self._objects is None
+            else self._objects.entries()
+        )
+        download = self._download = self._new_download()
         async with aclosing(listing), aclosing(self._partition(listing, documents)) as data:
             try:
-                await self._copy_all(data, self._object_concurrency())
+                if download is None:
+                    await self._copy_all(data, self._object_concurrency())
+                else:
+                    await gather_all([download.run(), self._feed(data, download)])
+                    await self._copy_all(_iterate([(entry,) for entry in download.deferred]), DEFERRED_CONCURRENCY)
             except StoreError as error:
                 raise CopyError(f"{self.source.url} could not be listed: {error}") from error
         return list(documents.values())
 
+    def _new_download(self) -> Download | None:
+        source, destination = self.source, self.destination
+        if (
+            isinstance(source, NowaitStore)
+            and isinstance(destination, BlockingStore)
+            and self._settings.on_event is None  # Events need one request at a time.
+            and not self._rules.dry_run
+        ):
+            return Download(
+                self._engine,
+                source,
+                destination,
+                verify=self._rules.verify,
+                settings=self._settings,
+                report=self._report,
+                on_copied=self._add_copied,
+                on_failed=self._fail,
+            )
+        return None
+
+    async def _feed(self, data: AsyncIterator[tuple[Entry, ...]], download: Download) -> None:
+        await self._copy_all(data, self._object_concurrency())
+        download.close()
+
     async def _copy_documents(self, documents: list[Entry]) -> None:
+        if documents:
+            await self._before_writing()
         for level in document_levels(documents):
             ready = [entry for entry in level if node_of(entry.key) not in self._incomplete_nodes]
-            await self._copy_all(_iterate(ready), min(len(ready), self._object_concurrency()))
+            await self._copy_all(_iterate([(entry,) for entry in ready]), min(len(ready), self._object_concurrency()))
             for entry in level:
                 if entry not in ready:
                     self._fail(entry, CopyError("not written, because something below its node was not copied"))
 
     async def _partition(
         self, listing: AsyncIterator[Entry], documents: dict[str, Entry]
-    ) -> AsyncGenerator[Entry, None]:
-        """Yield the entries that are copied at once, and collect metadata documents in `documents`."""
+    ) -> AsyncGenerator[tuple[Entry, ...], None]:
+        """Yield the entries that are copied at once, in batches, and collect metadata documents in `documents`."""
+        batch: list[Entry] = []
+        batch_bytes = 0
+        keys, journal, mirror, download = self._rules.keys, self._journal, self._mirror, self._download
         async for entry in listing:
+            key = entry.key
+            if is_journal_key(key) or (keys and not keys.matches(key)):
+                continue
             self._counters.add_listed(entry)
             if is_folder_marker(entry):
                 self._counters.add_folder_marker(entry)
                 continue
             try:
                 # A key such as `../x` must not lead out of the destination.
-                check_key(entry.key, store=self.source.url)
+                check_key(key, store=self.source.url)
             except InvalidKeyError as error:
                 self._fail(entry, error)
                 continue
-            if is_document(entry.key):
-                documents[entry.key] = entry
+            if mirror is not None:
+                mirror.add_key(key)
+            if (journal is not None and journal.has(entry)) or (mirror is not None and mirror.is_stored(entry)):
+                self._counters.add_skipped(entry)
+            elif is_document(key):
+                documents[key] = entry
+            elif self._rules.dry_run:
+                self._counters.add_copied(entry, entry.size or 0, is_changed=False, is_document=False)
             else:
-                yield entry
+                if self._old_journal is not None:
+                    await self._before_writing()
+                if download is not None and download.accepts(entry):
+                    await download.put(entry)
+                elif self._copier.accepts_batch(entry):
+                    batch.append(entry)
+                    batch_bytes += entry.size or 0
+                    if len(batch) == MAX_BATCH_OBJECTS or batch_bytes >= MAX_BATCH_BYTES:
+                        yield tuple(batch)
+                        batch, batch_bytes = [], 0
+                else:
+                    yield (entry,)
+        if batch:
+            yield tuple(batch)
 
-    async def _copy_all(self, entries: AsyncIterator[Entry], concurrency: int) -> None:
-        """Copy all entries; workers pull them, one at a time."""
+    async def _copy_all(self, batches: AsyncIterator[tuple[Entry, ...]], concurrency: int) -> None:
+        """Copy all entries; workers pull batches of them."""
         lock = asyncio.Lock()
 
-        async def pull() -> Entry | None:
+        async def pull() -> tuple[Entry, ...] | None:
             async with lock:
-                return await anext(entries, None)
+                return await anext(batches, None)
 
         async def work() -> None:
-            while (entry := await pull()) is not None:
-                await self._copy_one(entry)
+            while (batch := await pull()) is not None:
+                if len(batch) == 1:
+                    await self._copy_one(batch[0])
+                else:
+                    await self._copy_batch(batch)
 
         await gather_all(work() for _ in range(concurrency))
 
+    async def _copy_batch(self, batch: tuple[Entry, ...]) -> None:
+        for entry, outcome in zip(batch, await self._copier.copy_batch(batch), strict=True):
+            if outcome is True:
+                self._add_copied(entry)
+            elif outcome is False:
+                await self._copy_one(entry)
+            elif isinstance(outcome, Exception):
+                self._fail(entry, outcome)
+            else:
+                raise outcome
+
     async def _copy_one(self, entry: Entry) -> None:
-        try:
-            copied = await self._copier.copy(entry)
-        except Exception as error:
-            # Any exception of a store, also of one that is not ours, is a failure of this object.
-            self._fail(entry, error)
-            return
+        if self._rules.dry_run:
+            copied: CopiedObject | None = CopiedObject(entry.size or 0)
+        else:
+            try:
+                copied = await self._copier.copy(entry)
+            except Exception as error:
+                # Any exception of a store, also of one that is not ours, is a failure of this object.
+                self._fail(entry, error)
+                return
         if copied is None:
             self._counters.add_folder_marker(entry)
-        else:
-            self._counters.add_copied(entry, copied.size, is_changed=copied.changed, is_document=is_document(entry.key))
+            return
+        document = is_document(entry.key)
+        self._counters.add_copied(entry, copied.size, is_changed=copied.changed, is_document=document)
+        if self._journal is not None and not copied.changed and not self._rules.dry_run:
+            self._journal.add(entry)
+
+    def _add_copied(self, entry: Entry) -> None:
+        """Count an object that was copied as it was listed."""
+        self._counters.add_copied(entry, entry.size or 0, is_changed=False, is_document=False)
+        if self._journal is not None:
+            self._journal.add(entry)
 
     def _fail(self, entry: Entry, error: Exception) -> None:
-        if self._on_error == "raise":
+        if self._rules.on_error == "raise":
             raise CopyError(
                 f"{self.source.url} was not copied to {self.destination.url}: {entry.key!r}: {error}",
                 failed=((entry.key, error),),
@@ -221,6 +471,6 @@ def _storing_order(entry: Entry) -> tuple[int, int]:
     return -entry.key.count("/"), document_write_order(entry.key) or 0
 
 
-async def _iterate(entries: Iterable[Entry]) -> AsyncIterator[Entry]:
-    for entry in entries:
-        yield entry
+async def _iterate(batches: Iterable[tuple[Entry, ...]]) -> AsyncIterator[tuple[Entry, ...]]:
+    for batch in batches:
+        yield batch

@@ -55,7 +55,16 @@ class CopyReport:
             f"{self.objects:,} objects ({self.metadata_documents:,} metadata documents), {mib:,.1f} MiB "
             f"in {self.seconds:.2f} s ({mib / max(self.seconds, 1e-9):,.1f} MiB/s), {self.requests:,} requests"
         )
-        lines = [head]
+        lines = [f"not written (dry run): {head}" if self.dry_run else head]
+        for count, what in (
+            (self.skipped, "at the destination already"),
+            (self.server_side, "copied by the server itself"),
+            (self.rewritten, "encoded again, at the edges of the selection"),
+            (self.missing_chunks, "chunks missing in the source"),
+            (self.deleted, "deleted from the destination"),
+        ):
+            if count:
+                lines.append(f"{count:,} {what}")
         if self.changed:
             lines.append(f"{len(self.changed):,} changed while they were copied")
         if self.failed:
@@ -73,7 +82,7 @@ class CopyCounters:
         self.objects = self.bytes = self.metadata_documents = self.folder_markers = 0
         self.failed: list[tuple[str, BaseException]] = []
         self.changed: list[str] = []
-        self.listed = 0
+        self.listed = self.skipped = self.deleted = self.missing_chunks = 0
         self._progress = progress
         self._done = self._bytes_done = self._bytes_total = 0
 
@@ -96,12 +105,24 @@ class CopyCounters:
             self.changed.append(entry.key)
         self._finish(entry, size)
 
+    def add_skipped(self, entry: Entry) -> None:
+        """Count an object that the destination has already."""
+        self.skipped += 1
+        self._finish(entry, entry.size or 0)
+
+    def add_missing_chunk(self, entry: Entry) -> None:
+        """Count a chunk that the source does not have."""
+        self.missing_chunks += 1
+        self._finish(entry, 0)
+
     def add_failed(self, entry: Entry, error: BaseException) -> None:
         """Count an object that was not copied."""
         self.failed.append((entry.key, _without_tracebacks(error)))
         self._finish(entry, 0)
 
-    def report(self, *, seconds: float, requests: int) -> CopyReport:
+    def report(
+        self, *, seconds: float, requests: int, is_dry_run: bool = False, server_side: int = 0, rewritten: int = 0
+    ) -> CopyReport:
         """Return the report of the present counts."""
         return CopyReport(
             objects=self.objects,
@@ -112,6 +133,12 @@ class CopyCounters:
             folder_markers=self.folder_markers,
             seconds=seconds,
             requests=requests,
+            skipped=self.skipped,
+            deleted=self.deleted,
+            missing_chunks=self.missing_chunks,
+            server_side=server_side,
+            rewritten=rewritten,
+            dry_run=is_dry_run,
         )
 
     def _finish(self, entry: Entry, size: int) -> None:

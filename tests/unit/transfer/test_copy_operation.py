@@ -30,6 +30,7 @@ from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 from aiozarr.transfer import CopyReport
 from aiozarr.transfer.copy_operation import (
     CopyOperation,
+    CopyRules,
     document_levels,
     is_document,
     is_folder_marker,
@@ -49,6 +50,9 @@ TREE = {
 }
 
 
+RULES = CopyRules(overwrite=True, is_journaled=False)
+
+
 def contents(store: FakeStore) -> dict[str, bytes]:
     async def collect() -> dict[str, bytes]:
         keys = await store.memory.list()
@@ -59,8 +63,10 @@ def contents(store: FakeStore) -> dict[str, bytes]:
 
 async def run(source: FakeStore, destination: FakeStore, **options: Any) -> CopyReport:
     settings = options.pop("settings", Settings(max_requests=64))
+    others = {name: options.pop(name) for name in ("report", "progress") if name in options}
+    rules = CopyRules(**{"overwrite": True, "is_journaled": False, **options})
     engine = Engine(asyncio.get_running_loop(), InlinePool())
-    return await CopyOperation(engine, source, destination, settings=settings, **options).run()
+    return await CopyOperation(engine, source, destination, rules, settings=settings, **others).run()
 
 
 def copied(source: FakeStore, destination: FakeStore, **options: Any) -> CopyReport:
@@ -473,7 +479,7 @@ async def test_a_cancelled_copy_releases_its_budget() -> None:
     source, destination = FakeStore(TREE), FakeStore()
 
     engine = Engine(asyncio.get_running_loop(), InlinePool())
-    operation = CopyOperation(engine, source, destination, settings=Settings(max_requests=3))
+    operation = CopyOperation(engine, source, destination, RULES, settings=Settings(max_requests=3))
     task = asyncio.ensure_future(operation.run())
     await asyncio.sleep(0.025)
     task.cancel()
@@ -489,7 +495,7 @@ def test_concurrent_copies_of_one_source_are_independent() -> None:
     async def scenario() -> None:
         engine = Engine(asyncio.get_running_loop(), InlinePool())
         settings = Settings(max_requests=4, max_bytes_in_flight=10)
-        operations = [CopyOperation(engine, source, each, settings=settings) for each in (one, other)]
+        operations = [CopyOperation(engine, source, each, RULES, settings=settings) for each in (one, other)]
         await asyncio.gather(*[operation.run() for operation in operations])
 
     run_virtual(scenario())

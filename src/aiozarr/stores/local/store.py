@@ -114,6 +114,11 @@ class LocalStore(BlockingStore):
         above = LocalStore(os.fsdecode(directory), durable=self._durable)
         return with_root(self, **vars(above)), text
 
+    def child_store(self, path: str) -> Store:
+        """Return the store of the directory `path` below the root."""
+        check_key(path, store=self._url)
+        return LocalStore(os.fsdecode(self._base + path.encode()), durable=self._durable)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (_restore, (self.root, self._durable))
 

@@ -90,6 +90,10 @@ class ObjectStore(WebStore[BucketClient]):
         root, name = split_root(self._root)
         return (with_root(self, _root=root), name) if name else None
 
+    def child_store(self, path: str) -> Store:
+        """Return the store of the prefix `path` below this one's; it shares this one's connections."""
+        return with_root(self, _root=f"{self._client_key(path)}/")
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Given secrets are pickled. The other process finds the others again.
         return (_open, (type(self), self.url, self._given, self.supports))

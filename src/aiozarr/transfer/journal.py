@@ -1,0 +1,156 @@
+"""The journal of a copy: which objects are copied, stored beside them until the copy is complete."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+from aiozarr.concurrency import cancel_and_wait, map_concurrently
+from aiozarr.engine import ScheduledStore
+from aiozarr.errors import CopyError, StoreError
+from aiozarr.model import JOURNAL_PREFIX, Entry
+
+HEADER_KEY = f"{JOURNAL_PREFIX}copy.json"
+"""The document that describes the copy."""
+DIGEST_BYTES = 16
+"""Bytes of the record of a copied object. Its digest covers key, size and version."""
+MIN_WRITE_SECONDS = 1.0
+WRITE_SHARE = 0.02
+"""A batch is written after a second or 2 % of the copy's time: so there are few batches, and an interruption costs
+little."""
+
+
+class Journal:
+    """The records of one copy at its destination. Lives on the I/O thread.
+
+    The header is stored before the first object, and batches of records behind the objects that they name. So each
+    recorded object is complete. The journal is removed after the last document.
+
+    Args:
+        destination: the destination.
+        description: values that identify the copy; an interrupted copy is only resumed by an equal one.
+    """
+
+    def __init__(self, destination: ScheduledStore, description: dict[str, Any]) -> None:
+        self._destination = destination
+        self._description = {"format": 1, **description}
+        self._copied: set[bytes] = set()
+        self._stored: set[int] = set()
+        self._batch = bytearray()
+        self._next_number = 0
+        self._keys: list[str] = []
+        self._clock = asyncio.get_running_loop().time
+        self._started = self._written = self._clock()
+        self._task: asyncio.Task[None] | None = None
+
+    async def begin(self, old: Sequence[str] = ()) -> None:
+        """Store the header of a new copy, in place of the journal `old`."""
+        await self._erase(old)
+        self._keys = [HEADER_KEY]
+        await self._destination.set(HEADER_KEY, json.dumps(self._description).encode())
+
+    async def resume(self, keys: Sequence[str], stored: set[int]) -> None:
+        """Read the journal of the interrupted copy.
+
+        Args:
+            keys: keys of the journal.
+            stored: `size_hash` of the objects of the destination.
+
+        Raises:
+            CopyError: it is the journal of another copy, or cannot be read.
+        """
+        self._keys = list(keys)
+        header = await self._destination.fetch(HEADER_KEY)
+        try:
+            found = None if header is None else json.loads(bytes(header.data))
+        except ValueError:
+            found = None
+        if found != self._description:
+            url = self._destination.store.url
+            of = found.get("source") if isinstance(found, dict) else None
+            what = f"a copy of {of}, or of another part of it" if of else "another copy"
+            raise CopyError(f"resume=True does not continue {what} at {url}; overwrite=True begins anew")
+        batches = [key for key in self._keys if key != HEADER_KEY]
+        for value in await map_concurrently(self._destination.fetch, batches, concurrency=16):
+            data = b"" if value is None else bytes(value.data)
+            self._copied.update(data[at : at + DIGEST_BYTES] for at in range(0, len(data), DIGEST_BYTES))
+        self._stored = stored
+        numbers = [key.removeprefix(JOURNAL_PREFIX) for key in batches]
+        self._next_number = max([int(number) for number in numbers if number.isdecimal()], default=-1) + 1
+
+    def has(self, entry: Entry) -> bool:
+        """Return whether this state of an object was copied by the interrupted copy, and has its size still."""
+        return bool(self._copied) and digest(entry) in self._copied and size_hash(entry) in self._stored
+
+    def add(self, entry: Entry) -> None:
+        """Record a copied object."""
+        self._batch += digest(entry)
+        now = self._clock()
+        if now - self._written > max(MIN_WRITE_SECONDS, WRITE_SHARE * (now - self._started)) and self._task is None:
+            self._written = now
+            self._task = asyncio.get_running_loop().create_task(self._write())
+            self._task.add_done_callback(self._write_ended)
+
+    async def _write(self) -> None:
+        batch, self._batch = bytes(self._batch), bytearray()
+        key = f"{JOURNAL_PREFIX}{self._next_number:08}"
+        self._next_number += 1
+        self._keys.append(key)
+        await self._destination.set(key, batch)
+
+    def _write_ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled():
+            # Objects without a record are copied again; a destination that fails shows it by the next object.
+            task.exception()
+
+    async def flush(self) -> None:
+        """Store the remaining records, of a copy that ends without being complete."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        if self._batch and self._keys:
+            try:
+                await self._write()
+            except StoreError:
+                return
+
+    async def remove(self) -> None:
+        """Remove the journal of a complete copy, the header last."""
+        await self.close()
+        if not self._keys:
+            return
+        await self._erase(self._keys)
+
+    async def close(self) -> None:
+        """Stop writing."""
+        if self._task is not None:
+            await cancel_and_wait(self._task)
+
+    async def _erase(self, keys: Sequence[str]) -> None:
+        batches = [key for key in keys if key != HEADER_KEY]
+        if batches:
+            await self._destination.erase_values(batches)
+        if len(batches) < len(keys):
+            await self._destination.erase(HEADER_KEY)
+
+
+def is_journal_key(key: str) -> bool:
+    """Return whether `key` belongs to the journal of a copy to this store, or to a node of it."""
+    return key.startswith(JOURNAL_PREFIX) or f"/{JOURNAL_PREFIX}" in key
+
+
+def digest(entry: Entry) -> bytes:
+    """Return the record of an object: a digest of its key, size and version in the source."""
+    version = entry.version
+    tag = "" if version is None else f"{version.etag}\0{version.generation}"
+    return blake2b(
+        f"{entry.key}\0{entry.size}\0{tag}".encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES
+    ).digest()
+
+
+def size_hash(entry: Entry) -> int:
+    """Return a hash of an object's key and size, which takes less memory than these."""
+    return hash((entry.key, entry.size))

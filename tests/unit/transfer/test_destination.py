@@ -1,0 +1,93 @@
+"""Mirrors and dry runs: what a destination has already, and what is removed from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiozarr.errors import CopyError, EraseError, PermissionDeniedError
+from aiozarr.model import JOURNAL_PREFIX, Entry, Version
+from aiozarr.testing.fakes import FakeStore
+from aiozarr.testing.faults import on_key, on_operation
+from aiozarr.transfer.destination import DestinationListing, Mirror
+from aiozarr.transfer.key_filter import KeyFilter
+from tests.unit.transfer.test_journal import TREE, contents, copied
+
+OLD = {"zarr.json": b"old", "c/000": b"old", "c/900": b"extra", "gone/zarr.json": b"extra", "gone/c/0": b"extra"}
+
+
+def test_a_mirror_has_the_objects_of_the_source_and_no_others() -> None:
+    destination = FakeStore(OLD)
+    report = copied(FakeStore(TREE), destination, delete=True)
+    assert contents(destination, journal=True) == TREE
+    assert (report.deleted, report.objects) == (3, len(TREE))
+    sets = [number for number, call in enumerate(destination.calls) if call.operation == "set"]
+    erased = [number for number, call in enumerate(destination.calls) if call.operation == "erase"]
+    assert max(sets) < min(erased)
+
+
+def test_a_mirror_of_an_empty_source_is_empty() -> None:
+    destination = FakeStore(OLD)
+    assert copied(FakeStore(), destination, delete=True).deleted == len(OLD)
+    assert contents(destination, journal=True) == {}
+
+
+def test_patterns_protect_objects_of_the_destination() -> None:
+    destination = FakeStore(OLD)
+    copied(FakeStore(TREE), destination, delete=True, keys=KeyFilter(exclude="gone/*"))
+    assert contents(destination) == TREE | {key: data for key, data in OLD.items() if key.startswith("gone")}
+    copied(FakeStore(TREE), destination, delete=True, keys=KeyFilter("gone/c/*"))
+    assert contents(destination) == TREE | {"gone/zarr.json": b"extra"}
+
+
+def test_nothing_is_deleted_if_an_object_failed() -> None:
+    destination = FakeStore(OLD, faults=on_key("c/050", PermissionDeniedError("no")))
+    report = copied(FakeStore(TREE), destination, delete=True, on_error="continue")
+    assert report.failed
+    assert not report.deleted
+    assert contents(destination)["gone/c/0"] == b"extra"
+
+
+def test_a_failed_deletion_is_an_error() -> None:
+    destination = FakeStore(OLD, faults=on_operation("erase", PermissionDeniedError("no")))
+    with pytest.raises(CopyError, match="delete") as caught:
+        copied(FakeStore(TREE), destination, delete=True)
+    assert isinstance(caught.value.__cause__, PermissionDeniedError | EraseError)
+
+
+@pytest.mark.parametrize("rules", [{}, {"delete": True}, {"overwrite": True}])
+def test_a_dry_run_counts_and_writes_nothing(rules: dict[str, bool]) -> None:
+    destination = FakeStore(OLD if rules else {})
+    before = contents(destination, journal=True)
+    report = copied(FakeStore(TREE), destination, dry_run=True, **rules)
+    assert contents(destination, journal=True) == before
+    assert {call.operation for call in destination.calls} <= {"list"}
+    assert (report.objects, report.bytes) == (len(TREE), sum(map(len, TREE.values())))
+    assert report.deleted == (3 if "delete" in rules else 0)
+    assert report.dry_run
+    assert str(report).startswith("not written (dry run): ")
+
+
+def test_a_dry_run_refuses_what_the_copy_would_refuse() -> None:
+    with pytest.raises(CopyError, match="holds 5 objects"):
+        copied(FakeStore(TREE), FakeStore(OLD), dry_run=True)
+
+
+def test_objects_of_equal_content_tags_are_not_copied_again() -> None:
+    md5 = Version('"900150983cd24fb0d6963f7d28e17f72"')
+    mirror = Mirror()
+    mirror.add_stored(Entry("a", 3, md5))
+    mirror.add_stored(Entry("multipart", 3, Version('"900150983cd24fb0d6963f7d28e17f72-2"')))
+    mirror.add_stored(Entry("local", 3, Version("17a-3-9")))
+    assert mirror.is_stored(Entry("a", 3, md5))
+    assert not mirror.is_stored(Entry("a", 4, md5))
+    assert not mirror.is_stored(Entry("a", 3, Version('"900150983cd24fb0d6963f7d28e17f73"')))
+    assert not mirror.is_stored(Entry("a", 3))
+    assert not mirror.is_stored(Entry("multipart", 3, Version('"900150983cd24fb0d6963f7d28e17f72-2"')))
+    assert not mirror.is_stored(Entry("local", 3, Version("17a-3-9")))
+
+
+def test_a_journal_of_a_node_below_is_none_of_this_destination() -> None:
+    found = DestinationListing()
+    for key in ("a", f"{JOURNAL_PREFIX}copy.json", f"b/{JOURNAL_PREFIX}copy.json"):
+        found.add(Entry(key, 1))
+    assert (found.count, found.first, found.journal_keys) == (1, "a", [f"{JOURNAL_PREFIX}copy.json"])
