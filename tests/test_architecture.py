@@ -25,6 +25,7 @@ RANK = {
     "integrations": 10,
     "aiozarr": 9,
     "sync": 8,
+    "conversion": 7,
     "driver": 7,
     "hierarchy": 6,
     "transfer": 6,

@@ -51,6 +51,7 @@ from aiozarr.settings import Settings
 
 if TYPE_CHECKING:
     from aiozarr import driver, stores, sync
+    from aiozarr.conversion import ConversionPlan, ConversionReport, convert, migrate, plan_conversion
     from aiozarr.driver import open  # noqa: A004  # the public name
     from aiozarr.engine import Plan, Progress
     from aiozarr.hierarchy import (
@@ -80,6 +81,8 @@ __all__ = [
     "ChangedError",
     "ChecksumError",
     "CodecError",
+    "ConversionPlan",
+    "ConversionReport",
     "CopyError",
     "CopyReport",
     "EraseError",
@@ -119,13 +122,16 @@ __all__ = [
     "UnsupportedOperationError",
     "View",
     "consolidate_metadata",
+    "convert",
     "copy",
     "create_array",
     "create_group",
     "driver",
+    "migrate",
     "open",
     "open_array",
     "open_group",
+    "plan_conversion",
     "read_many",
     "record",
     "require_array",
@@ -140,14 +146,19 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     homes = {
+        "ConversionPlan": "conversion",
+        "ConversionReport": "conversion",
         "CopyReport": "transfer",
         "Plan": "engine",
         "Progress": "engine",
         "Report": "schedule",
         "RequestEvent": "schedule",
         "Totals": "schedule",
+        "convert": "conversion",
         "copy": "transfer",
+        "migrate": "conversion",
         "open": "driver",
+        "plan_conversion": "conversion",
         "record": "schedule",
     }
     if name in ("driver", "stores", "sync"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
-from aiozarr import driver, hierarchy, transfer
+from aiozarr import conversion, driver, hierarchy, transfer
 from aiozarr.engine.open_store import Target
 from aiozarr.engine.progress_bar import ProgressLike
 from aiozarr.hierarchy.array import wrong_view_error
@@ -16,7 +16,7 @@ from aiozarr.sync.array import Array
 from aiozarr.sync.group import AnyNode, Group, wrap_node
 from aiozarr.sync.tensor_view import TensorView
 from aiozarr.sync.view import View
-from aiozarr.sync.wait import blocking_function, data_in_this_thread, wait
+from aiozarr.sync.wait import blocking_function, blocking_operation, data_in_this_thread, unchanged, wait
 from aiozarr.transfer import CopyReport, OnError, Verify
 
 open_array = blocking_function(hierarchy.open_array, Array)
@@ -26,6 +26,9 @@ create_group = blocking_function(hierarchy.create_group, Group)
 require_array = blocking_function(hierarchy.require_array, Array)
 require_group = blocking_function(hierarchy.require_group, Group)
 consolidate_metadata = blocking_function(hierarchy.consolidate_metadata, Group)
+convert = blocking_operation(conversion.convert)
+migrate = blocking_operation(conversion.migrate)
+plan_conversion = blocking_function(conversion.plan_conversion, unchanged)
 
 
 @overload

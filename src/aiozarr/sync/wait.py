@@ -50,6 +50,18 @@ def blocking_function(function: Callable[P, Coroutine[Any, Any, A]], wrap: Calla
     return call
 
 
+def blocking_operation(function: Callable[P, Coroutine[Any, Any, A]]) -> Callable[P, A]:
+    """Return the blocking twin of a coroutine function with a keyword `progress`, which is called in this thread."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> A:
+        progress = cast("ProgressLike", kwargs.pop("progress", None))
+        bound = cast("Callable[..., Coroutine[Any, Any, A]]", function)
+        return wait(lambda callback: bound(*args, **kwargs, progress=callback), progress)
+
+    return call
+
+
 def blocking_method(
     function: Callable[Concatenate[N, P], Coroutine[Any, Any, A]], wrap: Callable[[A], B]
 ) -> Callable[Concatenate[Any, P], B]:
