@@ -1,0 +1,273 @@
+"""Fetches what opening needs in one schedule: the documents of all groups, then all coordinates and times."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from aiozarr import hierarchy
+from aiozarr.concurrency import gather_all
+from aiozarr.engine import run
+from aiozarr.engine.open_store import Target, opened_store
+from aiozarr.errors import AiozarrError, NodeNotFoundError
+from aiozarr.hierarchy.group import make_node
+from aiozarr.hierarchy.location import join_path
+from aiozarr.hierarchy.view import AnyArray, View
+from aiozarr.integrations.xarray.lazy_array import Corners
+from aiozarr.metadata import GroupMetadata
+from aiozarr.settings import Settings, settings_or_default
+
+MAX_COORDINATE_BYTES = 64 << 20
+"""Bytes of coordinates and times that are read when a data set is opened: 8 million values of eight bytes."""
+
+
+@dataclass(frozen=True)
+class OpenOptions:
+    """Which nodes are opened, and how; the keywords of the engine that concern requests."""
+
+    group: str | None = None
+    zarr_format: int | None = None
+    consolidated: bool | None = None
+    storage_options: Mapping[str, Any] | None = None
+    settings: Settings | None = None
+    drop_variables: str | Iterable[str] | None = None
+    max_coordinate_bytes: int = MAX_COORDINATE_BYTES
+
+    @property
+    def dropped(self) -> frozenset[str]:
+        """Names of the variables that are not opened."""
+        names = self.drop_variables
+        return frozenset([names] if isinstance(names, str) else names or ())
+
+
+@dataclass
+class GroupContents:
+    """One group of a hierarchy, opened.
+
+    Attributes:
+        name: the path relative to the opened group; "" is the opened group itself.
+        group: the group.
+        arrays: its arrays by name.
+        values: the values of those arrays that were read with it.
+        corners: the first and last elements of times that are too large for that.
+    """
+
+    name: str
+    group: hierarchy.Group
+    arrays: dict[str, hierarchy.Array] = field(default_factory=dict)
+    values: dict[str, AnyArray] = field(default_factory=dict)
+    corners: dict[str, Corners] = field(default_factory=dict)
+
+
+@dataclass
+class OpenedGroups:
+    """The groups of one target, opened; the engine accepts it in place of a target.
+
+    Attributes:
+        options: how they were opened.
+        groups: the opened group, then those below it if a tree was opened.
+    """
+
+    options: OpenOptions
+    groups: list[GroupContents]
+
+    @property
+    def root(self) -> hierarchy.Group:
+        """The opened group."""
+        return self.groups[0].group
+
+    def __dask_tokenize__(self) -> tuple[object, ...]:
+        arrays = [(each.name, sorted((n, hash(a.metadata)) for n, a in each.arrays.items())) for each in self.groups]
+        return ("aiozarr.OpenedGroups", self.root.url, arrays)
+
+
+async def fetch_groups(target: Target | hierarchy.Group, options: OpenOptions, *, deep: bool) -> OpenedGroups:
+    """Open a group, its arrays and, with `deep`, everything below it, and read coordinates and times.
+
+    With consolidated metadata, this takes one round trip for documents and one for coordinates and times. May be
+    called from any loop.
+
+    Raises:
+        NodeNotFoundError: there is no group; also a `FileNotFoundError`.
+        MetadataError, StoreError: a document could not be read.
+    """
+    return await run(
+        lambda _: _fetch(target, options, deep=deep), timeout=settings_or_default(options.settings).timeout
+    )
+
+
+async def _fetch(target: Target | hierarchy.Group, options: OpenOptions, *, deep: bool) -> OpenedGroups:
+    root = await _open_group(target, options)
+    try:
+        opened = OpenedGroups(options, await _list_groups(root, options.dropped, deep=deep))
+        await _fetch_coordinates(opened)
+    except BaseException:
+        await root.aclose()
+        raise
+    return opened
+
+
+async def _open_group(target: Target | hierarchy.Group, options: OpenOptions) -> hierarchy.Group:
+    path = (options.group or "").strip("/")
+    if isinstance(target, hierarchy.Group):
+        # The caller's group stays open: the one of the data set does not own the store.
+        return _reopened(await _child_group(target, path) if path else target, options.settings or target.settings)
+    if isinstance(target, str | os.PathLike):
+        target = _expanded(target)
+    settings = settings_or_default(options.settings)
+    async with opened_store(target, options.storage_options, settings) as (store, is_owned):
+
+        async def open_at(path: str) -> hierarchy.Group:
+            return await hierarchy.open_group(
+                store,
+                path,
+                zarr_format=options.zarr_format,
+                use_consolidated=options.consolidated if not path or options.consolidated is False else None,
+                settings=settings,
+            )
+
+        async def open_root() -> hierarchy.Group | None:
+            # The metadata of all groups may be consolidated at the root, as `to_zarr` does.
+            with suppress(AiozarrError):
+                return await open_at("")
+            return None
+
+        if not path or options.consolidated is False:
+            group = await open_at(path)
+        elif options.consolidated:
+            group = await _child_group(await open_at(""), path)
+        else:
+            # Both at once: one round trip, wherever the metadata are consolidated.
+            root, found = await gather_all([open_root(), _found(open_at(path))])
+            if root is not None and root.metadata.consolidated is not None:
+                found = await _child_group(root, path)
+            if isinstance(found, AiozarrError):
+                raise found
+            group = found
+        return _reopened(group, settings, owns_store=is_owned)
+
+
+def _reopened(group: hierarchy.Group, settings: Settings, *, owns_store: bool = False) -> hierarchy.Group:
+    return hierarchy.Group(
+        group.store,
+        group.path,
+        group.metadata,
+        settings=settings,
+        mode="r",
+        owns_store=owns_store,
+        seen_changes=group._seen_changes,
+    )
+
+
+async def _found(opening: Any) -> hierarchy.Group | AiozarrError:
+    try:
+        return await opening  # type: ignore[no-any-return]  # an opening of a group
+    except AiozarrError as error:
+        return error
+
+
+async def _child_group(group: hierarchy.Group, path: str) -> hierarchy.Group:
+    child = await group.open(path)
+    if isinstance(child, hierarchy.Array):
+        raise NodeNotFoundError(f"{child.url} is an array, not a group", url=child.url, path=child.path)
+    return child
+
+
+async def _list_groups(root: hierarchy.Group, dropped: frozenset[str], *, deep: bool) -> list[GroupContents]:
+    """Return the group with its arrays and, with `deep`, all groups below it, parents before their children."""
+    groups = {"": GroupContents("", root)}
+    async for batch in root._levels(None if deep else 0):
+        for found in batch:
+            parent, _, name = found.name.rpartition("/")
+            is_dropped = name in dropped and not isinstance(found.metadata, GroupMetadata)
+            if is_dropped or parent not in groups:
+                continue
+            if isinstance(found.metadata, Exception):
+                raise found.metadata
+            node = root._child(make_node, join_path(root.path, found.name, None), found.metadata)
+            if isinstance(node, hierarchy.Array):
+                groups[parent].arrays[name] = node
+            elif deep:
+                groups[found.name] = GroupContents(found.name, node)
+    return list(groups.values())
+
+
+async def _fetch_coordinates(opened: OpenedGroups) -> None:
+    """Read coordinates and times of all groups in one schedule, the smallest first, within the byte limit."""
+    wanted = [
+        (each, name, array)
+        for each in opened.groups
+        for name, array in each.arrays.items()
+        if array.size and _is_read_at_opening(each, name, array)
+    ]
+    left = opened.options.max_coordinate_bytes
+    views: list[View] = []
+    whole: list[tuple[GroupContents, str]] = []
+    ends: list[tuple[GroupContents, str, hierarchy.Array]] = []
+    for each, name, array in sorted(wanted, key=lambda item: item[2].nbytes):
+        left -= array.nbytes
+        if left >= 0:
+            whole.append((each, name))
+            views.append(array[...])
+        elif _is_time(array):
+            ends.append((each, name, array))
+    for _, _, array in ends:
+        views += [array[(*index, ...)] for index in _end_indices(array)]
+    if not views:
+        return
+    try:
+        blocks = iter(await hierarchy.read_many(views))
+    except AiozarrError:
+        # One coordinate that cannot be read must not hide the others: xarray reads them, and raises what it needs.
+        return
+    for each, name in whole:
+        each.values[name] = np.asarray(next(blocks))
+    for each, name, array in ends:
+        each.corners[name] = {index: np.asarray(next(blocks)) for index in _end_indices(array)}
+
+
+def _end_indices(array: hierarchy.Array) -> list[tuple[int, ...]]:
+    return [(0,) * array.ndim, tuple([length - 1 for length in array.shape])]
+
+
+def _is_read_at_opening(contents: GroupContents, name: str, array: hierarchy.Array) -> bool:
+    """Return whether xarray reads the array when it opens the group, or soon after: coordinates and times."""
+    if array.ndim > 1:
+        return _is_time(array)
+    return name in dims_of(array) or _is_time(array) or name in _coordinate_names(contents)
+
+
+def _is_time(array: hierarchy.Array) -> bool:
+    units = array.metadata.attributes.get("units")
+    return isinstance(units, str) and " since " in units
+
+
+def _coordinate_names(contents: GroupContents) -> frozenset[str]:
+    """Return the names in the attributes `coordinates` of the group and its arrays (CF conventions, section 5)."""
+    attributes = [contents.group.metadata.attributes, *[each.metadata.attributes for each in contents.arrays.values()]]
+    texts = [each.get("coordinates") for each in attributes]
+    return frozenset(chain.from_iterable(text.split() for text in texts if isinstance(text, str)))
+
+
+def dims_of(array: hierarchy.Array) -> tuple[str, ...]:
+    """Return the names of the dimensions: those of the metadata, or the references of NCZarr.
+
+    Returns: the names; fewer than dimensions if there are none.
+    """
+    names = array.dimension_names
+    if names is not None:
+        return tuple([name for name in names if name is not None])
+    nczarr = array.metadata.extra.get("_NCZARR_ARRAY") or array.metadata.attributes.get("_nczarr_array")
+    references = nczarr.get("dimrefs") or nczarr.get("dimension_references") if isinstance(nczarr, Mapping) else None
+    return tuple([str(each).rpartition("/")[2] for each in references or ()])
+
+
+def _expanded(target: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    text = os.fspath(target)
+    return os.path.expanduser(text) if text.startswith("~") else target
