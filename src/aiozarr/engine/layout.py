@@ -11,7 +11,8 @@ from typing import Any
 from aiozarr.codecs import ArraySpec, CodecPipeline, ShardLayout
 from aiozarr.codecs.core.chain import CodecChain, parse_chain
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
-from aiozarr.grid import ChunkGrid, ChunkKeyEncoding, DimensionMap, resolve_grid, resolve_key_encoding
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
+from aiozarr.grid import ChunkGrid, ChunkKeyEncoding, DimensionMap, IndexTransform, resolve_grid, resolve_key_encoding
 from aiozarr.grid.axes import Axis, RegularAxis, regular_axes
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.grid.run_length_axis import RunLengthAxis
@@ -172,6 +173,25 @@ class ArrayLayout:
     def shard(self) -> ShardLayout | None:
         """The division of the largest stored object into inner chunks, which have one shape in all objects, or None."""
         return self.largest.shard
+
+    @fork_safe_cached_property
+    def whole(self) -> IndexTransform:
+        """The transform of the whole array, from which its views are made."""
+        return IndexTransform.identity(self.metadata.shape)
+
+    @fork_safe_cached_property
+    def inner_axes(self) -> Sequence[Axis]:
+        """The dimensions of the grid of the smallest units that can be read."""
+        if self.shard is None:
+            return self.axes
+        # Inner chunks divide shards, of whatever lengths, so over the whole array they are a regular grid.
+        pairs = zip(self.shard.inner_shape, self.axes, strict=True)
+        return [RegularAxis(length, axis.extent) for length, axis in pairs]
+
+    @fork_safe_cached_property
+    def inner_count(self) -> int:
+        """Number of the smallest units that can be read in the whole array, stored or not."""
+        return prod([axis.chunks for axis in self.inner_axes])
 
     @property
     def chunks(self) -> tuple[Any, ...]:

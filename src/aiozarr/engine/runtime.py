@@ -8,6 +8,7 @@ import contextlib
 import os
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar, copy_context
@@ -164,27 +165,30 @@ def current_engine() -> Engine | None:
     return _thread_state.engine
 
 
-class _CrossThreadCall(Generic[T]):
+class _CrossThreadCall(ABC, Generic[T]):
     """One call from another thread: a task on the I/O thread, in the context of the caller."""
 
-    def __init__(
-        self,
-        thread: IOThread,
-        make: Callable[[], Coroutine[Any, Any, T]],
-        answer: Callable[[asyncio.Task[T] | None], object],
-    ) -> None:
+    __slots__ = ("_cancelled", "_context", "_task", "_thread")
+
+    def __init__(self, thread: IOThread) -> None:
         self._thread = thread
-        self._make = make
-        self._answer = answer
         # The mailbox is emptied in the context of the first caller of a burst.
         self._context = copy_context()
         self._task: asyncio.Task[T] | None = None
         self._cancelled = False
 
+    @abstractmethod
+    def coroutine(self) -> Coroutine[Any, Any, T]:
+        """Return the work, as a new coroutine. Runs on the I/O thread."""
+
+    @abstractmethod
+    def answer(self, task: asyncio.Task[T] | None) -> None:
+        """Pass the outcome to the caller; None: never started. Runs on the I/O thread."""
+
     def begin(self) -> None:
         """Runs on the I/O thread."""
         if not self._cancelled:
-            self._task = asyncio.get_running_loop().create_task(self._make(), context=self._context)
+            self._task = self._thread.loop.create_task(self.coroutine(), context=self._context)
             self._task.add_done_callback(self._ended)
 
     def cancel(self) -> None:
@@ -194,13 +198,66 @@ class _CrossThreadCall(Generic[T]):
         elif not self._cancelled:
             # Never started: Ctrl-C came before the call was posted.
             self._cancelled = True
-            self._answer(None)
+            self.answer(None)
 
     def _ended(self, task: asyncio.Task[T]) -> None:
         # The traceback of its error may still hold this object.
         self._task, self._cancelled = None, True
         if not (self._thread.exiting and task.cancelled()):
-            self._answer(task)
+            self.answer(task)
+
+
+class _AwaitedCall(_CrossThreadCall[T]):
+    """A call that a task of another loop awaits. One object holds all of it: a small read is one of hundreds.
+
+    Attributes:
+        future: the outcome, on the caller's loop.
+        is_settled: whether the outcome has arrived there.
+        end: set when it arrives, for a caller that was cancelled meanwhile.
+    """
+
+    __slots__ = ("_ended_task", "_engine", "_function", "_mailbox", "_timeout", "end", "future", "is_settled")
+
+    def __init__(
+        self,
+        thread: IOThread,
+        engine: Engine,
+        loop: asyncio.AbstractEventLoop,
+        function: Callable[[Engine], Awaitable[T]],
+        timeout: float | None,
+    ) -> None:
+        super().__init__(thread)
+        self._engine = engine
+        self._function = function
+        self._timeout = timeout
+        self._mailbox = mailbox_of(loop)
+        self._ended_task: asyncio.Task[T] | None = None
+        self.future: asyncio.Future[T] = loop.create_future()
+        self.is_settled = False
+        self.end: asyncio.Future[None] | None = None
+
+    def coroutine(self) -> Coroutine[Any, Any, T]:
+        return _limited(self._function, self._engine, self._timeout)
+
+    def answer(self, task: asyncio.Task[T] | None) -> None:
+        self._ended_task = task
+        self._mailbox.post(self._settle)
+
+    def _settle(self) -> None:
+        """Runs on the caller's loop."""
+        self.is_settled = True
+        task, self._ended_task = self._ended_task, None
+        if not self.future.done():
+            copy_outcome(task, self.future)
+        elif task is not None and not task.cancelled():
+            task.exception()  # another error is raised already: this one counts as retrieved
+        if self.end is not None:
+            self.end.set_result(None)
+
+    def fail(self, error: Exception) -> None:
+        """Give the caller the exception of its callback. Runs on the caller's loop."""
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 async def run(
@@ -221,44 +278,23 @@ async def run(
     engine = thread.engine
     assert engine is not None
     loop = asyncio.get_running_loop()
-    mailbox = mailbox_of(loop)
-    future: asyncio.Future[T] = loop.create_future()
-    is_settled = False
-    end: asyncio.Future[None] | None = None
-
-    def settle(task: asyncio.Task[T] | None) -> None:
-        nonlocal is_settled
-        is_settled = True
-        if not future.done():
-            copy_outcome(task, future)
-        elif task is not None and not task.cancelled():
-            task.exception()  # another error is raised already: this one counts as retrieved
-        if end is not None:
-            end.set_result(None)
-
-    def fail(error: Exception) -> None:
-        if not future.done():
-            future.set_exception(error)
-
+    call = _AwaitedCall(thread, engine, loop, function, timeout)
     if callback is not None:
-        callback.fail = fail
-    call = _CrossThreadCall(
-        thread, lambda: _limited(function, engine, timeout), lambda task: mailbox.post(lambda: settle(task))
-    )
+        callback.fail = call.fail
     thread.mailbox.post(call.begin)
     try:
-        return await future
+        return await call.future
     except GeneratorExit:
         thread.mailbox.post(call.cancel)
         raise
     except BaseException:
-        if not is_settled:
-            end = loop.create_future()
+        if not call.is_settled:
+            call.end = loop.create_future()
             thread.mailbox.post(call.cancel)
             with contextlib.suppress(asyncio.CancelledError):
-                await wait_uncancelled(end)
+                await wait_uncancelled(call.end)
         # The traceback of the error holds this frame, which must not refer back to the error.
-        future = loop.create_future()
+        call.future = loop.create_future()
         raise
 
 
@@ -295,6 +331,31 @@ _blocking_caller: ContextVar[SimpleQueue[Callable[[], None] | None] | None] = Co
 )
 
 
+class _BlockingCall(_CrossThreadCall[T]):
+    """A call that a thread waits for.
+
+    Attributes:
+        callbacks: to be called in the waiting thread; None: the call has ended.
+        outcome: the ended task; None: never started. Empty before the end.
+    """
+
+    __slots__ = ("_function", "callbacks", "outcome")
+
+    def __init__(self, thread: IOThread, function: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        super().__init__(thread)
+        self._function = function
+        self.callbacks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.outcome: list[asyncio.Task[T] | None] = []
+
+    async def coroutine(self) -> T:
+        _blocking_caller.set(self.callbacks)
+        return await self._function()
+
+    def answer(self, task: asyncio.Task[T] | None) -> None:
+        self.outcome.append(task)
+        self.callbacks.put(None)
+
+
 def run_blocking(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run the coroutine that `function` returns on the I/O thread and wait for it, from any other thread.
 
@@ -304,28 +365,17 @@ def run_blocking(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     thread = io_thread()
     if thread.is_current_thread():
         raise RuntimeError("aiozarr.sync would wait for itself here: on the I/O thread, await the coroutine instead")
-    callbacks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-    outcome: list[asyncio.Task[T] | None] = []
-
-    def settle(task: asyncio.Task[T] | None) -> None:
-        outcome.append(task)
-        callbacks.put(None)
-
-    async def call() -> T:
-        _blocking_caller.set(callbacks)
-        return await function()
-
-    crossing = _CrossThreadCall(thread, call, settle)
+    call = _BlockingCall(thread, function)
     try:
-        thread.mailbox.post(crossing.begin)
-        _run_callbacks(callbacks)
+        thread.mailbox.post(call.begin)
+        _run_callbacks(call.callbacks)
     except BaseException:
-        thread.mailbox.post(crossing.cancel)
+        thread.mailbox.post(call.cancel)
         with contextlib.suppress(Exception):
-            while not outcome:
-                _next_callback(callbacks)
+            while not call.outcome:
+                _next_callback(call.callbacks)
         raise
-    task = outcome.pop()
+    task = call.outcome.pop()
     if task is None or task.cancelled():
         raise asyncio.CancelledError
     try:

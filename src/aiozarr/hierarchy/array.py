@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aiozarr.engine import ArrayLayout, run
 from aiozarr.errors import MetadataError, NodeTypeError, StaleDataWarning
-from aiozarr.grid import BasicSelection, IndexTransform
+from aiozarr.grid import BasicSelection
 from aiozarr.hierarchy.casting.values import convert_values
 from aiozarr.hierarchy.html_repr import grid_svg, table
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer, block_slices, length_of
@@ -277,7 +277,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         layout = self._resolve(grown)
         end = int(layout.grid.edges(axis)[-1])
         layout = self._resolve(_with_length(layout, axis, min(end, (1 << 63) - 1)))
-        await View(self, layout, IndexTransform.identity(layout.metadata.shape))[tuple(region)].write(added)
+        await View(self, layout, layout.whole)[tuple(region)].write(added)
         return grown.shape
 
     async def info(self) -> ArrayInfo:
@@ -354,7 +354,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
     def _whole(self) -> View:
         layout = self._layout
-        return View(self, layout, IndexTransform.identity(layout.metadata.shape))
+        return View(self, layout, layout.whole)
 
     def _with_metadata(self, metadata: ArrayMetadata) -> Array:
         """Return another handle of this array with these metadata."""

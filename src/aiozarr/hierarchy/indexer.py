@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import EllipsisType
+from types import EllipsisType, NoneType
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -88,6 +88,16 @@ def block_regions(grid: ChunkGrid) -> Iterator[tuple[slice, ...]]:
                 yield (region, *rest)
 
     return along(0)
+
+
+_BASIC_TYPES = frozenset({int, slice, EllipsisType, NoneType})
+
+
+def is_basic(selection: object) -> bool:
+    """Return whether a selection has integers, slices, `...` and None alone, no names and nothing to be converted."""
+    if type(selection) is tuple:
+        return _BASIC_TYPES.issuperset(map(type, selection))
+    return type(selection) in _BASIC_TYPES
 
 
 def select_as_numpy(transform: IndexTransform, selection: Any) -> IndexTransform:

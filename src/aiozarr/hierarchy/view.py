@@ -48,7 +48,7 @@ from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive
 from aiozarr.grid.projection import CoreRegion
 from aiozarr.hierarchy.casting.numeric import Casting
 from aiozarr.hierarchy.casting.values import broadcast_values, convert_values
-from aiozarr.hierarchy.indexer import Indexer, length_of, select_as_numpy, split_fields
+from aiozarr.hierarchy.indexer import Indexer, is_basic, length_of, select_as_numpy, split_fields
 from aiozarr.hierarchy.location import key_prefix
 from aiozarr.hierarchy.node_access import timeouts_located
 from aiozarr.hierarchy.unread_values import UnreadValues, unread_error
@@ -141,7 +141,7 @@ class View(UnreadValues):
         Raises:
             SelectionError: the selection does not fit; also an `IndexError`.
         """
-        return self._select(select_as_numpy, selection)
+        return self._select_basic(selection) if is_basic(selection) else self._select(select_as_numpy, selection)
 
     @property
     def oindex(self) -> Indexer[View]:
@@ -191,12 +191,15 @@ class View(UnreadValues):
         if self.size:
             read, filled = self._reading(target, new=out is None)
             report = current_recorder()
-            with shown_progress(progress, f"reading {self._array.name}") as shown:
-                callback = bind_callback(shown)
-                await self._run(
-                    lambda engine: engine.read([read], settings=self._settings, progress=callback, report=report),
-                    callback,
-                )
+            if progress is None:
+                await self._run(lambda engine: engine.read([read], settings=self._settings, report=report))
+            else:
+                with shown_progress(progress, f"reading {self._array.name}") as shown:
+                    callback = bind_callback(shown)
+                    await self._run(
+                        lambda engine: engine.read([read], settings=self._settings, progress=callback, report=report),
+                        callback,
+                    )
             if filled is not target:
                 # Elements that index arrays repeat were read once, and are copied to their repetitions here.
                 await self._run(lambda engine: engine.run_in_worker(lambda: np.copyto(target, filled)))
@@ -303,9 +306,23 @@ class View(UnreadValues):
                 # numpy returns a scalar for `a[1, 2]`, and a 0-d array for `a[1, 2, ...]`.
                 scalar = not transform.shape and not any(item is Ellipsis for item in rest)
         except SelectionError as error:
-            error.add_note(f"selecting from a view of shape {self.shape} of {self._array.url}")
+            self._note_selection(error)
             raise
         return View(self._array, self._layout, transform, scalar=scalar, fields=fields)
+
+    def _select_basic(self, selection: Any) -> View:
+        """As `_select`, for a selection that `is_basic`."""
+        try:
+            transform = self._transform.select(selection)
+        except SelectionError as error:
+            self._note_selection(error)
+            raise
+        items = selection if type(selection) is tuple else (selection,)
+        scalar = not transform.shape and Ellipsis not in items
+        return View(self._array, self._layout, transform, scalar=scalar, fields=self._fields)
+
+    def _note_selection(self, error: SelectionError) -> None:
+        error.add_note(f"selecting from a view of shape {self.shape} of {self._array.url}")
 
     @property
     def _settings(self) -> Settings:
@@ -429,8 +446,11 @@ class View(UnreadValues):
         return await self._run(lambda engine: engine.run_in_worker(lambda: view_region(self._transform, region, block)))
 
     async def _run(self, function: Callable[[Engine], Awaitable[T]], callback: Callback[Progress] | None = None) -> T:
+        timeout = self._settings.timeout
+        if timeout is None:
+            return await run(function, callback=callback)
         with timeouts_located([self._array.store], self._array.path):
-            return await run(function, timeout=self._settings.timeout, callback=callback)
+            return await run(function, timeout=timeout, callback=callback)
 
 
 def _restore(array: Array, transform: IndexTransform, scalar: bool, fields: Fields | None = None) -> View:

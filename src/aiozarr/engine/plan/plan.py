@@ -14,7 +14,6 @@ from aiozarr.engine.plan.multipart_plan import NO_SPLIT, count_parts, split_rang
 from aiozarr.engine.plan.partial_plan import Ranges
 from aiozarr.errors import LimitError
 from aiozarr.grid import DimensionMap, Fields
-from aiozarr.grid.axes import Axis, RegularAxis
 from aiozarr.grid.chunk_counting import chunk_count_bound, count_chunks, project
 from aiozarr.grid.projection import ChunkSelection, ChunkSelections
 from aiozarr.model import ByteRange, Range, Suffix
@@ -139,7 +138,7 @@ def plan_bounds(
         requests = objects * most_requests(layout, maps, split_limit, merge_bounds)
         return Plan(objects, objects, requests, objects, size, size, exact=False)
     shard = layout.shard
-    inner = count_chunks(_inner_axes(layout), maps)
+    inner = count_chunks(layout.inner_axes, maps)
     index, data = objects * shard.index_nbytes, inner * shard.inner.max_encoded_size
     size = index + data
     if merge_bounds.most_gap:  # gaps are read over, but no more than there is
@@ -164,22 +163,21 @@ def most_requests(
         pipeline = layout.shard.inner
         whole = len(split_range(0, pipeline.max_encoded_size, split_limit))
     return (
-        whole
-        if pipeline.raw is None
-        else max(whole, most_ranges(pipeline.raw, _inner_axes(layout), maps, merge_bounds))
+        whole if pipeline.raw is None else max(whole, most_ranges(pipeline.raw, layout.inner_axes, maps, merge_bounds))
     )
 
 
 def fits_upper_bound(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Settings) -> bool:
     """Return whether `check_size` raises nothing, where that is clear without a look at what index arrays hold."""
-    return chunk_count_bound(_inner_axes(layout), maps) <= settings.max_chunks
+    most = settings.max_chunks
+    return layout.inner_count <= most or chunk_count_bound(layout.inner_axes, maps) <= most
 
 
 def check_size(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Settings) -> None:
     """Raise `LimitError` where an operation on `maps` would touch more chunks than `settings` allow."""
     if fits_upper_bound(layout, maps, settings):
         return
-    touched = count_chunks(_inner_axes(layout), maps)
+    touched = count_chunks(layout.inner_axes, maps)
     if touched > settings.max_chunks:
         raise LimitError(
             f"the selection touches {touched} chunks; Settings.max_chunks allows {settings.max_chunks}",
@@ -187,15 +185,6 @@ def check_size(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Sett
             value=touched,
             allowed=settings.max_chunks,
         )
-
-
-def _inner_axes(layout: ArrayLayout) -> Sequence[Axis]:
-    """Return the dimensions of the grid of the smallest units that can be read."""
-    if layout.shard is None:
-        return layout.axes
-    # Inner chunks divide shards, of whatever lengths, so over the whole array they are a regular grid.
-    pairs = zip(layout.shard.inner_shape, layout.axes, strict=True)
-    return [RegularAxis(length, axis.extent) for length, axis in pairs]
 
 
 def parts_of(layout: ArrayLayout, maps: Sequence[DimensionMap], fields: Fields | None = None) -> ChunkSelections:

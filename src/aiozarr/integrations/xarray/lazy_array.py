@@ -23,7 +23,7 @@ Corners = Mapping[tuple[int, ...], AnyArray]
 """Single elements by their indices: xarray looks at the first and the last one of each time variable."""
 
 
-class _ViewFound(Exception):  # noqa: N818  # control flow: it carries the view out of xarray's wrappers
+class _ViewFound(Exception):  # control flow: it carries the view out of xarray's wrappers
     """Ends an evaluation with the view that it would read."""
 
     def __init__(self, view: View) -> None:
