@@ -169,7 +169,16 @@ def with_facts(stored: StoredArray, facts: Facts, version: Version | None) -> St
 def _stored(spec: Spec, access: NodeAccess, owns_store: bool, facts: Facts, version: Version | None) -> StoredArray:
     # Making the array checks the metadata as opening does.
     metadata: Any = array_metadata(facts, spec, access.url)
-    array = Array(access.store, access.path, metadata, settings=access.settings, mode="r+", owns_store=owns_store)
+    # Specs say themselves when stored metadata are read again, or are not stored at all.
+    array = Array(
+        access.store,
+        access.path,
+        metadata,
+        settings=access.settings,
+        mode="r+",
+        owns_store=owns_store,
+        checks_document=False,
+    )
     if spec.cache_pool.backend is not None and spec.recheck_cached_data is not False:
         array = array.with_storage_transformer(PooledChunks(spec.cache_pool, spec.recheck_cached_data))
     return StoredArray(spec, array, facts, version, time.time())

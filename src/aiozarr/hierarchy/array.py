@@ -12,16 +12,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aiozarr.engine import ArrayLayout, run
-from aiozarr.errors import MetadataError, NodeTypeError, StaleDataWarning
+from aiozarr.errors import (
+    ChangedError,
+    MetadataError,
+    NodeTypeError,
+    PermissionDeniedError,
+    StaleDataWarning,
+    UnauthenticatedError,
+)
 from aiozarr.grid import BasicSelection
 from aiozarr.hierarchy.casting.values import convert_values
 from aiozarr.hierarchy.html_repr import grid_svg, table
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer, block_slices, length_of
 from aiozarr.hierarchy.info import ArrayInfo, count_objects, format_bytes
 from aiozarr.hierarchy.location import key_prefix
+from aiozarr.hierarchy.mutations.locks import erasures
 from aiozarr.hierarchy.new_metadata.v3 import check_shape, storage_order
 from aiozarr.hierarchy.node import Mode, Node
-from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata
+from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, read_explicit
 from aiozarr.hierarchy.resize import clear_gained_area, erase_outside, has_stale_data, resized_metadata
 from aiozarr.hierarchy.unread_values import UnreadValues, equal_handles, unread_error
 from aiozarr.hierarchy.view import FieldSelection, View
@@ -53,9 +61,15 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         settings: Settings,
         mode: Mode,
         owns_store: bool = False,
+        checks_document: bool = True,
     ) -> None:
         super().__init__(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)
         self._layout = self._resolve(metadata)
+        self._checks_document = checks_document
+        # The erasures so far when the stored document was compared with `metadata`; None: it was not.
+        self._checked_at: int | None = None
+        # The layout of the stored array, if it has grown since.
+        self._grown_layout: ArrayLayout | None = None
         self._runtime_transformers: tuple[StorageTransformer, ...] = ()
         self._chunk_store = self._transformed_store(metadata)
 
@@ -197,7 +211,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
         The metadata are stored first. With `delete_chunks`, the chunks wholly outside of the new shape are then erased.
         Chunks across the new edge stay whole (v3 core specification, "Resizing"): if the array grows again, their
-        values behind the edge reappear. Area that was never stored holds the fill value.
+        values behind the edge reappear. Area that was never stored holds the fill value. A write of all elements of
+        such a chunk inside the array does not read it, and replaces what lies behind the edge by the fill value.
 
         Chunks of a rectilinear grid keep their lengths. Beyond the last one, chunks are added, none longer than the
         longest of the dimension.
@@ -359,8 +374,15 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     def _with_metadata(self, metadata: ArrayMetadata) -> Array:
         """Return another handle of this array with these metadata."""
         array = Array(
-            self._store, self._path, metadata, settings=self._settings, mode=self._mode, owns_store=self._owns_store
+            self._store,
+            self._path,
+            metadata,
+            settings=self._settings,
+            mode=self._mode,
+            owns_store=self._owns_store,
+            checks_document=self._checks_document,
         )
+        array._checked_at, array._grown_layout = self._checked_at, self._grown_layout
         array._runtime_transformers = self._runtime_transformers
         array._chunk_store = array._transformed_store(metadata)
         return array
@@ -395,9 +417,56 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     def _set_metadata(self, metadata: ArrayMetadata) -> None:
         # The layout comes first: a reader in another thread must never see metadata without their layout.
         self._layout = self._resolve(metadata)
+        self._mark_stored()
+        self._grown_layout = None
         if metadata.storage_transformers != self._metadata.storage_transformers:
             self._chunk_store = self._transformed_store(metadata)
         self._metadata = metadata
+
+    def _mark_stored(self) -> None:
+        self._checked_at = erasures()
+
+    async def _layout_to_write(self, layout: ArrayLayout) -> ArrayLayout:
+        """Return the layout to write a view of `layout` with, after comparing the stored document with this handle's.
+
+        The first write of an opened handle reads the document, and so does the first one after this process has erased
+        a node. If the array has grown, the write has the layout of the stored shape: chunks across the old edge are
+        then written in part.
+
+        Raises:
+            ChangedError: the stored array has another type, chunks or codecs, or has shrunk.
+            NodeNotFoundError: it no longer exists.
+        """
+        if self._checks_document and self._checked_at != erasures():
+            await self._run_on_io_thread(self._check_document)
+        grown = self._grown_layout
+        return grown if grown is not None and layout is self._layout else layout
+
+    async def _check_document(self, access: NodeAccess) -> None:
+        # Under the node's lock: one of several first writes reads the document.
+        async with access.lock():
+            count = erasures()
+            if self._checked_at == count:
+                return
+            try:
+                found = await read_explicit(access, self.zarr_format)
+            except (PermissionDeniedError, UnauthenticatedError):
+                self._checked_at = count  # Some credentials write chunks and read nothing.
+                return
+            if found is None:
+                raise node_not_found_error(access.store, access.path)
+            known, stored = self._metadata, self._require_kind(found)
+            has_grown = len(stored.shape) == len(known.shape) and known.shape != stored.shape
+            has_grown = has_grown and all(new >= old for new, old in zip(stored.shape, known.shape, strict=True))
+            resized = resized_metadata(self._layout, stored.shape) if has_grown else known
+            if not _equal_layouts(resized, stored):
+                raise ChangedError(
+                    f"{self.url} was replaced or has shrunk since this handle was opened, and is now {stored.dtype} of "
+                    f"shape {stored.shape}; nothing was written; `await array.refresh()` takes the new metadata",
+                    store=access.store.url,
+                )
+            self._grown_layout = None if resized is known else self._resolve(stored)
+            self._checked_at = count
 
     def _resolve(self, metadata: ArrayMetadata) -> ArrayLayout:
         return ArrayLayout.resolve(metadata, node=self.url, settings=self._settings)
@@ -416,6 +485,12 @@ def _restore(
     for transformer in run_time:
         array = array.with_storage_transformer(transformer)
     return array
+
+
+def _equal_layouts(one: ArrayMetadata, other: ArrayMetadata) -> bool:
+    """Return whether two arrays store the same elements in the same chunks; attributes and names may differ."""
+    same_rest = replace(one, attributes=other.attributes, extra=other.extra, dimension_names=other.dimension_names)
+    return same_rest == other
 
 
 def _with_length(layout: ArrayLayout, axis: int, length: int) -> ArrayMetadata:

@@ -7,6 +7,8 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from aiozarr.metadata.document import check_json
+
 JSON: TypeAlias = Any
 
 MAX_DEPTH = 200
@@ -15,8 +17,8 @@ MAX_DEPTH = 200
 
 def _refuse(*_: object, **__: object) -> NoReturn:
     raise TypeError(
-        "attributes are read-only here: `await node.update_attributes({...})` changes the stored ones, and "
-        "`attrs.copy()` is a plain dict"
+        "attributes are read-only here: `await node.update_attributes({...})` (in aiozarr.sync without await) changes "
+        "the stored ones, and `attrs.copy()` is a plain dict"
     )
 
 
@@ -33,10 +35,16 @@ class Attributes(dict[str, JSON]):
     popitem: Any = _refuse
     setdefault: Any = _refuse
     update: Any = _refuse
+    # A method of zarr-python's attributes.
+    put: Any = _refuse
 
     def copy(self) -> dict[str, JSON]:
         """Return a deep copy that can be changed, of plain dicts and lists."""
         return copy_json(self)
+
+    def asdict(self) -> dict[str, JSON]:
+        """Return the same as `copy`, by zarr-python's name."""
+        return self.copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (frozen_attributes, (copy_json(self),))
@@ -97,12 +105,14 @@ def checked_attributes(attributes: Mapping[str, Any] | None) -> dict[str, JSON]:
     Raises:
         TypeError: not a mapping, a key that is not a string, or a value that JSON does not have. Names its position.
         ValueError: nested deeper than 200 levels.
+        InvalidMetadataError: a text with a lone surrogate, which UTF-8 lacks.
     """
     if attributes is None:
         return {}
     if not isinstance(attributes, Mapping):
         raise TypeError(f"attributes are a mapping, not {type(attributes).__name__}")
     copied: dict[str, JSON] = copy_json(attributes)
+    check_json(copied, "attributes", finite=False)
     return copied
 
 
@@ -130,7 +140,7 @@ def copy_json(value: Mapping[str, Any]) -> dict[str, JSON]:
             elif isinstance(key, str):
                 target[key] = copied
             else:
-                raise TypeError(f"the names of attributes are strings, not {key!r} ({_format_path(item_path)})")
+                raise TypeError(f"{_format_path(item_path)} has a name that is not a str, which JSON needs")
     return result
 
 
@@ -151,7 +161,8 @@ def _shallow(item: Any, path: tuple[Any, ...]) -> JSON:
         return {}
     if isinstance(item, (list, tuple)):
         return []
-    raise TypeError(f"{type(item).__name__} is not a JSON value ({_format_path(path)})")
+    advice = "; its `tolist()` is one" if isinstance(item, np.ndarray) else ""
+    raise TypeError(f"{_format_path(path)} is of type {type(item).__name__}, which is not a JSON value{advice}")
 
 
 def _format_path(path: tuple[Any, ...]) -> str:

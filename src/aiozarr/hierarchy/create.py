@@ -163,6 +163,7 @@ async def _create(
         node = make(access.store, access.path, metadata, HandleOptions(access.settings, "r+", owns_store))
         check_store_writeable(access.store)
         await create_node(access, metadata, overwrite=overwrite)
+        node._mark_stored()
         return node
 
     return await run_at_target(

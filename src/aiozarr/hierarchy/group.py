@@ -238,6 +238,8 @@ class Group(Node[GroupMetadata]):
             raise ValueError("two of the names are one path")
         handles = {path: self._child(make_node, path, each) for path, each in metadata.items()}
         await self._run_on_io_thread(partial(create_nodes, nodes=metadata, overwrite=overwrite))
+        for handle in handles.values():
+            handle._mark_stored()
         return {relative_name(path, self._path): node for path, node in handles.items()}
 
     @opens
@@ -394,6 +396,7 @@ class Group(Node[GroupMetadata]):
         # The handle comes first: making it checks the metadata as opening does.
         node = self._child(make, child_path(self._path, name, self.zarr_format), metadata)
         await self._run_on_io_thread(lambda access: create_node(access, metadata, overwrite=overwrite), node.path)
+        node._mark_stored()
         return node
 
     async def _open_existing(self, name: str) -> AnyNode | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
@@ -45,6 +46,8 @@ class Node(ABC, Generic[M]):
         self._mode: Mode = mode
         self._owns_store = owns_store
         self._metadata: M = metadata
+        # The metadata, and those that `metadata` shows.
+        self._shown: tuple[M, M] | None = None
 
     @property
     def store(self) -> Store:
@@ -73,8 +76,12 @@ class Node(ABC, Generic[M]):
 
     @property
     def metadata(self) -> M:
-        """The content of the node's metadata document. Not to be changed in place."""
-        return self._metadata
+        """The content of the node's metadata document. Its attributes are a read-only copy, as `attrs`."""
+        shown = self._shown
+        if shown is None or shown[0] is not self._metadata:
+            metadata = self._metadata
+            shown = self._shown = metadata, replace(metadata, attributes=frozen_attributes(metadata.attributes))
+        return shown[1]
 
     @property
     def zarr_format(self) -> int:
@@ -208,6 +215,9 @@ class Node(ABC, Generic[M]):
     @abstractmethod
     def _require_kind(self, metadata: NodeMetadata) -> M:
         """Return `metadata` if they are of this node's kind, else raise `NodeTypeError`."""
+
+    def _mark_stored(self) -> None:
+        """Note that the stored document is that of this handle."""
 
     def _set_metadata(self, metadata: M) -> None:
         self._metadata = metadata

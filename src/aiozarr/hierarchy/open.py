@@ -239,6 +239,7 @@ async def _open(
             check_store_writeable(access.store)
             try:
                 await create_node(access, create, overwrite=False)
+                node._mark_stored()
                 return node
             except NodeExistsError:
                 # Another task has created it meanwhile, or chunks without a document are stored there.

@@ -167,8 +167,9 @@ class View(UnreadValues):
         """Read the elements.
 
         Args:
-            out: a writeable array of the view's shape and dtype, of any strides, that is filled and returned. If the
-                read fails, its content is undefined. Of a subclass only the memory is filled; a mask is not changed.
+            out: a writeable array of the view's shape and dtype, of any strides and byte order, that is filled and
+                returned. If the read fails, its content is undefined. Of a subclass only the memory is filled; a mask
+                is not changed.
             progress: called with `Progress` as chunks complete, on the calling event loop. Its exception ends the read.
                 True draws a bar, with the extra `cli`.
 
@@ -202,6 +203,7 @@ class View(UnreadValues):
                     )
             if filled is not target:
                 # Elements that index arrays repeat were read once, and are copied to their repetitions here.
+                # An `out` of the other byte order gets its values here, too.
                 await self._run(lambda engine: engine.run_in_worker(lambda: np.copyto(target, filled)))
         return out if out is not None else self._result(target)
 
@@ -219,6 +221,8 @@ class View(UnreadValues):
 
         Raises:
             UnsupportedOperationError: the array is read-only.
+            ChangedError: the array was replaced or has shrunk since this handle was opened. The first write checks it.
+            NodeNotFoundError: the array was deleted since then.
             TypeError: the cast would change a value; the error names the first one.
             ValueError: they do not broadcast to the view's shape.
             OverflowError: a Python integer does not fit the dtype.
@@ -226,9 +230,11 @@ class View(UnreadValues):
         """
         self._array._check_writeable()
         await self._check_size()
-        fitted = broadcast_values(convert_values(values, self.dtype, casting), self.shape)
+        converted = convert_values(values, self.dtype, casting, is_element=self._scalar)
+        fitted = broadcast_values(converted, self.shape)
         if not self.size:
             return
+        layout = await self._array._layout_to_write(self._layout)
         transform, last = self._transform.unrepeated(), self._transform.last_of_repeated(fitted)
         core = core_array(transform, last)
         if core is None:
@@ -236,7 +242,7 @@ class View(UnreadValues):
                 lambda engine: engine.run_in_worker(lambda: core_array(transform, last, may_copy=True))
             )
         assert core is not None
-        write = Write(self._layout, self._array._chunk_store, self._prefix, self._transform.maps, core, self._fields)
+        write = Write(layout, self._array._chunk_store, self._prefix, self._transform.maps, core, self._fields)
         report = current_recorder()
         with shown_progress(progress, f"writing {self._array.name}") as shown:
             callback = bind_callback(shown)
@@ -346,12 +352,13 @@ class View(UnreadValues):
             return new_array(self._transform, self.dtype)
         if not isinstance(out, np.ndarray):
             raise TypeError(f"out is a numpy array, not {type(out).__name__}")
-        if out.shape != self.shape or out.dtype != self.dtype:
+        if out.shape != self.shape or out.dtype.newbyteorder("=") != self.dtype:
             raise ValueError(
-                f"out has shape {out.shape} and dtype {out.dtype}, the view has {self.shape} and {self.dtype}"
+                f"out has shape {out.shape} and dtype {out.dtype}, and the view has {self.shape} and {self.dtype}; "
+                "read without out= and cast the result"
             )
         if not out.flags.writeable:
-            raise ValueError("out is read-only")
+            raise ValueError("out is read-only; pass an array that can be written")
         return out.view(np.ndarray)  # A subclass may override indexing.
 
     def _reading(self, target: AnyArray, *, new: bool) -> tuple[Read, AnyArray]:
@@ -360,7 +367,7 @@ class View(UnreadValues):
         `new`: whether `target` is a new array, made by `_output`.
         """
         transform = self._transform
-        core = None if transform.repeats else core_array(transform, target)
+        core = None if transform.repeats or target.dtype != self.dtype else core_array(transform, target)
         if core is None:
             transform = transform.unrepeated()
             target, new = new_array(transform, self.dtype), True

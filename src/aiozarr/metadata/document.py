@@ -94,25 +94,35 @@ def load_document(data: Buffer, *, max_bytes: int) -> Document:
 def dump_document(members: Mapping[str, Any], *, finite: bool = True) -> bytes:
     """Return the document of these members: indented UTF-8 in the order of the members, equal bytes for equal members.
 
+    Lone surrogates, which UTF-8 lacks, are written as the escapes that they were read from.
+
     Args:
         members: the members of the document.
         finite: reject NaN and infinities. Otherwise they become the tokens that Python and most readers of v2 know.
 
     Raises:
         TypeError: a value is not a JSON value.
-        InvalidMetadataError: NaN or an infinity, a lone surrogate, more depth or digits than `load_document` reads.
+        InvalidMetadataError: NaN or an infinity, more depth or digits than `load_document` reads.
     """
     for name, value in members.items():
-        check_json(value, name, finite=finite)
+        check_json(value, name, finite=finite, unicode=False)
     try:
         text = _on_enough_stack(lambda: json.dumps(members, indent=2, ensure_ascii=False, allow_nan=not finite))
     except ValueError as error:
         # The interpreter may be configured for fewer digits than MAX_INT_DIGITS.
         raise InvalidMetadataError(f"the document cannot be written: {error}") from error
-    return text.encode()
+    # Only surrogates cannot be encoded, and the escape of Python is that of JSON.
+    return text.encode("utf-8", "backslashreplace")
 
 
-def check_json(value: object, member: str, *, duplicates: Mapping[int, str] | None = None, finite: bool = True) -> None:
+def check_json(
+    value: object,
+    member: str,
+    *,
+    duplicates: Mapping[int, str] | None = None,
+    finite: bool = True,
+    unicode: bool = True,
+) -> None:
     """Check that JSON can represent `value`, without recursion.
 
     Args:
@@ -120,6 +130,7 @@ def check_json(value: object, member: str, *, duplicates: Mapping[int, str] | No
         member: path of the value, for errors.
         duplicates: as in `Document`; these objects are rejected.
         finite: reject NaN and infinities.
+        unicode: reject lone surrogates.
 
     Raises:
         TypeError: a value or a key of another type.
@@ -133,7 +144,8 @@ def check_json(value: object, member: str, *, duplicates: Mapping[int, str] | No
             case None | bool():
                 pass
             case str():
-                _check_text(value, path)
+                if unicode:
+                    _check_text(value, path)
             case int():
                 if not -_INT_END < value < _INT_END:
                     raise InvalidMetadataError(f"more than {MAX_INT_DIGITS} digits", member=_render_path(path))
@@ -145,7 +157,7 @@ def check_json(value: object, member: str, *, duplicates: Mapping[int, str] | No
                     # The path to the value would be too long for a message.
                     raise InvalidMetadataError(f"nested deeper than {MAX_DEPTH} levels", member=member)
                 if isinstance(value, dict):
-                    _check_keys(value, path, duplicates)
+                    _check_keys(value, path, duplicates, unicode=unicode)
                     pending.extend([(part, (path, key), depth + 1) for key, part in value.items()])
                 else:
                     pending.extend([(part, (path, i), depth + 1) for i, part in enumerate(value)])
@@ -153,13 +165,14 @@ def check_json(value: object, member: str, *, duplicates: Mapping[int, str] | No
                 raise TypeError(f"{_render_path(path)} is a {type(value).__name__}, which is no JSON value")
 
 
-def _check_keys(value: dict[Any, Any], path: _JsonPath, duplicates: Mapping[int, str] | None) -> None:
+def _check_keys(value: dict[Any, Any], path: _JsonPath, duplicates: Mapping[int, str] | None, *, unicode: bool) -> None:
     if duplicates and id(value) in duplicates:
         raise InvalidMetadataError("the member is there twice", member=_render_path((path, duplicates[id(value)])))
     for key in value:
         if not isinstance(key, str):
             raise TypeError(f"{_render_path(path)} has the key {key!r}, and keys of JSON are strings")
-        _check_text(key, path)
+        if unicode:
+            _check_text(key, path)
 
 
 def _check_text(text: str, path: _JsonPath) -> None:

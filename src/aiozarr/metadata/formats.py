@@ -102,8 +102,7 @@ def render_node(metadata: NodeMetadata) -> dict[str, bytes]:
 
     Raises:
         TypeError: an attribute is not a JSON value.
-        InvalidMetadataError: JSON cannot represent an attribute: a lone surrogate, too deep nesting; in v3 also NaN and
-            infinities.
+        InvalidMetadataError: JSON cannot represent an attribute: too deep nesting; in v3 also NaN and infinities.
         UnsupportedMetadataError: the format cannot represent the metadata.
     """
     if metadata.zarr_format == 3:

@@ -33,8 +33,8 @@ def check_node_name(name: str, zarr_format: int = 3) -> str:
 def check_path(path: str, zarr_format: int | None = 3) -> str:
     """Return `path` as key prefix without trailing `/`: names separated by `/`, and `""` for the root, `""` or `"/"`.
 
-    In v3 a leading `/` is removed and empty names are invalid. In v2 and v1 `normalize_path` applies first. For None,
-    an unknown format, a path that is valid in any format is accepted.
+    In v3 one `/` at either end is removed and empty names are invalid. In v2 and v1 `normalize_path` applies first.
+    For None, an unknown format, a path that is valid in any format is accepted.
 
     Raises:
         TypeError: `path` is not a str.
@@ -48,6 +48,8 @@ def check_path(path: str, zarr_format: int | None = 3) -> str:
         except InvalidKeyError:
             zarr_format = 2
     normal = path.removeprefix("/") if zarr_format == 3 else normalize_path(path)
+    if normal != "/":
+        normal = normal.removesuffix("/")
     if normal == "":
         return normal
     for name in normal.split("/"):
@@ -58,19 +60,18 @@ def check_path(path: str, zarr_format: int | None = 3) -> str:
 
 
 def check_new_path(path: str, zarr_format: int) -> str:
-    """Return `path` if a new node may have it. In v3, names that begin with `__` are reserved.
+    """Return `path` if its last name may be that of a new node. In v3, names that begin with `__` are reserved.
 
-    Nodes of such names are read all the same: xarray writes them.
+    Nodes of such names are read all the same, and get children: xarray writes them.
 
     Raises:
-        InvalidKeyError: a name in the path is reserved.
+        InvalidKeyError: the name is reserved.
     """
-    if zarr_format == 3:
-        for name in path.split("/"):
-            if name.startswith("__"):
-                raise InvalidKeyError(
-                    f"not a valid path of a new node: the name {name!r} starts with '__', which is reserved", key=path
-                )
+    name = path.rpartition("/")[2]
+    if zarr_format == 3 and name.startswith("__"):
+        raise InvalidKeyError(
+            f"{name!r} is not a name for a new node: names that begin with '__' are reserved", key=path
+        )
     return path
 
 

@@ -12,7 +12,7 @@ from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.data_types import ObjectType
 from aiozarr.metadata.dimension_names import dimension_names_of, with_dimension_names
-from aiozarr.metadata.document import Document, check_json, clip
+from aiozarr.metadata.document import Document, clip
 from aiozarr.metadata.extensions import unsupported_member
 from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, CONSOLIDATED_MEMBER, GROUP_KEY
 from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
@@ -50,7 +50,7 @@ def parse_v2_array(document: Document, attributes: Mapping[str, Any], settings: 
         zarr_format=2,
         shape=shape,
         data_type=elements.data_type,
-        chunk_grid=regular_grid(parse_lengths(required(members, "chunks"), "chunks", 1), shape),
+        chunk_grid=regular_grid(_parse_chunks(members, shape, strict=strict), shape),
         chunk_key_encoding=NamedConfig("v2", {"separator": _parse_separator(members)}),
         fill_value=fill_value,
         has_fill_value=has_fill_value,
@@ -69,7 +69,9 @@ def parse_v2_group(document: Document, attributes: Mapping[str, Any], settings: 
 
 
 def parse_attributes(document: Document, settings: Settings) -> Mapping[str, Any]:
-    """Return the attributes of a `.zattrs`, or of an `attrs` of v1. Unless strict, NaN and duplicate keys are read.
+    """Return the attributes of a `.zattrs`, or of an `attrs` of v1.
+
+    Unless strict, NaN, duplicate keys and lone surrogates are read.
 
     Raises:
         InvalidMetadataError: the document is not valid JSON.
@@ -77,8 +79,6 @@ def parse_attributes(document: Document, settings: Settings) -> Mapping[str, Any
     for name, value in document.members.items():
         if settings.strict:
             document.check(value, clip(name))
-        elif document.may_hold_surrogates:
-            check_json(value, clip(name), finite=False)
     if settings.strict and id(document.members) in document.duplicates:
         raise InvalidMetadataError("the member is there twice", member=clip(document.duplicates[id(document.members)]))
     return document.members
@@ -239,6 +239,19 @@ def separator_of(metadata: ArrayMetadata) -> str:
     if encoding.name != "v2":
         raise unsupported_member("chunk_key_encoding", f"Zarr v1 and v2 have no chunk keys by {clip(encoding.name)!r}")
     return str(encoding.configuration.get("separator", "."))
+
+
+def _parse_chunks(members: Mapping[str, Any], shape: tuple[int, ...], *, strict: bool) -> tuple[int, ...]:
+    chunks = parse_lengths(required(members, "chunks"), "chunks", 1 if strict else 0)
+    if 0 in chunks and len(chunks) == len(shape):
+        for axis, (chunk, length) in enumerate(zip(chunks, shape, strict=True)):
+            if chunk == 0 and length != 0:
+                raise InvalidMetadataError(
+                    f"chunks[{axis}] is 0, and the dimension has the length {length}", member=f"chunks[{axis}]"
+                )
+        # zarr-python 3.1 writes 0 for empty dimensions, which have no chunks of any length.
+        return tuple([max(1, chunk) for chunk in chunks])
+    return chunks
 
 
 def _nullable(members: Mapping[str, Any], name: str, strict: bool) -> Any:

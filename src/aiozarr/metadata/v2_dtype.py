@@ -33,9 +33,9 @@ NAMED: dict[str, np.dtype[Any]] = {
     if hasattr(ml_dtypes, name)
 }
 
-_TYPESTR = re.compile(r"([<>|])([a-zA-Z])([0-9]{1,10})(?:\[([0-9]{0,9})([a-zA-Zμ]{1,7})\])?", re.ASCII)
+_TYPESTR = re.compile(r"([<>|])([a-zA-Z])([0-9]{1,10})(?:\[([0-9]{0,10})([a-zA-Zμ]{1,7})\])?", re.ASCII)
 _SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16), "m": (8,), "M": (8,)}
-_UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
+_UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic")
 _OBJECT = ("|O", "|O8", "|O4", "O")
 
 
@@ -119,10 +119,9 @@ def _parse_time(
 ) -> np.dtype[Any]:
     if size != 8 or order == "|":
         raise InvalidMetadataError(f"{clip(text)!r} is not a type string: '<' or '>', and 8 bytes", member=member)
-    if unit is None or unit == "generic":
-        raise InvalidMetadataError("datetimes and timedeltas need a unit", member=member)
-    unit = "us" if unit == "μs" else unit
-    if unit not in _UNITS or (count and not 0 < int(count) < 1 << 31):
+    # numpy's name of a type without a unit has none, whatever its scale; zarr-python stores that name.
+    unit = {None: "generic", "μs": "us"}.get(unit, unit)
+    if unit not in _UNITS or (count and (unit == "generic" or not 0 < int(count) < 1 << 31)):
         raise InvalidMetadataError(f"{clip(text)!r} has no unit of numpy's", member=member)
     return np.dtype(f"{order}{kind}8[{count or ''}{unit}]")
 

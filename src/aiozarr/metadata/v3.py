@@ -8,7 +8,7 @@ from typing import Any
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.consolidated import inline_member, parse_inline
 from aiozarr.metadata.data_type import DataType
-from aiozarr.metadata.document import Document, check_json, clip, dump_document, load_document
+from aiozarr.metadata.document import Document, clip, dump_document, load_document
 from aiozarr.metadata.extensions import (
     may_be_ignored,
     parse_extension,
@@ -59,8 +59,8 @@ def render_v3(metadata: ArrayMetadata | GroupMetadata) -> bytes:
 
     Raises:
         TypeError: an attribute is not a JSON value.
-        MetadataError: `parse_v3` would reject the document, or JSON cannot represent an attribute: NaN, an infinity, a
-            lone surrogate.
+        MetadataError: `parse_v3` would reject the document, or JSON cannot represent an attribute: NaN, an infinity,
+            too deep nesting.
     """
     data = dump_document(v3_members(metadata))
     # Parse the result: a document that cannot be opened again must not be stored.
@@ -97,11 +97,9 @@ def _parse_attributes(document: Document, settings: Settings) -> Mapping[str, An
     attributes = document.members.get("attributes", {})
     if not isinstance(attributes, dict):
         raise InvalidMetadataError("attributes are an object", member="attributes")
-    # Real attributes have NaN tokens and duplicate keys. Both are read; the last duplicate wins.
+    # Real attributes have NaN tokens, duplicate keys and lone surrogates. All are read; the last duplicate wins.
     if settings.strict:
         document.check(attributes, "attributes")
-    elif document.may_hold_surrogates:
-        check_json(attributes, "attributes", finite=False)
     return attributes
 
 

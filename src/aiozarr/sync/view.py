@@ -90,7 +90,7 @@ class View(UnreadValues):
     def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "exact") -> None:
         """Write `values`; arguments and errors are those of `aiozarr.View.write`. `progress` runs in this thread."""
         # Cast in this thread: the cast may run user code, which may call this package again.
-        converted = convert_values(values, self.dtype, casting)
+        converted = convert_values(values, self.dtype, casting, is_element=self._async._scalar)
         wait(lambda callback: self._async.write(converted, callback), progress)
 
     def plan(self, *, probe: bool = False) -> Plan:

@@ -120,8 +120,10 @@ def test_an_invalid_type_is_a_type_error(dtype: Any) -> None:
 
 
 def test_a_type_is_given_by_name_as_json_or_as_an_object() -> None:
-    for given in ("r16", {"name": "r16"}, DataType.from_json("r16"), "V2", np.dtype("V2")):
+    for given in ("r16", {"name": "r16"}, DataType.from_json("r16")):
         assert resolve_dtype(given) == (DataType.from_json("r16"), False)
+    raw = DataType.from_json({"name": "raw_bytes", "configuration": {"length_bytes": 2}})
+    assert {resolve_dtype(given) for given in ("V2", np.dtype("V2"))} == {(raw, False)}
     numpys = {"names": ["a"], "formats": ["i4"]}
     assert resolve_dtype(numpys)[0].dtype == np.dtype([("a", "i4")])
 

@@ -167,7 +167,7 @@ def _read_only(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     [
         np.zeros((7, 9), "i4"),
         np.zeros((7, 10), "i8"),
-        np.zeros((7, 10), ">i4"),
+        np.zeros((7, 10), ">i8"),
         np.zeros(70, "i4"),
         _read_only((7, 10)),
     ],
@@ -176,6 +176,15 @@ async def test_out_that_does_not_fit_is_a_value_error(out: np.ndarray[Any, Any])
     array = await stored(DATA)
     with pytest.raises(ValueError, match="out"):
         await array[...].read(out)
+
+
+async def test_out_of_the_other_byte_order_is_filled() -> None:
+    array = await stored(DATA)
+    for selection in (slice(None), (slice(None, None, -2), 3)):
+        out = np.zeros((8, 12), DATA.dtype.newbyteorder(">"))[: DATA[selection].shape[0]]
+        out = out[:, : DATA.shape[1]] if DATA[selection].ndim == 2 else out[:, 0]
+        assert await array[selection].read(out) is out
+        np.testing.assert_array_equal(out, DATA[selection])
 
 
 async def test_out_that_is_not_an_array_is_a_type_error() -> None:

@@ -117,10 +117,12 @@ def test_numbers_that_json_lacks_are_never_written(number: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\udc00\ud800"])
-def test_lone_surrogates_are_never_written(text: str) -> None:
-    for value in (text, [text], {text: 1}):
+def test_lone_surrogates_are_written_as_the_escapes_that_they_were_read_from(text: str) -> None:
+    for value in (text, [text, "é"], {text: 1}):
+        data = dump_document({"attributes": value})
+        assert load_document(data, max_bytes=1 << 20).members == {"attributes": value}
         with pytest.raises(InvalidMetadataError, match="surrogate") as caught:
-            dump_document({"attributes": value})
+            check_json(value, "attributes")
         str(caught.value).encode()
 
 

@@ -177,7 +177,7 @@ def test_nans_and_raw_bytes_of_callers_keep_their_bits() -> None:
         *((value, "uint8") for value in (-1, 256, 1.5, 2**70, float("nan"), 1j, np.int64(-1))),
         *((value, "uint64") for value in (np.int64(-1), -1, 2.0**64)),
         *((2, "bool"), (0.5, "bool"), (1j, "float64"), (object(), "int8")),
-        *((value, "r16") for value in (b"", b"abc", "ab", 0, None.__class__)),
+        *((value, "r16") for value in (b"abc", "ab", 0, None.__class__)),
     ],
 )
 def test_a_fill_value_that_the_type_lacks_is_a_value_error(value: Any, name: str) -> None:

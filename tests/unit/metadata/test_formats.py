@@ -67,9 +67,7 @@ def test_a_damaged_document_does_not_bring_back_an_older_node() -> None:
 
 
 @pytest.mark.parametrize("key", [".zarray", ".zgroup", ".zattrs", ".zmetadata", "meta", "attrs"])
-@pytest.mark.parametrize(
-    "data", [b"", b"[]", b"null", b"{", b"\xef\xbb\xbf{}", b'{"a":' * 100_000, b'{"a": "\\ud800"}']
-)
+@pytest.mark.parametrize("data", [b"", b"[]", b"null", b"{", b"\xef\xbb\xbf{}", b'{"a":' * 100_000])
 def test_a_document_that_is_not_a_json_object_is_rejected_by_key(key: str, data: bytes) -> None:
     zarr_format = next(number for number, keys in DOCUMENT_KEYS.items() if key in keys)
     documents = {name: ALL[name] for name in DOCUMENT_KEYS[zarr_format] if name in ALL}

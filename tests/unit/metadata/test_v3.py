@@ -277,10 +277,11 @@ def test_duplicate_keys_are_rejected_in_members_of_the_format_and_parsed_in_attr
         parse_text(text, STRICT)
 
 
-def test_lone_surrogates_are_rejected() -> None:
+def test_lone_surrogates_are_rejected_outside_of_attributes() -> None:
+    assert parse_text(with_text(ARRAY, "attributes", '{"a": ["\\ud800"]}')).attributes == {"a": ["\ud800"]}
+    with pytest.raises(InvalidMetadataError, match="surrogate"):
+        parse_text(with_text(ARRAY, "attributes", '{"\\uDFFF": 1}'), STRICT)
     for member, text in (
-        ("attributes", '{"a": ["\\ud800"]}'),
-        ("attributes", '{"\\uDFFF": 1}'),
         ("data_type", '"\\ud800"'),
         ("dimension_names", '["y", "\\ud83d"]'),
     ):

@@ -50,20 +50,57 @@ def convert_numbers(values: ArrayLike, dtype: np.dtype[Any], casting: Casting = 
     kind = number_kind(natural.dtype)
     if casting == "unsafe":
         return _cast_unchecked(natural, dtype)
+    if kind == "O" and isinstance(values, np.ndarray) and values.dtype == object:
+        values = values.tolist()  # The objects decide, as those of a list do.
+        natural = np.asarray(values)
+        kind = number_kind(natural.dtype)
     if hasattr(values, "dtype") or hasattr(values, "__array__") or kind not in _RANK:
         return _cast(natural, dtype, casting)
     return _from_python(values, natural, dtype, casting)
 
 
 def _cast(natural: AnyArray, dtype: np.dtype[Any], casting: Casting) -> AnyArray:
+    source, target = number_kind(natural.dtype), number_kind(dtype)
     if not _same_kind(natural.dtype, dtype):
-        if casting == "exact" and number_kind(natural.dtype) in "biufc":
+        if casting == "exact" and source in "biufc":
             return _cast_exactly(natural, dtype)
         raise TypeError(
             f"values of type {natural.dtype} are not cast to {dtype} (numpy's rule 'same_kind'); "
             "write(values, casting='unsafe') casts them all the same"
         )
-    return _cast_unchecked(natural, dtype)
+    if casting == "exact" and source in "iu" and target in "iu" and not _holds_all(dtype, natural.dtype):
+        # numpy's rule `same_kind` would wrap integers around.
+        return _cast_exactly(natural, dtype)
+    converted = _cast_unchecked(natural, dtype)
+    if casting == "exact" and target in "fc" and source != "b":
+        _check_not_overflown(natural, converted)
+    return converted
+
+
+def _holds_all(dtype: np.dtype[Any], source: np.dtype[Any]) -> bool:
+    """Return whether an integer type has every value of another one."""
+    (low, high), (lowest, highest) = _limits(dtype), _limits(source)
+    return low <= lowest and highest <= high
+
+
+def _check_not_overflown(natural: AnyArray, converted: AnyArray) -> None:
+    """Refuse finite numbers that have become infinite. Rounding is part of `same_kind`."""
+    if converted is natural or np.can_cast(natural.dtype, converted.dtype, casting="safe"):
+        return
+    with np.errstate(invalid="ignore"):
+        became_infinite = np.isinf(converted) & ~np.isinf(natural)
+    if became_infinite.any():
+        raise _changed_value_error(natural, ~became_infinite, converted.dtype)
+
+
+def _changed_value_error(natural: AnyArray, kept: AnyArray, dtype: np.dtype[Any]) -> TypeError:
+    """Return the error of the first value that a cast would change."""
+    place = np.unravel_index(int(np.argmin(kept.reshape(-1))), kept.shape)
+    at = f" at {tuple(map(int, place))}" if place else ""
+    return TypeError(
+        f"the value {natural[place]}{at}, of type {natural.dtype}, is not one of {dtype}; "
+        "write(values, casting='unsafe') casts it all the same"
+    )
 
 
 def _cast_unchecked(natural: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
@@ -101,12 +138,7 @@ def _cast_exactly(natural: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
         back = converted.astype(part.dtype)
         kept &= (back == part) | (np.isnan(back) & np.isnan(part))
     if not kept.all():
-        place = np.unravel_index(int(np.argmin(kept.reshape(-1))), kept.shape)
-        at = f" at {tuple(map(int, place))}" if place else ""
-        raise TypeError(
-            f"the value {natural[place]}{at}, of type {natural.dtype}, is not one of {dtype}; "
-            "write(values, casting='unsafe') casts it all the same"
-        )
+        raise _changed_value_error(natural, kept, dtype)
     return converted
 
 

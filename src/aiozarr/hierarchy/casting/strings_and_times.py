@@ -82,7 +82,7 @@ def convert_times(values: ArrayLike, dtype: np.dtype[Any]) -> AnyArray:
     Raises:
         TypeError: a value is not a time.
         ValueError: a text cannot be parsed as a time.
-        OverflowError: an integer of more than 63 bits.
+        OverflowError: an integer of more than 63 bits, or a time that the unit does not reach.
     """
     natural = _natural(values)
     if natural.dtype.kind in "OU" and not hasattr(values, "dtype"):
@@ -93,7 +93,14 @@ def convert_times(values: ArrayLike, dtype: np.dtype[Any]) -> AnyArray:
         return natural.astype(np.int64).view(dtype)
     if natural.dtype.kind != dtype.kind or not np.can_cast(natural.dtype, dtype, casting="same_kind"):
         raise _not_cast(natural, dtype)
-    return natural.astype(dtype, copy=False)
+    converted = natural.astype(dtype, copy=False)
+    # A finer unit spans less time, and numpy wraps around beyond it.
+    if converted is not natural and np.can_cast(natural.dtype, dtype, casting="safe"):
+        same = (converted.astype(natural.dtype) == natural) | np.isnat(natural)
+        if not same.all():
+            lost = natural.flat[int(np.argmin(same.reshape(-1)))]
+            raise OverflowError(f"{lost} is out of bounds for {dtype}")
+    return converted
 
 
 def _natural(values: ArrayLike) -> AnyArray:

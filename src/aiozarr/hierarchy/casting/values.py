@@ -13,8 +13,12 @@ from aiozarr.hierarchy.casting.strings_and_times import convert_bytes, convert_r
 AnyArray: TypeAlias = NDArray[Any]
 
 
-def convert_values(values: ArrayLike, dtype: np.dtype[Any], casting: Casting = "exact") -> AnyArray:
+def convert_values(
+    values: ArrayLike, dtype: np.dtype[Any], casting: Casting = "exact", *, is_element: bool = False
+) -> AnyArray:
     """Return `values` as an array of `dtype`, without a copy if they are one already.
+
+    With `is_element`, `values` of an object array are a single object, such as an array or a list.
 
     Arrays and numpy scalars are cast by numpy's rule `same_kind`, and with "exact" also if every value is kept. Python
     numbers, and sequences of them, are cast if the value fits; so are strings and bytes, which numpy would truncate
@@ -28,6 +32,10 @@ def convert_values(values: ArrayLike, dtype: np.dtype[Any], casting: Casting = "
     """
     if casting not in ("exact", "same_kind", "unsafe"):
         raise ValueError(f"casting is 'exact', 'same_kind' or 'unsafe', not {casting!r}")
+    if is_element and dtype.kind == "O" and np.ndim(values if isinstance(values, np.ndarray) else [0]):
+        element: AnyArray = np.empty((), object)
+        element[()] = values
+        return element
     if isinstance(values, np.ndarray | np.generic) and values.dtype == dtype:
         return np.asarray(values)
     if is_number(dtype):
@@ -37,7 +45,7 @@ def convert_values(values: ArrayLike, dtype: np.dtype[Any], casting: Casting = "
         return np.empty(np.array(values, object).shape, dtype)
     if dtype.names is not None:
         return _convert_records(values, dtype, casting)
-    if casting == "unsafe" and dtype.kind in "USMmV":
+    if casting == "unsafe" and dtype.kind in "USTMmV":
         return np.asarray(values).astype(dtype)
     match dtype.kind:
         case "U" | "T":

@@ -44,6 +44,8 @@ async def update_nodes(
     ancestor_keys: Sequence[str],
     load: Callable[..., Coroutine[Any, Any, tuple[C, Sequence[ConsolidatedGroup]]]],
     apply: Callable[..., Awaitable[tuple[T, NodeChanges]]],
+    *,
+    is_creation: bool = False,
 ) -> T:
     """Change nodes under their locks, and keep consolidated metadata current.
 
@@ -54,6 +56,7 @@ async def update_nodes(
         load: `load(*accesses)` reads the context of the change and the consolidated groups that it concerns, and raises
             if the change is not allowed. It may be called again.
         apply: `apply(context, *accesses)` makes the change, and returns its result and the changed nodes.
+        is_creation: refuse the change if an array is above the root of the store.
 
     Returns: the result of `apply`.
     """
@@ -70,7 +73,7 @@ async def update_nodes(
         async with tracker.shared(store):
             requests: list[Coroutine[Any, Any, Any]] = [
                 load(*accesses),
-                resolve_parent(accesses[0], ancestor_keys),
+                resolve_parent(accesses[0], ancestor_keys, is_creation=is_creation),
             ]
             (context, groups), parent = await gather_all(requests)
             if parent is None and not groups:

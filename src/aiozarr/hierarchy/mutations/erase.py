@@ -9,6 +9,7 @@ from math import prod
 from aiozarr.concurrency import for_each
 from aiozarr.engine import ArrayLayout
 from aiozarr.errors import LimitError, MetadataError, UnsupportedOperationError
+from aiozarr.hierarchy.mutations.locks import record_erasure
 from aiozarr.hierarchy.node_access import NodeAccess, parse_documents, read_documents
 from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, document_write_order
 
@@ -37,6 +38,7 @@ async def erase_node(access: NodeAccess) -> None:
     listable = access.store.supports.listable
     chunks = iter(()) if listable else await _chunk_keys(access)
     await _erase_documents(access, list(PROBE_KEYS))
+    record_erasure()
     if not listable:
         await for_each(access.scheduled.erase, chunks)
         return

@@ -105,6 +105,20 @@ class ChangeTracker:
         return known
 
 
+_erasures = 0
+
+
+def record_erasure() -> None:
+    """Count that this process erases a node, of any store."""
+    global _erasures
+    _erasures += 1
+
+
+def erasures() -> int:
+    """Return the number of nodes that this process has erased. A handle of an earlier number may be outdated."""
+    return _erasures
+
+
 _trackers: WeakKeyDictionary[Engine, ChangeTracker] = WeakKeyDictionary()
 
 

@@ -40,6 +40,7 @@ from aiozarr.hierarchy.node_access import (
     read_node,
 )
 from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_new_path, render_node, rules_of
+from aiozarr.metadata.format_rules import ARRAY_KEY
 
 MAX_UPDATES = 100
 """Attempts to update a node against other writers. Each lost race is another writer's success."""
@@ -53,7 +54,7 @@ async def create_node(access: NodeAccess, metadata: NodeMetadata, *, overwrite: 
     Raises:
         InvalidKeyError: a name in the path is reserved.
         NodeExistsError: a node or chunks are stored there, and `overwrite` is false. Of two creators one gets it.
-        NodeTypeError: a node above is an array, or of another format.
+        NodeTypeError: a node above is an array, also one above the root of the store, or of another format.
         UnsupportedOperationError: the store cannot list the keys that `overwrite` would have to erase.
     """
     check_new_path(access.path, metadata.zarr_format)
@@ -85,7 +86,7 @@ async def create_node(access: NodeAccess, metadata: NodeMetadata, *, overwrite: 
         erased = [(access.path, None)] if erases else []
         return None, [*erased, *parents, (access.path, metadata)]
 
-    await update_nodes([access], group_keys(), load, apply)
+    await update_nodes([access], (*group_keys(), ARRAY_KEY), load, apply, is_creation=True)
 
 
 async def update_node(
@@ -196,6 +197,7 @@ async def check_creatable(
         occupied: returns the error of a path that is occupied, or None.
 
     Raises:
+        InvalidKeyError: the name of a group above, which would be created too, is reserved.
         NodeTypeError: a node above is an array, or of another format.
         NodeExistsError: the path is occupied.
     """
@@ -205,7 +207,10 @@ async def check_creatable(
     error = await occupied()
     if error is not None:
         raise error
-    await check_ancestor_formats(access, _missing_parents(access, context), zarr_format)
+    missing = _missing_parents(access, context)
+    for path in missing:
+        check_new_path(path, zarr_format)
+    await check_ancestor_formats(access, missing, zarr_format)
 
 
 async def create_parents(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import gcd, prod
 from operator import index as as_index
@@ -13,8 +13,10 @@ Lengths: TypeAlias = Sequence[SupportsIndex | Sequence[SupportsIndex]]
 """The lengths of the chunks of one dimension, each a number or a pair (length, count)."""
 ChunksLike: TypeAlias = Literal["auto"] | bool | SupportsIndex | Sequence[SupportsIndex | Lengths | None] | None
 """Values of `chunks=`; -1 and None stand for a whole dimension, False for one chunk, True for "auto"."""
-ShardsLike: TypeAlias = Literal["auto"] | SupportsIndex | Sequence[SupportsIndex | Lengths | None] | None
-"""Values of `shards=`; None: no shards."""
+ShardsLike: TypeAlias = (
+    Literal["auto"] | SupportsIndex | Sequence[SupportsIndex | Lengths | None] | Mapping[str, Any] | None
+)
+"""Values of `shards=`; None: no shards; a mapping has the `shape`, and the `index_location` "start" or "end"."""
 
 AUTO_CHUNK_BYTES = 1 << 20
 """Limit of the decoded bytes of a chosen chunk: a worker's batch, and an efficient request of its own."""
@@ -34,12 +36,14 @@ class Chunking:
         configuration: the grid's configuration.
         outer: shape of a stored object; of a rectilinear grid, the largest one.
         inner: shape of the chunks inside shards; None without shards.
+        index_location: the place of the index in a shard, "start" or "end".
     """
 
     grid: str
     configuration: Mapping[str, Any]
     outer: tuple[int, ...]
     inner: tuple[int, ...] | None
+    index_location: str = "end"
 
 
 def resolve_chunking(shape: Sequence[int], chunks: ChunksLike, shards: ShardsLike, itemsize: int) -> Chunking:
@@ -48,6 +52,9 @@ def resolve_chunking(shape: Sequence[int], chunks: ChunksLike, shards: ShardsLik
     Raises:
         ValueError, TypeError: as `resolve_chunks`, or the lengths of a dimension do not reach its end.
     """
+    if isinstance(shards, Mapping):
+        lengths, index_location = _parse_shards(shards)
+        return replace(resolve_chunking(shape, chunks, lengths, itemsize), index_location=index_location)
     listed = chunks if shards is None else shards
     if not isinstance(listed, Iterable) or isinstance(listed, str) or not any(map(_is_list, listed)):
         if isinstance(chunks, Iterable) and any(map(_is_list, chunks)):
@@ -71,14 +78,14 @@ def resolve_chunking(shape: Sequence[int], chunks: ChunksLike, shards: ShardsLik
     if shards is None:
         return Chunking("rectilinear", configuration, longest, None)
     common = [gcd(*[n for n, _ in each]) for each in runs]
-    inner = auto_divisor(common, itemsize) if chunks in ("auto", True) else _chunk_shape(common, chunks, itemsize)
+    inner = auto_divisor(common, itemsize) if _is_auto(chunks) else _chunk_shape(common, chunks, itemsize)
     if any(outer % part for outer, part in zip(common, inner, strict=True)):
         raise ValueError(f"the chunk shape {inner} does not divide all shards")
     return Chunking("rectilinear", configuration, longest, inner)
 
 
 def resolve_chunks(
-    shape: Sequence[int], chunks: ChunksLike, shards: ShardsLike, itemsize: int
+    shape: Sequence[int], chunks: ChunksLike, shards: Any, itemsize: int
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """Return the chunk shape and the shard shape (None: no shards) of an array of `shape`.
 
@@ -94,7 +101,7 @@ def resolve_chunks(
         chunk = _chunk_shape(shape, chunks, itemsize)
         return chunk, auto_shards(shape, chunk, itemsize)
     shard = _lengths("shards", shards, shape)
-    chunk = auto_divisor(shard, itemsize) if chunks in ("auto", True) else _chunk_shape(shard, chunks, itemsize)
+    chunk = auto_divisor(shard, itemsize) if _is_auto(chunks) else _chunk_shape(shard, chunks, itemsize)
     if any(outer % inner for outer, inner in zip(shard, chunk, strict=True)):
         raise ValueError(f"the shard shape {shard} is no multiple of the chunk shape {chunk}")
     return chunk, shard
@@ -138,6 +145,17 @@ def auto_shards(
         shard[shortest] *= 2
 
 
+def _parse_shards(shards: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return the shape and the index location of a mapping, as zarr-python takes it."""
+    unknown = [name for name in shards if name not in ("shape", "index_location")]
+    if unknown or "shape" not in shards:
+        raise ValueError(f"shards as a mapping has 'shape' and perhaps 'index_location', not {sorted(shards)}")
+    location = shards.get("index_location", "end")
+    if location not in ("start", "end"):
+        raise ValueError(f"index_location in shards is 'start' or 'end', not {location!r}")
+    return shards["shape"], str(location)
+
+
 def _chunk_shape(shape: Sequence[int], chunks: ChunksLike, itemsize: int) -> tuple[int, ...]:
     if isinstance(chunks, str):
         if chunks != "auto":
@@ -148,6 +166,11 @@ def _chunk_shape(shape: Sequence[int], chunks: ChunksLike, itemsize: int) -> tup
     if chunks is False or chunks is None:
         return tuple([max(1, length) for length in shape])
     return _lengths("chunks", chunks, shape)
+
+
+def _is_auto(chunks: object) -> bool:
+    # An ndarray is compared element by element.
+    return chunks is True or (isinstance(chunks, str) and chunks == "auto")
 
 
 def _is_list(part: object) -> bool:
@@ -188,7 +211,10 @@ def _length(argument: str, given: SupportsIndex | None, whole: int) -> int:
         raise TypeError(f"{argument} has a list of lengths for a dimension, which only Zarr format 3 can store")
     if isinstance(given, bool):
         raise TypeError(f"a length in {argument} is an integer, -1 or None, not {given!r}")
-    length = as_index(given)
+    try:
+        length = as_index(given)
+    except TypeError:
+        raise TypeError(f"a length in {argument} is an integer, -1 or None, not {given!r}") from None
     if length == -1:
         return max(1, whole)
     if length < 1:

@@ -12,7 +12,8 @@ from aiozarr.metadata import DataType, NamedConfig
 
 CodecLike: TypeAlias = str | Mapping[str, Any] | Codec | Any
 """A codec by its name, as the JSON of a `codecs` member, with its parameters beside its name, or as an object."""
-CodecsLike: TypeAlias = Literal["auto"] | Sequence[CodecLike]
+CodecsLike: TypeAlias = Literal["auto"] | CodecLike | Sequence[CodecLike]
+"""Codecs in the order of encoding. A single one stands for a list of one."""
 
 # Configurations of codecs that are given by name alone: the default levels of their libraries.
 ZSTD = {"level": 3, "checksum": False}
@@ -35,13 +36,9 @@ def codec_chain(
     """
     if order not in ("C", "F"):
         raise ValueError(f"order is 'C' or 'F', not {order!r}")
-    if isinstance(codecs, str):
-        if codecs != "auto":
-            raise ValueError(f"codecs is 'auto' or a list, such as codecs=[{codecs!r}], not {codecs!r}")
+    if isinstance(codecs, str) and codecs == "auto":
         codecs = ["zstd"]
-    elif isinstance(codecs, Mapping) or not isinstance(codecs, Sequence):
-        raise TypeError(f"codecs is a list, such as codecs=[{codecs!r:.60}], not {type(codecs).__name__}")
-    chain = _complete(codecs, _Defaults(data_type, big_endian=big_endian))
+    chain = _complete(_as_list(codecs), _Defaults(data_type, big_endian=big_endian))
     if order == "F" and ndim > 1:
         chain.insert(0, NamedConfig("transpose", {"order": list(reversed(range(ndim)))}))
     return chain
@@ -83,6 +80,14 @@ class _Defaults:
             self.elements = NamedConfig("vlen-utf8" if data_type.name == "string" else "vlen-bytes")
 
 
+def _as_list(codecs: Any) -> Sequence[CodecLike]:
+    if isinstance(codecs, Sequence) and not isinstance(codecs, str):
+        return codecs
+    if isinstance(codecs, str | Mapping | Codec) or hasattr(codecs, "get_config") or hasattr(codecs, "to_dict"):
+        return [codecs]
+    raise TypeError(f"codecs is a list of codecs, such as codecs=['zstd'], not {codecs!r:.60}")
+
+
 def _complete(codecs: Sequence[CodecLike], defaults: _Defaults) -> list[NamedConfig]:
     chain = [_named(codec, defaults) for codec in codecs]
     kinds = [get_codec(codec.name) for codec in chain]
@@ -117,8 +122,7 @@ def _named(codec: CodecLike, defaults: _Defaults) -> NamedConfig:
     configuration = dict(codec.get("configuration") or parameters)
     if name == "sharding_indexed":
         inner = configuration.get("codecs", ["zstd"])
-        if isinstance(inner, Sequence) and not isinstance(inner, str):
-            configuration["codecs"] = [as_json(each) for each in _complete(inner, defaults)]
+        configuration["codecs"] = [as_json(each) for each in _complete(_as_list(inner), defaults)]
         configuration.setdefault("index_codecs", INDEX_CODECS)
         configuration.setdefault("index_location", "end")
     return NamedConfig(name, {**defaults.by_name.get(name, {}), **configuration})

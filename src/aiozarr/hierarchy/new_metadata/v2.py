@@ -198,7 +198,7 @@ def _names(names: Iterable[str | None], ndim: int, present: Any) -> list[str]:
         raise TypeError("dimension_names is a sequence with one name per dimension, not a str")
     listed = list(names)
     if len(listed) != ndim:
-        raise ValueError(f"{len(listed)} dimension names for {ndim} dimensions")
+        raise ValueError(f"dimension_names has {len(listed)} names, and the shape has {ndim} dimensions")
     if not all(isinstance(name, str) for name in listed):
         raise TypeError(f"format 2 keeps dimension names in the attribute {DIMENSIONS}, which has no place for None")
     if present is not None and present != listed:

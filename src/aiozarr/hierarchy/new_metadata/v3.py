@@ -58,7 +58,7 @@ def new_v3_array(
     fill = resolve_fill_value(fill_value, data_type)
     chain = codec_chain(codecs, data_type, order=order, ndim=len(lengths), big_endian=big_endian)
     if chunking.inner is not None:
-        chain = [sharding(chunking.inner, chain)]
+        chain = [sharding(chunking.inner, chain, chunking.index_location)]
     pipeline = CodecPipeline.resolve(chain, ArraySpec(chunking.outer, data_type.dtype, fill))
     return ArrayMetadata(
         zarr_format=3,
@@ -210,7 +210,7 @@ def _dimension_names(names: Iterable[str | None] | None, ndim: int) -> tuple[str
         raise TypeError("dimension_names is a sequence with one name or None per dimension, not a str")
     listed = tuple(names)
     if len(listed) != ndim:
-        raise ValueError(f"{len(listed)} dimension names for {ndim} dimensions")
+        raise ValueError(f"dimension_names has {len(listed)} names, and the shape has {ndim} dimensions")
     for name in listed:
         if name is not None and not isinstance(name, str):
             raise TypeError(f"a dimension name is a str or None, not {type(name).__name__}")

@@ -54,7 +54,8 @@ class RawType(DataType):
     def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
         # Types of other packages such as bfloat16, records and subarrays have kind V, too.
         plain = dtype.type is np.void and dtype.names is None and dtype.subdtype is None
-        return cls(dtype.itemsize, f"r{8 * dtype.itemsize}") if plain and 0 < dtype.itemsize <= MAX_ITEM_SIZE else None
+        # zarr-python reads `raw_bytes`, and not the `r*` of the core specification.
+        return cls(dtype.itemsize, "raw_bytes") if plain and 0 < dtype.itemsize <= MAX_ITEM_SIZE else None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -82,12 +83,13 @@ class RawType(DataType):
         return render_base64(data) if self.name == "raw_bytes" else list(data)
 
     def make_fill_value(self, value: object) -> FillValue:
+        """Convert bytes; zeros are added to fewer bytes than an element has, as numpy's assignment does."""
         if value is None:
             return self.default_fill_value
         data = None if isinstance(value, str) else bytes_of(value)
-        if data is None or len(data) != self.length_bytes:
-            raise ValueError(f"a fill value of {self.name} is {self.length_bytes} bytes, not {value!r}")
-        return self._array(data)
+        if data is None or len(data) > self.length_bytes:
+            raise ValueError(f"fill_value is {value!r}, and elements of {self.name} have {self.length_bytes} bytes")
+        return self._array(data.ljust(self.length_bytes, b"\0"))
 
     def _array(self, data: bytes) -> FillValue:
         return frozen(np.frombuffer(data, self.dtype).reshape(()))

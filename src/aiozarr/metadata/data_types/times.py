@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.errors import InvalidMetadataError
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.metadata.data_type import JSON, DataType, FillValue, frozen, register_data_type
 
@@ -50,10 +50,6 @@ class TimeType(DataType):
         if type(scale) is not int or not 1 <= scale < 1 << 31:
             reason = "a scale factor is an integer from 1 to 2147483647"
             raise InvalidMetadataError(reason, member=f"{member}.scale_factor")
-        if unit == "generic" and scale != 1:
-            raise UnsupportedMetadataError(
-                "a scale of no unit means nothing", member=f"{member}.scale_factor", point="data_type", name=name
-            )
         return cls(name, unit, scale)
 
     @classmethod
@@ -61,8 +57,6 @@ class TimeType(DataType):
         if dtype.kind not in "Mm":
             return None
         unit, scale = np.datetime_data(dtype)
-        if unit == "generic" and scale != 1:
-            return None
         return cls("numpy.datetime64" if dtype.kind == "M" else "numpy.timedelta64", unit, max(scale, 1))
 
     @property
@@ -72,7 +66,7 @@ class TimeType(DataType):
     @fork_safe_cached_property
     def _dtype(self) -> np.dtype[Any]:
         kind = _KINDS[self.name]
-        return np.dtype(kind if self.unit == "generic" else f"{kind}[{self.scale_factor}{self.unit}]")
+        return np.dtype(f"{kind}[{self.scale_factor}{self.unit}]")
 
     @property
     def configuration(self) -> Mapping[str, JSON]:

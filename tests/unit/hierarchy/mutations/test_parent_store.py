@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -194,10 +195,21 @@ async def test_forbidden_documents_above_the_root_count_as_missing() -> None:
     assert ("", "zarr.json") in store.fetched
 
 
-async def test_an_array_above_the_root_is_not_a_group() -> None:
-    coordinates_outside = MemoryStore()
-    await aiozarr.create_array(coordinates_outside, shape=1, dtype="i4")
-    group = await aiozarr.create_group(_inside(coordinates_outside, "g/"))
+@FORMATS
+async def test_a_node_is_not_created_below_an_array_above_the_root(zarr_format: int) -> None:
+    store = MemoryStore()
+    await aiozarr.create_array(store, "a", shape=1, dtype="i4", zarr_format=zarr_format)
+    for inside in ("a/g/", "a/c/0/"):
+        for make in (aiozarr.create_group, partial(aiozarr.create_array, shape=1, dtype="i4")):
+            with pytest.raises(aiozarr.NodeTypeError, match="/a is an array; no node can be below it"):
+                await make(_inside(store, inside), overwrite=True)
+
+
+async def test_a_node_that_is_below_an_array_already_can_be_changed() -> None:
+    store = MemoryStore()
+    await aiozarr.create_array(store, shape=1, dtype="i4")
+    await store.set("g/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
+    group = await aiozarr.open_group(_inside(store, "g/"), mode="r+")
     await group.update_attributes({"a": 1})
     assert group.attrs == {"a": 1}
 

@@ -72,8 +72,7 @@ async def test_inner_codecs_of_shards_are_as_short() -> None:
     ("codecs", "error", "text"),
     [
         (["zsdt"], aiozarr.UnsupportedMetadataError, "unknown codec 'zsdt'; did you mean 'zstd'?"),
-        ("zstd", ValueError, r"codecs is 'auto' or a list, such as codecs=\['zstd'\], not 'zstd'"),
-        ({"name": "zstd"}, TypeError, "codecs is a list"),
+        (3, TypeError, r"codecs is a list of codecs, such as codecs=\['zstd'\], not 3"),
         ([{"level": 3}], TypeError, "a codec has a name, which {'level': 3} lacks"),
         ([3], TypeError, "a codec is a name, a mapping, a Codec or a codec of numcodecs, not int"),
         (

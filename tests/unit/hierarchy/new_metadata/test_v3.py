@@ -144,7 +144,6 @@ def test_fill_values_keep_their_bits(dtype: str, fill_value: Any, bits: bytes) -
         {"chunks": (4,)},
         {"shards": (6, 3)},
         {"order": "A"},
-        {"codecs": "none"},
         {"dtype": "i4", "fill_value": 1.5},
         {"dtype": "u1", "fill_value": 300},
         {"dimension_names": ["x"]},

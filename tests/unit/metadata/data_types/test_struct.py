@@ -38,7 +38,7 @@ def test_fields_are_packed_in_their_order() -> None:
     assert data_type.dtype.names == ("a", "n", "t", "s", "r")
     assert data_type.dtype.itemsize == 4 + 4 + 2 + 8 + 3 + 2
     assert data_type.to_json() == OUTER
-    assert DataType.from_numpy(data_type.dtype) == data_type
+    assert DataType.from_numpy(data_type.dtype).dtype == data_type.dtype
     assert pickle.loads(pickle.dumps(data_type)) == data_type
 
 

@@ -112,7 +112,7 @@ def test_a_value_of_the_type_is_a_fill_value(data_type: Any, value: Any, expecte
         (BYTES, "é", ValueError),
         (BYTES, 1, TypeError),
         ("bytes", 1, TypeError),
-        (RAW, b"ab", ValueError),
+        (RAW, b"abcd", ValueError),
         (RAW, "abc", ValueError),
         (TIME, np.datetime64(5, "s"), ValueError),
         (TIME, "not a time", ValueError),
