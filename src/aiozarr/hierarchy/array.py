@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any, Literal, NoReturn, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,8 +49,10 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     completely: an opened array can be read.
     """
 
-    # Without this, iteration would fall back to arr[0], arr[1], ...
-    __iter__ = None
+    if TYPE_CHECKING:
+        __iter__ = None
+    else:
+        __iter__ = UnreadValues._refuse_iteration
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from aiozarr.engine.open_store import Target
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.group import Group, HandleOptions, MakeNode, make_array, make_group
+from aiozarr.hierarchy.missing import check_no_mode
 from aiozarr.hierarchy.mutations.nodes import create_node
 from aiozarr.hierarchy.new_metadata.by_format import new_array_with_data, new_group_metadata
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
@@ -158,6 +159,8 @@ async def _create(
     storage_options: Mapping[str, Any] | None,
     settings: Settings | None,
 ) -> N:
+    check_no_mode(path)
+
     async def create(access: NodeAccess, owns_store: bool) -> N:
         # The handle comes first: making it checks the metadata as opening does.
         node = make(access.store, access.path, metadata, HandleOptions(access.settings, "r+", owns_store))

@@ -7,12 +7,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aiozarr.errors import ChildNotFoundError, NodeExistsError, NodeTypeError
+from aiozarr.errors import ChildNotFoundError, NodeExistsError, NodeNotFoundError, NodeTypeError
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.consolidated_lookup import find_node, iter_nodes
 from aiozarr.hierarchy.html_repr import table
@@ -72,7 +72,36 @@ MakeNode: TypeAlias = Callable[[Store, str, NodeMetadata, HandleOptions], N]
 """Makes the handle of a node: `make_array`, `make_group`, or `make_node` for either."""
 
 
-class Group(Node[GroupMetadata]):
+class ForeignGroupNames:
+    """Base of groups: names of zarr-python and h5py are answered with the name to use."""
+
+    __slots__ = ()
+
+    # Type checkers do not see this one: it would make every attribute valid for them.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            advice = f"; {_FOREIGN_NAMES[name]} does that" if name in _FOREIGN_NAMES else ""
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{advice}", name=name, obj=self
+            )
+
+
+_FOREIGN_NAMES = {
+    **dict.fromkeys(("create_dataset", "create", "array", "empty", "zeros", "ones", "full"), "create_array"),
+    **dict.fromkeys(("require_dataset",), "require_array"),
+    **dict.fromkeys(("array_keys", "array_values"), "iterating over arrays()"),
+    **dict.fromkeys(("group_keys", "group_values"), "iterating over groups()"),
+    **dict.fromkeys(("visit", "visititems", "visitvalues", "walk"), "iterating over members(max_depth=None)"),
+    **dict.fromkeys(("keys", "values", "items"), "iterating with `async for name, node in group.members()`"),
+    **dict.fromkeys(("get", "getitem"), "`await group.open(name)`"),
+    **dict.fromkeys(("pop", "delitem"), "delete"),
+    "nmembers": "info()",
+    "nchildren": "info()",
+}
+
+
+class Group(ForeignGroupNames, Node[GroupMetadata]):
     """A group in a store. Made by `open`, `open_group`, `create_group` and the methods of `Group`, not by hand.
 
     Nodes that are opened or created through a group share its store, settings and mode. A group with consolidated
@@ -95,6 +124,32 @@ class Group(Node[GroupMetadata]):
         # The number of changes of the store by this process when the metadata were read (`ChangeTracker.count`).
         # None: unknown, so consolidated metadata are read again before they are used.
         self._seen_changes = seen_changes
+
+    # Type checkers do not see these: the operations of a mapping need I/O here.
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, name: object) -> NoReturn:
+            raise TypeError(f"a group is not indexed here; `await group.open({name!r})` opens the node")
+
+        def __setitem__(self, name: object, values: object) -> NoReturn:
+            raise TypeError(
+                f"{name!r} is not assigned to; `await group.create_array({name!r}, data=...)` creates an array"
+            )
+
+        def __delitem__(self, name: object) -> NoReturn:
+            raise TypeError(f"{name!r} is not deleted by del; `await group.delete({name!r})` deletes the node")
+
+        def __contains__(self, name: object) -> NoReturn:
+            raise TypeError(f"`in` does no I/O; `await group.contains({name!r})` looks for the node")
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError("a group is iterated with `async for name, node in group.members()`")
+
+        def __len__(self) -> NoReturn:
+            raise TypeError("the length of a group needs I/O; `await group.info()` counts the nodes below")
+
+        def __bool__(self) -> bool:
+            return True
 
     @opens
     async def open(self, name: str) -> AnyNode:
@@ -344,12 +399,15 @@ class Group(Node[GroupMetadata]):
         values. If the store cannot list, only arrays of up to 100 000 chunks can be erased.
 
         Raises:
-            NodeNotFoundError: there is none.
+            NodeNotFoundError: there is none; also a `KeyError`.
             UnsupportedOperationError: the group is read-only, or the store cannot list. Nothing was erased.
         """
         self._check_writeable()
         path = child_path(self._path, name, self.zarr_format)
-        await self._run_on_io_thread(lambda access: delete_node(access, self.zarr_format), path)
+        try:
+            await self._run_on_io_thread(lambda access: delete_node(access, self.zarr_format), path)
+        except NodeNotFoundError:
+            raise await self._run_on_io_thread(self._missing_child_error, path) from None
 
     async def info(self) -> GroupInfo:
         """Return the facts of this group: the number of nodes below it, and the objects stored for all of them.
@@ -474,7 +532,7 @@ def check_matches(array: Array, shape: Any, dtype: DataTypeLike, *, exact: bool)
         TypeError: it has not.
     """
     if array.shape != check_shape(shape):
-        raise TypeError(f"{array.url} has the shape {array.shape}, not {check_shape(shape)}")
+        raise TypeError(f"{array.url} has the shape {array.shape}, not {check_shape(shape)}; resize() changes it")
     required = np.dtype(object) if dtype is object else resolve_dtype(dtype)[0].dtype
     if not (array.dtype == required if exact else np.can_cast(array.dtype, required)):
         raise TypeError(f"{array.url} holds {array.metadata.data_type.name}, not {required}")

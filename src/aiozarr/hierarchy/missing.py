@@ -15,6 +15,16 @@ from aiozarr.stores.local.store import LocalStore
 MODES = ("r", "r+", "a", "w", "w-", "x")
 
 
+def check_no_mode(path: object) -> None:
+    """Refuse a path that can only be meant as a mode. `"a"` and `"w"` are names, too.
+
+    Raises:
+        TypeError: it is such a path.
+    """
+    if path in ("r+", "w-", "rb", "r+b"):
+        raise TypeError(f"the second argument is a path, and {path!r} looks like a mode: write mode={path!r}")
+
+
 async def missing_node_error(
     access: NodeAccess,
     zarr_format: int | None = None,

@@ -19,7 +19,7 @@ from aiozarr.hierarchy.group import (
     make_group,
     make_node,
 )
-from aiozarr.hierarchy.missing import missing_node_error
+from aiozarr.hierarchy.missing import check_no_mode, missing_node_error
 from aiozarr.hierarchy.mutations.locks import changes_of
 from aiozarr.hierarchy.mutations.nodes import create_node
 from aiozarr.hierarchy.new_metadata.by_format import DEFAULTS, new_array_metadata, new_group_metadata
@@ -97,6 +97,7 @@ async def open_array(
     Raises:
         NodeTypeError: there is a group.
     """
+    _check_mode(mode, path)
     if mode != "a":
         if create_options:
             name = next(iter(create_options))
@@ -104,7 +105,11 @@ async def open_array(
                 raise TypeError(f"{name!r} describes a new array: it goes with mode='a', or with create_array")
             raise unknown_keyword_error("open_array", name, _KEYWORDS)
         return await _open(make_array, target, path, mode, zarr_format, storage_options, settings)
-    metadata = new_array_metadata(3 if zarr_format is None else zarr_format, create_options) if create_options else None
+    if "data" in create_options:
+        raise TypeError("open_array writes no values; create_array(..., data=values) does")
+    metadata = None
+    if create_options:
+        metadata = new_array_metadata(3 if zarr_format is None else zarr_format, create_options, function="open_array")
     return await _open(
         make_array,
         target,
@@ -140,6 +145,7 @@ async def open_group(
         NodeTypeError: there is an array.
         InvalidMetadataError: `use_consolidated` is True, and the group has no consolidated metadata.
     """
+    _check_mode(mode, path)
     if mode != "a" and attributes is not None:
         raise TypeError("'attributes' describes a new group: it goes with mode='a', or with create_group")
     metadata = new_group_metadata(3 if zarr_format is None else zarr_format, attributes) if mode == "a" else None
@@ -198,8 +204,10 @@ async def require_array(
         TypeError: the existing array has another shape or type.
         NodeTypeError: there is a group.
     """
+    if "data" in create_options:
+        raise TypeError("require_array writes no values; create_array(..., data=values) does")
     options = {"shape": shape, "dtype": dtype, **create_options}
-    metadata = new_array_metadata(3 if zarr_format is None else zarr_format, options)
+    metadata = new_array_metadata(3 if zarr_format is None else zarr_format, options, function="require_array")
 
     def make(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> Array:
         return check_matches(make_array(store, path, metadata, options), shape, dtype, exact=exact)
@@ -260,8 +268,7 @@ async def _open(
 
 
 def _check_mode(mode: object, path: object) -> None:
-    if path in ("r+", "w-", "rb", "r+b"):
-        raise TypeError(f"the second argument is a path, and {path!r} looks like a mode: write mode={path!r}")
+    check_no_mode(path)
     if mode not in ("r", "r+", "a"):
         advice = {
             "w": "; create_array and create_group with overwrite=True replace what is stored",

@@ -47,6 +47,33 @@ NUMPY_NAMES = frozenset(
     name for name in dir(np.ndarray) if not name.startswith("_") and name not in ("device", "to_device")
 )
 
+# Names of arrays in zarr-python, h5py and TensorStore, and what does the same here.
+FOREIGN_NAMES = {
+    "get_basic_selection": "array[selection]",
+    "set_basic_selection": "writing array[selection]",
+    "get_orthogonal_selection": "array.oindex[selection]",
+    "set_orthogonal_selection": "writing array.oindex[selection]",
+    "get_coordinate_selection": "array.vindex[selection]",
+    "set_coordinate_selection": "writing array.vindex[selection]",
+    "get_mask_selection": "array[mask]",
+    "get_block_selection": "array.blocks[selection]",
+    "set_block_selection": "writing array.blocks[selection]",
+    "read": "reading array[...]",
+    "write": "writing array[...]",
+    "read_direct": "read(out=...) of a view",
+    "cdata_shape": "array.blocks.shape",
+    "nchunks_initialized": "array.info()",
+    "nbytes_stored": "array.info()",
+    "chunk_layout": "array.chunks, with array.shards,",
+    "basename": "array.name",
+    "compressor": "array.metadata.codecs",
+    "compressors": "array.metadata.codecs",
+    "filters": "array.metadata.codecs",
+    "maxshape": "array.resize, which has no limit,",
+    "iter_chunks": "iterating over array.blocks",
+    "values": "reading array[...]",
+}
+
 _UNARY = {"neg": "-", "pos": "+", "abs": "abs()", "invert": "~", "float": "float()", "int": "int()"}
 _UNARY |= {"complex": "complex()", "index": "an index", "round": "round()", "trunc": "trunc()"}
 _BINARY = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
@@ -73,13 +100,25 @@ class UnreadValues:
     def __contains__(self, item: object) -> bool:
         raise unread_error(self, "`in`")
 
-    # Type checkers do not see this one: it would make every attribute valid for them.
+    def _refuse_iteration(self) -> NoReturn:
+        """Refuse to be iterated. Without this `__iter__`, Python would iterate over `handle[0], handle[1], ...`."""
+        raise unread_error(self, "iterating")
+
+    # Type checkers do not see these: they would make every attribute and assignment valid for them.
     if not TYPE_CHECKING:
+
+        def __setitem__(self, selection: object, values: object) -> None:
+            is_blocking = type(self).__module__.startswith("aiozarr.sync")
+            write = "`view[...].write(values)`" if is_blocking else "`await array[...].write(values)`"
+            raise TypeError(f"a selection is not assigned to here; {write} stores values")
 
         def __getattr__(self, name: str) -> NoReturn:
             if name in NUMPY_NAMES:
                 raise unread_error(self, f"`.{name}`")
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            advice = f"; {FOREIGN_NAMES[name]} does that" if name in FOREIGN_NAMES else ""
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{advice}", name=name, obj=self
+            )
 
 
 def _refusal(symbol: str) -> Callable[..., NoReturn]:

@@ -77,8 +77,10 @@ class View(UnreadValues):
 
     __slots__ = ("_array", "_fields", "_layout", "_scalar", "_transform")
 
-    # Without this, iteration would fall back to view[0], view[1], ...
-    __iter__ = None
+    if TYPE_CHECKING:
+        __iter__ = None
+    else:
+        __iter__ = UnreadValues._refuse_iteration
 
     def __init__(
         self,
@@ -287,7 +289,8 @@ class View(UnreadValues):
         raise unread_error(self, "numpy")
 
     def __repr__(self) -> str:
-        return f"<aiozarr.View {self.shape} {self.dtype} of {self._array.url}>"
+        # asyncio shows it in the error of `create_task(view)`.
+        return f"<aiozarr.View {self.shape} {self.dtype} of {self._array.url}; await it, or its .read()>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         array = (

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeAlias, TypeVar, overload
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, overload
 
 from aiozarr import hierarchy
 from aiozarr.errors import ChildNotFoundError, InvalidKeyError
+from aiozarr.hierarchy.group import ForeignGroupNames
 from aiozarr.metadata import GroupMetadata
 from aiozarr.sync.array import Array
 from aiozarr.sync.node import Node
@@ -16,7 +17,7 @@ AnyNode: TypeAlias = "Array | Group"
 D = TypeVar("D")
 
 
-class Group(Node[hierarchy.Group]):
+class Group(ForeignGroupNames, Node[hierarchy.Group]):
     """A group in a store; see `aiozarr.Group`. `group["a/b"]` opens, `"a/b" in group` tests, `del group["a"]` erases.
 
     Reads as a mapping: iterating yields the names of the children, and `keys`, `values`, `items`, `get` and `len` are
@@ -49,6 +50,12 @@ class Group(Node[hierarchy.Group]):
     def __bool__(self) -> bool:
         # A handle is true without I/O, also if the group is empty.
         return True
+
+    # Type checkers do not see this one: it would make the assignment valid for them.
+    if not TYPE_CHECKING:
+
+        def __setitem__(self, name: object, values: object) -> NoReturn:
+            raise TypeError(f"{name!r} is not assigned to; group.create_array({name!r}, data=values) creates an array")
 
     def __delitem__(self, name: str) -> None:
         """Erase the node `name` and everything below it; errors are those of `aiozarr.Group.delete`."""
@@ -110,6 +117,9 @@ class Group(Node[hierarchy.Group]):
     def _repr_html_(self) -> str:
         """Return the HTML that notebooks show."""
         return self._async._repr_html_().replace("aiozarr.Group", "aiozarr.sync.Group", 1)
+
+
+Mapping.register(Group)
 
 
 def wrap_node(node: hierarchy.Array | hierarchy.Group) -> AnyNode:

@@ -28,8 +28,10 @@ class View(UnreadValues):
 
     __slots__ = ("_array", "_async")
 
-    # Without this, iteration would fall back to view[0], view[1], ...
-    __iter__ = None
+    if TYPE_CHECKING:
+        __iter__ = None
+    else:
+        __iter__ = UnreadValues._refuse_iteration
 
     def __init__(self, array: Array, view: hierarchy.View) -> None:
         self._array = array
@@ -105,7 +107,7 @@ class View(UnreadValues):
         return as_numpy(self, dtype, copy)
 
     def __repr__(self) -> str:
-        return f"<aiozarr.sync.View {self.shape} {self.dtype} of {self._array.url}>"
+        return f"<aiozarr.sync.View {self.shape} {self.dtype} of {self._array.url}; .read() reads it>"
 
 
 def as_numpy(view: View, dtype: Any, copy: bool | None) -> AnyArray:

@@ -183,7 +183,7 @@ async def test_converting_an_array_advises_to_await_it(memory: MemoryStore) -> N
     array = await stored(memory)
     with pytest.raises(TypeError, match="await"):
         np.asarray(array)
-    with pytest.raises(TypeError, match="not iterable"):
+    with pytest.raises(TypeError, match="iterating needs values"):
         list(array)  # type: ignore[call-overload]
     with pytest.raises(TypeError):
         3 in array  # type: ignore[operator]  # noqa: B015

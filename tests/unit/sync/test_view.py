@@ -16,7 +16,7 @@ def test_a_view_is_selected_without_reading(array: sync.Array) -> None:
     assert facts == ((1, 5, 4), 3, 20, np.dtype("i4"), 80, array)
     assert report.requests == 0
     assert np.array_equal(view.read(), DATA[2:][None, :, ::-3])
-    assert repr(view) == f"<aiozarr.sync.View (1, 5, 4) int32 of {array.url}>"
+    assert repr(view) == f"<aiozarr.sync.View (1, 5, 4) int32 of {array.url}; .read() reads it>"
 
 
 def test_a_view_reads_into_given_memory(array: sync.Array) -> None:

@@ -51,7 +51,9 @@ async def node_exists_error(access: NodeAccess, *, may_overwrite: bool = True) -
     kinds, objects, is_complete = await _count_stored(access)
     own = kinds.pop("", None)
     found = f"there is {own} at {access.url}" if own else f"objects are stored below {access.url}"
-    advice = {"an array": "open_array opens it", "a group": "open_group opens it"}.get(own or "")
+    advice = {"an array": "open_array opens it", "a group": "open_group opens it"}.get(
+        own or "", "another path keeps what is stored"
+    )
     deleted = [] if own is None else [f"the {own.split()[-1]}"]
     for kind, name in (("an array", "array"), ("a group", "group"), ("a node", "node")):
         count = sum(each == kind for each in kinds.values())
@@ -61,8 +63,7 @@ async def node_exists_error(access: NodeAccess, *, may_overwrite: bool = True) -
     if not access.store.supports.listable:
         deleted.append("everything stored below")
     parts = [found]
-    if advice:
-        parts.append(advice)
+    parts.append(advice)
     if may_overwrite:
         parts.append(f"overwrite=True would delete {', '.join(deleted)}")
     return NodeExistsError("; ".join(parts), url=access.url, path=access.path)

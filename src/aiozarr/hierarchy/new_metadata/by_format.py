@@ -14,6 +14,7 @@ from aiozarr.hierarchy.casting.values import convert_values
 from aiozarr.hierarchy.new_metadata.v2 import new_v1_array, new_v2_array
 from aiozarr.hierarchy.new_metadata.v3 import check_shape, new_v3_array
 from aiozarr.hierarchy.node_access import NodeMetadata, check_format
+from aiozarr.hierarchy.opening import unknown_keyword_error
 from aiozarr.metadata import ArrayMetadata, GroupMetadata, rules_of
 
 # The defaults of `create_array`, for options of formats that do not have them.
@@ -37,8 +38,8 @@ _COMPRESSIONS = ("codecs", "filters", "compressor", "compression", "compression_
 _MAKERS: dict[int, Any] = {3: new_v3_array, 2: new_v2_array, 1: new_v1_array}
 
 
-def new_array_metadata(zarr_format: int, options: Mapping[str, Any]) -> ArrayMetadata:
-    """Return the metadata of a new array; `options` are the keywords of `create_array`.
+def new_array_metadata(zarr_format: int, options: Mapping[str, Any], function: str = "create_array") -> ArrayMetadata:
+    """Return the metadata of a new array; `options` are the keywords of `create_array`, given to `function`.
 
     Raises:
         TypeError: an option is unknown, missing, or of another format.
@@ -49,10 +50,10 @@ def new_array_metadata(zarr_format: int, options: Mapping[str, Any]) -> ArrayMet
     supported = [name for name in signature(maker).parameters if name != "zarr_format"]
     unknown = [name for name in options if name not in DEFAULTS and name not in ("shape", "dtype")]
     if unknown:
-        raise TypeError(f"create_array has no option {unknown[0]!r}")
+        raise unknown_keyword_error(function, unknown[0], (*DEFAULTS, "shape", "dtype"))
     for name in ("shape", "dtype"):
         if name not in options:
-            raise TypeError(f"an array needs a {name}")
+            raise TypeError(f"{function} needs {name}= to create an array")
     for name, value in options.items():
         if name not in supported and not _is_default(name, value):
             formats = [str(number) for number, each in _MAKERS.items() if name in signature(each).parameters]
@@ -84,7 +85,10 @@ def new_array_with_data(
             missing = "shape" if shape is None else "dtype"
             raise TypeError(f"create_array needs {missing}=, or data= with the values to write")
         return new_array_metadata(zarr_format, options), None
-    values = np.asarray(data)
+    try:
+        values = np.asarray(data)
+    except ValueError as error:
+        raise ValueError(f"data= is not an array: {error}") from error
     if shape is not None and check_shape(shape) != values.shape:
         raise ValueError(f"shape is {check_shape(shape)}, and data have the shape {values.shape}")
     given = {"shape": values.shape, "dtype": values.dtype if dtype is None else dtype}
