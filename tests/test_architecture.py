@@ -43,13 +43,14 @@ RANK = {
     "memory": 1,
     "concurrency": 1,
     "fork_safe_lock": 0,
+    "lazy_names": 0,
     "fd_limit": 0,
     "fork_safe_cached_property": 0,
     "errors": 0,
 }
 # No I/O and no event loop: these see the shared records alone.
 PURE = {"codecs", "grid", "metadata"}
-SHARED = {"settings", "model", "plugins", "memory", "errors", "fork_safe_cached_property"}
+SHARED = {"settings", "model", "plugins", "memory", "errors", "fork_safe_cached_property", "lazy_names"}
 # Imports for annotations that may point upward, each with its reason.
 UPWARD_TYPES = {
     ("aiozarr.errors", "aiozarr.model"): "an error names the byte range it is about",

@@ -10,8 +10,7 @@ async with aiozarr.open_array("s3://bucket/data.zarr", "temperature") as arr:
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiozarr.errors import (
     AiozarrError,
@@ -47,6 +46,7 @@ from aiozarr.errors import (
     UnsupportedMetadataError,
     UnsupportedOperationError,
 )
+from aiozarr.lazy_names import lazy_names
 from aiozarr.settings import Settings
 
 if TYPE_CHECKING:
@@ -71,6 +71,24 @@ if TYPE_CHECKING:
     )
     from aiozarr.schedule import Report, RequestEvent, Totals, record
     from aiozarr.transfer import CopyReport, copy
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".driver": "",
+            ".stores": "",
+            ".sync": "",
+            ".driver.open_target": "open",
+            ".conversion": "ConversionPlan ConversionReport convert migrate plan_conversion",
+            ".engine": "Plan Progress",
+            ".hierarchy": (
+                "Array ArrayInfo Group GroupInfo View consolidate_metadata create_array create_group open_array "
+                "open_group read_many require_array require_group"
+            ),
+            ".schedule": "Report RequestEvent Totals record",
+            ".transfer": "CopyReport copy",
+        },
+    )
 
 __version__ = "0.1.0"
 
@@ -139,34 +157,3 @@ __all__ = [
     "stores",
     "sync",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    # Loaded when first used: `import aiozarr` itself must be cheap, also for programs that use a part of it.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    homes = {
-        "ConversionPlan": "conversion",
-        "ConversionReport": "conversion",
-        "CopyReport": "transfer",
-        "Plan": "engine",
-        "Progress": "engine",
-        "Report": "schedule",
-        "RequestEvent": "schedule",
-        "Totals": "schedule",
-        "convert": "conversion",
-        "copy": "transfer",
-        "migrate": "conversion",
-        "open": "driver",
-        "plan_conversion": "conversion",
-        "record": "schedule",
-    }
-    if name in ("driver", "stores", "sync"):
-        return import_module(f"aiozarr.{name}")
-    value = getattr(import_module(f"aiozarr.{homes.get(name, 'hierarchy')}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -6,11 +6,15 @@ import inspect
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from aiozarr.errors import UnsupportedMetadataError
+
+T = TypeVar("T")
+
 
 GROUPS: Mapping[str, str] = MappingProxyType(
     {
@@ -80,6 +84,31 @@ def load_class(point: str, name: str, *kinds: type) -> Any:
         except TypeError as error:
             raise wrong_entry_point(point, name, str(error)) from None
     return plugin
+
+
+def built_in_modules(package: str, names: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the module of each extension of aiozarr itself, by name. A registry imports it when the name is asked for.
+
+    Args:
+        package: the package of the modules.
+        names: the names of each module, separated by spaces.
+    """
+    return MappingProxyType({name: f"{package}.{module}" for module, each in names.items() for name in each.split()})
+
+
+def add_class(registry: dict[str, Any], name: str, kind: type, built_in: Mapping[str, str]) -> None:
+    """Register a class under a name. An extension of aiozarr replaces none: its module may be imported after others."""
+    if built_in.get(name) == kind.__module__:
+        registry.setdefault(name, kind)
+    else:
+        registry[name] = kind
+
+
+def find_class(registry: dict[str, T], name: str, built_in: Mapping[str, str]) -> T | None:
+    """Return the class that is registered under a name; its module is imported if it is one of aiozarr itself."""
+    if name not in registry and name in built_in:
+        import_module(built_in[name])
+    return registry.get(name)
 
 
 def check_class(given: object, *kinds: type, named: bool = True) -> None:

@@ -1,19 +1,44 @@
 """The engine: plans reads and writes, has them scheduled, and runs codecs in worker threads."""
 
-from aiozarr.engine.compare_and_swap import compare_and_swap
-from aiozarr.engine.engine import Engine
-from aiozarr.engine.layout import ArrayLayout
-from aiozarr.engine.plan.bounds import MergeLimitBounds
-from aiozarr.engine.plan.multipart_plan import split_limit
-from aiozarr.engine.plan.plan import NO_READ, Plan, check_size, fits_upper_bound, plan_bounds
-from aiozarr.engine.plan.rows import LazyRows
-from aiozarr.engine.progress import Progress
-from aiozarr.engine.read.read import Read
-from aiozarr.engine.read.stream import BlockStream
-from aiozarr.engine.runtime import Callback, bind_callback, current_engine, io_thread, run, run_blocking, shut_down
-from aiozarr.engine.scheduled_store import ScheduledStore
-from aiozarr.engine.workers.worker_pool import InlinePool, ThreadPool, WorkerPool
-from aiozarr.engine.write.write import Write
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiozarr.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from aiozarr.engine.engine import Engine
+    from aiozarr.engine.layout import ArrayLayout
+    from aiozarr.engine.plan.bounds import MergeLimitBounds
+    from aiozarr.engine.plan.multipart_plan import split_limit
+    from aiozarr.engine.plan.plan import NO_READ, Plan, check_size, fits_upper_bound, plan_bounds
+    from aiozarr.engine.plan.rows import LazyRows
+    from aiozarr.engine.progress import Progress
+    from aiozarr.engine.read.read import Read
+    from aiozarr.engine.read.stream import BlockStream
+    from aiozarr.engine.runtime import Callback, bind_callback, current_engine, io_thread, run, run_blocking, shut_down
+    from aiozarr.engine.scheduled_store import ScheduledStore
+    from aiozarr.engine.workers.worker_pool import InlinePool, ThreadPool, WorkerPool
+    from aiozarr.engine.write.write import Write
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".engine": "Engine",
+            ".layout": "ArrayLayout",
+            ".plan.bounds": "MergeLimitBounds",
+            ".plan.multipart_plan": "split_limit",
+            ".plan.plan": "NO_READ Plan check_size fits_upper_bound plan_bounds",
+            ".plan.rows": "LazyRows",
+            ".progress": "Progress",
+            ".read.read": "Read",
+            ".read.stream": "BlockStream",
+            ".runtime": "Callback bind_callback current_engine io_thread run run_blocking shut_down",
+            ".scheduled_store": "ScheduledStore",
+            ".workers.worker_pool": "InlinePool ThreadPool WorkerPool",
+            ".write.write": "Write",
+        },
+    )
 
 __all__ = [
     "NO_READ",
@@ -33,7 +58,6 @@ __all__ = [
     "Write",
     "bind_callback",
     "check_size",
-    "compare_and_swap",
     "current_engine",
     "fits_upper_bound",
     "io_thread",

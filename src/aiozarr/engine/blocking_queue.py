@@ -6,10 +6,10 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 
-from aiozarr.engine.plan.bounds import LOCAL_GAP
 from aiozarr.engine.request.object_request import ObjectRequest
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES, MIN_BATCH_BYTES, WorkerPool, WorkItem
 from aiozarr.schedule.coalesce import MergeLimits
+from aiozarr.schedule.cost_estimator import LOCAL_GAP
 from aiozarr.schedule.retry import retry_blocking
 from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
 from aiozarr.settings import Settings

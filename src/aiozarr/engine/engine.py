@@ -8,30 +8,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from time import monotonic
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aiozarr.concurrency import gather_all
 from aiozarr.engine.group_commit import GroupCommit
 from aiozarr.engine.operation import Operation
-from aiozarr.engine.plan.plan import Plan
 from aiozarr.engine.progress import Progress
-from aiozarr.engine.read.array_read import ArrayRead
-from aiozarr.engine.read.immediate_read import read_immediately
-from aiozarr.engine.read.probe import probe
-from aiozarr.engine.read.read import Read
-from aiozarr.engine.read.stream import BlockStream
 from aiozarr.engine.scheduled_store import ScheduledStore
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
-from aiozarr.engine.write.object_write import ObjectWrite
-from aiozarr.engine.write.write import Write
-from aiozarr.engine.write.write_operation import WriteOperation
-from aiozarr.grid.chunk_counting import is_expensive
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.queue import RequestQueue
 from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine.plan.plan import Plan
+    from aiozarr.engine.read.read import Read
+    from aiozarr.engine.read.stream import BlockStream
+    from aiozarr.engine.write.object_write import ObjectWrite
+    from aiozarr.engine.write.write import Write
 
 T = TypeVar("T")
 
@@ -73,6 +70,8 @@ class _StartGate:
 
 class Engine:
     """What the callers of one loop share. All methods run on that loop.
+
+    Reads and writes of arrays import their modules on first use, because copies need none of them, nor numpy.
 
     Args:
         loop: the loop it runs on.
@@ -125,6 +124,10 @@ class Engine:
         Raises:
             LimitError: as `read`.
         """
+        if not self.state.has_read_arrays:
+            return False
+        from aiozarr.engine.read.immediate_read import read_immediately
+
         read.layout.check_read(settings, read.maps)
         # The time of an idle loop of uvloop stands still.
         now = max(self._loop.time(), monotonic() + self._clock_offset)
@@ -145,6 +148,8 @@ class Engine:
         Raises:
             StoreError, CodecError, MissingChunkError, LimitError
         """
+        from aiozarr.engine.read.array_read import ArrayRead
+
         for read in reads:
             read.layout.check_read(settings, read.maps)
         self._prepare(settings)
@@ -176,6 +181,8 @@ class Engine:
         Raises:
             StoreError, CodecError, LimitError
         """
+        from aiozarr.engine.write.write_operation import WriteOperation
+
         for write in writes:
             write.layout.check_write(settings, write.maps)
         self._prepare(settings)
@@ -199,12 +206,16 @@ class Engine:
         self, read: Read, *, settings: Settings, prefetch: int | None = None, report: Report | None = None
     ) -> BlockStream:
         """Return the blocks of a read as they are complete; `read.out` gives type and shape and is not filled."""
+        from aiozarr.engine.read.stream import BlockStream
+
         read.layout.check_read(settings, read.maps)
         self._prepare(settings)
         return BlockStream(self.state, read, settings=settings, prefetch=prefetch, report=report)
 
     async def probe(self, read: Read, *, settings: Settings, report: Report | None = None) -> Plan:
         """Return exactly what `read` would fetch now; indexes and sizes are looked up for it."""
+        from aiozarr.engine.read.probe import probe
+
         read.layout.check_read(settings, read.maps)
         await self.sort([read])
         return await probe(self.state, read, settings=settings, report=report)
@@ -214,6 +225,8 @@ class Engine:
 
         `read`, `write` and `probe` do so themselves. The caller of `stream` must do it before the stream begins.
         """
+        from aiozarr.grid.chunk_counting import is_expensive
+
         for each in operations:
             if is_expensive(each.maps):
                 await self.run_in_worker(partial(getattr, each, "parts"))

@@ -7,13 +7,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
 from aiozarr.concurrency import gather_all
 from aiozarr.engine.cache.sizes import SizeCache
 from aiozarr.engine.plan.multipart_plan import split_range
 from aiozarr.errors import ChangedError, CodecError, ShortReadError, located
-from aiozarr.memory import empty
+from aiozarr.memory import empty_bytes
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version
 from aiozarr.stores import object_tail
 from aiozarr.stores.contract import Store
@@ -204,7 +202,7 @@ class MultipartRead:
     def _allocate(self, total: int, behind: int) -> None:
         """Take memory for `total` bytes, and have the others requested: those from `behind` on."""
         self._on_size(total)
-        self._memory = empty(total, np.uint8).data
+        self._memory = empty_bytes(total)
         self._others = split_range(behind, self._start + total, self._limits.others)
         if not self._head.done():
             self._head.set_result(None)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from aiozarr.engine.blocking_queue import BlockingQueue
-from aiozarr.engine.cache.chunks import ChunkCaches
 from aiozarr.engine.cache.sizes import SizeCache
 from aiozarr.engine.key_locks import KeyLocks
-from aiozarr.engine.request.chunk_batch import InnerChunkBatches
-from aiozarr.engine.request.coalescer import RangeCoalescer
-from aiozarr.engine.request.in_flight import InFlightChunks
-from aiozarr.engine.request.index_request import ShardIndexes
 from aiozarr.engine.workers.worker_pool import WorkerPool
 from aiozarr.errors import UnsafeWriteWarning
 from aiozarr.schedule.executor import RequestQueues
@@ -20,20 +17,24 @@ from aiozarr.schedule.queue import RequestQueue
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
 
+if TYPE_CHECKING:
+    from aiozarr.engine.cache.chunks import ChunkCaches
+    from aiozarr.engine.request.chunk_batch import InnerChunkBatches
+    from aiozarr.engine.request.coalescer import RangeCoalescer
+    from aiozarr.engine.request.in_flight import InFlightChunks
+    from aiozarr.engine.request.index_request import ShardIndexes
+
 
 class EngineState:
     """Shared state of one I/O thread; used on its loop only.
+
+    The tables of array reads are made when the first array is read: copies need neither them nor numpy.
 
     Attributes:
         pool: the worker threads.
         queues: the request queues of stores behind a network.
         blocking_queue: the request queue of blocking stores.
-        in_flight: chunks that are being fetched.
-        batches: batches of inner chunks that are being fetched for one reader.
-        indexes: shard indexes, cached or in flight.
         sizes: sizes of shards, for stores that refuse suffix ranges.
-        chunk_caches: decoded chunks, if settings have a cache.
-        coalescer: ranges that wait for the end of this turn of the loop, to be merged into requests.
         key_locks: stored objects that are being changed in part.
         stores_without_versions: stores that should say versions in their answers, and do not.
     """
@@ -43,15 +44,50 @@ class EngineState:
         # Before the loop looks for more answers, the workers get what has come.
         self.queues = RequestQueues(pool.flush)
         self.blocking_queue = BlockingQueue(pool)
-        self.in_flight = InFlightChunks()
-        self.batches = InnerChunkBatches()
         self.sizes = SizeCache()
-        self.indexes = ShardIndexes(self.sizes)
-        self.chunk_caches = ChunkCaches()
-        self.coalescer = RangeCoalescer()
         self.key_locks = KeyLocks()
         self.stores_without_versions: set[Hashable] = set()
         self._warned: set[Hashable] = set()
+
+    @cached_property
+    def in_flight(self) -> InFlightChunks:
+        """Chunks that are being fetched."""
+        from aiozarr.engine.request.in_flight import InFlightChunks
+
+        return InFlightChunks()
+
+    @cached_property
+    def batches(self) -> InnerChunkBatches:
+        """Batches of inner chunks that are being fetched for one reader."""
+        from aiozarr.engine.request.chunk_batch import InnerChunkBatches
+
+        return InnerChunkBatches()
+
+    @cached_property
+    def indexes(self) -> ShardIndexes:
+        """Shard indexes, cached or in flight."""
+        from aiozarr.engine.request.index_request import ShardIndexes
+
+        return ShardIndexes(self.sizes)
+
+    @cached_property
+    def chunk_caches(self) -> ChunkCaches:
+        """Decoded chunks, if settings have a cache."""
+        from aiozarr.engine.cache.chunks import ChunkCaches
+
+        return ChunkCaches()
+
+    @cached_property
+    def coalescer(self) -> RangeCoalescer:
+        """Ranges that wait for the end of this turn of the loop, to be merged into requests."""
+        from aiozarr.engine.request.coalescer import RangeCoalescer
+
+        return RangeCoalescer()
+
+    @property
+    def has_read_arrays(self) -> bool:
+        """True if the tables of array reads have been made. Any thread may ask."""
+        return "chunk_caches" in vars(self)
 
     def queue_for(self, store: Store) -> RequestQueue:
         """Return the queue that requests to `store` wait in."""
@@ -66,6 +102,8 @@ class EngineState:
 
         Chunks in flight may have been read before it: their subscribers get them, later readers do not.
         """
+        if not self.has_read_arrays:
+            return
         if self.indexes.is_idle and not (self.in_flight or self.batches or self.chunk_caches):
             return
         identity = None if key is None else store.object_identity(key)
@@ -98,6 +136,8 @@ class EngineState:
     @property
     def is_idle(self) -> bool:
         """True if nothing is queued, in flight, waiting to be merged, or locked."""
-        tables = (self.in_flight, self.batches)
-        parts = (self.indexes, self.coalescer, self.blocking_queue, self.queues, self.key_locks)
-        return not any(tables) and all([part.is_idle for part in parts])
+        if not all([part.is_idle for part in (self.blocking_queue, self.queues, self.key_locks)]):
+            return False
+        if not self.has_read_arrays:
+            return True
+        return not (self.in_flight or self.batches) and self.indexes.is_idle and self.coalescer.is_idle

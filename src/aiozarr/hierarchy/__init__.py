@@ -1,12 +1,32 @@
 """Arrays, groups and views, and the coroutines that open and create them."""
 
-from aiozarr.hierarchy.array import Array, read_many
-from aiozarr.hierarchy.consolidate import consolidate_metadata
-from aiozarr.hierarchy.create import create_array, create_group
-from aiozarr.hierarchy.group import Group
-from aiozarr.hierarchy.info import ArrayInfo, GroupInfo
-from aiozarr.hierarchy.open import open, open_array, open_group, require_array, require_group  # noqa: A004  # the public name
-from aiozarr.hierarchy.view import View
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiozarr.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from aiozarr.hierarchy.array import Array, read_many
+    from aiozarr.hierarchy.consolidate import consolidate_metadata
+    from aiozarr.hierarchy.create import create_array, create_group
+    from aiozarr.hierarchy.group import Group
+    from aiozarr.hierarchy.info import ArrayInfo, GroupInfo
+    from aiozarr.hierarchy.open import open_array, open_group, require_array, require_group
+    from aiozarr.hierarchy.view import View
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".array": "Array read_many",
+            ".consolidate": "consolidate_metadata",
+            ".create": "create_array create_group",
+            ".group": "Group",
+            ".info": "ArrayInfo GroupInfo",
+            ".open": "open_array open_group require_array require_group",
+            ".view": "View",
+        },
+    )
 
 __all__ = [
     "Array",
@@ -17,7 +37,6 @@ __all__ = [
     "consolidate_metadata",
     "create_array",
     "create_group",
-    "open",
     "open_array",
     "open_group",
     "read_many",

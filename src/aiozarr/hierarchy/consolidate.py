@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
-from aiozarr.engine import compare_and_swap
+from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.engine.open_store import Target
 from aiozarr.errors import NodeTypeError
 from aiozarr.hierarchy.group import Group, HandleOptions, make_group

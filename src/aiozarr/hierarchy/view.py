@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, ov
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+# The engine itself would import these on the I/O thread, whose loop would wait.
+import aiozarr.engine.read.array_read
+import aiozarr.engine.write.write_operation  # noqa: F401
 from aiozarr.engine import (
     NO_READ,
     ArrayLayout,

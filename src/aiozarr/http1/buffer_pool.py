@@ -6,13 +6,16 @@ back after the body was used.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
+from typing import TYPE_CHECKING
 from weakref import ref
 
-import numpy as np
-from numpy.typing import NDArray
+from aiozarr.memory import empty_bytes
 
-from aiozarr.memory import empty
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAX_POOLED_BYTES = 16 << 20
 """Bytes that are reused, in use or free; bodies beyond have memory of their own."""
@@ -52,15 +55,16 @@ class BufferPool:
 
     def take(self, size: int) -> memoryview:
         """Return `size` writable bytes, not initialised. They are not reused while a view of them is alive."""
-        if not MIN_BLOCK_BYTES <= size <= MAX_BLOCK_BYTES:
-            return empty(size, np.uint8).data
+        # A lease is an array. A process that has not imported numpy copies between stores, and reads no arrays.
+        if not MIN_BLOCK_BYTES <= size <= MAX_BLOCK_BYTES or "numpy" not in sys.modules:
+            return empty_bytes(size)
         self._used = True
         self._collect_returned()
         step = 1 << max(0, size.bit_length() - STEPS.bit_length())
         block_size = -(-size // step) * step
         block = self._take_block(block_size)
         if block is None:
-            return empty(size, np.uint8).data
+            return empty_bytes(size)
         # The lease is an array of its own: it lives as long as any view of the memory.
         array = block[:size]
         leased = _LeasedBlock(array, self._returned.append)
@@ -91,6 +95,8 @@ class BufferPool:
             if self._total + block_size > MAX_POOLED_BYTES:
                 return None
         self._total += block_size
+        import numpy as np
+
         return np.empty(block_size, np.uint8)
 
     def _collect_returned(self) -> None:

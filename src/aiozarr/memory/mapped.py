@@ -10,12 +10,7 @@ import os
 import sys
 import threading
 from _thread import interrupt_main
-from collections.abc import Sequence
 from queue import SimpleQueue
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 MAX_PENDING_UNMAP_BYTES = 256 << 20
 """The most bytes that wait for the thread. Beyond it, other threads deallocate their blocks themselves."""
@@ -84,14 +79,14 @@ class _Releaser:
             del block
 
 
-def mapped_empty(shape: int | Sequence[int], dtype: np.dtype[Any], nbytes: int) -> NDArray[Any] | None:
-    """Return an uninitialised array of `nbytes`, in C order, or None if the system cannot map the memory."""
+def map_block(nbytes: int) -> mmap.mmap | None:
+    """Return a block of `nbytes` bytes, or None if the system cannot map the memory."""
     try:
         block = _MappedBlock(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, OverflowError):
         return None
     releaser.start()
-    return np.ndarray(shape, dtype, np.frombuffer(block, np.uint8))
+    return block
 
 
 class _Probe:

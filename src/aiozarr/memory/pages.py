@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable, Sequence
 from math import prod
 from time import thread_time
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import numpy as np
-from numpy.typing import NDArray
+from aiozarr.memory.mapped import map_block
 
-from aiozarr.memory.mapped import mapped_empty
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Advise: TypeAlias = Callable[[int, int, int], int]
 
@@ -50,6 +51,11 @@ def _find_advise() -> Advise | None:
 
 _advise = _find_advise()
 
+# A bytearray of memory that is not initialised: `bytearray(nbytes)` would write zeros.
+_new_bytearray = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)(
+    ("PyByteArray_FromStringAndSize", ctypes.pythonapi)
+)
+
 
 def empty(shape: int | Sequence[int], dtype: Any) -> NDArray[Any]:
     """Return an uninitialised C-contiguous array.
@@ -58,6 +64,9 @@ def empty(shape: int | Sequence[int], dtype: Any) -> NDArray[Any]:
     often have to request them from the host while the faulting thread waits. A separate thread returns the memory of
     very large arrays to the system.
     """
+    # Imported by those who need arrays: a copy between stores needs bytes only.
+    import numpy as np
+
     array = _very_large(shape, np.dtype(dtype))
     if array is None:
         array = np.empty(shape, dtype)
@@ -67,17 +76,43 @@ def empty(shape: int | Sequence[int], dtype: Any) -> NDArray[Any]:
     return array
 
 
+def empty_bytes(nbytes: int) -> memoryview:
+    """Return `nbytes` uninitialised, writable bytes. They are like those of `empty`, and numpy is not imported."""
+    if nbytes >= VERY_LARGE and _advise is not None:
+        block = map_block(nbytes)
+        if block is not None:
+            _advise_small_pages(memoryview(block))
+            return memoryview(block)
+    view = memoryview(cast("bytearray", _new_bytearray(None, nbytes)))
+    if nbytes >= LARGE and _advise is not None:
+        _advise_small_pages(view)
+    return view
+
+
+def _advise_small_pages(view: memoryview) -> None:
+    start = ctypes.addressof(ctypes.c_char.from_buffer(view))
+    first, stop = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, (start + view.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    assert _advise is not None
+    _advise(first, stop - first, _SMALL_PAGES or 0)
+
+
 def _very_large(shape: int | Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any] | None:
     """Return an array in a mapped block, or None if the array is smaller or the system does not support it."""
     if _advise is None or dtype.hasobject or dtype.subdtype is not None:
         return None
     nbytes = int(prod(shape) if isinstance(shape, Sequence) else shape) * dtype.itemsize
-    return mapped_empty(shape, dtype, nbytes) if nbytes >= VERY_LARGE else None
+    block = map_block(nbytes) if nbytes >= VERY_LARGE else None
+    if block is None:
+        return None
+    import numpy as np
+
+    return np.ndarray(shape, dtype, np.frombuffer(block, np.uint8))
 
 
 def owner_of(array: NDArray[Any]) -> NDArray[Any]:
     """Return an array over the whole memory of an array that `empty` has returned, given that array or a view."""
-    return array.base if isinstance(array.base, np.ndarray) else array
+    base = array.base
+    return base if isinstance(base, type(array)) else array
 
 
 def _bounds(array: NDArray[Any], unit: int) -> tuple[int, int]:

@@ -1,27 +1,50 @@
 """Metadata documents of Zarr v1, v2 and v3, and the one model for all three."""
 
-from aiozarr.metadata.data_type import DataType, register_data_type
-from aiozarr.metadata.data_types import (
-    BytesType,
-    ObjectType,
-    StringType,
-    StructType,
-)
-from aiozarr.metadata.dimension_names import with_dimension_names
-from aiozarr.metadata.fill_value import make_fill_value, parse_fill_value, render_fill_value
-from aiozarr.metadata.format_rules import FormatRules, document_write_order, rules_of
-from aiozarr.metadata.formats import (
-    DOCUMENT_KEYS,
-    PROBE_KEYS,
-    consolidate,
-    consolidated_node,
-    is_document,
-    parse_node,
-    probe_keys,
-    render_node,
-)
-from aiozarr.metadata.names import check_new_path, check_node_name, check_path, normalize_path
-from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata, NamedConfig
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiozarr.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from aiozarr.metadata.data_type import DataType, register_data_type
+    from aiozarr.metadata.data_types import (
+        BytesType,
+        ObjectType,
+        StringType,
+        StructType,
+    )
+    from aiozarr.metadata.dimension_names import with_dimension_names
+    from aiozarr.metadata.fill_value import make_fill_value, parse_fill_value, render_fill_value
+    from aiozarr.metadata.format_rules import FormatRules, document_write_order, rules_of
+    from aiozarr.metadata.formats import (
+        DOCUMENT_KEYS,
+        PROBE_KEYS,
+        consolidate,
+        consolidated_node,
+        is_document,
+        parse_node,
+        probe_keys,
+        render_node,
+    )
+    from aiozarr.metadata.names import check_new_path, check_node_name, check_path, normalize_path
+    from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata, NamedConfig
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".data_type": "DataType register_data_type",
+            ".data_types": "BytesType ObjectType StringType StructType",
+            ".dimension_names": "with_dimension_names",
+            ".fill_value": "make_fill_value parse_fill_value render_fill_value",
+            ".format_rules": "FormatRules document_write_order rules_of",
+            ".formats": (
+                "DOCUMENT_KEYS PROBE_KEYS consolidate consolidated_node is_document parse_node probe_keys render_node"
+            ),
+            ".names": "check_new_path check_node_name check_path normalize_path",
+            ".records": "ArrayMetadata Consolidated GroupMetadata NamedConfig",
+        },
+    )
 
 __all__ = [
     "DOCUMENT_KEYS",

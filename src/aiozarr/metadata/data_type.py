@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.document import clip
-from aiozarr.plugins import load_class, unknown_extension
+from aiozarr.plugins import add_class, built_in_modules, find_class, load_class, unknown_extension
 
 JSON: TypeAlias = Any
 FillValue: TypeAlias = NDArray[Any]
@@ -26,6 +26,32 @@ MAX_ITEM_SIZE = 1 << 20
 _RAW = re.compile(r"r(0|[1-9][0-9]*)", re.ASCII)
 
 _NOTHING: Mapping[str, JSON] = MappingProxyType({})
+
+_SMALL_FLOATS = (
+    "float4_e2m1fn float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn "
+    "float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu"
+)
+_SMALL_COMPLEXES = " ".join(f"complex_{name}" for name in _SMALL_FLOATS.split())
+BUILT_IN = built_in_modules(
+    "aiozarr.metadata.data_types",
+    {
+        "byte_strings": "null_terminated_bytes bytes variable_length_bytes",
+        "complexes": (
+            "complex64 complex128 complex_float16 complex_bfloat16 complex_float32 complex_float64 " + _SMALL_COMPLEXES
+        ),
+        "floats": "float16 float32 float64 bfloat16 " + _SMALL_FLOATS,
+        "integers": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 int2 int4 uint2 uint4",
+        "raw": "r* raw_bytes",
+        "struct": "struct structured",
+        "text": "fixed_length_utf32 string",
+        "times": "numpy.datetime64 numpy.timedelta64",
+    },
+)
+"""The module of each data type of aiozarr, which is imported when a document names the type."""
+
+_BUILT_IN_MODULES = frozenset(BUILT_IN.values())
+_NAME_OF_KIND = {"b": "bool", "i": "int8", "u": "uint8", "f": "float32", "c": "complex64"}
+"""A data type of the module for most dtypes of a kind of numpy. No two modules of aiozarr have types for one dtype."""
 
 _classes: dict[str, type[DataType]] = {}
 
@@ -141,10 +167,16 @@ class DataType(ABC):
         if dtype is None:
             raise TypeError("a data type is wanted; numpy would take None as float64")
         wanted = np.dtype(dtype)
-        for each in reversed(list(dict.fromkeys(_classes.values()))):
-            found = each.from_dtype(wanted)
-            if found is not None:
-                return found
+        likely = _NAME_OF_KIND.get(wanted.kind)
+        for names in ((likely,) if likely else (), BUILT_IN):
+            for name in names:
+                find_class(_classes, name, BUILT_IN)
+            # Types of other packages first, the last registered one before the others.
+            kinds = list(dict.fromkeys(reversed(_classes.values())))
+            for each in sorted(kinds, key=lambda kind: kind.__module__ in _BUILT_IN_MODULES):
+                found = each.from_dtype(wanted)
+                if found is not None:
+                    return found
         hint = "; say what the objects are: str, bytes" if wanted.kind == "O" else ""
         raise UnsupportedMetadataError(
             f"no Zarr data type stores {clip(str(wanted))}{hint}",
@@ -170,7 +202,8 @@ def register_data_type(data_type_class: DataTypeClass) -> DataTypeClass:
     names = given.names
     if not names or not all(names):
         raise TypeError(f"{given.__name__} needs a class attribute `names`, a tuple of non-empty str")
-    _classes.update(dict.fromkeys(names, given))
+    for name in names:
+        add_class(_classes, name, data_type_class, BUILT_IN)
     return data_type_class
 
 
@@ -182,7 +215,7 @@ def get_data_type(name: str, *, member: str = "data_type") -> type[DataType]:
     """
     found = find_data_type(name)
     if found is None:
-        raise unknown_extension("data_type", name, _classes, member=member)
+        raise unknown_extension("data_type", name, {*_classes, *BUILT_IN}, member=member)
     return found
 
 
@@ -193,7 +226,7 @@ def find_data_type(name: str) -> type[DataType] | None:
         UnsupportedMetadataError: the package with the entry point cannot be imported.
     """
     # All of r8, r16, ... belong to the class of `r*`.
-    found = _classes.get("r*" if _RAW.fullmatch(name) else name)
+    found = find_class(_classes, "r*" if _RAW.fullmatch(name) else name, BUILT_IN)
     return load_class("data_type", name, DataType) if found is None or name == "r*" else found
 
 

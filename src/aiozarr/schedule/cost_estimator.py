@@ -13,6 +13,9 @@ MIN_BANDWIDTH_BYTES = 512 << 10
 DEFAULT_GAP = 128 << 10
 MIN_GAP = 16 << 10
 MAX_GAP = 1 << 20
+LOCAL_GAP = 32 << 10
+"""A system call costs about what reading this many cached bytes costs."""
+
 UPDATE_SECONDS = 2.0
 WEIGHT = 0.1
 

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from aiozarr.model import (
-    ByteRange,
-    Entry,
-    IfAbsent,
-    IfMatch,
-    Precondition,
-    Range,
-    Suffix,
-    Supports,
-    Value,
-    Version,
-    check_key,
-    check_prefix,
-)
-from aiozarr.stores.blocking import BlockingStore
-from aiozarr.stores.contract import Store, byte_view
-from aiozarr.stores.local.store import LocalStore
-from aiozarr.stores.memory_store import MemoryStore
-from aiozarr.stores.transformer import StorageTransformer, register_storage_transformer
-from aiozarr.stores.urls import from_url, register_store
+from aiozarr.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from aiozarr.model import (
+        ByteRange,
+        Entry,
+        IfAbsent,
+        IfMatch,
+        Precondition,
+        Range,
+        Suffix,
+        Supports,
+        Value,
+        Version,
+        check_key,
+        check_prefix,
+    )
+    from aiozarr.stores.blocking import BlockingStore
     from aiozarr.stores.caching_transformer import CachingTransformer
+    from aiozarr.stores.contract import Store, byte_view
     from aiozarr.stores.fsspec.store import FsspecStore
     from aiozarr.stores.http.store import HTTPStore
+    from aiozarr.stores.local.store import LocalStore
+    from aiozarr.stores.memory_store import MemoryStore
     from aiozarr.stores.object.store import ObjectStore
+    from aiozarr.stores.transformer import StorageTransformer, register_storage_transformer
+    from aiozarr.stores.urls import from_url, register_store
     from aiozarr.stores.wrappers import (
         CacheStore,
         LatencyStore,
@@ -41,6 +41,29 @@ if TYPE_CHECKING:
         WrapperStore,
     )
     from aiozarr.stores.zip import ZipStore
+
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "aiozarr.model": (
+                "ByteRange Entry IfAbsent IfMatch Precondition Range Suffix Supports Value Version check_key "
+                "check_prefix"
+            ),
+            ".blocking": "BlockingStore",
+            ".caching_transformer": "CachingTransformer",
+            ".contract": "Store byte_view",
+            ".fsspec.store": "FsspecStore",
+            ".http.store": "HTTPStore",
+            ".local.store": "LocalStore",
+            ".memory_store": "MemoryStore",
+            ".object.store": "ObjectStore",
+            ".transformer": "StorageTransformer register_storage_transformer",
+            ".urls": "from_url register_store",
+            ".wrappers": "CacheStore LatencyStore PrefixStore ReadOnlyStore StoreEvent TraceStore WrapperStore",
+            ".zip": "ZipStore",
+        },
+    )
 
 __all__ = [
     "BlockingStore",
@@ -77,28 +100,3 @@ __all__ = [
     "register_storage_transformer",
     "register_store",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    # Not every program uses these, and object stores bring libraries that take longer to import than all of aiozarr.
-    homes = {
-        "CacheStore": "wrappers",
-        "CachingTransformer": "caching_transformer",
-        "FsspecStore": "fsspec.store",
-        "HTTPStore": "http.store",
-        "LatencyStore": "wrappers",
-        "ObjectStore": "object.store",
-        "PrefixStore": "wrappers",
-        "ReadOnlyStore": "wrappers",
-        "StoreEvent": "wrappers",
-        "TraceStore": "wrappers",
-        "WrapperStore": "wrappers",
-        "ZipStore": "zip",
-    }
-    if name not in homes:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"aiozarr.stores.{homes[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

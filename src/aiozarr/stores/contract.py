@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Hashable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import quote
 from weakref import ref
 
-import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.concurrency import map_concurrently
@@ -303,8 +303,12 @@ def byte_view(value: Buffer) -> memoryview:
         return memoryview(b"")
     if view.ndim == 1 and view.format == "B":
         return view
+    with suppress(TypeError, ValueError):
+        return view.cast("B")
     # `memoryview.cast` refuses big-endian and complex items, and `PickleBuffer.raw` crashes CPython 3.11 and 3.12 once
-    # its result is caught in a cycle; numpy takes every item type.
+    # its result is caught in a cycle; numpy takes every item type. Buffers of such items come from numpy.
+    import numpy as np
+
     return np.frombuffer(view, np.uint8).data
 
 

@@ -3,26 +3,48 @@
 They work in scripts, in notebooks and other threads with a running event loop, and in several threads at once.
 """
 
-from aiozarr.schedule import record
-from aiozarr.sync.array import Array
-from aiozarr.sync.functions import (
-    consolidate_metadata,
-    convert,
-    copy,
-    create_array,
-    create_group,
-    migrate,
-    open,  # noqa: A004  # the public name
-    open_array,
-    open_group,
-    plan_conversion,
-    read_many,
-    require_array,
-    require_group,
-)
-from aiozarr.sync.group import Group
-from aiozarr.sync.tensor_view import TensorView
-from aiozarr.sync.view import View
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiozarr.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from aiozarr.schedule import record
+    from aiozarr.sync.array import Array
+    from aiozarr.sync.functions import (
+        consolidate_metadata,
+        convert,
+        copy,
+        create_array,
+        create_group,
+        migrate,
+        open,  # noqa: A004  # the public name
+        open_array,
+        open_group,
+        plan_conversion,
+        read_many,
+        require_array,
+        require_group,
+    )
+    from aiozarr.sync.group import Group
+    from aiozarr.sync.tensor_view import TensorView
+    from aiozarr.sync.view import View
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "aiozarr.schedule": "record",
+            ".array": "Array",
+            ".functions": (
+                "consolidate_metadata convert copy create_array create_group migrate open open_array open_group "
+                "plan_conversion read_many require_array require_group"
+            ),
+            ".group": "Group",
+            ".tensor_view": "TensorView",
+            ".view": "View",
+        },
+    )
 
 __all__ = [
     "Array",
@@ -44,7 +66,3 @@ __all__ = [
     "require_array",
     "require_group",
 ]
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

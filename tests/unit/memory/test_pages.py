@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from aiozarr.memory import HUGE_PAGE, LARGE, PIECE_BYTES, PagePrefaulter, empty, pages
+from aiozarr.memory import HUGE_PAGE, LARGE, PIECE_BYTES, PagePrefaulter, empty, empty_bytes, pages
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is made present by a call of Linux")
 
@@ -83,3 +83,11 @@ def test_a_kernel_without_populate_is_called_once(monkeypatch: pytest.MonkeyPatc
     assert populate is not None
     populate()
     assert presence.next() is None
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 1000, LARGE + 5, pages.VERY_LARGE + 7])
+def test_bytes_without_numpy_are_writable_and_as_many_as_asked_for(nbytes: int) -> None:
+    view = empty_bytes(nbytes)
+    assert (view.nbytes, view.format, view.ndim, view.readonly) == (nbytes, "B", 1, False)
+    view[-3:] = b"abc"[: min(3, nbytes)]
+    assert bytes(view[-3:]) == b"abc"[: min(3, nbytes)]

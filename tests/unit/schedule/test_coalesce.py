@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.schedule import MergeLimits, coalesce
+from aiozarr.schedule.coalesce import MergeLimits, coalesce
 
 RANGES = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 500)), max_size=60)
 ECONOMIES = st.builds(

@@ -5,11 +5,44 @@ from __future__ import annotations
 from typing import TypeVar
 
 from aiozarr.codecs.core.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
-from aiozarr.plugins import check_class, load_class, unknown_extension
+from aiozarr.plugins import add_class, built_in_modules, check_class, find_class, load_class, unknown_extension
 
 CodecClass = TypeVar("CodecClass", bound=type[Codec])
 
 _KINDS = (ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec)
+
+_MODULES = {
+    "compressors.blosc": "blosc",
+    "compressors.crc32c": "crc32c",
+    "compressors.gzip": "gzip",
+    "compressors.zstd": "zstd",
+    "dimensions.reshape": "reshape singleton_dim zarrs.squeeze",
+    "dimensions.transpose": "transpose",
+    "numcodecs.arrays": (
+        "numcodecs.delta numcodecs.bitround numcodecs.fixedscaleoffset numcodecs.quantize numcodecs.astype "
+        "numcodecs.packbits"
+    ),
+    "numcodecs.byte_filters": "numcodecs.shuffle numcodecs.base64",
+    "numcodecs.checksums": (
+        "numcodecs.crc32 numcodecs.adler32 numcodecs.crc32c numcodecs.fletcher32 numcodecs.jenkins_lookup3"
+    ),
+    "numcodecs.deflate": "numcodecs.zlib numcodecs.bz2 numcodecs.lzma",
+    "numcodecs.lz4": "numcodecs.lz4",
+    "numcodecs.native": "numcodecs.blosc numcodecs.zstd numcodecs.gzip",
+    "numcodecs.numbers": "numcodecs.pcodec numcodecs.zfpy",
+    "numeric.bitround": "bitround",
+    "numeric.cast_value": "cast_value",
+    "numeric.scale_offset": "scale_offset",
+    "serializers.bytes": "bytes",
+    "serializers.n5_default": "n5_default",
+    "serializers.packbits": "packbits",
+    "serializers.vlen": "vlen-utf8 vlen-bytes",
+    "serializers.zfp": "zfp",
+    "sharding.sharding_codec": "sharding_indexed",
+    "v2.elements": "v2_elements",
+}
+BUILT_IN = built_in_modules("aiozarr.codecs", _MODULES)
+"""The module of each codec of aiozarr, which is imported when a document names the codec."""
 
 _codecs: dict[str, type[Codec]] = {}
 
@@ -41,7 +74,7 @@ def register(codec_class: CodecClass) -> CodecClass:
             `ArrayBytesCodec` or `BytesBytesCodec`.
     """
     check_class(codec_class, *_KINDS)
-    _codecs[codec_class.name] = codec_class
+    add_class(_codecs, codec_class.name, codec_class, BUILT_IN)
     return codec_class
 
 
@@ -51,9 +84,9 @@ def get_codec(name: str) -> type[Codec]:
     Raises:
         UnsupportedMetadataError: no package provides this codec, or its package cannot be imported.
     """
-    codec_class = _codecs.get(_aliases.get(name, name))
+    codec_class = find_class(_codecs, _aliases.get(name, name), BUILT_IN)
     if codec_class is None:
         codec_class = load_class("codec", name, *_KINDS)
     if codec_class is None:
-        raise unknown_extension("codec", name, _codecs, member="name")
+        raise unknown_extension("codec", name, {*_codecs, *BUILT_IN}, member="name")
     return codec_class

@@ -15,13 +15,10 @@ from aiozarr.engine.plan.whole_shard import whole_bound
 from aiozarr.grid import DimensionMap
 from aiozarr.grid.axes import Axis, RegularAxis
 from aiozarr.grid.transform import Constant, Indexed, Strided
-from aiozarr.schedule.cost_estimator import MAX_GAP, MIN_GAP
+from aiozarr.schedule.cost_estimator import LOCAL_GAP, MAX_GAP, MIN_GAP
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
-
-LOCAL_GAP = 32 << 10
-"""A system call costs about what reading this many cached bytes costs."""
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from aiozarr.codecs import CodecPipeline
 from aiozarr.model import Range
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.codecs import CodecPipeline
 
 MIN_PART_BYTES = 1 << 20
 """The smallest limit of a part, whatever `Settings.max_request_bytes` says: each part costs a request."""

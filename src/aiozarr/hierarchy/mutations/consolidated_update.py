@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 from aiozarr.concurrency import gather_all
-from aiozarr.engine import compare_and_swap
+from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.errors import PreconditionFailedError
 from aiozarr.hierarchy.location import relative_name
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup

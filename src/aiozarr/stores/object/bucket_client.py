@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 import google_crc32c
-import numpy as np
 
 from aiozarr.concurrency import for_each
 from aiozarr.errors import StoreError
@@ -141,5 +140,7 @@ def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[BucketCli
 def crc32c_base64(view: memoryview) -> bytes:
     """Return the CRC32C of contiguous bytes as object stores write it: big-endian, in base64; 0.1 ms for 1 MiB."""
     # The library accepts bytes and arrays, and no memoryviews.
+    import numpy as np
+
     value = google_crc32c.value(np.frombuffer(view, np.uint8)) if view.nbytes else 0
     return base64.b64encode(int(value).to_bytes(4, "big"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, overload
 
-from aiozarr import hierarchy
 from aiozarr.driver.spec import Spec, is_spec
 from aiozarr.driver.stored_array import open_stored
 from aiozarr.driver.tensor_view import TensorView
@@ -13,6 +12,7 @@ from aiozarr.engine.open_store import Target
 from aiozarr.errors import NodeNotFoundError
 from aiozarr.hierarchy.group import AnyNode
 from aiozarr.hierarchy.node import Mode
+from aiozarr.hierarchy.open import open as open_node
 from aiozarr.hierarchy.opening import Opening, opens
 from aiozarr.settings import Settings
 
@@ -97,7 +97,7 @@ async def open_any(
     """Open what `open` opens, for callers that do not know its kind; arguments and errors are those of `open`."""
     if not is_spec(target):
         assert not isinstance(target, Mapping)
-        return await hierarchy.open(
+        return await open_node(
             target,
             path,
             mode=mode,
