@@ -19,6 +19,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.import_time import PEER_STATEMENTS, STATEMENTS, import_lines, import_seconds
 from benchmarks.layouts import CODECS, MIB, Layout, size_of
 from benchmarks.peers import BEST, BUCKET, PEERS, split
 from benchmarks.run import Outcome, Task, command
@@ -213,9 +214,16 @@ def main() -> int:
             root, names = f"{server.url}/{BUCKET}", [layout.name for layout in service]
             for title, outcomes in compare_services(everyone, pythons, root, names, args.rounds):
                 console.print(service_table(f"service: {title}", outcomes))
+        imports = import_seconds(
+            {**dict.fromkeys(STATEMENTS, sys.executable), **dict.fromkeys(PEER_STATEMENTS, args.peers_python)},
+            {**STATEMENTS, **PEER_STATEMENTS},
+        )
+        for line in import_lines(imports):
+            console.print(line)
         console.print(summary({name: ratio(outcomes, args.me) for name, outcomes in found.items()}))
         if args.json:
-            args.json.write_text(json.dumps(_plain(found, server, args.me), indent=1), "utf-8")
+            measured = {**_plain(found, server, args.me), "import_seconds": imports}
+            args.json.write_text(json.dumps(measured, indent=1), "utf-8")
     return int(any([_wrong(outcomes, args.me) for outcomes in found.values()]))
 
 

@@ -61,7 +61,10 @@ def test_every_kind_of_scenario_is_compared_and_all_peers_read_the_same(tmp_path
         f"--folder={tmp_path / 'data'}",
         f"--json={written}",
     )
-    found = json.loads(written.read_text("utf-8"))["scenarios"]
+    said = json.loads(written.read_text("utf-8"))
+    assert said["import_seconds"]["numpy"] > 0
+    assert said["import_seconds"]["aiozarr"] > 0
+    found = said["scenarios"]
     assert list(found) == kinds
     for scenario in found.values():
         assert set(scenario["peers"]) == {"aiozarr", *peers.split(",")}
