@@ -134,6 +134,7 @@ class Supports:
         conditional_reads: the store checks `fetch(if_match=...)`. Otherwise the caller compares the versions of
             responses, if they have versions.
         conditional_writes: preconditions of `set` hold against other writers; None if unknown before a probe.
+        conditional_erases: `erase_if_match` removes a value only if it has the given version.
         bounded_reads: `fetch` has the keyword `max_bytes` and raises `LimitError` instead of receiving more bytes.
     """
 
@@ -144,6 +145,7 @@ class Supports:
     suffix_reads: bool = True
     conditional_reads: bool = False
     conditional_writes: bool | None = False
+    conditional_erases: bool = False
     bounded_reads: bool = False
 
 

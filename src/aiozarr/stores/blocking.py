@@ -67,6 +67,10 @@ class BlockingStore(Store):
     def erase_now(self, key: str) -> None:
         """Do what `erase` does, in the calling thread."""
 
+    def erase_if_match_now(self, key: str, version: Version) -> None:
+        """Do what `erase_if_match` does, in the calling thread."""
+        raise self._unsupported("erase by version")
+
     async def fetch(
         self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
     ) -> Value | None:
@@ -86,6 +90,9 @@ class BlockingStore(Store):
 
     async def erase(self, key: str) -> None:
         await in_thread_uncancelled(lambda: self.erase_now(key))
+
+    async def erase_if_match(self, key: str, version: Version) -> None:
+        await in_thread_uncancelled(lambda: self.erase_if_match_now(key, version))
 
 
 async def in_thread(call: Callable[[], T]) -> T:

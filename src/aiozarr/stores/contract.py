@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+_CONDITIONAL_ERASES = ("erase_if_match", "erase_if_match_now")
+
 # Inside the class, `list` is the operation of that name.
 Keys: TypeAlias = list[str]
 
@@ -92,6 +94,14 @@ class Store(ABC):
     async def erase(self, key: str) -> None:
         """Remove `key`. A missing key is not an error."""
         raise self._unsupported("erase")
+
+    async def erase_if_match(self, key: str, version: Version) -> None:
+        """Remove `key` if its value has this version. Call it only if `has_conditional_erases` is True.
+
+        Raises:
+            PreconditionFailedError: another value is stored, or none; nothing was removed.
+        """
+        raise self._unsupported("erase by version")
 
     async def erase_values(self, keys: Iterable[str]) -> None:
         """Remove all of `keys`."""
@@ -241,9 +251,12 @@ class Store(ABC):
     # --- for subclasses ------------------------------------------------------------------------------------------
 
     _takes_max_bytes = True
+    _erases_by_version = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        # A subclass may override how values are erased and not know that they are also erased by version.
+        cls._erases_by_version = _definer(cls, *_CONDITIONAL_ERASES) <= _definer(cls, "erase", "erase_now")
         # A subclass may override a read of a store with bounded reads and not know the keyword.
         cls._takes_max_bytes = takes_max_bytes(cls)
         supports = getattr(cls, "supports", None)
@@ -254,6 +267,11 @@ class Store(ABC):
     def has_bounded_reads(self) -> bool:
         """True if reads take `max_bytes`: the store supports it, and no read of its class lacks the keyword."""
         return self.supports.bounded_reads and self._takes_max_bytes
+
+    @property
+    def has_conditional_erases(self) -> bool:
+        """True if `erase_if_match` works: the store supports it, and its class erases both ways alike."""
+        return self.supports.conditional_erases and self._erases_by_version
 
     async def __aenter__(self) -> Self:
         return self
@@ -331,6 +349,12 @@ def too_large(
     found = f"{nbytes} bytes" if nbytes is not None else f"more than {max_bytes} bytes"
     message = f"the value has {found}, and at most {max_bytes} are expected"
     return LimitError(message, limit="max_bytes", value=nbytes, allowed=max_bytes, store=store, key=key, range=range)
+
+
+def _definer(kind: type[Store], *methods: str) -> int:
+    """Return how far up the bases the class is that defines one of these methods, 0 for the class itself."""
+    bases = kind.__mro__
+    return next((at for at, base in enumerate(bases) if any(name in vars(base) for name in methods)), len(bases))
 
 
 def takes_max_bytes(kind: type[Store]) -> bool:

@@ -41,7 +41,12 @@ class MemoryStore(BlockingStore):
     """
 
     supports = Supports(
-        writeable=True, listable=True, conditional_reads=True, conditional_writes=True, bounded_reads=True
+        writeable=True,
+        listable=True,
+        conditional_reads=True,
+        conditional_writes=True,
+        conditional_erases=True,
+        bounded_reads=True,
     )
     is_in_memory = True
 
@@ -116,6 +121,14 @@ class MemoryStore(BlockingStore):
         with self._space.lock:
             self._space.values.pop(full_key, None)
 
+    def erase_if_match_now(self, key: str, version: Version) -> None:
+        full_key = self._full_key(key)
+        with self._space.lock:
+            found = self._space.values.get(full_key)
+            if found is None or found[1] != version:
+                raise PreconditionFailedError("the value was replaced", store=self.url, key=key)
+            del self._space.values[full_key]
+
     def _full_key(self, key: str) -> str:
         return self._base + check_key(key, store=self.url)
 
@@ -133,6 +146,9 @@ class MemoryStore(BlockingStore):
 
     async def erase(self, key: str) -> None:
         self.erase_now(key)
+
+    async def erase_if_match(self, key: str, version: Version) -> None:
+        self.erase_if_match_now(key, version)
 
     async def erase_prefix(self, prefix: str) -> None:
         start = self._base + check_prefix(prefix, store=self.url)

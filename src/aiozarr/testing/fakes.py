@@ -56,6 +56,7 @@ class FakeStore(NowaitStore):
             self.memory.supports,
             conditional_reads=versions,
             conditional_writes=versions,
+            conditional_erases=versions,
             bounded_reads=takes_max_bytes(type(self)),
         )
         self.latency = latency
@@ -149,6 +150,11 @@ class FakeStore(NowaitStore):
         check_key(key, store=self.url)
         async with self._call("erase", key):
             self.memory.erase_now(key)
+
+    async def erase_if_match(self, key: str, version: Version) -> None:
+        check_key(key, store=self.url)
+        async with self._call("erase", key):
+            self.memory.erase_if_match_now(key, version)
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         check_prefix(prefix, store=self.url)

@@ -72,6 +72,26 @@ async def test_inner_chunks_equal_to_the_fill_value_are_not_stored_and_empty_sha
     assert stored(tmp_path) == RECORDED["fill"]["shard deleted when all fill"]
 
 
+@pytest.mark.parametrize("driver", ["file", "memory", "zip"])
+@pytest.mark.parametrize("codecs", [[], [{"name": "sharding_indexed", "configuration": {"chunk_shape": [2]}}]])
+async def test_partial_writes_of_the_fill_value_erase_chunks_that_hold_nothing_else(
+    driver: str, codecs: list[Any], tmp_path: Path
+) -> None:
+    kvstore: dict[str, Any] = {"driver": driver, "path": f"{tmp_path}/a/"}
+    if driver == "zip":
+        kvstore = {"driver": "zip", "path": "a/", "base": f"file://{tmp_path}/a.zip"}
+    extra = {"codecs": codecs} if codecs else {}
+    async with await aiozarr.open(
+        {"driver": "zarr3", "kvstore": kvstore, "create": True, "metadata": chunked([8], [4], **extra)}
+    ) as view:
+        await view.write(np.arange(1, 9))
+        await view[0:3].write(0)
+        assert (await view).tolist() == [0, 0, 0, 4, 5, 6, 7, 8]
+        await view[3].write(0)
+        assert [key for key in await view.array.store.list() if key.endswith(("c/0", "c/1"))] in (["c/1"], ["a/c/1"])
+        assert (await view).tolist() == [0, 0, 0, 0, 5, 6, 7, 8]
+
+
 async def test_a_view_costs_the_requests_of_the_array_below(tmp_path: Path) -> None:
     view = await aiozarr.open(spec(tmp_path, create=True, metadata=chunked([40, 40], [10, 10])))
     await view.write((np.arange(1600) % 251).astype("uint8").reshape(40, 40))

@@ -34,7 +34,7 @@ from aiozarr.engine.workers.worker_pool import BATCH_BYTES
 from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
 from aiozarr.grid.projection import ChunkSelection
-from aiozarr.model import IfAbsent, IfMatch, Precondition, Value
+from aiozarr.model import IfAbsent, IfMatch, Precondition, Value, Version
 from aiozarr.schedule.events import RequestEvent, RequestOperation
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
@@ -133,9 +133,10 @@ class ObjectWrite(ObjectRequest):
         async def attempt() -> Sequence[ObjectWrite]:
             nonlocal group
             value = await self._fetch()
-            data, group = await self._encode(value, group)
+            erasable = self._erasable(value) if swap else None
+            data, group = await self._encode(value, group, can_erase=erasable is not None)
             if data is None:
-                self.operation = "fetch"
+                await self._erase_if_match(erasable)
             else:
                 await self._put(data, self._precondition(value, swap=swap))
             return group
@@ -163,6 +164,11 @@ class ObjectWrite(ObjectRequest):
         supported = store.supports.conditional_writes
         return await store.probe_conditional_writes() if supported is None else supported
 
+    def _erasable(self, value: Value | None) -> Version | None:
+        """Return the version by which the stored object can be erased; None to store its fill values. Any thread."""
+        version = None if value is None else value.version
+        return version if version is not None and not version.weak and self.store.has_conditional_erases else None
+
     def _precondition(self, value: Value | None, *, swap: bool) -> Precondition | None:
         if swap and value is None:
             return IfAbsent()
@@ -172,20 +178,21 @@ class ObjectWrite(ObjectRequest):
         return None
 
     async def _encode(
-        self, value: Value | None, group: Sequence[ObjectWrite]
+        self, value: Value | None, group: Sequence[ObjectWrite], *, can_erase: bool = False
     ) -> tuple[Buffer | None, Sequence[ObjectWrite]]:
         """Encode the stored values after the changes of `group`, one after the other.
 
-        Returns: the encoded object, or None if it holds fill values only, and the members of `group` whose values
-            could be encoded. The others fail in a commit of their own.
+        Returns: the encoded object, or None if it holds fill values only and nothing is stored or `can_erase`, and the
+            members of `group` whose values could be encoded. The others fail in a commit of their own.
         """
         data = None if value is None else value.data
         if self.stored.shard is not None:
-            return await self._encode_shard(data, group)
+            return await self._encode_shard(data, group, can_erase=can_erase)
         encoded: list[ObjectWrite] = []
         for member in group:
             try:
-                data = await self._call(partial(member._encode_chunk, data), self.stored.spec.nbytes)
+                encode = partial(member._encode_chunk, data, can_erase=can_erase)
+                data = await self._call(encode, self.stored.spec.nbytes)
             except Exception:
                 if member is self:
                     raise
@@ -199,7 +206,7 @@ class ObjectWrite(ObjectRequest):
         return self.state.pool.call(function if timing is None else lambda: timing.timed(function), weight)
 
     async def _encode_shard(
-        self, data: Buffer | None, group: Sequence[ObjectWrite]
+        self, data: Buffer | None, group: Sequence[ObjectWrite], *, can_erase: bool
     ) -> tuple[Buffer | None, Sequence[ObjectWrite]]:
         """Encode the inner chunks of a shard in groups, in all threads."""
         stored = self.stored
@@ -214,7 +221,7 @@ class ObjectWrite(ObjectRequest):
                     raise
             else:
                 encoded.append(member)
-        keep = self.keep or data is not None
+        keep = self._keeps(data, can_erase=can_erase)
         return await self._call(lambda: assemble_shard(stored, changed, shard, keep=keep)), encoded
 
     async def _encode_inner_chunks(self, member: ObjectWrite, shard: ChangedShard) -> list[tuple[int, Buffer | None]]:
@@ -261,6 +268,15 @@ class ObjectWrite(ObjectRequest):
             self.state.sizes.record(self.store, self.key, memoryview(data).nbytes, version)
         self.put += memoryview(data).nbytes
 
+    async def _erase_if_match(self, version: Version | None) -> None:
+        """Erase the stored object if it has this version; None: nothing is stored."""
+        if version is None:
+            self.operation = "fetch"
+            return
+        self.operation = "erase"
+        self.sent += 1
+        await self.store.erase_if_match(self.key, version)
+
     async def _erase(self) -> None:
         self.operation = "erase"
         self.sent += 1
@@ -285,21 +301,32 @@ class ObjectWrite(ObjectRequest):
         self.sent += 1
         value = store.fetch_now(self.key, **self._bound())
         self.fetched += 0 if value is None else memoryview(value.data).nbytes
-        data = self._encode_timed(None if value is None else value.data)
-        if data is None:
+        version = self._erasable(value)
+        data = self._encode_timed(None if value is None else value.data, can_erase=version is not None)
+        if data is None and version is None:
             self.operation = "fetch"
             return
         self.sent += 1
+        if data is None:
+            assert version is not None
+            self.operation = "erase"
+            store.erase_if_match_now(self.key, version)
+            return
         precondition = IfAbsent() if value is None else None if value.version is None else IfMatch(value.version)
         store.set_now(self.key, data, precondition=precondition)
         self.put += memoryview(data).nbytes
 
-    def _encode_timed(self, data: Buffer | None) -> Buffer | None:
-        return self._encode_chunk(data) if self.timing is None else self.timing.timed(partial(self._encode_chunk, data))
+    def _encode_timed(self, data: Buffer | None, *, can_erase: bool = False) -> Buffer | None:
+        encode = partial(self._encode_chunk, data, can_erase=can_erase)
+        return encode() if self.timing is None else self.timing.timed(encode)
 
-    def _encode_chunk(self, data: Buffer | None) -> Buffer | None:
+    def _keeps(self, data: Buffer | None, *, can_erase: bool) -> bool:
+        """Return whether fill values are stored in place of the stored object `data`."""
+        return self.keep or (data is not None and not can_erase)
+
+    def _encode_chunk(self, data: Buffer | None, *, can_erase: bool = False) -> Buffer | None:
         pipeline = self.stored.pipeline
-        keep = self.keep or data is not None
+        keep = self._keeps(data, can_erase=can_erase)
         with self._naming():
             try:
                 return encode_chunk(pipeline, self.values, self.projection, data, keep=keep)

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 
 from aiozarr.errors import UnsafeWriteWarning
 from aiozarr.fork_safe_lock import ForkSafeLock
-from aiozarr.model import IfAbsent, Precondition, Version
+from aiozarr.model import IfAbsent, IfMatch, Precondition, Version
 
 if sys.platform != "win32":  # LocalStore refuses Windows
     import fcntl
@@ -80,18 +80,24 @@ def replace_file(path: bytes, data: memoryview, precondition: Precondition | Non
     return version
 
 
-def remove_file(path: bytes, durable: bool) -> None:
+def remove_file(path: bytes, durable: bool, version: Version | None = None) -> None:
     """Remove the file or link `path`, if it exists and is not (a link to) a directory.
 
     Raises:
+        UnmetPreconditionError: `version` is given, and the file has another one or does not exist.
         OSError: it could not be removed.
     """
     with suppress(FileNotFoundError, NotADirectoryError), _locked(os.path.dirname(path)) as locked:
+        if version is not None:
+            _check(path, IfMatch(version))
         if _is_directory(path):
             return
         os.unlink(path)
         if durable:
             os.fsync(locked)
+        return
+    if version is not None:
+        raise UnmetPreconditionError
 
 
 def remove_files(directory: bytes, names: list[bytes]) -> None:

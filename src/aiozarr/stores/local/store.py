@@ -66,7 +66,12 @@ class LocalStore(BlockingStore):
     """
 
     supports = Supports(
-        writeable=True, listable=True, conditional_reads=True, conditional_writes=True, bounded_reads=True
+        writeable=True,
+        listable=True,
+        conditional_reads=True,
+        conditional_writes=True,
+        conditional_erases=True,
+        bounded_reads=True,
     )
 
     def __init__(self, root: str | os.PathLike[str], *, durable: bool = False) -> None:
@@ -222,6 +227,15 @@ class LocalStore(BlockingStore):
             return
         with self._translated("erasing", key, missing_ok=True):
             remove_file(path, self._durable)
+        prune(os.path.dirname(path), self._root)
+
+    def erase_if_match_now(self, key: str, version: Version) -> None:
+        path = self._path(key)
+        try:
+            with self._translated("erasing", key):
+                remove_file(path, self._durable, version)
+        except UnmetPreconditionError:
+            raise PreconditionFailedError("the value was replaced", store=self._url, key=key) from None
         prune(os.path.dirname(path), self._root)
 
     def stat_now(self, key: str) -> Entry | None:

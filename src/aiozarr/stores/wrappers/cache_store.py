@@ -159,6 +159,9 @@ class CacheStore(WrapperStore):
     async def erase(self, key: str) -> None:
         await self._write([key], lambda: self._store.erase(key))
 
+    async def erase_if_match(self, key: str, version: Version) -> None:
+        await self._write([key], lambda: self._store.erase_if_match(key, version))
+
     async def erase_values(self, keys: Iterable[str]) -> None:
         listed = [*keys]
         await self._write(listed, lambda: self._store.erase_values(listed))

@@ -123,6 +123,10 @@ class PrefixStore(WrapperStore):
         inner = self._inner(key)
         await self._located(lambda: self._store.erase(inner), key)
 
+    async def erase_if_match(self, key: str, version: Version) -> None:
+        inner = self._inner(key)
+        await self._located(lambda: self._store.erase_if_match(inner, version), key)
+
     async def erase_values(self, keys: Iterable[str]) -> None:
         inner = [self._inner(key) for key in keys]
         await self._located(lambda: self._store.erase_values(inner), None)

@@ -30,7 +30,7 @@ class ReadOnlyStore(WrapperStore):
     @property
     def supports(self) -> Supports:  # type: ignore[override]  # as in the base class
         """What the inner store supports, except for writes."""
-        return replace(super().supports, writeable=False, conditional_writes=False)
+        return replace(super().supports, writeable=False, conditional_writes=False, conditional_erases=False)
 
     async def _around(self, operation: StoreOperation, call: Callable[[], Awaitable[T]]) -> T:
         if operation.is_write:

@@ -40,6 +40,7 @@ OperationName: TypeAlias = Literal[
     "set",
     "set_partial_values",
     "erase",
+    "erase_if_match",
     "erase_values",
     "erase_prefix",
     "scan",
@@ -49,7 +50,7 @@ OperationName: TypeAlias = Literal[
     "probe_conditional_writes",
 ]
 
-_WRITES = frozenset({"set", "set_partial_values", "erase", "erase_values", "erase_prefix"})
+_WRITES = frozenset({"set", "set_partial_values", "erase", "erase_if_match", "erase_values", "erase_prefix"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,9 @@ class WrapperStore(Store):
         """What the inner store supports at this moment."""
         supports = self._store.supports
         if supports.bounded_reads and not (self._takes_max_bytes and self._store.has_bounded_reads):
-            return replace(supports, bounded_reads=False)
+            supports = replace(supports, bounded_reads=False)
+        if supports.conditional_erases and not (self._erases_by_version and self._store.has_conditional_erases):
+            supports = replace(supports, conditional_erases=False)
         return supports
 
     async def _around(self, operation: StoreOperation, call: Callable[[], Awaitable[T]]) -> T:
@@ -129,6 +132,10 @@ class WrapperStore(Store):
 
     async def erase(self, key: str) -> None:
         await self._around(StoreOperation("erase", key), lambda: self._store.erase(key))
+
+    async def erase_if_match(self, key: str, version: Version) -> None:
+        operation = StoreOperation("erase_if_match", key)
+        await self._around(operation, lambda: self._store.erase_if_match(key, version))
 
     async def erase_values(self, keys: Iterable[str]) -> None:
         await self._around(StoreOperation("erase_values"), lambda: self._store.erase_values(keys))

@@ -99,12 +99,20 @@ class Archive:
             writer = self._to_write()
             return writer.contents, writer.put(key, packed, method, checksum, len(data))
 
-    def drop(self, keys: list[str]) -> None:
-        """Remove the values of `keys`; missing ones are skipped."""
+    def drop(self, keys: list[str], holds: Callable[[Contents, Member | None], bool] | None = None) -> bool:
+        """Remove the values of `keys`; missing ones are skipped.
+
+        Returns: False if `holds` is false for the present value of one; nothing was removed.
+        """
         with self.lock:
+            if holds is not None:
+                contents = self.contents()
+                if not all(holds(contents, contents.members.get(key)) for key in keys):
+                    return False
             present = [key for key in dict.fromkeys(keys) if key in self.contents().members]
             if present:
                 self._to_write().drop(present)
+        return True
 
     def commit(self, *, durable: bool = False) -> None:
         """Replace the archive by the changed one, whole or not at all."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, Un
 from aiozarr.model import (
     ByteRange,
     IfAbsent,
+    IfMatch,
     Precondition,
     Supports,
     Value,
@@ -68,6 +70,7 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
             listable=True,
             conditional_reads=True,
             conditional_writes=mode != "r",
+            conditional_erases=mode != "r",
             bounded_reads=True,
         )
         self._closed = False
@@ -139,12 +142,17 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
     def erase_now(self, key: str) -> None:
         self._erase([check_key(key, store=self._url)])
 
-    def _erase(self, keys: list[str]) -> None:
+    def erase_if_match_now(self, key: str, version: Version) -> None:
+        met = partial(self._is_met, IfMatch(version))
+        if not self._erase([check_key(key, store=self._url)], met):
+            raise PreconditionFailedError("the value was replaced", store=self._url, key=key)
+
+    def _erase(self, keys: list[str], holds: Callable[[Contents, Member | None], bool] | None = None) -> bool:
         self._check_writeable("erase")
         with self._translated("erasing", None):
             self._archive.contents().check(self._duplicates, self._url)
             self._wrote = True
-            self._archive.drop([self._prefix + key for key in keys])
+            return self._archive.drop([self._prefix + key for key in keys], holds)
 
     def _check_writeable(self, doing: str) -> None:
         if not self.supports.writeable:
@@ -169,7 +177,7 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
 
     async def erase_values(self, keys: Iterable[str]) -> None:
         wanted = [check_key(key, store=self._url) for key in keys]
-        await in_thread_uncancelled(lambda: self._erase(wanted))
+        await in_thread_uncancelled(partial(self._erase, wanted))
 
     async def aclose(self) -> None:
         """Commit all changes to the archive. It can still be read; to write more, open it again."""

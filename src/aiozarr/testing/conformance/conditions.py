@@ -96,6 +96,24 @@ class Conditions(Base):
             assert await store.get(key) is None
 
     @conforms
+    async def test_erase_if_match_removes_the_version_it_names_and_no_other(self, store: Store) -> None:
+        needs(store, "writeable", "conditional_erases")
+        assert store.has_conditional_erases
+        await store.set("a/b", b"first")
+        first = await version_of(store, "a/b")
+        await store.set("a/b", b"second")
+        with pytest.raises(PreconditionFailedError) as caught:
+            await store.erase_if_match("a/b", first)
+        assert caught.value.key == "a/b"
+        assert await read(store, "a/b") == b"second"
+        second = await version_of(store, "a/b")
+        await store.erase_if_match("a/b", second)
+        assert await store.get("a/b") is None
+        for key in ("a/b", "never"):
+            with pytest.raises(PreconditionFailedError):
+                await store.erase_if_match(key, second)
+
+    @conforms
     async def test_of_racing_creators_one_wins(self, store: Store) -> None:
         needs(store, "writeable", "conditional_writes")
 

@@ -78,6 +78,39 @@ async def test_chunks_of_nothing_but_the_fill_value_are_erased_and_not_stored(in
     assert np.array_equal(await contents(writer, array), expected)
 
 
+@pytest.mark.parametrize("inner", [None, (2, 2)])
+@in_virtual_time
+async def test_a_partial_write_that_leaves_only_fill_values_erases_what_it_has_read(
+    inner: tuple[int, int] | None,
+) -> None:
+    array, store, writer = await sample((8, 8), (4, 4), inner=inner, fill_value=3)
+    await writer.write([array.write(3, slice(0, 4), slice(0, 3))], settings=SETTINGS)
+    store.calls.clear()
+    await writer.write([array.write(3, slice(0, 4), 3)], settings=SETTINGS)
+    assert [call.operation for call in store.calls] == ["fetch", "erase"]
+    assert "a/c/0/0" not in await store.memory.list()
+    store.supports = replace(store.supports, conditional_erases=False)
+    await writer.write([array.write(3, slice(4, 8), slice(0, 3))], settings=SETTINGS)
+    await writer.write([array.write(3, slice(4, 8), 3)], settings=SETTINGS)
+    assert "a/c/1/0" in await store.memory.list()
+    expected = array.values.copy()
+    expected[:, :4] = 3
+    assert np.array_equal(await contents(writer, array), expected)
+
+
+@in_virtual_time
+async def test_what_another_process_writes_before_the_erase_is_not_lost() -> None:
+    array, _, writer = await sample((4, 4), (4, 4))
+    await writer.write([array.write(0, slice(1, 4))], settings=SETTINGS)
+    other = engine()
+    await asyncio.gather(
+        writer.write([array.write(0, 0)], settings=SETTINGS), other.write([array.write(7, 2, 2)], settings=SETTINGS)
+    )
+    expected = np.zeros((4, 4), int)
+    expected[2, 2] = 7
+    assert np.array_equal(await contents(engine(), array), expected)
+
+
 @in_virtual_time
 async def test_a_partial_write_to_a_missing_chunk_fills_the_rest() -> None:
     array, store, writer = await sample((4, 4), (4, 4), fill_value=5)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aiozarr.model import Entry, Supports
+from aiozarr.model import Entry, Supports, Version
 from aiozarr.stores import (
     CacheStore,
     LatencyStore,
@@ -40,7 +40,15 @@ OWN_DERIVED = {(TraceStore, name) for name in DERIVED} | {
     (CacheStore, "set_partial_values"),
     (ReadOnlyStore, "set_partial_values"),
 }
-WRITES = {"set", "set_partial_values", "erase", "erase_values", "erase_prefix", "probe_conditional_writes"}
+WRITES = {
+    "set",
+    "set_partial_values",
+    "erase",
+    "erase_if_match",
+    "erase_values",
+    "erase_prefix",
+    "probe_conditional_writes",
+}
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "fetch": ("k",),
     "get": ("k",),
@@ -50,6 +58,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "set": ("k", b"1"),
     "set_partial_values": ([("k", 0, b"1")],),
     "erase": ("k",),
+    "erase_if_match": ("k", Version("1")),
     "erase_values": (["k"],),
     "erase_prefix": ("p/",),
     "list_prefix": ("p/",),
@@ -127,7 +136,8 @@ MAKERS: dict[str, Callable[[Store], Store]] = {
 
 def test_every_public_name_of_the_contract_is_forwarded_or_derived() -> None:
     forwarded = {name for name in vars(WrapperStore) if not name.startswith("_")}
-    assert set(PUBLIC) - {"supports", "has_bounded_reads"} - set(DERIVED) <= forwarded  # both follow `supports`
+    following = {"supports", "has_bounded_reads", "has_conditional_erases"}  # they follow `supports`
+    assert set(PUBLIC) - following - set(DERIVED) <= forwarded
     assert not forwarded & set(DERIVED)
     assert isinstance(vars(WrapperStore)["supports"], property)
 
