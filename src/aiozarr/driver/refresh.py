@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
+from aiozarr.concurrency import SingleFlight
 from aiozarr.driver.context_resources import must_recheck
 from aiozarr.driver.document_format import Facts
 from aiozarr.driver.index_transform import DomainTransform
 from aiozarr.driver.stored_array import StoredArray, document_key, not_found_error, read_document, with_facts
 from aiozarr.errors import SpecMismatchError, UnsupportedOperationError
 from aiozarr.hierarchy.node_access import NodeAccess
+
+_checks: SingleFlight[Hashable] = SingleFlight()
 
 
 def is_stale(stored: StoredArray) -> bool:
@@ -22,7 +25,7 @@ def is_stale(stored: StoredArray) -> bool:
 
 
 async def rechecked(stored: StoredArray) -> StoredArray:
-    """Return the array with revalidated metadata. Unchanged ones cost a request without data.
+    """Return the array with revalidated metadata. Unchanged ones cost a request without data, shared by all readers.
 
     Raises:
         NodeNotFoundError, SpecMismatchError: as `resolved`.
@@ -31,10 +34,15 @@ async def rechecked(stored: StoredArray) -> StoredArray:
 
     async def check(access: NodeAccess) -> StoredArray:
         checked = time.time()
-        if stored.version is not None and not stored.version.weak:
-            entry = await access.scheduled.stat(access.prefix + document_key(spec))
-            if entry is not None and entry.version == stored.version:
-                return replace(stored, checked=checked)
+        key, version = access.prefix + document_key(spec), stored.version
+
+        async def is_current() -> bool:
+            entry = await access.scheduled.stat(key)
+            return entry is not None and entry.version == version
+
+        has_version = version is not None and not version.weak
+        if has_version and await _checks.run((access.store.object_identity(key), version), is_current):
+            return replace(stored, checked=checked)
         return await _read_again(access, stored)
 
     return await stored.array._run_on_io_thread(check)

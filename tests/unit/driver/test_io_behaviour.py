@@ -145,6 +145,17 @@ async def test_a_cache_pool_is_bounded_and_shared_through_a_context(tmp_path: Pa
     assert 0 < pool.nbytes <= 5000
 
 
+async def test_concurrent_reads_share_the_check_of_the_metadata(tmp_path: Path) -> None:
+    await aiozarr.open(spec(tmp_path, create=True, metadata=chunked([10], [10])))
+    view = await aiozarr.open(spec(tmp_path, recheck_cached_metadata=True))
+    with aiozarr.record() as report:
+        await asyncio.gather(*[view.resolve() for _ in range(2)], *[view.read() for _ in range(20)])
+    assert report.requests <= 2 + 1 + 20
+    await (await aiozarr.open(spec(tmp_path))).resize([4])
+    with pytest.raises(aiozarr.SelectionError):
+        await view
+
+
 async def test_concurrent_reads_of_one_chunk_send_one_request(tmp_path: Path) -> None:
     view = await aiozarr.open(spec(tmp_path, create=True, metadata=chunked([10], [10])))
     await view.write(1)
