@@ -11,11 +11,12 @@ from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.engine.progress_bar import ProgressLike, shown_progress
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.schedule import current_recorder
+from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer.copy_object import Verify
-from aiozarr.transfer.copy_operation import CopyOperation, CopyRules, OnError
+from aiozarr.transfer.copy_operation import CopyOperation, CopyRules, ObjectSource, OnError
 from aiozarr.transfer.key_filter import KeyFilter
 from aiozarr.transfer.overlap import check_disjoint
 from aiozarr.transfer.report import CopyReport
@@ -58,7 +59,11 @@ async def copy(
         source: a URL, a local path, or a `Store`: a hierarchy, a node, or any other objects.
         destination: the location of the copy; likewise.
         path: the node, or other prefix, of the source that is copied; `""` is all of it.
-        select: the part of arrays that is copied: a slice or an index for each dimension that is cut.
+        select: the part of arrays that is copied: a slice or a single value for each dimension that is cut, such as
+            `{"time": slice(0, 24), "lat": slice(40.0, 60.0)}`. Integers are indexes, a single one keeps the dimension
+            with length 1. Other values are coordinates, both bounds included, by the one-dimensional array of the
+            dimension's name beside the array or above it. Chunks inside the part are copied as they are stored. Those
+            that it cuts are decoded and encoded again: all of them, if it begins inside a chunk.
         include: patterns of keys that are copied, such as `"air/*"`; all keys without any. `*` matches slashes, too.
         exclude: patterns of keys that are not copied, also of those that `include` names.
         overwrite: copy onto a destination that holds objects, replacing those of the same key. A destination that
@@ -84,7 +89,9 @@ async def copy(
         CopyError: an object could not be copied, the source could not be listed, or the destination holds objects and
             `overwrite` is false. No request is in flight any more.
         NodeNotFoundError: there is nothing at `source`.
-        UnsupportedOperationError: the source cannot be listed, as over HTTP, or the destination not be written.
+        SelectionError: no array has a dimension of `select`, or nothing of it is selected.
+        UnsupportedOperationError: the source can neither be listed, as over HTTP, nor has consolidated metadata that
+            name its arrays; or the destination cannot be written.
         StoreTimeoutError: it took longer than `Settings.timeout`.
         UnknownSchemeError: no store opens such URLs.
         TypeError, ValueError: an argument has a wrong type or value; source and destination are the same, or one is
@@ -94,8 +101,6 @@ async def copy(
         raise ValueError(f"verify is 'size', 'checksum' or None, not {verify!r}")
     if on_error not in ("raise", "continue"):
         raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
-    if select:
-        raise NotImplementedError("select is not supported yet")
     if not isinstance(path, str):
         raise TypeError(f"path is a str, not {type(path).__name__}")
     rules = CopyRules(
@@ -106,7 +111,13 @@ async def copy(
         delete=delete,
         dry_run=dry_run,
         on_error=on_error,
+        part=f"{sorted(select.items())!r}" if isinstance(select, Mapping) and select else "",
     )
+    if select is not None:
+        # Imported on use: a copy of bytes needs no numpy.
+        from aiozarr.transfer.selection import check_selection
+
+        check_selection(select)
     settings = settings_or_default(settings)
     report = current_recorder()
 
@@ -120,6 +131,9 @@ async def copy(
                     stack.push_async_callback(store.aclose)
             source_store, destination_store = child_store(stores[0], path), stores[1]
             await _check(source_store, destination_store, read_back=verify == "checksum")
+            objects: ObjectSource | None = None
+            if select or not source_store.supports.listable:
+                source_store, objects = await _by_metadata(engine, source_store, select or {}, settings, report)
             operation = CopyOperation(
                 engine,
                 source_store,
@@ -128,6 +142,7 @@ async def copy(
                 settings=settings,
                 report=report,
                 progress=report_progress,
+                objects=objects,
             )
             return await operation.run()
 
@@ -150,9 +165,22 @@ def child_store(store: Store, path: str) -> Store:
     return child
 
 
+async def _by_metadata(
+    engine: Engine, source: Store, selection: Mapping[str, Any], settings: Settings, report: Report | None
+) -> tuple[Store, ObjectSource]:
+    """Return a store of the selected part of the nodes of `source`, and its objects by the metadata of the nodes."""
+    from aiozarr.transfer.node_tree import load_tree
+    from aiozarr.transfer.selected_store import SelectedStore
+
+    tree = await load_tree(engine, source, settings, report)
+    if not selection:
+        return source, tree
+    store = SelectedStore(engine, source, tree, settings)
+    await store.select(selection)
+    return store, store
+
+
 async def _check(source: Store, destination: Store, *, read_back: bool) -> None:
-    if not source.supports.listable:
-        raise UnsupportedOperationError("the source cannot be listed, so its objects cannot be found", store=source.url)
     if not source.supports.readable:
         raise UnsupportedOperationError("the source cannot be read", store=source.url)
     if not destination.supports.writeable:

@@ -14,6 +14,7 @@ from typing_extensions import Buffer
 
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import ChangedError, ChecksumError, LimitError, ShortReadError, StoreError
+from aiozarr.metadata import document_write_order
 from aiozarr.model import Entry, Range, Value, Version
 from aiozarr.schedule.events import Report, Totals
 from aiozarr.settings import Settings
@@ -102,7 +103,15 @@ class ObjectCopier:
     """Copies the objects of one copy operation."""
 
     def __init__(
-        self, engine: Engine, source: Store, destination: Store, *, verify: Verify, settings: Settings, report: Report
+        self,
+        engine: Engine,
+        source: Store,
+        destination: Store,
+        *,
+        verify: Verify,
+        settings: Settings,
+        report: Report,
+        may_be_missing: bool = False,
     ) -> None:
         self.source = source
         self.destination = destination
@@ -111,6 +120,7 @@ class ObjectCopier:
         self._part_bytes = settings.max_request_bytes
         self._is_observed = settings.on_event is not None
         self._report = report
+        self._may_be_missing = may_be_missing
         self._scheduled_source = engine.scheduled(source, settings, report)
         self._scheduled_destination = engine.scheduled(destination, settings, report)
         self._memory = ByteSemaphore(settings.max_bytes_in_flight)
@@ -118,7 +128,7 @@ class ObjectCopier:
     async def copy(self, entry: Entry) -> CopiedObject | None:
         """Copy one object.
 
-        Returns: the object, or None if the entry is a folder marker.
+        Returns: the object, or None if the entry is a folder marker or a chunk that may be missing.
 
         Raises:
             ChangedError: the object is gone, or was replaced again and again while it was fetched.
@@ -205,7 +215,7 @@ class ObjectCopier:
                     max_bytes = error.value or max_bytes
                     continue
                 if fetched is None:
-                    if entry.size == 0:
+                    if entry.size == 0 or (self._may_be_missing and document_write_order(entry.key) is None):
                         # Some clients list the marker `a/` of a folder as an empty object `a`.
                         return None
                     raise ChangedError("the object was listed, and is gone", store=self.source.url, key=entry.key)

@@ -79,7 +79,10 @@ class CopyRules:
 
 
 class ObjectSource(Protocol):
-    """The objects of a source whose own listing does not have them."""
+    """The objects that a source may have, by the metadata of its arrays. Chunks among them may be missing."""
+
+    rewritten: int
+    """Number of objects that were encoded again."""
 
     def entries(self) -> AsyncGenerator[Entry, None]:
         """Iterate over the objects."""
@@ -122,7 +125,15 @@ class CopyOperation:
         self._counters = CopyCounters(progress)
         self._objects = objects
         verify = self._rules.verify
-        self._copier = ObjectCopier(engine, source, destination, verify=verify, settings=settings, report=self._report)
+        self._copier = ObjectCopier(
+            engine,
+            source,
+            destination,
+            verify=verify,
+            settings=settings,
+            report=self._report,
+            may_be_missing=objects is not None,
+        )
         self._scheduled_destination = engine.scheduled(destination, settings, self._report)
         description = {"source": source.url, "part": self._rules.part}
         self._journal = Journal(self._scheduled_destination, description) if self._can_have_journal() else None
@@ -155,7 +166,12 @@ class CopyOperation:
         finally:
             seconds = perf_counter() - started
             self._report.operation(seconds=seconds)
-        return self._counters.report(seconds=seconds, requests=self._report.requests, is_dry_run=self._rules.dry_run)
+        return self._counters.report(
+            seconds=seconds,
+            requests=self._report.requests,
+            is_dry_run=self._rules.dry_run,
+            rewritten=0 if self._objects is None else self._objects.rewritten,
+        )
 
     async def _copy(self) -> None:
         documents = await self._copy_data()
@@ -217,7 +233,9 @@ class CopyOperation:
                 async for entry in entries:
                     found.add(entry)
                     if rules.resume:
-                        found.size_hashes.add(size_hash(entry))
+                        # Metadata do not have the sizes of chunks.
+                        known = entry if self._objects is None else Entry(entry.key, None)
+                        found.size_hashes.add(size_hash(known))
                     if self._mirror is not None and entry.version is not None:
                         self._mirror.add_stored(entry)
                     if not rules.resume and self._mirror is None and found.count == MAX_COUNTED_OBJECTS:
@@ -308,6 +326,7 @@ class CopyOperation:
                 report=self._report,
                 on_copied=self._add_copied,
                 on_failed=self._fail,
+                on_missing=None if self._objects is None else self._add_missing,
             )
         return None
 
@@ -390,7 +409,7 @@ class CopyOperation:
     async def _copy_batch(self, batch: tuple[Entry, ...]) -> None:
         for entry, outcome in zip(batch, await self._copier.copy_batch(batch), strict=True):
             if outcome is True:
-                self._add_copied(entry)
+                self._add_copied(entry, entry.size or 0)
             elif outcome is False:
                 await self._copy_one(entry)
             elif isinstance(outcome, Exception):
@@ -409,16 +428,22 @@ class CopyOperation:
                 self._fail(entry, error)
                 return
         if copied is None:
-            self._counters.add_folder_marker(entry)
+            self._add_missing(entry)
             return
         document = is_document(entry.key)
         self._counters.add_copied(entry, copied.size, is_changed=copied.changed, is_document=document)
         if self._journal is not None and not copied.changed and not self._rules.dry_run:
             self._journal.add(entry)
 
-    def _add_copied(self, entry: Entry) -> None:
+    def _add_missing(self, entry: Entry) -> None:
+        if self._objects is not None:
+            self._counters.add_missing_chunk(entry)
+        else:
+            self._counters.add_folder_marker(entry)
+
+    def _add_copied(self, entry: Entry, size: int) -> None:
         """Count an object that was copied as it was listed."""
-        self._counters.add_copied(entry, entry.size or 0, is_changed=False, is_document=False)
+        self._counters.add_copied(entry, size, is_changed=False, is_document=False)
         if self._journal is not None:
             self._journal.add(entry)
 

@@ -31,6 +31,9 @@ from aiozarr.transfer.copy_object import (
 MAX_WAITING_ENTRIES = 2048
 """Listed objects that wait for their requests: two pages of a listing, so that the next one overlaps."""
 
+ASSUMED_BYTES = 1 << 20
+"""The bytes that an object of unknown size counts until its response has come."""
+
 
 class Download(FetchOperation):
     """The small objects of one copy. Lives on the I/O thread.
@@ -42,8 +45,9 @@ class Download(FetchOperation):
         verify: as of `aiozarr.copy`.
         settings: limits and policies.
         report: receives the totals at the end.
-        on_copied: called with each object that was stored.
+        on_copied: called with each object that was stored, and its size.
         on_failed: called with each object that was not. Its exception ends the operation.
+        on_missing: called with each object that is not stored; None if all must be.
 
     Attributes:
         deferred: objects that are not as listed: they take more than one request.
@@ -58,8 +62,9 @@ class Download(FetchOperation):
         verify: Verify,
         settings: Settings,
         report: Report,
-        on_copied: Callable[[Entry], None],
+        on_copied: Callable[[Entry, int], None],
         on_failed: Callable[[Entry, Exception], None],
+        on_missing: Callable[[Entry], None] | None = None,
     ) -> None:
         state = engine.state
         super().__init__(
@@ -79,6 +84,7 @@ class Download(FetchOperation):
         self._copy_report = report
         self._on_copied = on_copied
         self._on_failed = on_failed
+        self._on_missing = on_missing
         self._entries: deque[Entry] = deque()
         self._ready: deque[FetchRequest] = deque()
         self._requests: set[_ObjectDownload] = set()
@@ -90,7 +96,9 @@ class Download(FetchOperation):
 
     def accepts(self, entry: Entry) -> bool:
         """Return whether one request fetches the object."""
-        return entry.size is not None and entry.size <= self.settings.max_request_bytes
+        if entry.size is None:
+            return self._on_missing is not None
+        return entry.size <= self.settings.max_request_bytes
 
     async def put(self, entry: Entry) -> None:
         """Copy an object, as soon as there is room; wait while many others wait."""
@@ -153,6 +161,8 @@ class Download(FetchOperation):
             return
         if error is not None and not isinstance(error, ChangedError | LimitError | ShortReadError):
             self._fail(entry, error)
+        elif value is None and error is None and entry.size is None and self._on_missing is not None:
+            self._on_missing(entry)
         elif error is not None or value is None:
             self.deferred.append(entry)
         else:
@@ -174,11 +184,11 @@ class Download(FetchOperation):
         request, error = write.request, write.error
         self._engine.invalidate(self.destination, request.entry.key)
         self._written.requests += 1
-        if error is None:
-            self._written.bytes_written += request.cost
+        size = request.cost
         request.release()
         if error is None:
-            self._on_copied(request.entry)
+            self._written.bytes_written += size
+            self._on_copied(request.entry, size)
         elif not self.stopped:
             self._fail(request.entry, error)
         self.check_end()
@@ -199,8 +209,12 @@ class _ObjectDownload(FetchRequest):
     __slots__ = ("download", "entry")
 
     def __init__(self, download: Download, entry: Entry) -> None:
-        size = entry.size or 0
-        super().__init__(download, download.source, entry.key, None, None, size, max(1, size))
+        size = entry.size
+        if size is None:
+            cost, most = ASSUMED_BYTES, download.settings.max_request_bytes
+        else:
+            cost, most = size, max(1, size)
+        super().__init__(download, download.source, entry.key, None, None, cost, most)
         self.download = download
         self.entry = entry
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Hashable, Mapping
-from dataclasses import fields
+from copy import copy
+from dataclasses import fields, replace
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from aiozarr.errors import StoreError, UnauthenticatedError, UnsupportedOperationError
 from aiozarr.http1 import (
@@ -21,8 +22,8 @@ from aiozarr.http1 import (
     quote_key,
 )
 from aiozarr.http1.tls import custom_ssl_context
-from aiozarr.model import Entry, Supports
-from aiozarr.stores.contract import directory_url
+from aiozarr.model import Entry, Supports, check_key
+from aiozarr.stores.contract import Store, directory_url, with_root
 from aiozarr.stores.http.credentials import headers_of
 from aiozarr.stores.http.full_object_cache import FullObjectCache
 from aiozarr.stores.http.object_client import ObjectClient
@@ -56,6 +57,12 @@ class HTTPClient(ObjectClient):
     @property
     def sender(self) -> EndpointClient:
         return self._endpoint_client
+
+    def at(self, path: str) -> HTTPClient:
+        """Return a client for the base URL of another (encoded) path; it shares this one's connections."""
+        other = copy(self)
+        other._base, other._cache = f"{path}/", FullObjectCache()
+        return other
 
     def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
         if self._cache.responses:  # `request` looks it up
@@ -147,6 +154,20 @@ class HTTPStore(WebStore[HTTPClient]):
     def identity(self) -> Hashable:
         """The URL, and an identity of the credentials."""
         return (type(self), self.url, self._fingerprint)
+
+    def child_store(self, path: str) -> Store:
+        """Return the store of the URL `path` below this one's; it shares this one's connections."""
+        check_key(path, store=self.url)
+        return self._at(f"{self._address.path}/{quote_key(path)}")
+
+    def parent_store(self) -> tuple[Store, str] | None:
+        """Return the store of the URL above, if this one's has a path; it shares this one's connections."""
+        above, _, name = self._address.path.rpartition("/")
+        return (self._at(above), unquote(name)) if name else None
+
+    def _at(self, path: str) -> HTTPStore:
+        address = replace(self._address, path=path)
+        return with_root(self, _address=address, _url=directory_url(address.shown), _client=self._client.at(path))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Given secrets are pickled: the other process could not find them again.

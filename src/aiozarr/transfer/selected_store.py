@@ -1,0 +1,281 @@
+"""A part of a hierarchy as a store: chunks inside the part as they are stored, those at its edges encoded again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Hashable, Iterable
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from typing_extensions import Buffer
+
+from aiozarr.engine import ArrayLayout, Engine, Read, Write
+from aiozarr.errors import SelectionError, StoreError, UnsupportedOperationError
+from aiozarr.grid import IndexTransform, RegularGrid
+from aiozarr.metadata import ArrayMetadata
+from aiozarr.metadata.document import dump_document, load_document
+from aiozarr.metadata.format_rules import ARRAY_KEY, CONSOLIDATED_MEMBER, META_KEY, V3_KEY, ZMETADATA_KEY
+from aiozarr.model import ByteRange, Entry, Supports, Value, Version, check_key, resolve_range
+from aiozarr.settings import Settings
+from aiozarr.stores import MemoryStore, Store
+from aiozarr.transfer.node_tree import NodeTree
+from aiozarr.transfer.selection import Interval, Selection, is_index, resolve_coordinates, resolve_indexes
+
+
+@dataclass(frozen=True)
+class SelectedArray:
+    """One array of a selection.
+
+    Attributes:
+        path: its path.
+        layout: the layout of the stored array.
+        intervals: the selected part, one for each dimension.
+        selected: the layout of the part, as an array of its own.
+    """
+
+    path: str
+    layout: ArrayLayout
+    intervals: tuple[Interval, ...]
+    selected: ArrayLayout
+
+    def source_chunk(self, coords: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Return the coordinates of the stored chunk that is chunk `coords` of the part, byte for byte.
+
+        Returns: the coordinates, or None if no chunk is: the part begins inside of one, or ends there.
+        """
+        source: list[int] = []
+        lengths = self.layout.grid.largest_chunk
+        for chunk, length, interval, total in zip(
+            coords, lengths, self.intervals, self.layout.metadata.shape, strict=True
+        ):
+            if interval.start % length:
+                return None
+            stop = interval.start + (chunk + 1) * length
+            if stop > interval.stop and interval.stop < total:
+                return None
+            source.append(interval.start // length + chunk)
+        return tuple(source)
+
+    def region(self, coords: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """Return the elements of chunk `coords` of the part: in the stored array, and in the part."""
+        inside: list[slice] = []
+        stored: list[slice] = []
+        for chunk, length, interval in zip(coords, self.selected.grid.largest_chunk, self.intervals, strict=True):
+            start, stop = chunk * length, min((chunk + 1) * length, interval.stop - interval.start)
+            inside.append(slice(start, stop))
+            stored.append(slice(interval.start + start, interval.start + stop))
+        return tuple(stored), tuple(inside)
+
+
+class SelectedStore(Store):
+    """The selected part of the nodes of a store. Lives on the I/O thread, for one copy.
+
+    Args:
+        engine: the engine.
+        source: the store of the hierarchy.
+        tree: its nodes.
+        settings: limits and policies.
+
+    Attributes:
+        rewritten: number of chunks that were encoded again.
+    """
+
+    supports = Supports(partial_reads=False)
+
+    def __init__(self, engine: Engine, source: Store, tree: NodeTree, settings: Settings) -> None:
+        self._engine = engine
+        self._source = source
+        self._tree = tree
+        self._settings = settings
+        # The copy counts the requests to this store.
+        self._scheduled = engine.scheduled(source, settings)
+        self._arrays: dict[str, SelectedArray] = {}
+        self.rewritten = 0
+
+    @property
+    def url(self) -> str:
+        return self._source.url
+
+    @property
+    def identity(self) -> Hashable:
+        return (SelectedStore, id(self))
+
+    @property
+    def origin(self) -> Hashable:
+        """One for all such stores: their requests to the source wait in its own queue."""
+        return (SelectedStore,)
+
+    # --- the selection -----------------------------------------------------------------------------------------------
+
+    async def select(self, selection: Selection) -> None:
+        """Find the part of each array, and read the coordinates that this takes.
+
+        Raises:
+            SelectionError: no array has a dimension of the selection, or nothing of it is selected.
+            UnsupportedOperationError: an array to be cut has chunks of different lengths.
+        """
+        used: set[str] = set()
+        names: set[str] = set()
+        for path, metadata in self._tree.arrays.items():
+            layout = ArrayLayout.resolve(metadata, node=self._source.url_of(path), settings=self._settings)
+            intervals = [Interval(0, length) for length in metadata.shape]
+            for dimension, name in enumerate(dimension_names(path, metadata)):
+                if name is None:
+                    continue
+                names.add(name)
+                if name in selection:
+                    used.add(name)
+                    intervals[dimension] = await self._resolve(path, name, selection[name], metadata.shape[dimension])
+            shape = [interval.stop - interval.start for interval in intervals]
+            selected = layout
+            if tuple(shape) != metadata.shape:
+                if not isinstance(layout.grid, RegularGrid):
+                    raise UnsupportedOperationError(
+                        f"{layout.node} has chunks of different lengths, of which no part can be copied; convert it",
+                        store=self.url,
+                    )
+                selected = ArrayLayout.resolve(metadata.with_shape(shape), node=layout.node, settings=self._settings)
+            self._arrays[path] = SelectedArray(path, layout, tuple(intervals), selected)
+        unknown = [name for name in selection if name not in used]
+        if unknown:
+            known = ", ".join(map(repr, sorted(names))) or "none with a name"
+            raise SelectionError(f"no array of {self.url} has a dimension {unknown[0]!r}; the dimensions are {known}")
+
+    async def _resolve(self, path: str, name: str, part: Any, length: int) -> Interval:
+        if is_index(part):
+            return resolve_indexes(part, length, name=name)
+        where = path.rpartition("/")[0]
+        while True:
+            metadata = self._tree.nodes.get(f"{where}/{name}" if where else name)
+            if isinstance(metadata, ArrayMetadata) and metadata.shape == (length,):
+                break
+            if not where:
+                raise SelectionError(
+                    f"{name!r} of {self._source.url_of(path)} cannot be selected by coordinate: there is no array of "
+                    "this name and length beside it, or above"
+                )
+            where = where.rpartition("/")[0]
+        coordinate = f"{where}/{name}" if where else name
+        layout = ArrayLayout.resolve(metadata, node=self._source.url_of(coordinate), settings=self._settings)
+        values = await self._read(coordinate, layout, (slice(0, length),))
+        return resolve_coordinates(part, values, metadata.attributes, name=name)
+
+    # --- as a store --------------------------------------------------------------------------------------------------
+
+    async def entries(self) -> AsyncGenerator[Entry, None]:
+        """Iterate over the objects of the part that may exist."""
+        for path, array in self._arrays.items():
+            encode = array.selected.key_encoding.encode
+            for coords in product(*[range(count) for count in array.selected.grid.shape]):
+                yield Entry(_join(path, encode(coords)), None)
+        for key in self._tree.documents:
+            yield Entry(key, None)
+
+    async def fetch(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
+        check_key(key, store=self.url)
+        data = await self._bytes_of(key)
+        if data is None:
+            return None
+        size = memoryview(data).nbytes
+        start, stop = resolve_range(size, range)
+        return Value(memoryview(data)[start:stop], None, size)
+
+    async def _bytes_of(self, key: str) -> Buffer | None:
+        try:
+            if key in self._tree.documents:
+                return await self._document(key)
+            found = self._chunk(key)
+            if found is None:
+                return None
+            array, coords = found
+            source = array.source_chunk(coords)
+            if source is None:
+                return await self._encode_chunk(array, coords)
+            value = await self._scheduled.fetch(_join(array.path, array.layout.key_encoding.encode(source)))
+            return None if value is None else value.data
+        except StoreError as error:
+            # It was sent again as often as the settings allow.
+            error.retryable = False
+            raise
+
+    def _chunk(self, key: str) -> tuple[SelectedArray, tuple[int, ...]] | None:
+        path = key
+        while path:
+            path = path.rpartition("/")[0]
+            array = self._arrays.get(path)
+            if array is not None:
+                rest = key[len(path) + 1 :] if path else key
+                coords = array.selected.key_encoding.decode(rest, len(array.intervals))
+                return None if coords is None else (array, coords)
+        return None
+
+    async def _encode_chunk(self, array: SelectedArray, coords: tuple[int, ...]) -> Buffer | None:
+        """Return chunk `coords` of a part as it is stored, or None if it has fill values alone."""
+        stored, inside = array.region(coords)
+        values = await self._read(array.path, array.layout, stored)
+        store = MemoryStore()
+        await self._engine.write(
+            [Write(array.selected, store, "", _maps(array.selected, inside), values)], settings=self._quiet_settings
+        )
+        self.rewritten += 1
+        return await store.get(array.selected.key_encoding.encode(coords))
+
+    async def _read(self, path: str, layout: ArrayLayout, region: tuple[slice, ...]) -> Any:
+        values = np.empty([part.stop - part.start for part in region], layout.spec.dtype)
+        read = Read(layout, self._source, f"{path}/" if path else "", _maps(layout, region), values)
+        if values.size:
+            await self._engine.read([read], settings=self._settings)
+        return values
+
+    @property
+    def _quiet_settings(self) -> Settings:
+        return Settings(max_chunk_bytes=self._settings.max_chunk_bytes, strict=self._settings.strict)
+
+    async def _document(self, key: str) -> Buffer | None:
+        data = self._tree.documents[key]
+        if data is None:
+            value = await self._scheduled.fetch(key)
+            if value is None:
+                return None
+            data = value.data
+        path, _, name = key.rpartition("/")
+        if name not in (V3_KEY, ARRAY_KEY, META_KEY, ZMETADATA_KEY):
+            return data
+        members: dict[str, Any] = dict(load_document(data, max_bytes=self._settings.max_metadata_bytes).members)
+        if path in self._arrays:
+            members["shape"] = list(self._arrays[path].selected.metadata.shape)
+        for copied_path, copied in _consolidated_copies(name, members):
+            array = self._arrays.get(_join(path, copied_path))
+            if array is not None and isinstance(copied, dict) and "shape" in copied:
+                copied["shape"] = list(array.selected.metadata.shape)
+        return dump_document(members, finite=False)
+
+
+def _consolidated_copies(name: str, members: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    """Return path and document of each array in the consolidated metadata of a document."""
+    if name == ZMETADATA_KEY:
+        copies = members.get("metadata")
+        if isinstance(copies, dict):
+            return [(key.rpartition("/")[0], copy) for key, copy in copies.items() if key.endswith(f"/{ARRAY_KEY}")]
+    elif isinstance(inline := members.get(CONSOLIDATED_MEMBER), dict) and isinstance(inline.get("metadata"), dict):
+        return list(inline["metadata"].items())
+    return []
+
+
+def dimension_names(path: str, metadata: ArrayMetadata) -> tuple[str | None, ...]:
+    """Return the names of an array's dimensions. One dimension without a name has that of the array."""
+    names = metadata.dimension_names
+    if names is not None:
+        return names
+    return (path.rpartition("/")[2] or None,) if len(metadata.shape) == 1 else (None,) * len(metadata.shape)
+
+
+def _maps(layout: ArrayLayout, region: tuple[slice, ...]) -> Any:
+    return IndexTransform.identity(layout.metadata.shape).select(region).maps
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}/{key}" if path else key

@@ -1,0 +1,203 @@
+"""Selections of a copy: parts of dimensions, by index or by coordinate, and the text form of the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import index
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiozarr.errors import SelectionError
+
+Selection: TypeAlias = Mapping[str, Any]
+"""A slice or a single value per dimension: integers are indexes, all others coordinates."""
+
+_CALENDARS = frozenset({"standard", "gregorian", "proleptic_gregorian"})
+_NANOSECONDS = {
+    **dict.fromkeys(("day", "days", "d"), 86_400 * 10**9),
+    **dict.fromkeys(("hour", "hours", "hr", "hrs", "h"), 3_600 * 10**9),
+    **dict.fromkeys(("minute", "minutes", "min", "mins"), 60 * 10**9),
+    **dict.fromkeys(("second", "seconds", "sec", "secs", "s"), 10**9),
+    **dict.fromkeys(("millisecond", "milliseconds", "msec", "msecs", "ms"), 10**6),
+    **dict.fromkeys(("microsecond", "microseconds", "us"), 10**3),
+    **dict.fromkeys(("nanosecond", "nanoseconds", "ns"), 1),
+}
+_SINCE = re.compile(r"\s*(\w+)\s+since\s+(\d{1,4}-\d{1,2}-\d{1,2})(?:[T\s]+(\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?))?")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The selected part of one dimension: the indexes from `start` to `stop`."""
+
+    start: int
+    stop: int
+
+
+def parse_selection(text: str) -> dict[str, Any]:
+    """Return the selection that the text of a command line describes: `time=0:24,lat=100:200`.
+
+    `START:STOP` and `INDEX` are indexes if they are integers, and coordinates otherwise: `lat=-10.5:10.5`. Coordinates
+    with colons are written with two dots: `time=2020-01-01T06:00..2020-01-02`.
+
+    Raises:
+        ValueError: it has another form.
+    """
+    selection: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        name, value = name.strip(), value.strip()
+        if not equals or not name or not value:
+            raise ValueError(f"a selection is DIMENSION=START:STOP, such as time=0:24, not {part.strip()!r}")
+        if name in selection:
+            raise ValueError(f"dimension {name!r} is selected twice")
+        selection[name] = _parse_value(value, part)
+    return selection
+
+
+def _parse_value(text: str, part: str) -> Any:
+    if ".." in text:
+        start, _, stop = text.partition("..")
+        return slice(_parse_bound(start, coordinate=True), _parse_bound(stop, coordinate=True))
+    bounds = text.split(":")
+    if len(bounds) == 1:
+        return _parse_bound(text)
+    if len(bounds) > 2:
+        raise ValueError(f"write {part.strip()!r} with two dots: START..STOP; a step cannot be selected")
+    parsed = [_parse_bound(bound) for bound in bounds]
+    if any(isinstance(bound, float | str) for bound in parsed):
+        parsed = [_parse_bound(bound, coordinate=True) for bound in bounds]
+    return slice(*parsed)
+
+
+def _parse_bound(text: str, *, coordinate: bool = False) -> int | float | str | None:
+    text = text.strip()
+    if not text:
+        return None
+    for convert in (float,) if coordinate else (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return text
+
+
+def check_selection(selection: Selection) -> None:
+    """Check the form of a selection.
+
+    Raises:
+        TypeError, ValueError: it is no mapping of names to slices and values, or has a step.
+    """
+    if not isinstance(selection, Mapping):
+        raise TypeError(f"select is a mapping such as {{'time': slice(0, 24)}}, not {type(selection).__name__}")
+    for name, part in selection.items():
+        if not isinstance(name, str):
+            raise TypeError(f"select has names of dimensions, not {type(name).__name__}")
+        if isinstance(part, slice):
+            if part.step not in (None, 1):
+                raise ValueError(f"select[{name!r}] has the step {part.step}: a copy has adjacent elements")
+        elif isinstance(part, bool) or part is None or part is Ellipsis or isinstance(part, list | tuple | dict | set):
+            raise TypeError(f"select[{name!r}] is a slice, an index or a coordinate, not {type(part).__name__}")
+
+
+def is_index(part: Any) -> bool:
+    """Return whether a part of a selection has indexes, and no coordinates."""
+    bounds = (part.start, part.stop) if isinstance(part, slice) else (part,)
+    return all(bound is None or _is_integer(bound) for bound in bounds)
+
+
+def resolve_indexes(part: Any, length: int, *, name: str) -> Interval:
+    """Return the part of a dimension of `length` that indexes select, as Python's slices do.
+
+    A single index keeps the dimension, with length 1.
+
+    Raises:
+        SelectionError: the index is outside.
+    """
+    if isinstance(part, slice):
+        start, stop, _ = slice(part.start, part.stop).indices(length)
+        return Interval(start, max(start, stop))
+    at = index(part)
+    if not -length <= at < length:
+        raise SelectionError(f"index {at} is outside of dimension {name!r}, which has the length {length}")
+    at %= length
+    return Interval(at, at + 1)
+
+
+def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str, Any], *, name: str) -> Interval:
+    """Return the part of a dimension whose coordinates lie between the bounds, which are included.
+
+    Args:
+        part: a slice of coordinates, or one that must exist.
+        values: the coordinates, which ascend or descend.
+        attributes: those of the coordinates: `units` such as `days since 2000-01-01` make times of numbers.
+        name: the name of the dimension.
+
+    Raises:
+        SelectionError: no element is selected, or the coordinates are not sorted.
+    """
+    values = _as_times(values, attributes, name) if values.dtype.kind in "iuf" else values
+    bounds = (part.start, part.stop) if isinstance(part, slice) else (part, part)
+    is_time = values.dtype.kind == "M"
+    if not is_time and any(isinstance(bound, str) for bound in bounds) and values.dtype.kind not in "TUO":
+        raise SelectionError(f"dimension {name!r} has numbers as coordinates, and {part!r} is none")
+    inside = np.ones(values.shape, bool)
+    try:
+        low, high = (_bound(bound, is_time, end=end) for bound, end in zip(bounds, (False, True), strict=True))
+        if None not in (low, high) and low > high:
+            low, high = (
+                _bound(bound, is_time, end=end) for bound, end in zip(bounds[::-1], (False, True), strict=True)
+            )
+        if low is not None:
+            inside &= values >= low
+        if high is not None:
+            inside &= values <= high
+    except (TypeError, ValueError) as error:
+        raise SelectionError(f"{part!r} cannot be compared with the coordinates of dimension {name!r}") from error
+    found = np.flatnonzero(inside)
+    if not len(found):
+        span = f"from {values.min()} to {values.max()}" if len(values) else "of which there are none"
+        raise SelectionError(f"nothing of dimension {name!r} is selected by {part!r}: its coordinates are {span}")
+    start, stop = int(found[0]), int(found[-1]) + 1
+    if stop - start != len(found):
+        raise SelectionError(f"the coordinates of dimension {name!r} are not sorted; select it by index")
+    return Interval(start, stop)
+
+
+def _bound(bound: Any, is_time: bool, *, end: bool) -> Any:
+    if bound is None or not is_time:
+        return bound
+    if not isinstance(bound, str | np.datetime64) and not hasattr(bound, "isoformat"):
+        raise TypeError("a number is no time")
+    time = np.datetime64(bound)
+    # `2020-02` as an end is the end of that month, as in pandas and xarray.
+    return (time + 1).astype("M8[ns]") - np.timedelta64(1, "ns") if end and isinstance(bound, str) else time
+
+
+def _as_times(values: NDArray[Any], attributes: Mapping[str, Any], name: str) -> NDArray[Any]:
+    """Return numbers as times if their units say so (CF conventions, "Time Coordinate")."""
+    units = attributes.get("units")
+    match = _SINCE.match(units) if isinstance(units, str) else None
+    if match is None:
+        return values
+    calendar = attributes.get("calendar", "standard")
+    nanoseconds = _NANOSECONDS.get(match[1].lower())
+    if calendar not in _CALENDARS or nanoseconds is None:
+        raise SelectionError(f"times in {units!r} of the calendar {calendar!r} are not known; select {name!r} by index")
+    year, month, day = match[2].split("-")
+    start = np.datetime64(f"{int(year):04}-{int(month):02}-{int(day):02}T{(match[3] or '00:00').rjust(5, '0')}", "ns")
+    if values.dtype.kind == "f":
+        steps = np.round(values.astype("f8") * nanoseconds)
+        return start + np.where(np.isfinite(steps), steps, 0).astype("m8[ns]")
+    return start + (values.astype("i8") * nanoseconds).astype("m8[ns]")
+
+
+def _is_integer(value: Any) -> bool:
+    try:
+        index(value)
+    except TypeError:
+        return False
+    return True

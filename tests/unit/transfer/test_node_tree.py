@@ -1,0 +1,91 @@
+"""Copies from web servers, which list nothing: by the metadata of the arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aiozarr
+from aiozarr.stores import LocalStore, MemoryStore
+from tests.support.servers.http_server import FaultServer
+from tests.unit.transfer.test_selected_store import VALUES, stored, weather
+
+
+async def served(source: MemoryStore) -> FaultServer:
+    server = FaultServer()
+    for key, data in (await stored(source)).items():
+        server.put(f"w.zarr/{key}", data)
+    return server
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+async def test_all_objects_of_a_consolidated_hierarchy_are_copied(tmp_path: Path, zarr_format: int) -> None:
+    source: Any = await weather(MemoryStore(), zarr_format)
+    missing = "t2m/c/1/1" if zarr_format == 3 else "t2m/1.1"
+    await source.erase(missing)
+    expected = await stored(source)
+    with await served(source) as server:
+        for target in (LocalStore(tmp_path / "copy"), MemoryStore()):
+            report = await aiozarr.copy(f"{server.url}/w.zarr", target)
+            assert await stored(target) == expected
+            assert (report.missing_chunks, report.objects, report.failed) == (1, len(expected), ())
+            assert report.bytes == sum(map(len, expected.values()))
+        again = await aiozarr.copy(f"{server.url}/w.zarr", tmp_path / "copy", dry_run=True, overwrite=True)
+        assert again.objects == len(expected) + 1
+
+
+async def test_a_node_is_copied_by_the_metadata_of_a_group_above(tmp_path: Path) -> None:
+    source: Any = MemoryStore()
+    await aiozarr.create_group(source)
+    await aiozarr.create_array(source, "a/b/x", data=VALUES, chunks=(10, 5))
+    await aiozarr.consolidate_metadata(source)
+    with await served(source) as server:
+        for number, (url, path, copied) in enumerate(
+            [("w.zarr/a/b", "", "x"), ("w.zarr", "a", "b/x"), ("w.zarr/a/b/x", "", "")]
+        ):
+            target = tmp_path / f"{number}"
+            await aiozarr.copy(f"{server.url}/{url}", target, path=path)
+            assert np.array_equal(await (await aiozarr.open_array(target, copied))[...], VALUES)
+
+
+async def test_a_selection_is_copied_from_a_web_server(tmp_path: Path) -> None:
+    source: Any = await weather(MemoryStore())
+    with await served(source) as server:
+        await aiozarr.copy(f"{server.url}/w.zarr", tmp_path / "x", select={"time": slice(5, 30)})
+        assert np.array_equal(await (await aiozarr.open_array(tmp_path / "x", "t2m"))[...], VALUES[5:30])
+
+
+async def test_a_group_without_consolidated_metadata_cannot_be_copied_from_a_web_server(tmp_path: Path) -> None:
+    source: Any = MemoryStore()
+    await aiozarr.create_group(source)
+    await aiozarr.create_array(source, "x", data=VALUES)
+    with await served(source) as server:
+        with pytest.raises(aiozarr.UnsupportedOperationError, match="no consolidated metadata"):
+            await aiozarr.copy(f"{server.url}/w.zarr", tmp_path / "x")
+        with pytest.raises(aiozarr.NodeNotFoundError):
+            await aiozarr.copy(f"{server.url}/other.zarr", tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+async def test_a_document_that_is_gone_is_a_failure(tmp_path: Path) -> None:
+    source: Any = await weather(MemoryStore())
+    with await served(source) as server:
+        server.remove("w.zarr/lat/zarr.json")
+        report = await aiozarr.copy(f"{server.url}/w.zarr", tmp_path / "x", on_error="continue")
+    assert {key for key, _ in report.failed} == {"lat/zarr.json", "zarr.json"}
+    assert not (tmp_path / "x" / "zarr.json").exists()
+
+
+async def test_an_interrupted_copy_from_a_web_server_is_resumed(tmp_path: Path) -> None:
+    source: Any = await weather(MemoryStore())
+    with await served(source) as server:
+        server.remove("w.zarr/lat/zarr.json")
+        with pytest.raises(aiozarr.CopyError):
+            await aiozarr.copy(f"{server.url}/w.zarr", tmp_path / "x")
+        server.put("w.zarr/lat/zarr.json", (await stored(source))["lat/zarr.json"])
+        report = await aiozarr.copy(f"{server.url}/w.zarr", tmp_path / "x", resume=True)
+        assert report.skipped > 20
+    assert await stored(LocalStore(tmp_path / "x")) == await stored(source)
