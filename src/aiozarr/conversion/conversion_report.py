@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+MAX_SHOWN_FAILURES = 5
+MIB = 1 << 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class ConversionReport:
@@ -22,6 +25,7 @@ class ConversionReport:
         requests: requests to stores, with repetitions, of all processes.
         seconds: wall time.
         reencoded: why chunks of an array could not stay as they are, by the path of the array (`migrate` only).
+        notes: remarks, by the path of the array they are about.
         failed: the regions that could not be converted, with the error of each (`on_error="continue"` only).
     """
 
@@ -36,4 +40,22 @@ class ConversionReport:
     requests: int = 0
     seconds: float = 0.0
     reencoded: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
     failed: tuple[tuple[str, BaseException], ...] = ()
+
+    def __str__(self) -> str:
+        mib = self.bytes / MIB
+        done_before = f", {self.skipped:,} done before" if self.skipped else ""
+        copied = f", {self.copied:,} objects copied" if self.copied else ""
+        lines = [
+            f"{self.arrays:,} arrays, {self.groups:,} groups: {self.tasks:,} tasks{done_before}{copied}, {mib:,.1f} MiB "
+            f"in {self.seconds:.2f} s ({mib / max(self.seconds, 1e-9):,.1f} MiB/s), {self.requests:,} requests"
+        ]
+        lines += [f"{path or '.'}: encoded again: {reason}" for path, reason in self.reencoded.items()]
+        lines += [f"{path or '.'}: {note}" for path, note in self.notes.items()]
+        if self.failed:
+            lines.append(f"{len(self.failed):,} regions not converted:")
+            lines += [f"  {region}: {error}" for region, error in self.failed[:MAX_SHOWN_FAILURES]]
+            if len(self.failed) > MAX_SHOWN_FAILURES:
+                lines.append(f"  and {len(self.failed) - MAX_SHOWN_FAILURES:,} more")
+        return "\n".join(lines)

@@ -1,12 +1,190 @@
-"""A task of a conversion."""
+"""A task of a conversion: one region, read from one array and written to another, in any process."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from math import prod
+from typing import Any, NamedTuple
+
+from aiozarr.conversion.regions import Bounds
+from aiozarr.engine import Engine, run, run_blocking
+from aiozarr.errors import AiozarrError, CopyError
+from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.hierarchy import Array
+from aiozarr.hierarchy.casting.numeric import Casting
+from aiozarr.hierarchy.group import HandleOptions, make_array
+from aiozarr.hierarchy.node import Mode
+from aiozarr.hierarchy.node_access import NodeAccess, node_not_found_error, read_explicit
+from aiozarr.schedule import record
+from aiozarr.settings import DEFAULT_SETTINGS, Settings
+from aiozarr.stores import Store
+
+MAX_OPEN_ARRAYS = 64
+"""Arrays that a worker process has open: tasks of one array come one after the other."""
+
+
+class TaskResult(NamedTuple):
+    """The cost of one task.
+
+    Attributes:
+        number: number of the task in its stage.
+        requests: requests to stores, with repetitions.
+        bytes_read: bytes that were received.
+        bytes_written: bytes that were sent.
+    """
+
+    number: int
+    requests: int
+    bytes_read: int
+    bytes_written: int
+
+
+class TaskFailure(NamedTuple):
+    """The error of one task, which can be pickled."""
+
+    number: int
+    error: Exception
+
+
+@dataclass(frozen=True)
+class ArrayLocation:
+    """An array as a task finds it.
+
+    Attributes:
+        store: its store.
+        path: the path of its chunks.
+        documents: the path of its documents, which are stored elsewhere until the conversion has ended.
+        zarr_format: the format of its documents.
+    """
+
+    store: Store
+    path: str
+    documents: str
+    zarr_format: int
+
+    async def open(self, mode: Mode, settings: Settings) -> Array:
+        """Read the documents, and return the array."""
+
+        async def read(engine: Engine) -> Array:
+            metadata = await read_explicit(NodeAccess(engine, self.store, self.documents, settings), self.zarr_format)
+            if metadata is None:
+                raise node_not_found_error(self.store, self.documents, self.zarr_format)
+            return make_array(self.store, self.path, metadata, HandleOptions(settings, mode))
+
+        return await run(read)
 
 
 @dataclass(frozen=True)
 class ConversionTask:
-    """One region of a conversion."""
+    """One region of one pass of a conversion. It writes whole stored objects, so it may be repeated at any time.
+
+    No two tasks of a pass write one object, so they need no locks. A task can be pickled, in less than 2 kB for stores
+    with few options, and runs in any process that reaches both stores.
+
+    Attributes:
+        number: number of the task in its pass.
+        source: the array to read.
+        destination: the array to write.
+        region: start and stop per dimension of the destination.
+        offset: the first element of the destination in the source.
+        casting: the rule of casts.
+        item_size: bytes of an element of the source.
+        settings: the fields of `Settings` that differ from the defaults.
+        token: identifies the execution. Arrays that are open in a process belong to one execution.
+    """
 
     number: int
+    source: ArrayLocation
+    destination: ArrayLocation
+    region: Bounds
+    offset: tuple[int, ...]
+    casting: Casting
+    item_size: int
+    settings: tuple[tuple[str, Any], ...]
+    token: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the region's elements."""
+        return self.item_size * prod([stop - start for start, stop in self.region])
+
+    def run(self) -> TaskResult:
+        """Run the task and wait for it; errors are those of `arun`."""
+        return run_blocking(self.arun)
+
+    async def arun(self) -> TaskResult:
+        """Read the region and write it.
+
+        Raises:
+            NodeNotFoundError: the conversion was not prepared, or has ended.
+            TypeError: a value would change by the cast.
+            StoreError, CodecError, LimitError: as `View.read` and `View.write`.
+        """
+        settings = Settings(**dict(self.settings))
+        source = await _open_once(self.token, self.source, "r", settings)
+        destination = await _open_once(self.token, self.destination, "r+", settings)
+        return await self.run_between(source, destination)
+
+    async def run_between(self, source: Array, destination: Array) -> TaskResult:
+        """Run the task with arrays that are open already."""
+        inside = tuple([slice(start, stop) for start, stop in self.region])
+        outside = tuple([slice(each.start + at, each.stop + at) for each, at in zip(inside, self.offset, strict=True)])
+        with record() as report:
+            # The ellipsis keeps the block of an array without dimensions an array.
+            block = await source[(*outside, ...)].read()
+            await destination[(*inside, ...)].write(block, casting=self.casting)
+        return TaskResult(self.number, report.requests, report.bytes_fetched, report.bytes_written)
+
+
+def run_task(task: ConversionTask) -> TaskResult | TaskFailure:
+    """Run a task in a worker of an executor. Its error is returned: executors differ in what errors they can pickle."""
+    try:
+        return task.run()
+    except Exception as error:
+        return TaskFailure(task.number, portable_error(error))
+
+
+def portable_error(error: Exception) -> Exception:
+    """Return an error that can be pickled, without the errors that caused it."""
+    error.__cause__ = error.__context__ = error.__traceback__ = None
+    if isinstance(error, AiozarrError) or type(error).__module__ == "builtins":
+        try:
+            pickle.dumps(error)
+            return error
+        except Exception:  # any failure means the same: only its text travels
+            pass
+    return CopyError(f"{type(error).__name__}: {error}")
+
+
+def changed_settings(settings: Settings) -> tuple[tuple[str, Any], ...]:
+    """Return the fields that differ from the defaults. A callback stays in this process."""
+    values: Mapping[str, Any] = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return tuple(
+        [
+            (name, value)
+            for name, value in values.items()
+            if name != "on_event" and value != getattr(DEFAULT_SETTINGS, name)
+        ]
+    )
+
+
+_open_arrays: dict[tuple[int, str, str, str], Array] = {}
+_lock = ForkSafeLock()
+
+
+async def _open_once(token: str, location: ArrayLocation, mode: Mode, settings: Settings) -> Array:
+    """Return the array of a location, opened once per process and execution."""
+    # A forked child must not use the connections of its parent.
+    key = (os.getpid(), token, location.store.url_of(location.documents), mode)
+    with _lock:
+        found = _open_arrays.get(key)
+    if found is None:
+        found = await location.open(mode, settings)
+        with _lock:
+            while len(_open_arrays) >= MAX_OPEN_ARRAYS:
+                del _open_arrays[next(iter(_open_arrays))]
+            _open_arrays[key] = found
+    return found

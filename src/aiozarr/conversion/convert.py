@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from contextlib import AsyncExitStack
+from typing import Any, NamedTuple, TypeAlias
 
-from aiozarr.conversion.conversion_plan import ConversionPlan
+from aiozarr.conversion.conversion_plan import ConversionPlan, make_plan
 from aiozarr.conversion.conversion_report import ConversionReport
-from aiozarr.conversion.options import ChunksOption, RegionLike, ShardsOption
+from aiozarr.conversion.conversion_run import ConversionRun
+from aiozarr.conversion.conversion_stores import check_executor, open_stores, source_nodes
+from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLike, ShardsOption
+from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.open_store import Target
-from aiozarr.engine.progress_bar import ProgressLike
+from aiozarr.engine.progress_bar import ProgressLike, shown_progress
 from aiozarr.hierarchy.casting.numeric import Casting
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
 from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
-from aiozarr.settings import Settings
+from aiozarr.hierarchy.node_access import check_format
+from aiozarr.schedule import current_recorder
+from aiozarr.settings import Settings, settings_or_default
+from aiozarr.stores import Store
+from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer import OnError
+from aiozarr.transfer.overlap import check_disjoint
+
+Targets: TypeAlias = tuple[tuple[Target, Mapping[str, Any] | None], ...]
 
 
 async def convert(
@@ -87,7 +98,38 @@ async def convert(
         LimitError: one stored object of the result needs more than `max_memory`.
         StoreError, CodecError: as `View.read` and `View.write`. `resume=True` then continues where this ended.
     """
-    raise NotImplementedError
+    if on_error not in ("raise", "continue"):
+        raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
+    check_executor(executor)
+    check_format(zarr_format)
+    limits = _limits(settings, max_memory, max_amplification)
+    options = ConversionOptions(zarr_format, chunks, shards, codecs, dtype, casting)
+    targets: Targets = ((source, source_options), (destination, destination_options))
+    if temporary is not None:
+        targets += ((temporary, None),)
+    report = current_recorder()
+
+    async def work(engine: Engine) -> ConversionReport:
+        async with AsyncExitStack() as stack:
+            stores = await open_stores(stack, targets, limits.settings, closes=True)
+            plan = await _plan(stores, options, region, limits)
+            execution = ConversionRun(
+                engine,
+                plan,
+                stores[1],
+                stores[-1],
+                settings=limits.settings,
+                report=report,
+                progress=callback,
+                on_error=on_error,
+            )
+            await execution.prepare(overwrite=overwrite, resume=resume)
+            await execution.run(executor)
+            return await execution.finish()
+
+    with shown_progress(progress, "converting") as shown:
+        callback = bind_callback(shown)
+        return await run(work, timeout=limits.settings.timeout, callback=callback)
 
 
 async def plan_conversion(
@@ -113,4 +155,57 @@ async def plan_conversion(
     Reads metadata of the source only. `print` shows the plan as a table, and notebooks do. Arguments and errors are
     those of `convert`.
     """
-    raise NotImplementedError
+    check_format(zarr_format)
+    limits = _limits(settings, max_memory, max_amplification)
+    options = ConversionOptions(zarr_format, chunks, shards, codecs, dtype, casting)
+    targets: Targets = ((source, source_options), (destination, destination_options))
+    if temporary is not None:
+        targets += ((temporary, None),)
+
+    async def work(_: Engine) -> ConversionPlan:
+        async with AsyncExitStack() as stack:
+            # They stay open: the tasks of the plan have them.
+            stores = await open_stores(stack, targets, limits.settings, closes=False)
+            return await _plan(stores, options, region, limits)
+
+    return await run(work, timeout=limits.settings.timeout)
+
+
+class _Limits(NamedTuple):
+    settings: Settings
+    max_memory: int
+    max_amplification: float
+
+
+def _limits(settings: Settings | None, max_memory: int | None, max_amplification: float) -> _Limits:
+    settings = settings_or_default(settings)
+    most = settings.max_bytes_in_flight if max_memory is None else max_memory
+    if isinstance(most, bool) or not isinstance(most, int):
+        raise TypeError(f"max_memory is a number of bytes, not {type(most).__name__}")
+    if most < 1:
+        raise ValueError(f"max_memory is at least 1, not {most}")
+    if not max_amplification >= 1:
+        raise ValueError(f"max_amplification is at least 1, not {max_amplification!r}")
+    return _Limits(settings, most, max_amplification)
+
+
+async def _plan(
+    stores: Sequence[Store],
+    options: ConversionOptions,
+    region: RegionLike,
+    limits: _Limits,
+) -> ConversionPlan:
+    source, destination, temporary = stores[0], stores[1], stores[-1]
+    # In a thread: resolving symbolic links may wait for a disk.
+    await in_thread(lambda: check_disjoint(source, destination))
+    nodes = await source_nodes(source, limits.settings)
+    return make_plan(
+        nodes,
+        destination,
+        temporary,
+        options,
+        region,
+        max_memory=limits.max_memory,
+        max_amplification=limits.max_amplification,
+        settings=limits.settings,
+    )

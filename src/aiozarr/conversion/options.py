@@ -1,16 +1,254 @@
-"""The options of a conversion, resolved for one array: chunks and shards of the result, and the region."""
+"""The options of a conversion, resolved for one array: the metadata of the result, and the region."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from operator import index as as_index
 from types import EllipsisType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numcodecs
+import numpy as np
+
+from aiozarr.errors import MetadataError
+from aiozarr.hierarchy import Array
+from aiozarr.hierarchy.casting.numeric import Casting
+from aiozarr.hierarchy.casting.values import convert_values
+from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
+from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, as_json, codec_chain
+from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, resolve_dtype
+from aiozarr.metadata import (
+    ArrayMetadata,
+    DataType,
+    NamedConfig,
+    attributes_without_names,
+    v2_encoding,
+    v3_codecs,
+    with_dimension_names,
+)
+from aiozarr.metadata.extensions import parse_extension
+from aiozarr.metadata.v2_dtype import parse_dtype
+from aiozarr.metadata.v2_encoding import BYTES_CODECS, Encoding
 
 ChunksOption: TypeAlias = ChunksLike | Mapping[str, int | None]
 """Chunks in a form of `create_array`, or by dimension name; None: those of the source."""
 ShardsOption: TypeAlias = ShardsLike | bool | Mapping[str, int | None]
 """Shards in a form of `create_array`, or by dimension name; False: none; None: those of the source."""
-RegionLike: TypeAlias = slice | EllipsisType | tuple[slice | EllipsisType, ...] | None
+RegionLike: TypeAlias = slice | EllipsisType | Sequence[slice | EllipsisType] | None
 """Slices of the source; None: all of it."""
+Bounds: TypeAlias = tuple[tuple[int, int], ...]
+"""Start and stop per dimension."""
+
+_V3_NAMES = ("zstd", "gzip", "blosc")
+
+
+@dataclass(frozen=True)
+class ConversionOptions:
+    """What is to be changed; the arguments of `convert` of these names."""
+
+    zarr_format: int = 3
+    chunks: ChunksOption = None
+    shards: ShardsOption = None
+    codecs: CodecsLike | None = None
+    dtype: DataTypeLike | None = None
+    casting: Casting = "exact"
+
+    def check_names(self, arrays: Iterable[Array]) -> None:
+        """Check that each dimension name in `chunks` and `shards` is one of an array.
+
+        Raises:
+            ValueError: a name is not.
+        """
+        given = [name for each in (self.chunks, self.shards) if isinstance(each, Mapping) for name in each]
+        known = sorted({name for array in arrays for name in array.dimension_names or () if name is not None})
+        for name in given:
+            if name not in known:
+                nearest = get_close_matches(str(name), known, n=1)
+                hint = f"did you mean {nearest[0]!r}?" if nearest else f"the names are {known}" if known else "none has"
+                raise ValueError(f"chunks and shards: no array has a dimension {name!r}; {hint}")
+
+
+def resolve_region(region: RegionLike, shape: Sequence[int]) -> Bounds:
+    """Return `region` as start and stop per dimension of an array of `shape`.
+
+    Raises:
+        TypeError: it has an item other than slices and `...`.
+        ValueError: a step other than 1, or too many slices.
+    """
+    given: list[Any] = list(region) if isinstance(region, Sequence) else [] if region is None else [region]
+    dots = [place for place, item in enumerate(given) if item is Ellipsis]
+    if len(dots) > 1:
+        raise ValueError("region has '...' twice")
+    place = dots[0] if dots else len(given)
+    before, after = given[:place], given[place + 1 :]
+    missing = len(shape) - len(before) - len(after)
+    if missing < 0:
+        raise ValueError(f"region has {len(before) + len(after)} slices, the array {len(shape)} dimensions")
+    bounds = []
+    for item, length in zip([*before, *[slice(None)] * missing, *after], shape, strict=True):
+        if not isinstance(item, slice):
+            raise TypeError(
+                f"region is made of slices, such as {item}:{item + 1}"
+                if isinstance(item, int)
+                else f"region is made of slices, not of {type(item).__name__}"
+            )
+        start, stop, step = item.indices(length)
+        if step != 1:
+            raise ValueError(f"region has slices of step 1, not {step}")
+        bounds.append((start, max(start, stop)))
+    return tuple(bounds)
+
+
+def result_metadata(source: Array, shape: Sequence[int], options: ConversionOptions) -> tuple[ArrayMetadata, str]:
+    """Return the metadata of the result for `source`, and a remark on its codecs, or "".
+
+    Raises:
+        TypeError, ValueError: an option has a wrong type or value, or the fill value cannot be cast.
+        InvalidMetadataError, UnsupportedMetadataError: the format lacks the data type or a codec.
+    """
+    metadata = source.metadata
+    data_type = metadata.data_type if options.dtype is None else resolve_dtype(options.dtype)[0]
+    is_cast = data_type != metadata.data_type
+    chunks, shards = _result_chunks(source, shape, options)
+    given: dict[str, Any] = {"shape": tuple(shape), "chunks": chunks, "shards": shards}
+    given["dtype"] = data_type if options.dtype is None or isinstance(options.dtype, DataType) else options.dtype
+    given["fill_value"] = _fill_value(metadata, data_type, options.casting) if metadata.has_fill_value else None
+    given["attributes"] = attributes_without_names(metadata, options.zarr_format)
+    given["dimension_names"] = metadata.dimension_names
+    make = _MAKERS[options.zarr_format]
+    if options.codecs is not None:
+        return make(metadata, given, list(options.codecs) if not isinstance(options.codecs, str) else None), ""
+    try:
+        return make(metadata, given, _kept_codecs(metadata, is_cast=is_cast)), ""
+    except MetadataError as error:
+        return make(metadata, given, None), f"the default codecs are used: {error.message}"
+
+
+# --- helpers -----------------------------------------------------------------------------------------------------
+
+
+def _v3(metadata: ArrayMetadata, given: dict[str, Any], codecs: list[Any] | None) -> ArrayMetadata:
+    is_same_format = _MAKERS[metadata.zarr_format] is _v3
+    encoding = metadata.chunk_key_encoding
+    keys = {"name": encoding.name, "configuration": dict(encoding.configuration)} if is_same_format else None
+    chain = {} if codecs is None else {"codecs": codecs}
+    return new_array_metadata(3, {**given, "chunk_key_encoding": keys, **chain})
+
+
+def _v2(metadata: ArrayMetadata, given: dict[str, Any], codecs: list[Any] | None) -> ArrayMetadata:
+    names = given["dimension_names"]
+    if names is not None and None in names:
+        # The attribute of format 2 has no place for None in `create_array`, and readers take names or nothing.
+        given["dimension_names"] = None
+    encoding = metadata.chunk_key_encoding
+    separator = encoding.configuration.get("separator", ".") if encoding.name == "v2" else "."
+    given["dimension_separator"] = separator
+    encoded = _encoding(metadata, given, codecs)
+    if encoded is not None:
+        filters = [dict(each) for each in encoded.filters]
+        given |= {"dtype": parse_dtype(encoded.dtype), "filters": filters or None, "order": encoded.order}
+        given["compressor"] = None if encoded.compressor is None else dict(encoded.compressor)
+    return new_array_metadata(2, given)
+
+
+def _v1(metadata: ArrayMetadata, given: dict[str, Any], codecs: list[Any] | None) -> ArrayMetadata:
+    given["attributes"] = with_dimension_names(given["attributes"], given.pop("dimension_names"))
+    encoded = _encoding(metadata, given, codecs)
+    if encoded is not None:
+        compressor = dict(encoded.compressor or {"id": None})
+        name = compressor.pop("id")
+        given |= {"dtype": parse_dtype(encoded.dtype), "order": encoded.order, "compression": name}
+        given["compression_opts"] = compressor["level"] if compressor.keys() == {"level"} else compressor or None
+    return new_array_metadata(1, given)
+
+
+_MAKERS: dict[int, Callable[[ArrayMetadata, dict[str, Any], list[Any] | None], ArrayMetadata]] = {
+    3: _v3,
+    2: _v2,
+    1: _v1,
+}
+
+
+def _encoding(metadata: ArrayMetadata, given: Mapping[str, Any], codecs: list[Any] | None) -> Encoding | None:
+    """Return the encoding of format 2 of these codecs, in any of their forms, or None for the defaults."""
+    if codecs is None:
+        return None
+    data_type, big_endian = resolve_dtype(given["dtype"])
+    ndim = len(metadata.shape)
+    named = [_with_defaults(codec) for codec in codecs]
+    return v2_encoding(
+        codec_chain(named, data_type, order="C", ndim=ndim, big_endian=big_endian), data_type.dtype, ndim
+    )
+
+
+def _with_defaults(codec: Any) -> Any:
+    """Return the configuration of a codec of numcodecs that is given by name alone."""
+    if isinstance(codec, str) and codec in BYTES_CODECS and codec not in _V3_NAMES:
+        return numcodecs.get_codec({"id": codec})
+    return codec
+
+
+def _kept_codecs(metadata: ArrayMetadata, *, is_cast: bool) -> list[Any]:
+    """Return the source's chain of chunks, of inner chunks in shards, as JSON of format 3."""
+    chain: list[NamedConfig] = list(v3_codecs(metadata))
+    if chain and chain[0].name == "sharding_indexed":
+        inner = chain[0].configuration.get("codecs", ())
+        chain = [parse_extension(codec, "codecs") for codec in inner]
+    if is_cast:
+        # Codecs of elements belong to the type. Compressors stay, with the size of the new elements.
+        chain = [
+            NamedConfig(codec.name, {key: value for key, value in codec.configuration.items() if key != "typesize"})
+            for codec in chain
+            if codec.name == "transpose" or codec.name.removeprefix("numcodecs.") in BYTES_CODECS
+        ]
+    return [as_json(codec) for codec in chain]
+
+
+def _fill_value(metadata: ArrayMetadata, data_type: DataType, casting: Casting) -> Any:
+    fill = metadata.fill_value
+    if data_type == metadata.data_type:
+        return fill[()]
+    try:
+        return convert_values(np.asarray(fill), data_type.dtype, casting)[()]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"the fill value {fill} is not one of {data_type.name}: {error}") from error
+
+
+def _result_chunks(source: Array, shape: Sequence[int], options: ConversionOptions) -> tuple[Any, Any]:
+    """Return `chunks` and `shards` of the result in the forms of `create_array`."""
+    chunks: Any = options.chunks
+    shards: Any = options.shards
+    has_shards = _MAKERS[options.zarr_format] is _v3
+    if shards is True:
+        shards = "auto"
+    if not has_shards and shards in (None, False):
+        shards = False
+    if shards is None:
+        shards = source.shards if chunks is None else False
+    is_unchanged = tuple(shape) == source.shape
+    if chunks is None:
+        chunks = source.chunks
+        if any(isinstance(part, tuple) for part in chunks) and not is_unchanged:
+            raise ValueError("the chunks of the source have various lengths; give chunks= for a region of it")
+    elif isinstance(chunks, Mapping):
+        chunks = _by_name(source, source.chunks, chunks, "chunks")
+    if isinstance(shards, Mapping):
+        shards = _by_name(source, source.shards or chunks, shards, "shards")
+    return chunks, None if shards is False else shards
+
+
+def _by_name(source: Array, lengths: Sequence[Any], given: Mapping[str, Any], argument: str) -> tuple[Any, ...]:
+    names: Sequence[str | None] = source.dimension_names or (None,) * source.ndim
+    found: list[Any] = []
+    for name, length in zip(names, lengths, strict=True):
+        if name is not None and name in given:
+            value = given[name]
+            found.append(None if value is None else as_index(value))
+        elif isinstance(length, tuple):
+            raise ValueError(f"{argument} of the source have various lengths; give one for the dimension {name!r}")
+        else:
+            found.append(length)
+    return tuple(found)

@@ -28,6 +28,13 @@ if TYPE_CHECKING:
         render_node,
     )
     from aiozarr.metadata.names import check_new_path, check_node_name, check_path, normalize_path
+    from aiozarr.metadata.other_format import (
+        as_v3,
+        attributes_in_format,
+        attributes_without_names,
+        v2_encoding,
+        v3_codecs,
+    )
     from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata, NamedConfig
 else:
     __getattr__, __dir__ = lazy_names(
@@ -42,6 +49,7 @@ else:
                 "DOCUMENT_KEYS PROBE_KEYS consolidate consolidated_node is_document parse_node probe_keys render_node"
             ),
             ".names": "check_new_path check_node_name check_path normalize_path",
+            ".other_format": "as_v3 attributes_in_format attributes_without_names v2_encoding v3_codecs",
             ".records": "ArrayMetadata Consolidated GroupMetadata NamedConfig",
         },
     )
@@ -59,6 +67,9 @@ __all__ = [
     "ObjectType",
     "StringType",
     "StructType",
+    "as_v3",
+    "attributes_in_format",
+    "attributes_without_names",
     "check_new_path",
     "check_node_name",
     "check_path",
@@ -75,5 +86,7 @@ __all__ = [
     "render_fill_value",
     "render_node",
     "rules_of",
+    "v2_encoding",
+    "v3_codecs",
     "with_dimension_names",
 ]

@@ -1,0 +1,274 @@
+"""One execution of a plan: prepares the destination, runs tasks here or in an executor, and stores the documents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from functools import partial
+from itertools import groupby
+from time import perf_counter
+from typing import TypeAlias
+
+from aiozarr.concurrency import for_each, retrieve_error
+from aiozarr.conversion.conversion_plan import ArrayPass, ConversionPlan
+from aiozarr.conversion.conversion_report import ConversionReport
+from aiozarr.conversion.conversion_task import ConversionTask, TaskFailure, TaskResult, run_task
+from aiozarr.conversion.journal import FOLDER, JOURNAL_KEY, Journal
+from aiozarr.conversion.stored_tree import check_free, paths_above, store_tree
+from aiozarr.engine import Engine, Progress
+from aiozarr.errors import CopyError, NodeExistsError
+from aiozarr.hierarchy import Array
+from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node
+from aiozarr.hierarchy.node import check_store_writeable
+from aiozarr.hierarchy.node_access import NodeAccess
+from aiozarr.metadata import ArrayMetadata, render_node
+from aiozarr.schedule import Report
+from aiozarr.settings import Settings
+from aiozarr.stores import Store
+from aiozarr.stores.blocking import in_thread_uncancelled
+from aiozarr.transfer import OnError
+from aiozarr.transfer.copy_object import ByteSemaphore
+
+MAX_CONCURRENT_TASKS = 32
+"""Tasks of one process at a time, however small they are: each keeps many requests in flight."""
+MAX_SUBMITTED_TASKS = 256
+"""Tasks that an executor of unknown size has at a time: enough for a cluster, and few to cancel."""
+
+NumberedTask: TypeAlias = tuple[int, ConversionTask]
+"""A task, and the number of its pass."""
+
+
+class ConversionRun:
+    """One execution of a plan. Lives on the I/O thread.
+
+    Args:
+        engine: the engine.
+        plan: the plan.
+        destination: the store of the result.
+        temporary: the store of intermediate arrays.
+        settings: limits and policies of documents and the journal.
+        report: where requests are counted besides.
+        progress: called when a task has ended.
+        on_error: as in `convert`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        plan: ConversionPlan,
+        destination: Store,
+        temporary: Store,
+        *,
+        settings: Settings,
+        report: Report | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        on_error: OnError = "raise",
+    ) -> None:
+        self._plan = plan
+        # A record of its own: the result counts this conversion alone.
+        self._report = Report(outer=report)
+        self._engine = engine
+        self._root = NodeAccess(engine, destination, "", settings, self._report)
+        self._temporary = NodeAccess(engine, temporary, "", settings, self._report)
+        self._progress = progress
+        self._on_error = on_error
+        self._passes = plan._passes
+        self._journal = Journal(self._root.scheduled, plan.fingerprint(), [each.stage.tasks for each in self._passes])
+        self._format = plan._options.zarr_format
+        self._started = perf_counter()
+        self._tasks = self._skipped = self._bytes = self._done = self._bytes_done = 0
+        self._cost = TaskResult(0, 0, 0, 0)
+        self._failed: list[tuple[str, BaseException]] = []
+        self._failed_arrays: set[str] = set()
+
+    async def prepare(self, *, overwrite: bool, resume: bool) -> None:
+        """Check the destination, and store the journal and what the tasks need.
+
+        Raises:
+            NodeExistsError: something is stored there.
+            CopyError: an interrupted conversion is stored there, and `resume` is false, or it is another one.
+            UnsupportedOperationError: the store cannot write.
+        """
+        check_store_writeable(self._root.store)
+        check_store_writeable(self._temporary.store)
+        if resume and await self._journal.load():
+            self._skipped = sum([sum(flags) for flags in self._journal.done])
+        elif overwrite:
+            await check_erasable(self._root)
+            await erase_node(self._root)
+        else:
+            await self._check_free()
+        # The journal comes first: whatever stands beside it belongs to an unfinished conversion.
+        await self._journal.save()
+        await for_each(self._stage_documents, self._passes)
+
+    async def _check_free(self) -> None:
+        try:
+            await check_free(self._root, self._format)
+        except NodeExistsError as error:
+            if await self._root.scheduled.fetch(JOURNAL_KEY) is None:
+                raise
+            raise CopyError(
+                f"{self._root.url} holds an interrupted conversion; resume=True continues it, and overwrite=True "
+                "erases what it has written"
+            ) from error
+
+    async def _stage_documents(self, each: ArrayPass) -> None:
+        location = each.destination
+        access = self._root if location.store is self._root.store else self._temporary
+        for key, data in render_node(each.documents).items():
+            await access.scheduled.set(f"{location.documents}/{key}", data)
+
+    async def run(self, executor: Executor | None) -> None:
+        """Run all tasks that are not done yet, stage by stage.
+
+        Raises:
+            CopyError: the executor has lost a task.
+            TypeError, StoreError, CodecError, LimitError: a task has failed, and `on_error` is "raise".
+        """
+        self._total = sum([each.stage.tasks for each in self._passes])
+        self._bytes_total = sum([each.stage.nbytes for each in self._passes])
+        try:
+            # Passes of one number, of different arrays, need not wait for each other.
+            for _, group in groupby(enumerate(self._passes), key=lambda each: each[1].stage.number):
+                passes = [each for each in group if each[1].stage.array not in self._failed_arrays]
+                if executor is None:
+                    await self._run_here(passes)
+                else:
+                    await self._run_in(executor, passes)
+        finally:
+            await self._journal.save()
+
+    async def finish(self) -> ConversionReport:
+        """Store the documents of the result, and erase the journal and the intermediate arrays."""
+        nodes = dict(self._plan._nodes)
+        for path in self._failed_arrays:
+            for each in (path, *paths_above(path)):
+                nodes.pop(each, None)
+        await store_tree(self._root, nodes)
+        if not self._failed:
+            await self._temporary.scheduled.erase_prefix(f"{FOLDER}/")
+            if self._temporary.store is not self._root.store:
+                await self._root.scheduled.erase_prefix(f"{FOLDER}/")
+        return ConversionReport(
+            arrays=sum([isinstance(each, ArrayMetadata) for each in nodes.values()]),
+            groups=sum([not isinstance(each, ArrayMetadata) for each in nodes.values()]),
+            tasks=self._tasks,
+            skipped=self._skipped,
+            bytes=self._bytes,
+            bytes_read=self._report.bytes_fetched + self._cost.bytes_read,
+            bytes_written=self._report.bytes_written + self._cost.bytes_written,
+            requests=self._report.requests + self._cost.requests,
+            seconds=perf_counter() - self._started,
+            notes=self._plan.notes,
+            failed=tuple(self._failed),
+        )
+
+    # --- tasks ---------------------------------------------------------------------------------------------------
+
+    def _pending(self, passes: Sequence[tuple[int, ArrayPass]]) -> Iterator[NumberedTask]:
+        for number, _ in passes:
+            done = self._journal.done[number]
+            for task in self._plan.tasks(number):
+                if done[task.number]:
+                    self._count(task)
+                else:
+                    yield number, task
+
+    async def _run_here(self, passes: Sequence[tuple[int, ArrayPass]]) -> None:
+        budget = ByteSemaphore(max(1, self._plan.max_memory * 3 // 4))
+        arrays: dict[int, tuple[Array, Array]] = {}
+
+        async def work(numbered: NumberedTask) -> None:
+            number, task = numbered
+            each = self._passes[number]
+            async with budget.hold(each.stage.memory):
+                try:
+                    if number not in arrays:
+                        settings = self._plan._settings
+                        arrays[number] = (
+                            await task.source.open("r", settings),
+                            await task.destination.open("r+", settings),
+                        )
+                    result: TaskResult | TaskFailure = await task.run_between(*arrays[number])
+                except Exception as error:
+                    if self._on_error == "raise":
+                        raise
+                    result = TaskFailure(task.number, error)
+            await self._ended(number, task, result)
+
+        await for_each(work, self._pending(passes), concurrency=MAX_CONCURRENT_TASKS)
+
+    async def _run_in(self, executor: Executor, passes: Sequence[tuple[int, ArrayPass]]) -> None:
+        workers = getattr(executor, "_max_workers", None)
+        window = 2 * workers + 2 if isinstance(workers, int) else MAX_SUBMITTED_TASKS
+        submitted: dict[
+            asyncio.Future[TaskResult | TaskFailure], tuple[NumberedTask, Future[TaskResult | TaskFailure]]
+        ] = {}
+        pending = self._pending(passes)
+        try:
+            while True:
+                while len(submitted) < window and (numbered := next(pending, None)) is not None:
+                    # An executor is the caller's: pickling, starting a process and a cluster's answer take their time.
+                    future = await in_thread_uncancelled(partial(_submit, executor, numbered[1]))
+                    wrapped = asyncio.wrap_future(future)
+                    wrapped.add_done_callback(retrieve_error)
+                    submitted[wrapped] = numbered, future
+                if not submitted:
+                    return
+                done, _ = await asyncio.wait(submitted, return_when=asyncio.FIRST_COMPLETED)
+                for wrapped in done:
+                    (number, task), _ = submitted.pop(wrapped)
+                    await self._ended(number, task, _outcome(wrapped))
+        finally:
+            for _, future in submitted.values():
+                future.cancel()
+            running = [wrapped for wrapped, (_, future) in submitted.items() if not future.cancelled()]
+            if running:
+                await asyncio.wait(running)
+
+    async def _ended(self, number: int, task: ConversionTask, result: TaskResult | TaskFailure) -> None:
+        if isinstance(result, TaskFailure):
+            name = f"{self._passes[number].stage.array or '.'} {list(task.region)}"
+            result.error.add_note(f"converting the region {name}")
+            if self._on_error == "raise":
+                raise result.error
+            self._failed.append((name, result.error))
+            self._failed_arrays.add(self._passes[number].stage.array)
+        else:
+            self._tasks += 1
+            self._bytes += task.nbytes
+            self._cost = TaskResult(0, *[a + b for a, b in zip(self._cost[1:], result[1:], strict=True)])
+            await self._journal.add(number, task.number)
+        self._count(task)
+
+    def _count(self, task: ConversionTask) -> None:
+        self._done += 1
+        self._bytes_done += task.nbytes
+        if self._progress is not None:
+            self._progress(Progress(self._done, self._total, self._bytes_done, self._bytes_total))
+
+
+def _submit(executor: Executor, task: ConversionTask) -> Future[TaskResult | TaskFailure]:
+    try:
+        return executor.submit(run_task, task)
+    except RuntimeError as error:
+        # A broken pool, or one that was shut down.
+        raise _lost(error) from error
+
+
+def _outcome(future: asyncio.Future[TaskResult | TaskFailure]) -> TaskResult | TaskFailure:
+    if future.cancelled():
+        raise CopyError("the executor has cancelled a task; resume=True continues the conversion")
+    error = future.exception()
+    if error is not None:
+        raise _lost(error) from error
+    return future.result()
+
+
+def _lost(error: BaseException) -> CopyError:
+    return CopyError(
+        f"the executor has lost a task: {type(error).__name__}: {error}; resume=True continues the conversion with a "
+        "new executor"
+    )

@@ -1,0 +1,88 @@
+"""The journal of a conversion: which tasks are done, as a small object at the destination."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from aiozarr.engine import ScheduledStore
+from aiozarr.errors import CopyError
+
+FOLDER = "__aiozarr__"
+"""The folder of a conversion at its destination, which is erased at the end. Zarr reserves names that begin so."""
+JOURNAL_KEY = f"{FOLDER}/conversion.json"
+SAVE_SECONDS = 1.0
+"""The journal is written at most this often: tasks of the last second are repeated after a crash."""
+MAX_JOURNAL_BYTES = 64 << 20
+
+
+class Journal:
+    """The done tasks of all passes of one conversion. Lives on the I/O thread.
+
+    Args:
+        store: the destination.
+        fingerprint: equal for equal conversions: of equal arguments, and of an unchanged source.
+        counts: number of tasks of each pass.
+    """
+
+    def __init__(self, store: ScheduledStore, fingerprint: str, counts: Sequence[int]) -> None:
+        self._store = store
+        self._fingerprint = fingerprint
+        self.done = [bytearray(count) for count in counts]
+        self._saved_at = 0.0
+        self._lock = asyncio.Lock()
+
+    async def load(self) -> bool:
+        """Read the stored journal, and take over its done tasks.
+
+        Returns: False if none is stored.
+
+        Raises:
+            CopyError: it belongs to another conversion.
+        """
+        value = await self._store.fetch(JOURNAL_KEY, max_bytes=MAX_JOURNAL_BYTES)
+        if value is None:
+            return False
+        try:
+            stored: Any = json.loads(bytes(value.data))
+            is_same = stored["fingerprint"] == self._fingerprint
+            runs = stored["done"]
+        except (ValueError, KeyError, TypeError):
+            is_same, runs = False, []
+        if not is_same:
+            raise CopyError(
+                f"{self._store.store.url} holds an interrupted conversion with other arguments, or of a source that "
+                "has changed since; overwrite=True erases what it has written and begins anew"
+            )
+        for flags, pairs in zip(self.done, runs, strict=True):
+            for start, stop in pairs:
+                flags[start:stop] = b"\1" * (stop - start)
+        return True
+
+    async def add(self, number: int, task: int) -> None:
+        """Mark a task of the pass `number` as done; store the journal if that was not done lately."""
+        self.done[number][task] = 1
+        if asyncio.get_running_loop().time() - self._saved_at > SAVE_SECONDS and not self._lock.locked():
+            await self.save()
+
+    async def save(self) -> None:
+        """Store the journal."""
+        async with self._lock:
+            self._saved_at = asyncio.get_running_loop().time()
+            members = {"fingerprint": self._fingerprint, "done": [done_runs(flags) for flags in self.done]}
+            await self._store.set(JOURNAL_KEY, json.dumps(members).encode())
+
+
+def done_runs(flags: bytearray) -> list[tuple[int, int]]:
+    """Return the done tasks as pairs of the first one and the one after the last."""
+    runs: list[tuple[int, int]] = []
+    start = 0
+    for is_done, group in groupby(flags):
+        stop = start + sum(1 for _ in group)
+        if is_done:
+            runs.append((start, stop))
+        start = stop
+    return runs
