@@ -21,6 +21,7 @@ IS_COMPLETE = False
 
 # A package may import packages of a lower rank, and none of its own rank. `aiozarr` is the package's own __init__.
 RANK = {
+    "__main__": 12,
     "cli": 11,
     "integrations": 10,
     "aiozarr": 9,
@@ -69,6 +70,9 @@ MUTUAL_TYPES = {
 }
 # Modules whose tests have another name, or none of their own, each with its reason.
 TESTED_ELSEWHERE: dict[str, str] = {
+    "aiozarr.cli.program": "needs processes: tests/cli/test_processes.py",
+    "aiozarr.cli.validate_command": "prints what validation finds: test_validation.py",
+    "aiozarr.cli.verify_command": "prints what verification finds: test_verification.py",
     "aiozarr.engine.operation": "the base of reads and writes: test_read_operation.py, write/test_operation.py",
     "aiozarr.engine.runtime": "needs processes, threads and several loops: tests/lifecycle",
     "aiozarr.engine.write.write": "a record whose parts are those of a read, in read/test_read.py",

@@ -1,0 +1,111 @@
+"""The group of all commands. A command's module is imported when the command is used, not for `--help`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from aiozarr import __version__
+from aiozarr.cli.exit_codes import BROKEN_PIPE, ERROR, INTERRUPTED, TERMINATED, Terminated, exit_code_of
+from aiozarr.errors import AiozarrError
+
+COMMANDS = {
+    "ls": ("object_commands:ls", "List the objects and prefixes below TARGET."),
+    "tree": ("node_commands:tree", "Show the groups and arrays below TARGET."),
+    "info": ("node_commands:info", "Show the facts of an array or a group."),
+    "stat": ("object_commands:stat", "Show size and version of one object."),
+    "du": ("object_commands:du", "Sum up the bytes of the objects below TARGET."),
+    "cat": ("value_commands:cat", "Write values of an array, or the bytes of an object."),
+    "plot": ("plot_command:plot", "Draw a line or an image of values."),
+    "rm": ("object_commands:rm", "Remove an object, or with --recursive everything below TARGET."),
+    "check": ("check_command:check", "Compare the objects of SRC and DST."),
+    "verify": ("verify_command:verify", "Read and decode every chunk, and report the bad ones."),
+    "validate": ("validate_command:validate", "Check the metadata documents of all nodes."),
+    "consolidate": ("node_commands:consolidate", "Store the metadata of all nodes in their group."),
+    "plan": ("node_commands:plan", "Show what a read would cost."),
+    "bench": ("bench_command:bench", "Measure latency and bandwidth of a store."),
+    "completion": ("completion_command:completion", "Print the script of shell completion."),
+}
+"""By name: module and function of the command, and its line in `aiozarr --help`."""
+
+
+class CommandGroup(click.Group):
+    """The root command. It turns errors into a line on standard error and an exit status."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, in the order of `--help`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, function = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(import_module(f"aiozarr.cli.{module}"), function)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the section of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, and suggest the nearest name for an unknown one."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in COMMANDS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+            advice = f"did you mean '{near[0]}'?" if near else "'aiozarr --help' lists them."
+            ctx.fail(f"No such command '{name}'; {advice}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and end with the exit status of its error."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt as error:
+            _say(getattr(error, "advice", None) or "interrupted")
+            sys.exit(TERMINATED if isinstance(error, Terminated) else INTERRUPTED)
+        except BrokenPipeError:
+            # Later writes, and the flush at the end, must not fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(BROKEN_PIPE)
+        except (AiozarrError, OSError, ValueError, TypeError, ImportError, OverflowError) as error:
+            if "-vv" in sys.argv:
+                raise
+            _say(message_of(error))
+            sys.exit(exit_code_of(error))
+        except MemoryError:
+            _say("out of memory: a smaller --select needs less")
+            sys.exit(ERROR)
+
+
+def message_of(error: BaseException) -> str:
+    """Return the text of an error with its notes, on lines of their own."""
+    text = str(error) or type(error).__name__
+    return "\n".join([text, *getattr(error, "__notes__", ())])
+
+
+def _say(message: str) -> None:
+    click.echo(f"aiozarr: {message}", err=True)
+
+
+@click.group(
+    cls=CommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="TARGET, SRC and DST are URLs (s3://, gs://, az://, https://, ...), local paths, or zip archives. A path of "
+    "a node may follow: s3://bucket/era5.zarr/t2m.",
+)
+@click.version_option(__version__, "-V", "--version", message="aiozarr %(version)s")
+def ROOT() -> None:  # noqa: N802  # a constant: the root command
+    """Zarr arrays and groups in object stores and files."""

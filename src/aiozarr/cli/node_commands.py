@@ -1,0 +1,216 @@
+"""Commands on nodes and their metadata: info, tree, consolidate and plan."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from aiozarr.cli.output import Output, output_options
+from aiozarr.cli.selections import select_option, select_view
+from aiozarr.cli.targets import StorageOptions, TargetOptions, iterate, run, store_options
+
+if TYPE_CHECKING:
+    from aiozarr.engine import Plan
+    from aiozarr.hierarchy import Array, Group
+    from aiozarr.model import ByteRange
+
+T = TypeVar("T")
+
+
+async def with_node(target: str, options: StorageOptions, function: Callable[[Any], Awaitable[T]]) -> T:
+    """Open the node `target` and await `function` with it."""
+    from aiozarr import hierarchy
+
+    async with hierarchy.open(target, storage_options=options) as node:
+        return await function(node)
+
+
+async def with_array(target: str, options: StorageOptions, function: Callable[[Array], Awaitable[T]]) -> T:
+    """Open the array `target` and await `function` with it.
+
+    Raises:
+        NodeTypeError: there is a group; the error names the arrays in it.
+    """
+
+    async def use(node: Array | Group) -> T:
+        return await function(await check_array(node, target))
+
+    return await with_node(target, options, use)
+
+
+async def check_array(node: Array | Group, target: str) -> Array:
+    """Return the node `target` if it is an array.
+
+    Raises:
+        NodeTypeError: it is a group; the error names the arrays in it.
+    """
+    from aiozarr import hierarchy
+    from aiozarr.errors import NodeTypeError
+
+    if isinstance(node, hierarchy.Array):
+        return node
+    error = NodeTypeError(f"{target} is a group, and an array is needed", url=node.url, path=node.path)
+    if node.metadata.consolidated is not None or node.store.supports.listable:
+        names = [name async for name, _ in node.arrays()]
+        if names:
+            shown = ", ".join(names[:10]) + (" and others" if len(names) > 10 else "")
+            error.message += f": its arrays are {shown}; write {target.rstrip('/')}/{names[0]}"
+    raise error
+
+
+@click.command()
+@click.argument("target")
+@click.option("-a", "--attributes", is_flag=True, help="The attributes too.")
+@store_options
+@output_options
+def info(target: str, attributes: bool, stores: TargetOptions, out: Output) -> None:
+    """Show the facts of the array or group TARGET; its stored objects are counted by listing them."""
+
+    async def facts(node: Array | Group) -> tuple[Any, dict[str, Any], tuple[str | None, ...] | None]:
+        return await node.info(), dict(node.attrs), getattr(node, "dimension_names", None)
+
+    found, attrs, names = run(lambda: with_node(target, stores.of(target), facts))
+    record = {key: value for key, value in found.as_dict().items() if key != "attributes"}
+    text = str(found)
+    if found.type == "Array":
+        record["dimension_names"] = names
+        if names:
+            width = text.index(":") - 1
+            text += f"\n{'dimension names':<{width}} : {', '.join([str(name) for name in names])}"
+    record["attributes"] = attrs
+    if attributes and attrs and not out.as_json:
+        import json
+
+        text += f"\n\n{json.dumps(attrs, indent=2, ensure_ascii=False, default=str)}"
+    out.record(record, text)
+
+
+@click.command()
+@click.argument("target")
+@click.option("-L", "--level", "--max-depth", "level", type=click.IntRange(1), help="Descend so many levels only.")
+@store_options
+@output_options
+def tree(target: str, level: int | None, stores: TargetOptions, out: Output) -> None:
+    """Show the groups and arrays below TARGET, arrays with shape and type.
+
+    With consolidated metadata it is one request. A node that cannot be read is shown with the reason.
+    """
+    depth = None if level is None else level - 1
+    options = stores.of(target)
+    if out.as_json:
+        for record in iterate(_node_records(target, options, depth)):
+            out.record(record, "")
+        return
+
+    async def text(node: Array | Group) -> str:
+        from aiozarr.hierarchy import Group
+
+        if isinstance(node, Group):
+            return await node.tree(depth)
+        return f"/{node.path} {node.shape} {node.metadata.data_type.name}"
+
+    out.record({}, run(lambda: with_node(target, options, text)))
+
+
+async def _node_records(
+    target: str, options: StorageOptions, depth: int | None
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield the JSON object of each node, the root first."""
+    from aiozarr import hierarchy
+
+    async with hierarchy.open(target, storage_options=options) as node:
+        yield _node_record("", node.metadata)
+        if isinstance(node, hierarchy.Group):
+            levels = node._levels(depth)
+            async with aclosing(levels):
+                async for batch in levels:
+                    for listed in batch:
+                        yield _node_record(listed.name, listed.metadata)
+
+
+def _node_record(name: str, metadata: Any) -> dict[str, Any]:
+    from aiozarr.metadata import ArrayMetadata
+
+    record: dict[str, Any] = dict.fromkeys(("path", "kind", "zarr_format", "shape", "data_type", "dimension_names"))
+    record |= {"path": name, "error": None}
+    if isinstance(metadata, Exception):
+        return {**record, "kind": "unreadable", "error": str(metadata)}
+    record |= {"kind": "group", "zarr_format": metadata.zarr_format}
+    if isinstance(metadata, ArrayMetadata):
+        record |= {
+            "kind": "array",
+            "shape": metadata.shape,
+            "data_type": metadata.data_type.name,
+            "dimension_names": metadata.dimension_names,
+        }
+    return record
+
+
+@click.command()
+@click.argument("target")
+@store_options
+@output_options
+def consolidate(target: str, stores: TargetOptions, out: Output) -> None:
+    """Store the metadata of all nodes below the group TARGET in the group: it is then opened with one request."""
+
+    async def work() -> tuple[str, int, int]:
+        from aiozarr.hierarchy import consolidate_metadata
+
+        async with await consolidate_metadata(target, storage_options=stores.of(target)) as group:
+            nodes = group.metadata.consolidated
+            return group.url, group.zarr_format, 0 if nodes is None else len(nodes.nodes)
+
+    url, zarr_format, nodes = run(work)
+    if out.as_json:
+        out.record({"url": url, "zarr_format": zarr_format, "nodes": nodes}, "")
+    out.say(f"{url}: metadata of {nodes:,} nodes consolidated")
+
+
+@click.command()
+@click.argument("target")
+@select_option
+@click.option("--probe", is_flag=True, help="Fetch shard indexes and sizes first: the exact requests and bytes.")
+@store_options
+@output_options
+def plan(target: str, select: Any, probe: bool, stores: TargetOptions, out: Output) -> None:
+    """Show what reading the array TARGET, or a selection of it, would cost: requests and bytes.
+
+    Without --probe these are bounds from the metadata alone.
+    """
+
+    async def make(array: Array) -> Plan:
+        view = select_view(array, select)
+        return await view.plan(probe=True) if probe else view.plan()
+
+    found = run(lambda: with_array(target, stores.of(target), make))
+    out.record(_plan_record(found), str(found))
+
+
+def _plan_record(plan: Plan) -> dict[str, Any]:
+    record = {
+        name: getattr(plan, name)
+        for name in (
+            "array",
+            "shape",
+            "exact",
+            "sharded",
+            "chunks",
+            "inner_chunks",
+            "missing",
+            "requests",
+            "min_requests",
+            "bytes",
+            "bytes_wanted",
+            "over_read",
+        )
+    }
+    record["rows"] = [{**asdict(row), "range": _range_text(row.range)} for row in plan.rows]
+    return record
+
+
+def _range_text(byte_range: ByteRange | None) -> str | None:
+    return None if byte_range is None else str(byte_range)

@@ -1,0 +1,263 @@
+"""Commands on objects and prefixes: ls, stat, du and rm. They know keys and bytes only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import click
+
+from aiozarr.cli.output import Output, bytes_text, output_options, plain
+from aiozarr.cli.targets import (
+    StorageOptions,
+    TargetOptions,
+    check_listable,
+    iterate,
+    key_in,
+    parent_and_key,
+    run,
+    scan_batches,
+    store_options,
+    with_store,
+)
+from aiozarr.errors import NodeNotFoundError
+
+if TYPE_CHECKING:
+    from aiozarr.engine import ScheduledStore
+    from aiozarr.model import Entry
+
+_human = click.option(
+    "-H", "--human-readable", "--humanize", "human", is_flag=True, help="Sizes in KiB, MiB and so on."
+)
+_include = click.option("--include", metavar="GLOB", multiple=True, help="Only keys that match; may be repeated.")
+_exclude = click.option("--exclude", metavar="GLOB", multiple=True, help="No keys that match; may be repeated.")
+
+
+@click.command()
+@click.argument("target")
+@click.option("-r", "--recursive", is_flag=True, help="All objects below, at any depth.")
+@click.option("-l", "--long", is_flag=True, help="With sizes and versions; --recursive always has the sizes.")
+@_human
+@store_options
+@output_options
+def ls(target: str, recursive: bool, long: bool, human: bool, stores: TargetOptions, out: Output) -> None:
+    """List the objects and prefixes below TARGET, or with --recursive all objects.
+
+    Sizes are in bytes. Names are relative to TARGET; a prefix ends with a slash.
+    """
+    options = stores.of(target)
+    found = False
+    if recursive:
+        for batch in iterate(scan_batches(target, options)):
+            for entry in batch:
+                found = True
+                _print_entry(out, entry, long=True, human=human, versions=long)
+    else:
+        entries, prefixes = run(
+            lambda: with_store(target, options, lambda store: _list_level(store, long or out.as_json))
+        )
+        found = bool(entries or prefixes)
+        for prefix in prefixes:
+            size = f"{'PRE':>12} " if long else ""
+            out.record({"type": "prefix", "key": prefix, "size": None, "version": None}, size + plain(prefix))
+        for entry in entries:
+            _print_entry(out, entry, long=long, human=human, versions=long)
+    if not found:
+        _print_entry(out, run(lambda: _require_object(target, options)), long=long, human=human, versions=long)
+
+
+async def _list_level(store: ScheduledStore, sizes: bool) -> tuple[list[Entry], list[str]]:
+    """Return the objects and the prefixes one level below the root."""
+    from aiozarr.concurrency import map_concurrently
+    from aiozarr.model import Entry
+
+    check_listable(store.store)
+    keys, prefixes = await store.list_dir("")
+    entries: list[Entry] = [Entry(key, None) for key in keys]
+    if sizes:
+        stats = await map_concurrently(store.stat, keys)
+        entries = [found or entry for found, entry in zip(stats, entries, strict=True)]
+    return entries, prefixes
+
+
+def _print_entry(out: Output, entry: Entry, *, long: bool, human: bool, versions: bool) -> None:
+    record = {"type": "object", "key": entry.key, "size": entry.size, "version": _version_text(entry)}
+    if not long:
+        out.record(record, plain(entry.key))
+        return
+    version = f" {_version_text(entry) or '-'}" if versions else ""
+    out.record(record, f"{_size(entry.size, human):>12}{version} {plain(entry.key)}")
+
+
+def _size(size: int | None, human: bool) -> str:
+    if size is None:
+        return "-"
+    return bytes_text(size) if human else str(size)
+
+
+def _version_text(entry: Entry) -> str | None:
+    version = entry.version
+    return None if version is None else version.etag or version.generation
+
+
+async def _require_object(target: str, options: StorageOptions) -> Entry:
+    """Return the entry of the object `target`.
+
+    Raises:
+        FileNotFoundError: there is none.
+        NodeNotFoundError: there is none, and `target` cannot be one.
+    """
+    entry = await find_object(target, options)
+    if entry is None:
+        raise NodeNotFoundError(f"nothing is stored at {target}", url=target)
+    return entry
+
+
+async def find_object(target: str, options: StorageOptions) -> Entry | None:
+    """Return the entry of the object `target`, or None if there is none."""
+    location, name = parent_and_key(target)
+    if not name:
+        return None
+    return await with_store(location, options, lambda store: store.stat(key_in(store.store, name)))
+
+
+@click.command()
+@click.argument("target")
+@store_options
+@output_options
+def stat(target: str, stores: TargetOptions, out: Output) -> None:
+    """Show key, size and version of the object TARGET."""
+    entry = run(lambda: find_object(target, stores.of(target)))
+    if entry is None:
+        raise FileNotFoundError(f"there is no object {target}; 'aiozarr ls' and 'aiozarr info' show prefixes and nodes")
+    record = {"url": target, "key": entry.key, "size": entry.size, "version": _version_text(entry)}
+    size = "unknown" if entry.size is None else f"{entry.size} B ({bytes_text(entry.size)})"
+    out.record(record, f"url     : {target}\nsize    : {size}\nversion : {_version_text(entry) or 'none'}")
+
+
+@click.command()
+@click.argument("target")
+@click.option("-d", "--depth", "--max-depth", default=0, type=click.IntRange(0), help="Also sums of so many levels.")
+@_human
+@store_options
+@output_options
+def du(target: str, depth: int, human: bool, stores: TargetOptions, out: Output) -> None:
+    """Sum up the number and the bytes of the objects below TARGET."""
+    bytes_below: Counter[str] = Counter()
+    objects_below: Counter[str] = Counter()
+    unsized = 0
+    options = stores.of(target)
+    for batch in iterate(scan_batches(target, options)):
+        for entry in batch:
+            segments = entry.key.split("/")[:-1][:depth]
+            unsized += entry.size is None
+            for level in range(len(segments) + 1):
+                prefix = "".join([f"{segment}/" for segment in segments[:level]])
+                bytes_below[prefix] += entry.size or 0
+                objects_below[prefix] += 1
+    if not objects_below:
+        entry = run(lambda: _require_object(target, options))
+        bytes_below[""], objects_below[""] = entry.size or 0, 1
+    if unsized:
+        out.say(f"aiozarr: {unsized} objects have no size in the listing, and count as 0 bytes")
+    for prefix in sorted(objects_below, reverse=True):
+        size, count = bytes_below[prefix], objects_below[prefix]
+        shown = bytes_text(size) if human else str(size)
+        text = f"{shown:>12} {count:>9} {plain(prefix) or plain(target)}"
+        out.record({"prefix": prefix, "objects": count, "bytes": size}, text)
+
+
+@click.command()
+@click.argument("target")
+@click.option("-r", "--recursive", is_flag=True, help="Everything below TARGET: a node, or a whole store.")
+@_include
+@_exclude
+@click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Print the keys that would be removed.")
+@store_options
+@output_options
+def rm(
+    target: str,
+    recursive: bool,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    dry_run: bool,
+    stores: TargetOptions,
+    out: Output,
+) -> None:
+    """Remove the object TARGET, or with --recursive everything below it.
+
+    The documents of nodes are removed first: an interrupted removal leaves no array that reads as fill values.
+    Consolidated metadata of groups above are updated.
+    """
+    options = stores.of(target)
+    if not recursive:
+        if include or exclude:
+            raise click.UsageError("--include and --exclude go with --recursive")
+        _remove_object(target, options, dry_run=dry_run, out=out)
+        return
+    if dry_run or include or exclude:
+        batches = iterate(scan_batches(target, options))
+        keys = [entry.key for batch in batches for entry in batch if matches(entry.key, include, exclude)]
+        if not keys:
+            raise NodeNotFoundError(f"nothing matches below {target}", url=target)
+        if not dry_run:
+            run(lambda: with_store(target, options, lambda store: _remove_keys(store, keys)))
+    else:
+        keys = []
+        run(lambda: _remove_all(target, options))
+    for key in keys:
+        if dry_run or out.as_json:
+            out.record({"key": key, "removed": not dry_run}, plain(key))
+    counted = f"{len(keys):,} objects" if keys else "everything below"
+    out.say(f"{'would remove' if dry_run else 'removed'} {counted} {target if not keys else ''}".rstrip())
+
+
+def _remove_object(target: str, options: StorageOptions, *, dry_run: bool, out: Output) -> None:
+    entry = run(lambda: find_object(target, options))
+    if entry is None:
+        raise FileNotFoundError(f"there is no object {target}; --recursive removes everything below a prefix")
+    if not dry_run:
+        location, _ = parent_and_key(target)
+        run(lambda: with_store(location, options, lambda store: store.erase(entry.key)))
+    if dry_run or out.as_json:
+        out.record({"key": entry.key, "removed": not dry_run}, plain(entry.key))
+    out.detail(f"{'would remove' if dry_run else 'removed'} {target}")
+
+
+async def _remove_keys(store: ScheduledStore, keys: list[str]) -> None:
+    """Remove `keys`, documents first."""
+    from aiozarr.concurrency import for_each
+    from aiozarr.metadata import document_write_order
+
+    documents = {key for key in keys if document_write_order(key) is not None}
+    for turn in (2, 1, 0):
+        await for_each(store.erase, [key for key in documents if document_write_order(key) == turn])
+    await for_each(store.erase, [key for key in keys if key not in documents])
+
+
+async def _remove_all(target: str, options: StorageOptions) -> None:
+    from aiozarr.hierarchy.mutations.nodes import delete_node
+    from aiozarr.hierarchy.node import check_store_writeable
+    from aiozarr.hierarchy.node_access import NodeAccess, run_at_target
+
+    async def remove(access: NodeAccess, owns_store: bool) -> None:
+        try:
+            check_store_writeable(access.store)
+            await delete_node(access, 3)
+        finally:
+            await access.store.aclose()
+
+    await run_at_target(remove, target, "", zarr_format=None, storage_options=options, settings=None)
+
+
+def matches(key: str, include: Iterable[str], exclude: Iterable[str]) -> bool:
+    """Return whether a key is included and not excluded. Without a slash, a glob is matched with the last segment."""
+    name = key.rpartition("/")[2]
+
+    def found(globs: Iterable[str]) -> bool:
+        return any(fnmatchcase(key if "/" in glob else name, glob) for glob in globs)
+
+    included = tuple(include)
+    return (not included or found(included)) and not found(exclude)

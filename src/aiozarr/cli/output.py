@@ -1,0 +1,187 @@
+"""What commands print: data on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from aiozarr.engine.progress import Progress
+
+SHOW_AFTER_SECONDS = 0.5
+"""Shorter work shows no progress, and does not import rich."""
+LINE_SECONDS = 5.0
+"""Delay between two lines of progress where standard error is no terminal."""
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+class Output:
+    """The two streams of a command.
+
+    Args:
+        as_json: print one JSON object per line instead of text.
+        quiet: print errors only, besides data.
+        verbose: print more about what is done.
+    """
+
+    def __init__(self, *, as_json: bool = False, quiet: bool = False, verbose: int = 0) -> None:
+        self.as_json = as_json
+        self.quiet = quiet
+        self.verbose = verbose
+
+    def record(self, record: Mapping[str, Any], text: str) -> None:
+        """Print one datum: the record as a line of JSON, or its text."""
+        line = json.dumps(record, default=str, ensure_ascii=False) if self.as_json else text
+        sys.stdout.write(_encodable(line) + "\n")
+
+    def say(self, message: str) -> None:
+        """Print a message to standard error, unless the output is quiet."""
+        if not self.quiet:
+            sys.stderr.write(_encodable(message, sys.stderr.encoding) + "\n")
+
+    def detail(self, message: str) -> None:
+        """Print a message that only a verbose output has."""
+        if self.verbose:
+            self.say(message)
+
+    @contextmanager
+    def progress(self, title: str) -> Iterator[Callable[[Progress], None] | None]:
+        """Yield a callback that shows progress: as a bar on a terminal, else as a line every five seconds."""
+        if self.quiet:
+            yield None
+            return
+        shown = _Bar(title) if sys.stderr.isatty() else _Lines(title, self)
+        try:
+            yield shown.update
+        finally:
+            shown.close()
+
+
+class _Lines:
+    """Progress in plain lines, for logs."""
+
+    def __init__(self, title: str, output: Output) -> None:
+        self._title = title
+        self._output = output
+        self._begun = self._last = monotonic()
+
+    def update(self, state: Progress) -> None:
+        now = monotonic()
+        if now - self._last >= LINE_SECONDS:
+            self._last = now
+            self._output.say(f"{self._title}: {progress_text(state, now - self._begun)}")
+
+    def close(self) -> None:
+        pass
+
+
+class _Bar:
+    """Progress as a bar, drawn by rich."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._begun = monotonic()
+        self._bars: Any = None
+
+    def update(self, state: Progress) -> None:
+        if self._bars is None:
+            if monotonic() - self._begun < SHOW_AFTER_SECONDS:
+                return
+            self._bars = make_bars()
+            self._task = self._bars.add_task(self._title, total=None)
+            self._bars.start()
+        self._bars.update(
+            self._task,
+            completed=state.bytes_done,
+            total=state.bytes_total,
+            objects=f"{state.done:,}/{state.total:,}",
+        )
+
+    def close(self) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+
+def make_bars(**options: Any) -> Any:
+    """Return rich's display of bars with bytes, rate and time left; `options` are those of its console."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[objects]}"),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+    )
+    return Progress(*columns, console=Console(**{"stderr": True, **options}))
+
+
+def progress_text(state: Progress, seconds: float) -> str:
+    """Return one line of progress: objects, bytes, rate and time left."""
+    rate = state.bytes_done / seconds if seconds > 0 else 0.0
+    left = (state.bytes_total - state.bytes_done) / rate if rate else None
+    text = (
+        f"{state.done:,} of {state.total:,} objects, "
+        f"{bytes_text(state.bytes_done)} of {bytes_text(state.bytes_total)}, {bytes_text(rate)}/s"
+    )
+    return text if left is None else f"{text}, {seconds_text(left)} left"
+
+
+def bytes_text(count: float) -> str:
+    """Return a number of bytes in a binary unit, such as "2.0 KiB"."""
+    number = 0
+    while count >= 1024 and number + 1 < len(_UNITS):
+        count, number = count / 1024, number + 1
+    return f"{count:.0f} B" if not number else f"{count:.1f} {_UNITS[number]}"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a duration, such as "12 s" or "1:02:03"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02} min"
+
+
+def plain(text: str) -> str:
+    """Return `text` with control characters escaped, which a terminal would obey: keys come from the store."""
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
+
+
+def _encodable(text: str, encoding: str | None = None) -> str:
+    """Return `text` with what the stream cannot encode escaped, as the names of files may be."""
+    encoding = encoding or sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def output_options(function: Any) -> Any:
+    """Add `--json`, `--quiet` and `--verbose` to a command; it gets the `Output` as its argument `out`."""
+    from functools import wraps
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+    @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no report; errors and data remain.")
+    @click.option("-v", "--verbose", count=True, help="Print more about what is done; -vv: tracebacks of errors.")
+    @wraps(function)
+    def command(*args: Any, as_json: bool, quiet: bool, verbose: int, **options: Any) -> Any:
+        return function(*args, out=Output(as_json=as_json, quiet=quiet, verbose=verbose), **options)
+
+    return command

@@ -1,0 +1,53 @@
+"""The process of the command line: signals, streams and the exit status. Commands are in other modules."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import NoReturn
+
+from aiozarr.cli.exit_codes import BROKEN_PIPE, ERROR, Terminated
+
+MISSING_CLICK = "aiozarr: the command line needs the extra 'cli'; pip install 'aiozarr[cli]' installs it\n"
+
+
+def main() -> NoReturn:
+    """Run the command of `sys.argv` and end the process, without the teardown of the interpreter.
+
+    Everything that a command writes is complete when it returns, so nothing is left to the teardown. It would end
+    threads, and free memory object by object, which takes longer than many commands.
+    """
+    try:
+        import click
+    except ModuleNotFoundError as error:
+        if error.name != "click":
+            raise
+        sys.stderr.write(MISSING_CLICK)
+        _end(ERROR)
+    del click
+    from aiozarr.cli.command_group import ROOT
+
+    if hasattr(signal, "SIGTERM"):
+        signal.signal(signal.SIGTERM, _terminate)
+    try:
+        ROOT.main(prog_name="aiozarr")
+    except SystemExit as end:
+        _end(end.code if isinstance(end.code, int) else ERROR)
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    raise Terminated
+
+
+def _end(code: int) -> NoReturn:
+    """Write out both streams and end the process."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            # `| head` has read enough, or the disk is full.
+            code = code or (BROKEN_PIPE if isinstance(error, BrokenPipeError) else ERROR)
+            if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+                sys.stderr.write(f"aiozarr: standard output could not be written: {error.strerror}\n")
+    os._exit(code)

@@ -1,0 +1,63 @@
+"""The command validate: checks metadata documents."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from aiozarr.cli.exit_codes import ERROR
+from aiozarr.cli.output import Output, output_options, plain
+from aiozarr.cli.targets import StorageOptions, TargetOptions, iterate, store_options
+
+if TYPE_CHECKING:
+    from aiozarr.cli.validation import Finding, ValidationCounts
+
+
+@click.command()
+@click.argument("target")
+@click.option("--strict", is_flag=True, help="Warnings fail too.")
+@store_options
+@output_options
+def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> None:
+    """Check the metadata documents of TARGET and of all nodes below it. Chunks are not read.
+
+    An error: the node cannot be read. A warning: it violates its format or differs from consolidated metadata, and
+    aiozarr reads it nevertheless. A note: worth knowing. The exit status is 1 if there is an error.
+    """
+    from aiozarr.cli.validation import ValidationCounts
+
+    counts = ValidationCounts()
+    for finding in iterate(_findings(target, stores.of(target), counts)):
+        place = "/".join([part for part in (finding.path, finding.key) if part])
+        member = f" {finding.member}" if finding.member else ""
+        text = f"{finding.severity:<7} /{plain(place)}{member}: {plain(finding.message)}"
+        out.record({"type": "finding", **asdict(finding)}, text)
+    if out.as_json:
+        out.record({"type": "total", **asdict(counts)}, "")
+    out.say(f"{counts.nodes:,} nodes: {counts.error} errors, {counts.warning} warnings, {counts.note} notes")
+    if counts.error or (strict and counts.warning):
+        sys.exit(ERROR)
+
+
+async def _findings(target: str, options: StorageOptions, counts: ValidationCounts) -> AsyncGenerator[Finding, None]:
+    from aiozarr.cli.validation import validate_tree
+    from aiozarr.engine.open_store import opened_store
+    from aiozarr.engine.runtime import current_engine
+    from aiozarr.hierarchy.node_access import NodeAccess
+    from aiozarr.settings import DEFAULT_SETTINGS
+
+    engine = current_engine()
+    assert engine is not None, "runs on the I/O thread"
+    async with opened_store(target, options, DEFAULT_SETTINGS) as (store, _):
+        try:
+            found = validate_tree(NodeAccess(engine, store, "", DEFAULT_SETTINGS), counts)
+            async with aclosing(found):
+                async for finding in found:
+                    yield finding
+        finally:
+            await store.aclose()

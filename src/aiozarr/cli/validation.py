@@ -1,0 +1,245 @@
+"""Checks the metadata documents of a tree of nodes: what cannot be read, what violates its format, what is outdated."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from aiozarr.engine import ArrayLayout
+from aiozarr.errors import LimitError, MetadataError, UnsupportedMetadataError
+from aiozarr.hierarchy.location import join_path
+from aiozarr.hierarchy.members import ListedNode, check_listable, walk_levels
+from aiozarr.hierarchy.node_access import (
+    Documents,
+    NodeAccess,
+    NodeMetadata,
+    parse_documents,
+    read_documents,
+    require_node,
+)
+from aiozarr.metadata import (
+    DOCUMENT_KEYS,
+    PROBE_KEYS,
+    ArrayMetadata,
+    Consolidated,
+    GroupMetadata,
+    consolidated_node,
+    rules_of,
+)
+from aiozarr.stores.transformer import ALL_TRANSFORMER_NAMES
+
+Severity = Literal["error", "warning", "note"]
+Rule = Literal["invalid", "unsupported", "lenient", "formats", "consolidated", "implicit"]
+
+SEVERITY: dict[Rule, Severity] = {
+    "invalid": "error",
+    "unsupported": "error",
+    "lenient": "warning",
+    "formats": "warning",
+    "consolidated": "warning",
+    "implicit": "note",
+}
+"""error: the node cannot be read. warning: aiozarr reads it, and other readers may not, or may read something else."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding about a node.
+
+    Attributes:
+        severity: "error", "warning" or "note".
+        rule: "invalid": the document cannot be read; "unsupported": it is valid, and uses an extension that aiozarr
+            lacks; "lenient": it violates its format, and is read nevertheless; "formats": there are documents of
+            several formats; "consolidated": consolidated metadata differ from the node; "implicit": a group without a
+            document.
+        path: the node's path below the target.
+        key: the document's key, if there is one.
+        member: the member of the document, if one is at fault.
+        message: a sentence.
+    """
+
+    severity: Severity
+    rule: Rule
+    path: str
+    key: str | None
+    member: str | None
+    message: str
+
+
+@dataclass
+class ValidationCounts:
+    """Totals of a validation."""
+
+    nodes: int = 0
+    error: int = 0
+    warning: int = 0
+    note: int = 0
+
+
+async def validate_tree(access: NodeAccess, counts: ValidationCounts) -> AsyncGenerator[Finding, None]:
+    """Check the node of `access` and all nodes below it; runs on the I/O thread.
+
+    Raises:
+        NodeNotFoundError: there is no node.
+        StoreError: the store could not be read.
+    """
+
+    def counted(findings: Iterator[Finding]) -> Iterator[Finding]:
+        for finding in findings:
+            setattr(counts, finding.severity, getattr(counts, finding.severity) + 1)
+            yield finding
+
+    root: NodeMetadata | MetadataError | LimitError
+    try:
+        root = await require_node(access)
+    except (MetadataError, LimitError) as error:
+        root = error
+    documents = await read_documents(access, PROBE_KEYS)
+    counts.nodes += 1
+    for finding in counted(check_node(access, "", root, documents)):
+        yield finding
+    if not isinstance(root, GroupMetadata):
+        return
+    consolidated = root.consolidated
+    seen: set[str] = set()
+    levels = _levels(access, root)
+    async with aclosing(levels):
+        async for batch in levels:
+            for listed in batch:
+                counts.nodes += 1
+                seen.add(listed.name)
+                child = access.sibling(join_path(access.path, listed.name, None))
+                documents = await read_documents(child, PROBE_KEYS)
+                for finding in counted(check_node(child, listed.name, listed.metadata, documents)):
+                    yield finding
+                if consolidated is not None and not isinstance(listed.metadata, Exception):
+                    found = compare_consolidated(child, listed.name, listed.metadata, consolidated, documents)
+                    for finding in counted(found):
+                        yield finding
+    if consolidated is not None:
+        for name in sorted(consolidated.nodes.keys() - seen):
+            message = "consolidated metadata have this node, and it is not stored"
+            for finding in counted(iter([_finding("consolidated", name, message)])):
+                yield finding
+
+
+async def _levels(access: NodeAccess, root: GroupMetadata) -> AsyncGenerator[list[ListedNode], None]:
+    """Yield the nodes below the root: those that are listed, or where the store cannot list the consolidated ones."""
+    if access.store.supports.listable or root.consolidated is None:
+        check_listable(access.store, "find the nodes below this group")
+        levels = walk_levels(lambda function: function(access), root.zarr_format)
+        async with aclosing(levels):
+            async for batch in levels:
+                yield batch
+        return
+    for name in sorted(root.consolidated.nodes):
+        child = access.sibling(join_path(access.path, name, None))
+        try:
+            yield [ListedNode(name, await require_node(child))]
+        except (MetadataError, LimitError) as error:
+            yield [ListedNode(name, error)]
+        except FileNotFoundError:
+            continue
+
+
+def check_node(
+    access: NodeAccess, name: str, metadata: NodeMetadata | MetadataError | LimitError, documents: Documents
+) -> Iterator[Finding]:
+    """Yield the findings about one node, whose documents were read.
+
+    Args:
+        access: the access to the node.
+        name: its path below the target.
+        metadata: what a lenient reader made of it.
+        documents: its documents of all formats.
+    """
+    formats = [
+        number
+        for number, keys in DOCUMENT_KEYS.items()
+        if any(documents.get(key) is not None for key in _kinds(keys, number))
+    ]
+    if len(formats) > 1:
+        others = ", ".join(map(str, formats[1:]))
+        yield _finding("formats", name, f"documents of format {formats[0]}, and of {others}, which are ignored")
+    if isinstance(metadata, MetadataError | LimitError):
+        yield _of_error(name, metadata)
+        return
+    if not formats:
+        if not _has_consolidated_copy(documents):
+            yield _finding("implicit", name, "a group without a document: other readers may not find it")
+        return
+    error = _resolve(access, metadata)
+    if error is not None:
+        yield _of_error(name, error)
+        return
+    strict = replace(access, settings=replace(access.settings, strict=True))
+    try:
+        found = parse_documents(strict, documents)
+        error = None if found is None else _resolve(strict, found)
+    except (MetadataError, LimitError) as refused:
+        error = refused
+    if error is not None:
+        yield replace(_of_error(name, error), severity=SEVERITY["lenient"], rule="lenient")
+
+
+def compare_consolidated(
+    access: NodeAccess, name: str, metadata: NodeMetadata, consolidated: Consolidated, documents: Documents
+) -> Iterator[Finding]:
+    """Yield a finding if the consolidated metadata of the root say another thing than the node."""
+    if all(value is None for value in documents.values()):
+        return  # an implicit group has nothing to compare
+    try:
+        copy = consolidated_node(
+            consolidated,
+            name,
+            node=access.url,
+            settings=access.settings,
+            storage_transformers=ALL_TRANSFORMER_NAMES,
+        )
+    except (MetadataError, LimitError) as error:
+        yield _finding("consolidated", name, f"the consolidated copy of this node cannot be read: {error}")
+        return
+    if copy is None:
+        yield _finding(
+            "consolidated", name, "consolidated metadata do not have this node; 'aiozarr consolidate' adds it"
+        )
+    elif _alone(copy) != _alone(metadata):
+        yield _finding(
+            "consolidated", name, "consolidated metadata differ from the node; 'aiozarr consolidate' updates them"
+        )
+
+
+def _alone(metadata: NodeMetadata) -> NodeMetadata:
+    return replace(metadata, consolidated=None) if isinstance(metadata, GroupMetadata) else metadata
+
+
+def _kinds(keys: tuple[str, ...], zarr_format: int) -> tuple[str, ...]:
+    """Return the keys of the documents that make a node of a format."""
+    rules = rules_of(zarr_format)
+    return tuple([key for key in keys if key in (rules.array_key, rules.group_key)])
+
+
+def _has_consolidated_copy(documents: Documents) -> bool:
+    return any(value is not None for value in documents.values())
+
+
+def _resolve(access: NodeAccess, metadata: NodeMetadata) -> MetadataError | LimitError | None:
+    """Return the error of grid, keys and codecs of an array, which its document alone does not show."""
+    if isinstance(metadata, ArrayMetadata):
+        try:
+            ArrayLayout.resolve(metadata, node=access.url, settings=access.settings)
+        except (MetadataError, LimitError) as error:
+            return error
+    return None
+
+
+def _of_error(name: str, error: MetadataError | LimitError) -> Finding:
+    rule: Rule = "unsupported" if isinstance(error, UnsupportedMetadataError) else "invalid"
+    key, member = getattr(error, "key", None), getattr(error, "member", None)
+    return _finding(rule, name, error.message, key=key, member=member)
+
+
+def _finding(rule: Rule, path: str, message: str, *, key: str | None = None, member: str | None = None) -> Finding:
+    return Finding(SEVERITY[rule], rule, path, key, member, message)

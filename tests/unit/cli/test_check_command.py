@@ -1,0 +1,47 @@
+"""check: differences between two locations."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import damage, invoke, records, succeed
+
+
+@pytest.fixture
+def other(sample: Path, tmp_path: Path) -> Path:
+    """A copy of the sample with three differences."""
+    copy = tmp_path / "copy.zarr"
+    shutil.copytree(sample, copy)
+    (copy / "lat/c/0").unlink()
+    (copy / "extra").write_bytes(b"x")
+    damage(copy / "air/c/0/0/0", 3)
+    return copy
+
+
+def test_equal_locations(sample: Path) -> None:
+    shutil.copytree(sample, sample.parent / "same.zarr")
+    assert succeed("check", "--download", sample, sample.parent / "same.zarr").stdout == ""
+
+
+def test_differences_have_the_signs_of_rclone(sample: Path, other: Path) -> None:
+    result = invoke("check", sample, other)
+    assert result.exit_code == 1
+    assert sorted(result.stdout.splitlines()) == ["+ extra", "- lat/c/0"]
+    result = invoke("check", "--download", sample, other)
+    assert "* air/c/0/0/0: from byte 3 on" in result.stdout.splitlines()
+    assert "= air/zarr.json" in invoke("check", "-v", sample, other).stdout.splitlines()
+
+
+def test_one_way_and_globs(sample: Path, other: Path) -> None:
+    assert invoke("check", "--one-way", "--exclude", "lat/*", sample, other).exit_code == 0
+    *found, total = records("check", "--include", "lat/*", sample, other, code=1)
+    assert [(each["key"], each["state"], each["destination_size"]) for each in found] == [("lat/c/0", "missing", None)]
+    assert total == {"type": "total", "equal": 1, "differs": 0, "missing": 1, "surplus": 0, "error": 0}
+
+
+def test_nothing_on_either_side_is_not_found(sample: Path, tmp_path: Path) -> None:
+    assert invoke("check", tmp_path / "none", tmp_path / "nothing").exit_code == 3
+    assert invoke("check", sample, tmp_path / "none").exit_code == 1

@@ -1,0 +1,42 @@
+"""All commands: help, names and errors."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from aiozarr.cli.command_group import COMMANDS, ROOT
+from tests.support.command_line import invoke, succeed
+
+
+def test_help_lists_all_commands() -> None:
+    text = succeed("--help").stdout
+    assert all(f"  {name} " in text for name in COMMANDS)
+    assert succeed("--version").stdout.startswith("aiozarr ")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_help_with_its_summary(name: str) -> None:
+    text = " ".join(succeed(name, "--help").stdout.split())
+    command = ROOT.get_command(click.Context(ROOT), name)
+    assert command is not None
+    assert command.name == name
+    assert text.startswith(f"Usage: aiozarr {name} ")
+    for option in command.params:
+        if isinstance(option, click.Option):
+            assert option.help, option.name
+
+
+def test_an_unknown_command_gets_the_nearest_name() -> None:
+    result = invoke("vrify", "x")
+    assert result.exit_code == 2
+    assert "did you mean 'verify'?" in result.stderr
+    assert invoke("zzz").exit_code == 2
+
+
+def test_an_error_is_one_line_on_standard_error() -> None:
+    result = invoke("info", "nope://bucket/x")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("aiozarr: no store opens 'nope://' URLs")
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,115 @@
+"""ls, stat, du and rm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import aiozarr.sync
+from tests.support.command_line import invoke, records, succeed
+
+
+def test_ls_shows_one_level_with_prefixes_first(sample: Path) -> None:
+    assert succeed("ls", sample).stdout.splitlines() == ["air/", "deep/", "lat/", "zarr.json"]
+
+
+def test_ls_recursive_shows_the_size_of_every_object(sample: Path) -> None:
+    lines = [line.split() for line in succeed("ls", "-r", sample).stdout.splitlines()]
+    assert {key: int(size) for size, key in lines} == {
+        str(file.relative_to(sample)): file.stat().st_size for file in sample.rglob("*") if file.is_file()
+    }
+
+
+def test_ls_long_and_json_have_sizes_and_versions(sample: Path) -> None:
+    size = (sample / "zarr.json").stat().st_size
+    assert succeed("ls", "-l", sample).stdout.splitlines()[-1].split()[0] == str(size)
+    found = records("ls", sample)[-1]
+    assert found == {"type": "object", "key": "zarr.json", "size": size, "version": found["version"]}
+    assert found["version"]
+
+
+def test_ls_of_one_object_shows_it(sample: Path) -> None:
+    assert succeed("ls", sample / "zarr.json").stdout == "zarr.json\n"
+
+
+@pytest.mark.parametrize("command", [["ls"], ["ls", "-r"], ["du"]])
+def test_a_place_without_objects_is_not_found(command: list[str], tmp_path: Path) -> None:
+    result = invoke(*command, tmp_path / "none")
+    assert result.exit_code == 3
+    assert result.stderr == f"aiozarr: nothing is stored at {tmp_path / 'none'}\n"
+
+
+def test_names_of_objects_cannot_control_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "a\x1b[2Jb").write_bytes(b"x")
+    assert succeed("ls", tmp_path).stdout == "a\\x1b[2Jb\n"
+
+
+def test_stat_shows_the_size(sample: Path) -> None:
+    [found] = records("stat", sample / "zarr.json")
+    assert found["size"] == (sample / "zarr.json").stat().st_size
+    assert "size    : " in succeed("stat", sample / "zarr.json").stdout
+
+
+def test_stat_of_a_prefix_is_not_found(sample: Path) -> None:
+    result = invoke("stat", sample / "air")
+    assert result.exit_code == 4
+    assert "there is no object" in result.stderr
+
+
+def test_du_sums_by_depth(sample: Path) -> None:
+    sizes = {path: path.stat().st_size for path in sample.rglob("*") if path.is_file()}
+    found = {each["prefix"]: each for each in records("du", "-d", "1", sample)}
+    assert set(found) == {"", "air/", "deep/", "lat/"}
+    assert found[""] == {"prefix": "", "objects": len(sizes), "bytes": sum(sizes.values())}
+    assert found["air/"]["objects"] == 9
+    assert [each["prefix"] for each in records("du", sample)] == [""]
+
+
+def test_du_of_one_object(sample: Path) -> None:
+    size = (sample / "zarr.json").stat().st_size
+    assert records("du", sample / "zarr.json") == [{"prefix": "", "objects": 1, "bytes": size}]
+
+
+def test_rm_removes_one_object_only(sample: Path) -> None:
+    succeed("rm", sample / "air/c/0/0/0")
+    assert not (sample / "air/c/0/0/0").exists()
+    assert (sample / "air/c/0/0/1").exists()
+
+
+def test_rm_of_a_node_needs_recursive(sample: Path) -> None:
+    result = invoke("rm", sample / "air")
+    assert result.exit_code == 4
+    assert "--recursive" in result.stderr
+    assert (sample / "air/zarr.json").exists()
+
+
+def test_rm_recursive_removes_a_node_and_updates_consolidated_metadata(sample: Path) -> None:
+    succeed("consolidate", sample)
+    succeed("rm", "-r", sample / "air")
+    assert not (sample / "air/zarr.json").exists()
+    assert "air" not in aiozarr.sync.open_group(sample)
+
+
+def test_rm_dry_run_removes_nothing(sample: Path) -> None:
+    before = sorted(sample.rglob("*"))
+    result = succeed("rm", "-r", "-n", sample / "lat")
+    assert sorted(result.stdout.split()) == ["c/0", "zarr.json"]
+    assert "would remove 2 objects" in result.stderr
+    assert sorted(sample.rglob("*")) == before
+
+
+def test_rm_with_globs_removes_what_matches(sample: Path) -> None:
+    removed = records("rm", "-r", "--include", "air/c/*", "--exclude", "air/c/1/*", sample)
+    assert sorted(each["key"] for each in removed) == [f"air/c/0/{i}/{j}" for i in range(2) for j in range(2)]
+    assert not (sample / "air/c/0/0/0").exists()
+    assert (sample / "air/c/1/0/0").exists()
+
+
+@pytest.mark.parametrize("arguments", [["-r"], ["-r", "--include", "*"], []])
+def test_rm_of_nothing_is_an_error(arguments: list[str], tmp_path: Path) -> None:
+    assert invoke("rm", *arguments, tmp_path / "none").exit_code in (3, 4)
+
+
+def test_rm_refuses_globs_for_one_object(sample: Path) -> None:
+    assert invoke("rm", "--include", "*", sample / "zarr.json").exit_code == 2

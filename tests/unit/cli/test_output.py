@@ -1,0 +1,67 @@
+"""What commands print, and progress in plain lines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from aiozarr.cli import output
+from aiozarr.cli.output import Output, bytes_text, plain, progress_text, seconds_text
+from aiozarr.engine import Progress
+
+
+def test_data_go_to_standard_output_and_talk_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output(verbose=1)
+    out.record({"a": 1}, "one")
+    out.say("two")
+    out.detail("three")
+    captured = capsys.readouterr()
+    assert captured.out == "one\n"
+    assert captured.err == "two\nthree\n"
+
+
+def test_quiet_output_has_data_only(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output(as_json=True, quiet=True)
+    out.record({"a": (1, None), "ü": "é"}, "one")
+    out.say("two")
+    with out.progress("working") as progress:
+        assert progress is None
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"a": [1, None], "ü": "é"}
+    assert captured.err == ""
+
+
+def test_progress_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 1.0, 6.0, 7.0, 12.0])
+    monkeypatch.setattr(output, "monotonic", lambda: next(clock))
+    with Output().progress("copying") as progress:
+        assert progress is not None
+        for done in range(1, 5):
+            progress(Progress(done, 4, done << 20, 4 << 20))
+    assert capsys.readouterr().err.splitlines() == [
+        "copying: 2 of 4 objects, 2.0 MiB of 4.0 MiB, 341.3 KiB/s, 6 s left",
+        "copying: 4 of 4 objects, 4.0 MiB of 4.0 MiB, 341.3 KiB/s, 0 s left",
+    ]
+
+
+def test_progress_without_bytes_has_no_time_left() -> None:
+    assert progress_text(Progress(0, 3, 0, 100), 0.0) == "0 of 3 objects, 0 B of 100 B, 0 B/s"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 << 30, "5.0 GiB"), (1 << 80, "1048576.0 EiB")],
+)
+def test_bytes_in_binary_units(count: int, text: str) -> None:
+    assert bytes_text(count) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (61, "1:01 min"), (3723, "1:02:03")])
+def test_durations(seconds: float, text: str) -> None:
+    assert seconds_text(seconds) == text
+
+
+def test_control_characters_are_escaped() -> None:
+    assert plain("a\x1b[0m\n") == "a\\x1b[0m\\n"
+    assert plain("größe/0.0") == "größe/0.0"

@@ -1,0 +1,57 @@
+"""The option --select."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aiozarr.sync
+from aiozarr.cli.selections import axis_names, parse_select, select_view
+from aiozarr.errors import SelectionError
+from tests.support.command_line import invoke
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("time=0:24,lat=100:200", {"time": slice(0, 24), "lat": slice(100, 200)}),
+        ("time=5", {"time": 5}),
+        ("time=-1,lat=::2", {"time": -1, "lat": slice(None, None, 2)}),
+        ("0:24,:,5", (slice(0, 24), slice(None), 5)),
+        ("[..., 3]", (Ellipsis, 3)),
+        ("lat=45..60.5", {"lat": slice(45.0, 60.5)}),
+        ("time=2020-01-01..2020-02-01T12:00", {"time": slice("2020-01-01", "2020-02-01T12:00")}),
+        ("time=..3", {"time": slice(None, 3.0)}),
+    ],
+)
+def test_selections_by_name_and_by_position(text: str, expected: Any) -> None:
+    assert parse_select(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "time=", "time=0:1,5", "time=a", "time=1,time=2", "1:2:3:4", "=3", "1.5"])
+def test_what_is_no_selection_is_a_usage_error(text: str, sample: Path) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_select(text)
+    assert invoke("cat", sample / "air", "-s", text).exit_code == 2
+
+
+def test_names_may_be_numbers_and_unknown_ones_are_listed(sample: Path) -> None:
+    array = aiozarr.sync.open_array(sample, "air")._async
+    assert select_view(array, {"lon": slice(0, 2), "time": 3}).shape == (6, 2)
+    assert select_view(array, {"0": 1}).shape == (6, 8)
+    assert select_view(array, None).shape == (4, 6, 8)
+    with pytest.raises(SelectionError, match="its dimensions are time, lat, lon"):
+        select_view(array, {"depth": 0})
+
+
+def test_axes_have_the_names_of_their_dimensions(sample: Path) -> None:
+    array = aiozarr.sync.open_array(sample, "air")._async
+    for selection, names in (
+        (None, ["time", "lat", "lon"]),
+        ({"lat": 0}, ["time", "lon"]),
+        ((0,), ["lat", "lon"]),
+        ((Ellipsis, 1), ["time", "lat"]),
+    ):
+        assert axis_names(array, select_view(array, selection), selection) == names

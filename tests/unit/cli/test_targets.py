@@ -1,0 +1,61 @@
+"""Options of stores, and objects in locations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from aiozarr.cli.targets import KeyValue, TargetOptions, is_remote, parent_and_key
+from tests.support.command_line import invoke, succeed
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("s3://bucket/a.zarr/zarr.json", ("s3://bucket/a.zarr", "zarr.json")),
+        ("s3://bucket/a.zarr/", ("s3://bucket/a.zarr/", "")),
+        ("s3://bucket", ("s3://bucket", "")),
+        ("a.zarr/zarr.json", ("a.zarr", "zarr.json")),
+        ("zarr.json", (".", "zarr.json")),
+        ("/zarr.json", ("/", "zarr.json")),
+        ("https://host/a.zarr/c/0?sig=a/b", ("https://host/a.zarr/c?sig=a/b", "0")),
+        ("zip::s3://bucket/a.zip", ("zip::s3://bucket", "a.zip")),
+    ],
+)
+def test_the_location_of_an_object(target: str, expected: tuple[str, str]) -> None:
+    assert parent_and_key(target) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "remote"),
+    [("s3://b/a", True), ("zip::https://h/a.zip", True), ("a/b", False), ("file:///a", False), ("memory://a", False)],
+)
+def test_remote_targets(target: str, remote: bool) -> None:
+    assert is_remote(target) is remote
+
+
+def test_options_of_a_copy_go_to_remote_targets_and_to_their_side() -> None:
+    options = TargetOptions({"anon": True}, {"region": "a"}, {"region": "b"})
+    assert options.of("s3://b/x", "source") == {"anon": True, "region": "a"}
+    assert options.of("/tmp/x", "destination") == {"region": "b"}
+    assert options.of("/tmp/x") == {"anon": True}
+
+
+def test_values_of_options_are_text_unless_they_are_json_words_or_mappings() -> None:
+    convert = KeyValue().convert
+    assert convert("anon=true", None, None) == ("anon", True)
+    assert convert("key=0123", None, None) == ("key", "0123")
+    assert convert("key=a=b", None, None) == ("key", "a=b")
+    assert convert('s3={"anon": true}', None, None) == ("s3", {"anon": True})
+    assert convert("key={x", None, None) == ("key", "{x")
+    with pytest.raises(click.BadParameter):
+        convert("anon", None, None)
+
+
+def test_an_unknown_option_of_a_store_is_a_usage_error(sample: Path) -> None:
+    result = invoke("ls", sample, "--storage-option", "anon=true")
+    assert result.exit_code == 2
+    assert "unknown storage options anon" in result.stderr
+    succeed("ls", sample, "--storage-option", "durable=true")
