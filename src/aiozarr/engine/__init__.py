@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from aiozarr.engine.engine import Engine
     from aiozarr.engine.layout import ArrayLayout
     from aiozarr.engine.plan.bounds import MergeLimitBounds
+    from aiozarr.engine.plan.listed_chunks import ListedChunk, ListedChunks
     from aiozarr.engine.plan.multipart_plan import split_limit
     from aiozarr.engine.plan.plan import NO_READ, Plan, check_size, fits_upper_bound, plan_bounds
     from aiozarr.engine.plan.rows import LazyRows
@@ -27,6 +28,7 @@ else:
             ".engine": "Engine",
             ".layout": "ArrayLayout",
             ".plan.bounds": "MergeLimitBounds",
+            ".plan.listed_chunks": "ListedChunk ListedChunks",
             ".plan.multipart_plan": "split_limit",
             ".plan.plan": "NO_READ Plan check_size fits_upper_bound plan_bounds",
             ".plan.rows": "LazyRows",
@@ -48,6 +50,8 @@ __all__ = [
     "Engine",
     "InlinePool",
     "LazyRows",
+    "ListedChunk",
+    "ListedChunks",
     "MergeLimitBounds",
     "Plan",
     "Progress",

@@ -120,6 +120,10 @@ class ArrayLayout:
             _chain=chain,
         )
 
+    def key_of(self, projection: ChunkSelection) -> str:
+        """Return the key of the stored object of `projection`, relative to the array."""
+        return self.key_encoding.encode(projection.coords)
+
     def object_of(self, projection: ChunkSelection) -> ObjectLayout:
         """Return the layout of the stored object of `projection`.
 
@@ -129,7 +133,7 @@ class ArrayLayout:
         if self.single is not None:
             return self.single
         parts = zip(self.axes, projection.coords, strict=True)
-        return self._object(tuple([axis.chunk_length(chunk) for axis, chunk in parts]))
+        return self.object_of_shape(tuple([axis.chunk_length(chunk) for axis, chunk in parts]))
 
     def unpadded(self, projection: ChunkSelection) -> CodecPipeline | None:
         """Return the codecs of a chunk at the array's end that was stored without its part outside the array.
@@ -141,15 +145,20 @@ class ArrayLayout:
         """
         if self.strict or self.largest.shard is not None:
             return None
-        shape = tuple([axis.chunk_extent(chunk) for axis, chunk in zip(self.axes, projection.coords, strict=True)])
+        shape = projection.extents
         if shape == self.object_of(projection).spec.shape:
             return None
         try:
-            return self._object(shape).pipeline
+            return self.object_of_shape(shape).pipeline
         except MetadataError:
             return None
 
-    def _object(self, shape: tuple[int, ...]) -> ObjectLayout:
+    def object_of_shape(self, shape: tuple[int, ...]) -> ObjectLayout:
+        """Return the layout of a stored object of `shape`.
+
+        Raises:
+            InvalidMetadataError, UnsupportedMetadataError: the codecs do not take chunks of that shape.
+        """
         found = self._objects.get(shape)
         if found is None:
             try:
@@ -232,7 +241,7 @@ class ArrayLayout:
         self._check("max_chunk_bytes", nbytes, settings.max_chunk_bytes, "a chunk decodes to")
         if self.shard is not None:
             index_nbytes = self.shard.index_nbytes
-            if shape != self.spec.shape and (shard := self._object(shape).shard) is not None:
+            if shape != self.spec.shape and (shard := self.object_of_shape(shape).shard) is not None:
                 index_nbytes = shard.index_nbytes
             self._check("max_index_bytes", index_nbytes, settings.max_index_bytes, "the index of a shard has")
 

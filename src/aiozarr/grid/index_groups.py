@@ -146,10 +146,12 @@ def split_group(
     selections: list[AxisOrGroupSelection] = []
     coords = zip(*[each.tolist() for each in points.chunks], strict=True)
     for chunks, start, stop in zip(coords, starts, stops, strict=True):
-        out = _compact(_sub(positions, slice(start, stop) if points.order is None else points.order[start:stop]))
+        out = compact_positions(
+            _sub(positions, slice(start, stop) if points.order is None else points.order[start:stop])
+        )
         inner = tuple([each[start:stop] for each in points.inner])
         extents = tuple([axis.chunk_extent(chunk) for axis, chunk in zip(axes, chunks, strict=True)])
-        plain = _as_slice(inner[0]) if len(dims) == 1 and isinstance(out, slice) else None
+        plain = as_progression(inner[0]) if len(dims) == 1 and isinstance(out, slice) else None
         if plain is not None and isinstance(out, slice):
             first, step = plain
             count = stop - start
@@ -171,7 +173,7 @@ def _sub(positions: Positions, taken: Positions) -> Positions:
     return moved
 
 
-def _compact(positions: Positions) -> Positions:
+def compact_positions(positions: Positions) -> Positions:
     """Return ascending positions as a slice if they are contiguous."""
     if isinstance(positions, slice):
         return positions
@@ -179,7 +181,7 @@ def _compact(positions: Positions) -> Positions:
     return slice(first, last + 1) if last - first + 1 == len(positions) else positions
 
 
-def _as_slice(indices: Indices) -> tuple[int, int] | None:
+def as_progression(indices: Indices) -> tuple[int, int] | None:
     """Return first index and step of the indices, or None if they do not form an arithmetic progression."""
     first = int(indices[0])
     if len(indices) == 1:

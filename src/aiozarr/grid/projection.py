@@ -96,12 +96,16 @@ class ChunkSelection(Protocol):
         ...
 
 
-class ChunkSelections(Protocol):
+class SizedSelections(Protocol):
     """The selections of all touched chunks, in C order of the output if that order is defined."""
 
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[ChunkSelection]: ...
+
+
+class ChunkSelections(SizedSelections, Protocol):
+    """`SizedSelections` of one grid, whose chunks have numbers."""
 
     def numbered(self, grid_shape: Sequence[int]) -> Iterator[tuple[int, ChunkSelection]]:
         """Yield the linear index of each chunk in a grid of `grid_shape`, in C order, and its selection."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -192,10 +192,12 @@ def parts_of(layout: ArrayLayout, maps: Sequence[DimensionMap], fields: Fields |
     return project(layout.axes, maps, fields)
 
 
-def keyed_projections(layout: ArrayLayout, parts: ChunkSelections, prefix: str) -> Iterator[tuple[str, ChunkSelection]]:
+def keyed_projections(
+    layout: ArrayLayout, parts: Iterable[ChunkSelection], prefix: str
+) -> Iterator[tuple[str, ChunkSelection]]:
     """Yield the key of each of the stored objects `parts`, with what is wanted of it."""
     for projection in parts:
-        yield prefix + layout.key_encoding.encode(projection.coords), projection
+        yield prefix + layout.key_of(projection), projection
 
 
 def inner_parts(stored: ObjectLayout, projection: ChunkSelection) -> Iterator[tuple[int, ChunkSelection]]:

@@ -33,7 +33,7 @@ class LazyRows:
         layout = self.layout
         requests = most_requests(layout, self.maps, self.split_limit, self.merge_bounds)
         for part in self._parts():
-            key = self.prefix + layout.key_encoding.encode(part.coords)
+            key = self.prefix + layout.key_of(part)
             stored = layout.object_of(part)
             if stored.shard is None:
                 size = stored.pipeline.max_encoded_size

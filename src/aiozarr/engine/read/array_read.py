@@ -129,7 +129,7 @@ class ArrayRead(ReadOperation):
 
     def _begin(self, chunks: WholeChunks, part: ChunkSelection) -> None:
         read = chunks.read
-        key = read.prefix + read.layout.key_encoding.encode(part.coords)
+        key = read.prefix + read.layout.key_of(part)
         out, placed = self.target(read, part)
         if read.layout.shard is not None:
             shard = ShardRead(self, read.layout, read.store, key, out, placed)

@@ -123,7 +123,7 @@ class BlockingRead(ObjectRequest):
         return count + (missing is not None)
 
     def _set_key(self, output: ChunkOutput) -> None:
-        self.key = self._read.prefix + self._read.layout.key_encoding.encode(output.projection.coords)
+        self.key = self._read.prefix + self._read.layout.key_of(output.projection)
 
     def _read_object(self, read: Callable[..., T | None], *memory: memoryview) -> T | None:
         try:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from numpy.typing import NDArray
 
 from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.plan.listed_chunks import ListedChunks
 from aiozarr.engine.plan.plan import parts_of
 from aiozarr.engine.request.share_key import InternedKey
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid import DimensionMap, Fields
-from aiozarr.grid.projection import ChunkSelections
+from aiozarr.grid.projection import SizedSelections
 from aiozarr.stores.contract import Store
 
 
@@ -26,6 +27,8 @@ class Read:
         out: an array of the core shape: `core_shape_of` the maps.
         fields: the part of each element that is wanted; None for all of it.
         fresh: the contiguous array behind `out` if it is new: its memory has not been touched yet.
+        missing: receives the keys of the objects that are not stored, if the caller wants to know them.
+        listed: the chunks, in place of `maps`, if the caller lists them.
     """
 
     layout: ArrayLayout
@@ -35,6 +38,15 @@ class Read:
     out: NDArray[Any]
     fields: Fields | None = None
     fresh: NDArray[Any] | None = None
+    missing: set[str] | None = None
+    listed: ListedChunks | None = None
+
+    @classmethod
+    def of_listed(
+        cls, store: Store, chunks: ListedChunks, out: NDArray[Any], *, fresh: NDArray[Any] | None = None
+    ) -> Self:
+        """Return the read of listed chunks. Afterwards `missing` has the keys of those that are not stored."""
+        return cls(chunks.layout, store, "", (), out, fresh=fresh, missing=set(), listed=chunks)
 
     @fork_safe_cached_property
     def token(self) -> InternedKey:
@@ -42,6 +54,6 @@ class Read:
         return InternedKey((self.store.identity, self.layout.token))
 
     @fork_safe_cached_property
-    def parts(self) -> ChunkSelections:
+    def parts(self) -> SizedSelections:
         """The stored objects that are touched; where `takes_long(maps)`, a worker has to be the first to ask."""
-        return parts_of(self.layout, self.maps, self.fields)
+        return parts_of(self.layout, self.maps, self.fields) if self.listed is None else self.listed

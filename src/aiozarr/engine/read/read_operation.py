@@ -89,6 +89,7 @@ class ReadOperation(ChunkOperation):
         self.batches: set[InnerChunkBatch] = set()
         self._ready = deque()
         self._cache = state.chunk_caches.of(settings.chunk_cache_bytes)
+        self._missing = [read.missing for read in reads if read.missing is not None]
         self._outcome_key = None if (key := outcome_key(settings)) == DEFAULT_OUTCOME_KEY else key
         # Parts of a file would all be read by the same disk.
         self._multipart_bytes = NO_SPLIT if self.queue.is_blocking else settings.max_request_bytes
@@ -252,6 +253,8 @@ class ReadOperation(ChunkOperation):
 
     def missing_error(self, store: Store, key: str) -> BaseException | None:
         """Return the error for an object that is not stored; None to read the fill value. Any thread."""
+        for keys in self._missing:
+            keys.add(key)
         if self.settings.missing == "fill":
             return None
         return MissingChunkError(

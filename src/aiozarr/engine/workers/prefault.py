@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES, WorkerPool, WorkItem
-from aiozarr.grid.projection import ChunkSelections
+from aiozarr.grid.projection import SizedSelections
 from aiozarr.memory import PIECE_BYTES, PagePrefaulter
 
 MIN_OUTPUT_BYTES = 2 * PIECE_BYTES
@@ -94,7 +94,7 @@ class _Prefault(WorkItem):
         self.owner.piece_done()
 
 
-def head_extent(out: NDArray[Any], parts: ChunkSelections) -> int:
+def head_extent(out: NDArray[Any], parts: SizedSelections) -> int:
     """Return how many bytes of `out` the elements of the first chunk are scattered over.
 
     Returns:

@@ -53,11 +53,14 @@ class ObjectWriteOperation(Operation):
         group_commit: partial writes that wait for the one in progress.
         encoding: limits the shards whose inner chunks are encoded at once. So the first is stored while workers encode
             the next, and the disk is not idle until many shards are ready at the same time.
+        stores_empty, is_guarded: as in `Write`.
     """
 
     state: EngineState
     group_commit: GroupCommit[ObjectWrite]
     encoding: asyncio.Semaphore
+    stores_empty: bool | None
+    is_guarded: bool
 
     @abstractmethod
     def object_done(self, request: ObjectWrite, error: BaseException | None) -> None:
@@ -101,7 +104,7 @@ class ObjectWrite(ObjectRequest):
         self.job = job
         self.layout = layout
         # Without a fill value in the metadata a missing chunk has undefined values: each chunk is stored.
-        self.keep = not layout.metadata.has_fill_value
+        self.keep = not layout.metadata.has_fill_value if job.stores_empty is None else job.stores_empty
         self.values = values
         self.projection = projection
         self.sent = self.fetched = self.put = 0
@@ -134,11 +137,13 @@ class ObjectWrite(ObjectRequest):
             nonlocal group
             value = await self._fetch()
             erasable = self._erasable(value) if swap else None
-            data, group = await self._encode(value, group, can_erase=erasable is not None)
-            if data is None:
-                await self._erase_if_match(erasable)
-            else:
+            data, group = await self._encode(value, group, can_erase=self._can_erase(erasable))
+            if data is not None:
                 await self._put(data, self._precondition(value, swap=swap))
+            elif value is not None:
+                await self._erase(erasable)
+            else:
+                self.operation = "fetch"
             return group
 
         return await compare_and_swap(attempt)
@@ -169,12 +174,17 @@ class ObjectWrite(ObjectRequest):
         version = None if value is None else value.version
         return version if version is not None and not version.weak and self.store.has_conditional_erases else None
 
+    def _can_erase(self, version: Version | None) -> bool:
+        """Return whether a stored object that gets fill values only is erased; `version` is that of `_erasable`."""
+        return version is not None or self.job.stores_empty is False
+
     def _precondition(self, value: Value | None, *, swap: bool) -> Precondition | None:
         if swap and value is None:
             return IfAbsent()
         if swap and value is not None and value.version is not None and not value.version.weak:
             return IfMatch(value.version)
-        self.state.warn_unsafe(self.store)
+        if self.job.is_guarded:
+            self.state.warn_unsafe(self.store)
         return None
 
     async def _encode(
@@ -268,19 +278,14 @@ class ObjectWrite(ObjectRequest):
             self.state.sizes.record(self.store, self.key, memoryview(data).nbytes, version)
         self.put += memoryview(data).nbytes
 
-    async def _erase_if_match(self, version: Version | None) -> None:
-        """Erase the stored object if it has this version; None: nothing is stored."""
+    async def _erase(self, version: Version | None = None) -> None:
+        """Erase the stored object, with a version only if it has this one."""
+        self.operation = "erase"
+        self.sent += 1
         if version is None:
-            self.operation = "fetch"
-            return
-        self.operation = "erase"
-        self.sent += 1
-        await self.store.erase_if_match(self.key, version)
-
-    async def _erase(self) -> None:
-        self.operation = "erase"
-        self.sent += 1
-        await self.store.erase(self.key)
+            await self.store.erase(self.key)
+        else:
+            await self.store.erase_if_match(self.key, version)
 
     # --- in a worker -----------------------------------------------------------------------------------------------
 
@@ -302,15 +307,17 @@ class ObjectWrite(ObjectRequest):
         value = store.fetch_now(self.key, **self._bound())
         self.fetched += 0 if value is None else memoryview(value.data).nbytes
         version = self._erasable(value)
-        data = self._encode_timed(None if value is None else value.data, can_erase=version is not None)
-        if data is None and version is None:
+        data = self._encode_timed(None if value is None else value.data, can_erase=self._can_erase(version))
+        if data is None and value is None:
             self.operation = "fetch"
             return
         self.sent += 1
         if data is None:
-            assert version is not None
             self.operation = "erase"
-            store.erase_if_match_now(self.key, version)
+            if version is None:
+                store.erase_now(self.key)
+            else:
+                store.erase_if_match_now(self.key, version)
             return
         precondition = IfAbsent() if value is None else None if value.version is None else IfMatch(value.version)
         store.set_now(self.key, data, precondition=precondition)

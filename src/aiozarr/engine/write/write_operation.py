@@ -14,7 +14,6 @@ from aiozarr.engine.progress import Progress
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.write.object_write import INNER_GROUP_BYTES, ObjectWrite, ObjectWriteOperation
 from aiozarr.engine.write.write import Write
-from aiozarr.grid import core_shape_of
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.queue import RequestQueue
@@ -38,7 +37,7 @@ class WriteOperation(ObjectWriteOperation):
         # All workers encode one shard together, so its request is a coroutine, also if the store blocks.
         sharded = write.layout.shard is not None
         queue: RequestQueue = state.queues.origin(write.store.origin) if sharded else state.queue_for(write.store)
-        core = core_shape_of(write.maps)
+        core = write.core_shape
         self.state = state
         self.group_commit = group_commit
         super().__init__(
@@ -51,6 +50,8 @@ class WriteOperation(ObjectWriteOperation):
             bytes_total=prod(core) * write.layout.spec.dtype.itemsize,
         )
         self._write = write
+        self.stores_empty = write.stores_empty
+        self.is_guarded = write.is_guarded
         self._values = np.broadcast_to(write.values, core)
         self._plan: Iterator[tuple[str, ChunkSelection]] = keyed_projections(write.layout, write.parts, write.prefix)
         self._begun = 0
