@@ -23,7 +23,7 @@ OLDEST_ONLY := tests/contract/test_wrappers.py tests/contract/test_fsspec.py tes
     tests/docs tests/benchmarks tests/test_architecture.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long bench bench-stages dist format clean
+.PHONY: test-ecosystem help demo test static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long bench bench-stages dist format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS="$$(printf '\t')" read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
@@ -107,6 +107,9 @@ test-peers: $(VENV)/$(READY) ## every data type and codec exchanged with six oth
 	@scripts/make_peers.sh $(PEERS) $(PYTHON_NEWEST)
 	@AIOZARR_PEERS=$(CURDIR)/$(PEERS) AIOZARR_WRITE_TABLE=1 $(BIN)/python -m pytest -q tests/interop/test_matrix.py $(ARGS)
 
+test-ecosystem: ## suites of other projects, unchanged, over aiozarr: zarr-python's and xarray's; ARGS="zarr-array --world newest": some
+	@$(PYTHON) -m scripts.ecosystem --oldest $(PYTHON) --newest $(PYTHON_NEWEST) $(ARGS)
+
 # The seed is printed first, so a failure can be repeated.
 test-long: $(VENV)/$(READY) ## the property tests with many more examples, minutes for each file; SEED=... repeats a run
 	@seed="$(SEED)"; seed="$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; \
@@ -132,5 +135,5 @@ dist: $(VENV)/$(READY) ## sdist and wheel into dist/
 	@$(BIN)/python -m build --quiet
 
 clean: ## remove environments, caches and everything built
-	rm -rf .venv .venv-newest .venv-peers .servers .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build site
+	rm -rf .venv .venv-newest .venv-peers .servers .ecosystem .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -73,7 +73,9 @@ class ScaleOffsetCodec(ArrayArrayCodec):
         divisor = _scalar(scale, wide)
         values = array.astype(wide)
         if np.any(values % divisor):
-            raise CodecError(f"there are elements that are not multiples of {int(scale)}", codec=self.name)
+            raise CodecError(
+                f"there are elements that are not multiples of {int(scale)}, with a non-zero remainder", codec=self.name
+            )
         return self._narrow(values // divisor + _scalar(offset, wide), spec)
 
     def encode_region(self, region: Region, spec: ArraySpec) -> Region:
@@ -86,7 +88,7 @@ class ScaleOffsetCodec(ArrayArrayCodec):
         found: AnyArray = np.asarray(values)
         least, most = limits(spec.dtype)
         if found.size and (int(found.min()) < least or int(found.max()) > most):
-            raise CodecError(f"there are elements that {spec.dtype} cannot hold", codec=self.name)
+            raise CodecError(f"there are elements outside the range of dtype {spec.dtype}", codec=self.name)
         return found.astype(spec.dtype)
 
 

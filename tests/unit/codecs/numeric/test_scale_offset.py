@@ -43,14 +43,14 @@ def test_integers_round_trip_or_are_refused(data: st.DataObject, dtype: str) -> 
         assert np.frombuffer(bytes(pipeline.encode(array)), dtype).tolist() == [encoded]
         assert pipeline.decode(pipeline.encode(array)).tolist() == [value]
     else:
-        with pytest.raises(CodecError, match="cannot hold"):
+        with pytest.raises(CodecError, match="outside the range of dtype"):
             pipeline.encode(array)
 
 
 def test_stored_integers_that_are_not_multiples_or_overflow_are_refused() -> None:
     with pytest.raises(CodecError, match="not multiples of 3"):
         pipeline_of("u1", 0, scale=3).decode(b"\x04")
-    with pytest.raises(CodecError, match="cannot hold"):
+    with pytest.raises(CodecError, match="outside the range of dtype"):
         pipeline_of("u1", 10, offset=10).decode(b"\xff")
 
 

@@ -1,0 +1,1 @@
+"""Programs of the repository: demos, data, environments and lanes of tests."""

@@ -1,0 +1,1 @@
+"""Test suites of other projects, run unchanged over aiozarr: `make test-ecosystem`."""

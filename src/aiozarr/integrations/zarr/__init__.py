@@ -1,0 +1,33 @@
+"""aiozarr below zarr-python: a codec pipeline, which reads and writes chunks, and a store.
+
+`enable()` is the one line. `ZARR_CODEC_PIPELINE__PATH=aiozarr.integrations.zarr.CodecPipeline` in the environment does
+the same without code. zarr-python imports this package at its first array, enabled or not, so that nothing is imported
+here before it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aiozarr.integrations.zarr.chunk_pipeline import PipelineUsage, enable, usage
+    from aiozarr.integrations.zarr.chunk_pipeline import ZarrCodecPipeline as CodecPipeline
+    from aiozarr.integrations.zarr.store import ZarrStore as Store
+
+__all__ = ["CodecPipeline", "PipelineUsage", "Store", "enable", "usage"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Store":
+        from aiozarr.integrations.zarr.store import ZarrStore
+
+        return ZarrStore
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from aiozarr.integrations.zarr import chunk_pipeline
+
+    return getattr(chunk_pipeline, "ZarrCodecPipeline" if name == "CodecPipeline" else name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

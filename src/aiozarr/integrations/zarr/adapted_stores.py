@@ -1,0 +1,144 @@
+"""Stores of zarr-python as the engine sees stores: any of them, asked on its own loop, and its store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from itertools import count
+from typing import Any
+from uuid import uuid4
+
+from typing_extensions import Buffer
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.core.buffer import default_buffer_prototype
+
+from aiozarr.errors import ChangedError, PreconditionFailedError
+from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.model import ByteRange, IfAbsent, Precondition, Range, Supports, Value, Version, resolve_range
+from aiozarr.stores.blocking import BlockingStore
+from aiozarr.stores.contract import Store, byte_view, check_max_bytes
+from aiozarr.stores.fsspec.cross_loop import run_on_loop
+
+_generations = count(1)
+_PROCESS = uuid4().hex
+"""Buffers are pickled with their versions."""
+
+_lock = ForkSafeLock()
+"""Several stores may have one dictionary, and an operation takes a microsecond."""
+
+
+class AdaptedStore(Store):
+    """Any store of zarr-python. It has no versions: nothing of it is cached beyond one operation."""
+
+    supports = Supports(writeable=True, suffix_reads=True)
+
+    def __init__(self, store: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._store = store
+        self._loop = loop
+
+    @property
+    def url(self) -> str:
+        return str(self._store)
+
+    @property
+    def identity(self) -> Hashable:
+        # The store lives as long as this one, and caches need versions.
+        return (AdaptedStore, id(self._store))
+
+    async def fetch(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
+        prototype = default_buffer_prototype()
+        found = await run_on_loop(self._loop, lambda: self._store.get(key, prototype, byte_request(range)))
+        if found is None:
+            return None
+        data = memoryview(found.as_numpy_array())
+        return Value(data, None, data.nbytes if range is None else None)
+
+    async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> None:
+        # The store may keep the buffer, and an encoded chunk may be a view of the caller's array.
+        buffer = default_buffer_prototype().buffer.from_bytes(bytes(byte_view(value)))
+        await run_on_loop(self._loop, lambda: self._store.set(key, buffer))
+
+    async def erase(self, key: str) -> None:
+        await run_on_loop(self._loop, lambda: self._store.delete(key))
+
+
+class BufferStore(BlockingStore):
+    """The dictionary of buffers of zarr-python's store in memory."""
+
+    supports = Supports(writeable=True, conditional_reads=True, conditional_writes=True, bounded_reads=True)
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values = values
+
+    @property
+    def url(self) -> str:
+        return f"memory://{id(self._values)}"
+
+    @property
+    def identity(self) -> Hashable:
+        return (BufferStore, id(self._values))
+
+    def fetch_now(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
+        found = self._values.get(key)
+        if found is None:
+            return None
+        version = _version_of(found)
+        if if_match is not None and version != if_match:
+            raise ChangedError("the value was replaced", store=self.url, key=key, range=range)
+        data = memoryview(found.as_numpy_array())
+        start, stop = resolve_range(data.nbytes, range)
+        check_max_bytes(stop - start, max_bytes, store=self.url, key=key, range=range)
+        return Value(data[start:stop], version, data.nbytes)
+
+    def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
+        buffer = default_buffer_prototype().buffer.from_bytes(bytes(byte_view(value)))
+        with _lock:
+            found = self._values.get(key)
+            if not _holds(precondition, found):
+                raise PreconditionFailedError(f"{precondition} does not hold", store=self.url, key=key)
+            self._values[key] = buffer
+        return _version_of(buffer)
+
+    def erase_now(self, key: str) -> None:
+        with _lock:
+            self._values.pop(key, None)
+
+    async def fetch(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
+        return self.fetch_now(key, range, if_match=if_match, max_bytes=max_bytes)
+
+    async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
+        return self.set_now(key, value, precondition=precondition)
+
+    async def erase(self, key: str) -> None:
+        self.erase_now(key)
+
+
+def _version_of(buffer: Any) -> Version:
+    """Return the version of a buffer, which is noted in it: a write puts another buffer into its place."""
+    generation: str = buffer.__dict__.setdefault("_aiozarr_generation", f"{_PROCESS}-{next(_generations)}")
+    return Version(generation=generation)
+
+
+def _holds(precondition: Precondition | None, found: Any) -> bool:
+    if precondition is None:
+        return True
+    if isinstance(precondition, IfAbsent):
+        return found is None
+    return found is not None and _version_of(found) == precondition.version
+
+
+def byte_request(wanted: ByteRange | None) -> ByteRequest | None:
+    """Return zarr-python's request for a byte range."""
+    if wanted is None:
+        return None
+    if not isinstance(wanted, Range):
+        return SuffixByteRequest(wanted.length)
+    if wanted.length is None:
+        return OffsetByteRequest(wanted.start)
+    return RangeByteRequest(wanted.start, wanted.start + wanted.length)

@@ -1,0 +1,95 @@
+"""The layout of one of zarr-python's arrays, from its metadata; and settings from zarr-python's configuration."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from aiozarr.engine import ArrayLayout
+from aiozarr.errors import AiozarrError
+from aiozarr.metadata import ArrayMetadata, parse_node
+from aiozarr.metadata.records import NamedConfig
+from aiozarr.settings import Settings
+
+UNBOUNDED = sys.maxsize
+"""zarr-python has no limits of chunks and indexes, and an array that it has opened must be read."""
+
+_DEFAULTS: dict[str, Any] = {
+    "max_chunk_bytes": UNBOUNDED,
+    "max_index_bytes": UNBOUNDED,
+    "max_metadata_bytes": UNBOUNDED,
+}
+
+_KEYS = NamedConfig("default", {"separator": "/"})
+"""zarr-python makes the keys, so that the encoding of the metadata does not matter, known or not."""
+
+
+class UnsupportedArrayError(AiozarrError):
+    """aiozarr cannot read an array that zarr-python reads.
+
+    Attributes:
+        reason: the kind of reason, for counters.
+    """
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def resolve_layout(array_metadata: Any) -> ArrayLayout:
+    """Return the layout of an array of `zarr.core.metadata`.
+
+    Raises:
+        UnsupportedArrayError: aiozarr cannot read it, or its codecs are implemented by others than zarr-python.
+    """
+    from zarr.core.buffer import default_buffer_prototype
+
+    for codec in _codecs_of(array_metadata):
+        if not type(codec).__module__.startswith(("zarr.", "numcodecs.")):
+            raise UnsupportedArrayError(f"the codec {type(codec).__qualname__} is not zarr-python's", reason="codec")
+        if getattr(codec, "subchunk_write_order", "morton") == "colexicographic":
+            raise UnsupportedArrayError("inner chunks are written in C order here", reason="order of inner chunks")
+    documents = array_metadata.to_buffer_dict(default_buffer_prototype())
+    return _resolve(tuple([(key, value.to_bytes()) for key, value in documents.items()]))
+
+
+@lru_cache(maxsize=256)
+def _resolve(documents: tuple[tuple[str, bytes], ...]) -> ArrayLayout:
+    settings = Settings(**_DEFAULTS)
+    try:
+        metadata = parse_node(dict(documents), node="an array of zarr-python", settings=settings)
+        assert isinstance(metadata, ArrayMetadata)
+        metadata = replace(metadata, chunk_key_encoding=_KEYS)
+        return ArrayLayout.resolve(metadata, node="an array of zarr-python", settings=settings)
+    except (AiozarrError, ValueError, TypeError, ImportError) as error:
+        raise UnsupportedArrayError(str(error), reason="metadata") from error
+
+
+def _codecs_of(metadata: Any) -> Iterator[Any]:
+    """Yield the codecs of an array, those inside of shards included."""
+    if not hasattr(metadata, "codecs"):  # the metadata of format 2
+        yield from [each for each in (*(metadata.filters or ()), metadata.compressor) if each is not None]
+        return
+    waiting = list(metadata.codecs)
+    while waiting:
+        codec = waiting.pop()
+        yield codec
+        waiting += [*getattr(codec, "codecs", ()), *getattr(codec, "index_codecs", ())]
+
+
+def settings_of(configured: Mapping[str, Any] | None) -> Settings:
+    """Return the settings of the member `aiozarr` of zarr-python's configuration.
+
+    Raises:
+        TypeError, ValueError: an unknown setting, or a value that it cannot have.
+    """
+    return _settings_of(tuple(sorted((configured or {}).items())))
+
+
+@lru_cache(maxsize=16)
+def _settings_of(configured: tuple[tuple[str, Any], ...]) -> Settings:
+    # A missing chunk is zarr-python's to judge.
+    return Settings(**{**_DEFAULTS, **dict(configured), "missing": "fill"})

@@ -1,0 +1,138 @@
+"""The store of the engine for one of zarr-python's stores: a native one where that is exact, an adapter otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.integrations.zarr.adapted_stores import AdaptedStore, BufferStore
+from aiozarr.stores.contract import Store
+
+_mapped: dict[int, tuple[ref[Any], Store | None]] = {}
+_lock = ForkSafeLock()
+
+
+def engine_store(store: Any, loop: asyncio.AbstractEventLoop) -> Store:
+    """Return the store that the engine reads and writes in place of `store`, a store of zarr-python.
+
+    Args:
+        store: the store of zarr-python.
+        loop: the loop that it belongs to; an adapter asks it there.
+    """
+    found = _mapped.get(id(store))
+    if found is None or found[0]() is not store:
+        found = _remember(store, native_store(store))
+    return AdaptedStore(store, loop) if found[1] is None else found[1]
+
+
+def _remember(store: Any, native: Store | None) -> tuple[ref[Any], Store | None]:
+    number = id(store)
+    entry = (ref(store, lambda _: _mapped.pop(number, None)), native)
+    with _lock:
+        _mapped[number] = entry
+    return entry
+
+
+def native_store(store: Any) -> Store | None:
+    """Return a store of aiozarr that reaches the same objects with the same rights, or None if that is not certain.
+
+    Subclasses may have overridden anything, so that only zarr-python's own classes count.
+    """
+    kind = type(store)
+    mapping = _NATIVE.get(f"{kind.__module__}.{kind.__qualname__}")
+    if mapping is None:
+        return None
+    try:
+        return mapping(store)
+    except (TypeError, ValueError, ImportError, OSError, AttributeError):
+        # An option that the own client does not have, or a system that it does not run on.
+        return None
+
+
+def _from_local(store: Any) -> Store | None:
+    from aiozarr.stores.local.store import LocalStore
+
+    return LocalStore(store.root)
+
+
+def _from_memory(store: Any) -> Store | None:
+    # Another mapping may make its buffers anew at each access.
+    return BufferStore(store._store_dict) if type(store._store_dict) is dict else None
+
+
+def _from_zip(store: Any) -> Store | None:
+    """An archive that zarr-python has open for writing has no directory yet."""
+    from aiozarr.stores.zip import ZipStore
+
+    if not (store.read_only and getattr(store, "_zmode", "r") == "r" and isinstance(store.path, str | os.PathLike)):
+        return None
+    return ZipStore(store.path)
+
+
+def _from_fsspec(store: Any) -> Store | None:
+    """By the own clients if all options of the file system are known to them, otherwise by the file system."""
+    from aiozarr.stores.fsspec.store import FsspecStore
+
+    fs = store.fs
+    scheme = _OWN_CLIENTS.get(f"{type(fs).__module__}.{type(fs).__qualname__}")
+    if scheme is not None and not fs.storage_args:
+        options = {name: value for name, value in fs.storage_options.items() if name not in _LOOP_OPTIONS}
+        try:
+            return _from_url(f"{scheme}{store.path}", options)
+        except (TypeError, ValueError, ImportError):
+            pass
+    return FsspecStore(fs, path=store.path)
+
+
+def _from_obstore(store: Any) -> Store | None:
+    """By the own clients if obstore's store has no options that they lack."""
+    import obstore.store
+
+    inner = store.store
+    if type(inner) is obstore.store.LocalStore:
+        from aiozarr.stores.local.store import LocalStore
+
+        return LocalStore(inner.prefix) if inner.prefix else None
+    options = dict(getattr(inner, "client_options", None) or {})
+    if type(inner) is obstore.store.HTTPStore:
+        return _from_url(inner.url, options)
+    if getattr(inner, "credential_provider", None) is not None:
+        return None
+    scheme = "s3" if type(inner) is obstore.store.S3Store else "gs" if type(inner) is obstore.store.GCSStore else ""
+    if not scheme:
+        return None
+    options |= inner.config
+    bucket = options.pop("bucket")
+    return _from_url(f"{scheme}://{bucket}/{inner.prefix or ''}", options)
+
+
+def _from_url(url: str, options: dict[str, Any]) -> Store:
+    from aiozarr.stores.urls import from_url
+
+    # Without the slash a name that ends with .zip would open an archive.
+    return from_url(url if url.endswith("/") else f"{url}/", **options)
+
+
+def _own(store: Any) -> Store | None:
+    inner: Store = store.inner
+    return inner
+
+
+_LOOP_OPTIONS = frozenset({"asynchronous", "loop", "skip_instance_cache", "batch_size"})
+_OWN_CLIENTS = {
+    "s3fs.core.S3FileSystem": "s3://",
+    "gcsfs.core.GCSFileSystem": "gs://",
+    "fsspec.implementations.http.HTTPFileSystem": "",
+}
+_NATIVE: dict[str, Callable[[Any], Store | None]] = {
+    "aiozarr.integrations.zarr.Store": _own,
+    "zarr.storage._local.LocalStore": _from_local,
+    "zarr.storage._memory.MemoryStore": _from_memory,
+    "zarr.storage._zip.ZipStore": _from_zip,
+    "zarr.storage._fsspec.FsspecStore": _from_fsspec,
+    "zarr.storage._obstore.ObjectStore": _from_obstore,
+}
