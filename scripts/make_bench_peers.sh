@@ -4,7 +4,7 @@
 set -eu
 folder=$1
 python=$2
-stamp=$folder/.ready-1
+stamp=$folder/.ready-2
 [ -e "$stamp" ] && exit 0
 rm -rf "$folder"
 mkdir -p "$folder"
@@ -18,6 +18,8 @@ install() {
 for package in obstore tensorstore zarrista zarrs; do
     install "$package"
 done
+# The peer zarr-aiozarr: zarr-python over this package.
+install --editable .
 "$folder/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 12))' ||
     echo "The newest zarr-python needs Python 3.12: an older one is compared with." >&2
 touch "$stamp"

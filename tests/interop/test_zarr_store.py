@@ -13,31 +13,31 @@ from zarr.core.buffer import Buffer, cpu
 from zarr.testing.stateful import ZarrHierarchyStateMachine, ZarrStoreStateMachine
 from zarr.testing.store import StoreTests
 
+from aiozarr.integrations.zarr import Store as ZarrStore
 from aiozarr.stores import LocalStore, MemoryStore, Store
-from tests.support.zarr_python_adapter import AdaptedStore
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-class _Suite(StoreTests[AdaptedStore, cpu.Buffer]):
-    store_cls = AdaptedStore
+class _Suite(StoreTests[ZarrStore, cpu.Buffer]):
+    store_cls = ZarrStore
     buffer_cls = cpu.Buffer
 
-    async def set(self, store: AdaptedStore, key: str, value: Buffer) -> None:
+    async def set(self, store: ZarrStore, key: str, value: Buffer) -> None:
         await store.inner.set(key, value.to_bytes())
 
-    async def get(self, store: AdaptedStore, key: str) -> Buffer:
+    async def get(self, store: ZarrStore, key: str) -> Buffer:
         value = await store.inner.get(key)
         assert value is not None
         return self.buffer_cls.from_bytes(bytes(value))
 
-    def test_store_repr(self, store: AdaptedStore) -> None:
+    def test_store_repr(self, store: ZarrStore) -> None:
         assert repr(store.inner) in repr(store)
 
-    def test_store_supports_writes(self, store: AdaptedStore) -> None:
+    def test_store_supports_writes(self, store: ZarrStore) -> None:
         assert store.supports_writes
 
-    def test_store_supports_listing(self, store: AdaptedStore) -> None:
+    def test_store_supports_listing(self, store: ZarrStore) -> None:
         assert store.supports_listing
 
 
@@ -63,10 +63,10 @@ FEW = settings(max_examples=15, stateful_step_count=30, deadline=None, phases=[P
 
 
 def test_the_store_state_machine_finds_no_difference(inner: Store) -> None:
-    run_state_machine_as_test(lambda: ZarrStoreStateMachine(AdaptedStore(inner)), settings=FEW)
+    run_state_machine_as_test(lambda: ZarrStoreStateMachine(ZarrStore(inner)), settings=FEW)
 
 
 def test_the_hierarchy_state_machine_finds_no_difference(inner: Store) -> None:
     # Sharded arrays of zarr-python 3.1 fail in its own strategies without this.
     with zarr.config.set({"array.write_empty_chunks": True}):
-        run_state_machine_as_test(lambda: ZarrHierarchyStateMachine(AdaptedStore(inner)), settings=FEW)
+        run_state_machine_as_test(lambda: ZarrHierarchyStateMachine(ZarrStore(inner)), settings=FEW)

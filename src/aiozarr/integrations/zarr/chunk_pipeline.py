@@ -168,9 +168,9 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ZarrCodecPipeline):
             return NotImplemented
-        return bool(self._metadata == other._metadata or self._stock == other._stock)
+        return bool(self._stock == other._stock)
 
-    __hash__ = None  # type: ignore[assignment]  # as the metadata
+    __hash__ = None  # type: ignore[assignment]  # as the codecs
 
     def __iter__(self) -> Any:
         return iter(self._stock)
@@ -232,6 +232,10 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
         if not batch:
             return
         batch[0][0].store._check_writable()  # type: ignore[attr-defined]
+        assert self._layout is not None
+        if self._layout.shard is not None:
+            # As zarr-python does: a shard at the array's end keeps what it has beyond it, for when the array grows.
+            batch = [(*item[:4], False) for item in batch]
         plan = self._plan(batch, value, drop_axes)
         if plan is not None and not _has_positions(plan):
             _note_fallback("shape of the values")
