@@ -6,12 +6,17 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence, Sized
 from dataclasses import dataclass
+from random import SystemRandom
 from typing import Any, Generic, TypeVar
 
 from anyio import CancelScope
 
 from aiozarr.errors import AiozarrError
 from aiozarr.fork_safe_lock import ForkSafeLock
+
+random_jitter = SystemRandom().random
+"""A number in [0, 1) for delays between attempts. The state of the module `random` belongs to the program, which may
+have seeded it, and processes that were forked would share it."""
 
 T = TypeVar("T")
 A = TypeVar("A")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
@@ -12,8 +13,10 @@ from aiozarr.concurrency import (
     for_each,
     gather_all,
     map_concurrently,
+    random_jitter,
     wait_uncancelled,
 )
+from aiozarr.engine.compare_and_swap import delays
 from aiozarr.errors import StoreError
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 
@@ -197,3 +200,10 @@ async def test_waiting_leaves_results_and_errors_to_the_caller() -> None:
     assert done.result() == 1
     with pytest.raises(ValueError, match="no"):
         failed.result()
+
+
+def test_delays_leave_the_state_of_random_to_the_program() -> None:
+    before = random.getstate()
+    assert 0 <= random_jitter() < 1
+    assert next(delays(5, 1.0)) < 1
+    assert random.getstate() == before

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from random import random
 from typing import TypeVar
 
+from aiozarr.concurrency import random_jitter
 from aiozarr.errors import PreconditionFailedError
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ def compare_and_swap_blocking(swap: Callable[[], T]) -> T:
     return swap()
 
 
-def delays(max_swaps: int, max_delay: float, jitter: Callable[[], float] = random) -> Iterator[float]:
+def delays(max_swaps: int, max_delay: float, jitter: Callable[[], float] = random_jitter) -> Iterator[float]:
     """Iterate over the seconds to wait after each attempt but the last. `jitter` returns a number in [0, 1)."""
     step = BASE_DELAY
     for _ in range(1, max_swaps):

@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from random import random
 from typing import TypeVar
 
+from aiozarr.concurrency import random_jitter
 from aiozarr.errors import StoreError, StoreTimeoutError, ThrottledError
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ async def retry(
             now = clock()
             if on_failure is not None:
                 on_failure(failure, sent_at, now)
-            delay = attempts.delay_after(failure, now, random())
+            delay = attempts.delay_after(failure, now, random_jitter())
             if delay is None:
                 try:
                     raise failure
@@ -134,7 +134,7 @@ def retry_blocking(attempts: Attempts, send: Callable[[A], T], argument: A) -> T
         try:
             result = send(argument)
         except StoreError as error:
-            delay = attempts.delay_after(error, time.monotonic(), random())
+            delay = attempts.delay_after(error, time.monotonic(), random_jitter())
             if delay is None:
                 raise
         else:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from random import random
 
+from aiozarr.concurrency import random_jitter
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry
 from aiozarr.schedule.retry import Attempts, RetryPolicy
@@ -56,7 +56,7 @@ async def list_objects(
             return
         except StoreError as error:
             attempts.attempts = attempts.attempts + 1 if last_key == resume_after else 1
-            delay = attempts.delay_after(error, clock(), random())
+            delay = attempts.delay_after(error, clock(), random_jitter())
             if delay is None:
                 raise
             if not is_ordered:
