@@ -363,6 +363,8 @@ def test_stored_data_are_never_unpickled_or_evaluated() -> None:
 MAY_KNOW_FORMATS = {
     "aiozarr.hierarchy.opening": "`attrs=` is a keyword that people try, besides the key of a document",
     "aiozarr.grid.key_extensions": "geometry sees no metadata, and no chunk key may equal the key of a document",
+    "aiozarr.integrations.xarray.data_store": "conventions of xarray differ between the formats: masks and attributes",
+    "aiozarr.integrations.xarray.encoding": "codecs are zarr-python's in format 3, and those of numcodecs before",
 }
 
 

@@ -142,15 +142,9 @@ def _variables(data: Any) -> Iterator[tuple[str, xarray.Variable]]:
         yield str(name), variable
 
 
-def register() -> None:
-    """Register the accessor `aiozarr` of data sets, data arrays and trees, once."""
-    for owner, add in (
-        (xarray.Dataset, xarray.register_dataset_accessor),
-        (xarray.DataArray, xarray.register_dataarray_accessor),
-        (xarray.DataTree, xarray.register_datatree_accessor),
-    ):
-        if not hasattr(owner, "aiozarr"):
-            add("aiozarr")(DatasetAccessor)
-
-
-register()
+for register in (
+    xarray.register_dataset_accessor,
+    xarray.register_dataarray_accessor,
+    xarray.register_datatree_accessor,
+):
+    register("aiozarr")(DatasetAccessor)  # type: ignore[no-untyped-call]  # xarray has no types for it

@@ -11,20 +11,20 @@ from xarray.backends import BackendEntrypoint, StoreBackendEntrypoint
 from xarray.backends.common import datatree_from_dict_with_io_cleanup
 
 from aiozarr import hierarchy, sync
-from aiozarr.integrations.xarray.contents import (
+from aiozarr.integrations.xarray.data_store import GroupDataStore
+from aiozarr.integrations.xarray.group_contents import (
     MAX_COORDINATE_BYTES,
     GroupContents,
     OpenedGroups,
     OpenOptions,
     fetch_groups,
 )
-from aiozarr.integrations.xarray.data_store import GroupDataStore
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.sync.wait import wait
 
 
-class AiozarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]  # no types in all supported versions
+class AiozarrBackendEntrypoint(BackendEntrypoint):
     """Opens Zarr hierarchies: all documents, then all coordinates and times, each in one schedule.
 
     Keywords besides those of xarray's own engine for Zarr: `settings`, the `aiozarr.Settings` of all reads, and
@@ -35,7 +35,7 @@ class AiozarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]  # no t
     url = "https://docs.xarray.dev/en/stable/user-guide/io.html"
     supports_groups = True
     # xarray finds the parameters by the signature only for engines that are given by name.
-    open_dataset_parameters: ClassVar[tuple[str, ...]] = (
+    open_dataset_parameters: ClassVar[tuple[Any, ...] | None] = (
         "filename_or_obj",
         "mask_and_scale",
         "decode_times",

@@ -11,14 +11,14 @@ from xarray.backends.zarr import FillValueCoder
 from xarray.core import indexing
 
 from aiozarr import hierarchy
-from aiozarr.integrations.xarray.contents import GroupContents, dims_of
 from aiozarr.integrations.xarray.encoding import chunk_encoding, codec_encoding
+from aiozarr.integrations.xarray.group_contents import GroupContents, dims_of
 from aiozarr.integrations.xarray.lazy_array import LazyArray
 from aiozarr.metadata.dimension_names import ATTRIBUTE
 from aiozarr.sync.wait import wait
 
 
-class GroupDataStore(AbstractDataStore):  # type: ignore[misc]  # xarray's class has no types in all supported versions
+class GroupDataStore(AbstractDataStore):
     """The variables of one group. Making them does no I/O.
 
     Args:

@@ -30,8 +30,11 @@ def codec_encoding(array: hierarchy.Array) -> dict[str, Any]:
     metadata = array.metadata
     if metadata.zarr_format != 3:
         encoding = read_encoding(metadata.codecs, metadata.dtype, metadata.ndim)
-        compressors = () if encoding.compressor is None else (_numcodec(encoding.compressor),)
-        return {"compressors": compressors, "filters": tuple([_numcodec(each) for each in encoding.filters])}
+        compressor = [] if encoding.compressor is None else [encoding.compressor]
+        return {
+            "compressors": tuple([_numcodec(each) for each in compressor]),
+            "filters": tuple([_numcodec(each) for each in encoding.filters]),
+        }
     filters: list[Any] = []
     serializer: Any = None
     compressors: list[Any] = []
@@ -86,7 +89,7 @@ def _zarr_codec(codec: NamedConfig, *, after_serializer: bool) -> tuple[str, Any
 
         made = get_codec_class(codec.name).from_dict(document)
     except Exception:
-        # zarr-python is not installed, does not know the codec, or reads other configurations: opening needs none of it.
+        # zarr-python is not installed, does not know the codec, or reads other configurations. Opening needs no codec.
         return ("serializer" if codec.name in _SERIALIZERS else kind), document
     if isinstance(made, ArrayBytesCodec):
         kind = "serializer"

@@ -16,7 +16,7 @@ from aiozarr.engine import run
 from aiozarr.engine.open_store import Target
 from aiozarr.integrations.xarray.accessor import load_all
 from aiozarr.integrations.xarray.backend import AiozarrBackendEntrypoint, source_of
-from aiozarr.integrations.xarray.contents import OpenedGroups, OpenOptions, fetch_groups
+from aiozarr.integrations.xarray.group_contents import OpenedGroups, OpenOptions, fetch_groups
 
 Combine = Literal["by_coords", "nested"]
 MAX_OPENING_TARGETS = 64

@@ -23,8 +23,11 @@ Corners = Mapping[tuple[int, ...], AnyArray]
 """Single elements by their indices: xarray looks at the first and the last one of each time variable."""
 
 
-class _ViewFound(Exception):  # control flow: it carries the view out of xarray's wrappers
-    """Ends an evaluation with the view that it would read."""
+_TEXT: np.dtype[Any] = create_vlen_dtype(str)  # type: ignore[no-untyped-call]  # xarray has no types for it
+
+
+class _ViewFound(Exception):
+    """Ends the evaluation of xarray's wrappers with the view that it would read."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
@@ -35,7 +38,7 @@ class _ViewFound(Exception):  # control flow: it carries the view out of xarray'
 _read_instead: ContextVar[Callable[[View], AnyArray] | None] = ContextVar("aiozarr_xarray_read", default=None)
 
 
-class LazyArray(BackendArray):  # type: ignore[misc]  # xarray's class has no types in all supported versions
+class LazyArray(BackendArray):
     """An array behind a lazy variable: indexing reads it, blocking or awaited.
 
     Args:
@@ -52,7 +55,7 @@ class LazyArray(BackendArray):  # type: ignore[misc]  # xarray's class has no ty
         self._values = values
         self._corners = corners or {}
         self.shape = array.shape
-        self.dtype = create_vlen_dtype(str) if is_text_object(array) else array.dtype
+        self.dtype: np.dtype[Any] = _TEXT if is_text_object(array) else array.dtype
 
     @property
     def source(self) -> hierarchy.Array:
@@ -60,11 +63,13 @@ class LazyArray(BackendArray):  # type: ignore[misc]  # xarray's class has no ty
         return self._source
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> AnyArray:
-        return self._adapted(key, indexing.explicit_indexing_adapter, self._read)
+        found: AnyArray = self._adapted(key, indexing.explicit_indexing_adapter, self._read)
+        return found
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> AnyArray:
         """Read a selection without blocking the loop of the caller."""
-        return await self._adapted(key, indexing.async_explicit_indexing_adapter, self._async_read)
+        found: AnyArray = await self._adapted(key, indexing.async_explicit_indexing_adapter, self._async_read)
+        return found
 
     def _adapted(self, key: indexing.ExplicitIndexer, adapter: Any, read: Any) -> Any:
         kind = type(key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -132,20 +131,14 @@ async def _open_group(target: Target | hierarchy.Group, options: OpenOptions) ->
                 settings=settings,
             )
 
-        async def open_root() -> hierarchy.Group | None:
-            # The metadata of all groups may be consolidated at the root, as `to_zarr` does.
-            with suppress(AiozarrError):
-                return await open_at("")
-            return None
-
         if not path or options.consolidated is False:
             group = await open_at(path)
         elif options.consolidated:
             group = await _child_group(await open_at(""), path)
         else:
-            # Both at once: one round trip, wherever the metadata are consolidated.
-            root, found = await gather_all([open_root(), _found(open_at(path))])
-            if root is not None and root.metadata.consolidated is not None:
+            # Both at once: `to_zarr` consolidates the metadata of all groups at the root.
+            root, found = await gather_all([_found(open_at("")), _found(open_at(path))])
+            if isinstance(root, hierarchy.Group) and root.metadata.consolidated is not None:
                 found = await _child_group(root, path)
             if isinstance(found, AiozarrError):
                 raise found
