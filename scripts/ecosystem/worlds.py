@@ -35,7 +35,8 @@ def build(name: str, described: dict[str, Any], interpreter: str, folder: Path) 
     """Return a world, after building its environment if its description has changed since."""
     home = folder / name
     python = home / "env" / "bin" / "python"
-    wanted = sha256(repr((described, interpreter, (ROOT / "pyproject.toml").read_text("utf-8"))).encode()).hexdigest()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = sha256(repr((described, interpreter, project)).encode()).hexdigest()
     stamp = home / "ready"
     if not stamp.exists() or stamp.read_text("utf-8") != wanted:
         print(f"Building {home} with {interpreter} ...", flush=True)
