@@ -54,7 +54,7 @@ def exit_code_of(error: BaseException) -> int:
             return TEMPORARY
         if isinstance(each, CopyError):
             # An error about many objects is as bad as that of the first of them.
-            seen += [of_key for _, of_key in each.failed[:1]]
+            seen += [of_key for _, of_key in each.failed[:1]] or ([each.__cause__] if each.__cause__ else [])
         elif isinstance(each, EraseError):
             seen += list(each.failures.values())[:1]
     is_typed = isinstance(error, AiozarrError) and not isinstance(error, UnknownSchemeError)

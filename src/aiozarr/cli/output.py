@@ -94,7 +94,7 @@ class _Bar:
             if monotonic() - self._begun < SHOW_AFTER_SECONDS:
                 return
             self._bars = make_bars()
-            self._task = self._bars.add_task(self._title, total=None)
+            self._task = self._bars.add_task(self._title, total=None, objects="")
             self._bars.start()
         self._bars.update(
             self._task,

@@ -1,0 +1,236 @@
+"""The commands convert and migrate."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiozarr.cli.copy_commands import RESUME_ADVICE, plain_lines
+from aiozarr.cli.exit_codes import PARTIAL
+from aiozarr.cli.output import Output, output_options
+from aiozarr.cli.selections import SelectType
+from aiozarr.cli.targets import TargetOptions, copy_store_options, run
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from aiozarr.conversion import ConversionPlan, ConversionReport
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+
+
+class SizeType(click.ParamType[int]):
+    """A number of bytes, such as 512M or 2GiB; units are binary."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number of bytes."""
+        match = _SIZE.fullmatch(str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is no size, such as 512M or 2GiB", param, ctx)
+        return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+
+
+class LengthsType(click.ParamType[Any]):
+    """Lengths of chunks: `24,90,180` by position, `time=24,lat=-1` by name, or `auto`; -1 is the whole dimension."""
+
+    name = "LENGTHS"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a tuple, a mapping, "auto", or False for "none"."""
+        if not isinstance(value, str):
+            return value
+        if value in ("auto", "none"):
+            return value if value == "auto" else False
+        items = [item.strip() for item in value.split(",")]
+        try:
+            if any("=" in item for item in items):
+                return {name.strip(): int(length) for name, _, length in [item.partition("=") for item in items]}
+            return tuple([int(item) for item in items])
+        except ValueError:
+            self.fail(f"{value!r} is no lengths, such as 24,90,180 or time=24,lat=-1", param, ctx)
+
+
+class CodecType(click.ParamType[Any]):
+    """A codec by name, or as JSON with its configuration."""
+
+    name = "CODEC"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the name, or the object."""
+        if not isinstance(value, str) or not value.lstrip().startswith("{"):
+            return value
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            self.fail(f"{value!r} is no JSON: {error}", param, ctx)
+
+
+_overwrite = click.option("--overwrite", is_flag=True, help="First erase everything that is stored at DST.")
+_resume = click.option("--resume", is_flag=True, help="Continue an interrupted run: tasks that were done are skipped.")
+_max_memory = click.option("--max-memory", type=SizeType(), help="Bytes in memory per process, such as 512M.")
+_workers = click.option("--workers", type=click.IntRange(1), help="Convert in so many processes.")
+
+
+@click.command()
+@click.argument("src")
+@click.argument("dst")
+@click.option("--zarr-format", type=click.Choice(["1", "2", "3"]), default="3", show_default=True, help="The format.")
+@click.option("--chunks", type=LengthsType(), help="Chunks: 24,90,180, time=24,lat=-1 or auto [default: as SRC].")
+@click.option("--shards", type=LengthsType(), help="Shards likewise; none: no shards.")
+@click.option("--codec", "codecs", type=CodecType(), multiple=True, help="A codec by name or as JSON; may be repeated.")
+@click.option("--dtype", help="The type of the elements, such as float32.")
+@click.option(
+    "--casting",
+    type=click.Choice(["exact", "same_kind", "unsafe"]),
+    default="exact",
+    show_default=True,
+    help="What a cast to --dtype may change.",
+)
+@click.option("--region", type=SelectType(), help="Only a part of one array, by position: 0:10,:,5:9.")
+@click.option("--max-amplification", type=float, default=3.0, show_default=True, help="Repeated reads at most.")
+@click.option("--temporary", metavar="URL", help="The location of intermediate arrays [default: below DST].")
+@_max_memory
+@_workers
+@_overwrite
+@_resume
+@click.option(
+    "--on-error", type=click.Choice(["raise", "continue"]), default="raise", show_default=True, help="As in cp."
+)
+@click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Print the plan, and convert nothing.")
+@copy_store_options
+@output_options
+def convert(
+    src: str,
+    dst: str,
+    *,
+    zarr_format: str,
+    codecs: tuple[Any, ...],
+    region: Any,
+    workers: int | None,
+    overwrite: bool,
+    resume: bool,
+    on_error: str,
+    dry_run: bool,
+    stores: TargetOptions,
+    out: Output,
+    **options: Any,
+) -> None:
+    """Convert the array or the tree SRC into a new one at DST: another format, chunks, shards, codecs or type.
+
+    The plan says beforehand how much is read, written and held in memory; --dry-run prints it.
+    """
+    if region is not None and not isinstance(region, tuple):
+        raise click.UsageError("--region is by position, as in 0:10,:,5:9")
+    keywords = {
+        **options,
+        "zarr_format": int(zarr_format),
+        "codecs": list(codecs) or None,
+        "region": region,
+        "source_options": stores.of(src, "source"),
+        "destination_options": stores.of(dst, "destination"),
+    }
+    from aiozarr import conversion
+
+    if dry_run:
+        plan = run(lambda: conversion.plan_conversion(src, dst, **keywords))
+        out.record(_plan_record(plan), str(plan))
+        return
+    with _executor(workers) as executor, _interruptible(), out.progress("converting") as progress:
+        report = run(
+            lambda: conversion.convert(
+                src,
+                dst,
+                **keywords,
+                executor=executor,
+                overwrite=overwrite,
+                resume=resume,
+                on_error=on_error,  # type: ignore[arg-type]  # click has checked it
+                progress=progress,
+            )
+        )
+    _print_report(report, out)
+
+
+@click.command()
+@click.argument("target")
+@click.argument("dst", required=False)
+@click.option("--erase-old", is_flag=True, help="In place: erase the documents of the old format at the end.")
+@click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Write nothing, and report what would be done.")
+@_max_memory
+@_workers
+@_overwrite
+@_resume
+@copy_store_options
+@output_options
+def migrate(
+    target: str, dst: str | None, *, workers: int | None, stores: TargetOptions, out: Output, **options: Any
+) -> None:
+    """Migrate the store TARGET of format 1 or 2 to format 3, in place or to DST.
+
+    Only documents are written; chunks stay as they are. Arrays that format 3 cannot describe are encoded again, and the
+    report says why.
+    """
+    from aiozarr import conversion
+
+    with _executor(workers) as executor, _interruptible(), out.progress("migrating") as progress:
+        report = run(
+            lambda: conversion.migrate(
+                target,
+                dst,
+                **options,
+                executor=executor,
+                progress=progress,
+                source_options=stores.of(target, "source"),
+                destination_options=None if dst is None else stores.of(dst, "destination"),
+            )
+        )
+    _print_report(report, out)
+
+
+@contextmanager
+def _executor(workers: int | None) -> Iterator[Executor | None]:
+    """Yield a pool of processes, or None for this process."""
+    if workers is None:
+        yield None
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        error.advice = RESUME_ADVICE  # type: ignore[attr-defined]
+        raise
+
+
+def _plan_record(plan: ConversionPlan) -> dict[str, Any]:
+    names = ("source", "destination", "arrays", "groups", "max_memory", "nbytes", "bytes_read", "requests")
+    record = {"type": "plan", **{name: getattr(plan, name) for name in names}}
+    return {**record, "notes": dict(getattr(plan, "notes", {})), "stages": [dict(vars(stage)) for stage in plan.stages]}
+
+
+def _print_report(report: ConversionReport, out: Output) -> None:
+    if out.as_json:
+        record = {**vars(report), "reencoded": dict(report.reencoded)}
+        record["failed"] = [{"region": region, "error": str(error)} for region, error in report.failed]
+        out.record({"type": "report", **record}, "")
+    out.say(plain_lines(str(report)))
+    if report.failed:
+        sys.exit(PARTIAL)

@@ -1,0 +1,272 @@
+"""The commands cp and sync: objects as they are stored, from anywhere to anywhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from aiozarr.cli.exit_codes import PARTIAL
+from aiozarr.cli.object_commands import find_object
+from aiozarr.cli.output import Output, bytes_text, output_options, plain
+from aiozarr.cli.selections import select_option
+from aiozarr.cli.targets import StorageOptions, TargetOptions, copy_store_options, key_in, parent_and_key, run
+from aiozarr.errors import CopyError, NodeNotFoundError, NodeTypeError
+
+if TYPE_CHECKING:
+    from aiozarr.settings import Settings
+    from aiozarr.transfer import CopyReport
+
+Verify = Literal["size", "checksum"] | None
+
+RESUME_ADVICE = "interrupted; the same command with --resume continues"
+
+
+@dataclass(frozen=True)
+class CopyOptions:
+    """The options of `cp` and `sync`, by the names of `aiozarr.copy`."""
+
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    overwrite: bool
+    resume: bool
+    verify: Verify
+    delete: bool
+    dry_run: bool
+    on_error: Literal["raise", "continue"]
+    select: Mapping[str, Any] | None = None
+
+    def as_keywords(self) -> dict[str, Any]:
+        """Return them as keywords of `aiozarr.copy`."""
+        return dict(vars(self))
+
+
+def _copy_options(function: Any) -> Any:
+    for option in reversed(_COPY_OPTIONS):
+        function = option(function)
+    return function
+
+
+_COPY_OPTIONS = (
+    click.option("--include", metavar="GLOB", multiple=True, help="Only keys that match; may be repeated."),
+    click.option("--exclude", metavar="GLOB", multiple=True, help="No keys that match; may be repeated."),
+    click.option("--resume", is_flag=True, help="Continue an interrupted copy: what it has copied is skipped."),
+    click.option(
+        "--verify",
+        type=click.Choice(["size", "checksum", "none"]),
+        default="size",
+        show_default=True,
+        help="Check the size of each object, or compare all bytes of it with those that were read.",
+    ),
+    click.option("-c", "--checksum", is_flag=True, help="The same as --verify checksum."),
+    click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Write nothing, and report what would be copied."),
+    click.option(
+        "--on-error",
+        type=click.Choice(["raise", "continue"]),
+        default="raise",
+        show_default=True,
+        help="Stop at the first object that fails, or copy the others; the exit status is then 6.",
+    ),
+    click.option(
+        "--transfers",
+        "--numworkers",
+        type=click.IntRange(1),
+        help="Requests at a time [default: adapted to the store].",
+    ),
+)
+
+
+@click.command()
+@click.argument("src")
+@click.argument("dst")
+@click.option("-r", "--recursive", is_flag=True, hidden=True, help="Stores are copied with everything in them anyway.")
+@select_option
+@click.option("--overwrite", is_flag=True, help="Replace objects of the same key at DST, and keep the others.")
+@_copy_options
+@copy_store_options
+@output_options
+def cp(src: str, dst: str, recursive: bool, select: Any, overwrite: bool, **options: Any) -> None:
+    """Copy the store, the node or the object SRC, so that DST is its copy: DST/zarr.json exists afterwards.
+
+    Objects are copied as they are stored. Each appears whole or not at all, and metadata documents are written last: an
+    interrupted copy never looks complete. With --select only the chunks that are needed are copied.
+    """
+    if isinstance(select, tuple):
+        raise click.UsageError("cp selects by name, as in --select time=0:24,lat=100:200")
+    _copy(src, dst, select=select, overwrite=overwrite, delete=False, **options)
+
+
+@click.command()
+@click.argument("src")
+@click.argument("dst")
+@click.option("--delete", is_flag=True, help="Remove what DST has and SRC lacks.")
+@_copy_options
+@copy_store_options
+@output_options
+def sync(src: str, dst: str, delete: bool, **options: Any) -> None:
+    """Make DST equal to SRC: objects of the same key are replaced, and with --delete all others removed.
+
+    With --delete, objects whose ETags show equal content on both sides are not copied again.
+    """
+    _copy(src, dst, select=None, overwrite=True, delete=delete, **options)
+
+
+def _copy(
+    src: str,
+    dst: str,
+    *,
+    verify: str,
+    checksum: bool,
+    transfers: int | None,
+    stores: TargetOptions,
+    out: Output,
+    **options: Any,
+) -> None:
+    from aiozarr.settings import Settings
+
+    chosen: Verify = "checksum" if checksum or verify == "checksum" else "size" if verify == "size" else None
+    rules = CopyOptions(verify=chosen, **options)
+    settings = Settings() if transfers is None else Settings(max_requests=transfers)
+    source, destination = stores.of(src, "source"), stores.of(dst, "destination")
+    try:
+        report = _copy_store(src, dst, rules, source, destination, settings, out)
+    except KeyboardInterrupt as error:
+        error.advice = RESUME_ADVICE  # type: ignore[attr-defined]
+        raise
+    _print_report(report, src, dst, out)
+    if report.failed:
+        sys.exit(PARTIAL)
+
+
+def _copy_store(
+    src: str,
+    dst: str,
+    rules: CopyOptions,
+    source: StorageOptions,
+    destination: StorageOptions,
+    settings: Settings,
+    out: Output,
+) -> CopyReport:
+    from aiozarr.transfer import copy
+
+    def copy_object(found: Any) -> CopyReport:
+        location, name = parent_and_key(dst)
+        if not name or os.path.isdir(dst):
+            location, name = dst, found.key.rpartition("/")[2]
+        return run(lambda: _copy_object(src, found.key, (location, name), rules, source, destination, settings))
+
+    if os.path.isfile(src) and not src.lower().endswith(".zip"):
+        return copy_object(run(lambda: find_object(src, source)))
+    try:
+        with out.progress("copying") as progress:
+            return run(
+                lambda: copy(
+                    src,
+                    dst,
+                    **rules.as_keywords(),
+                    progress=progress,
+                    source_options=source,
+                    destination_options=destination,
+                    settings=settings,
+                )
+            )
+    except (NodeNotFoundError, NodeTypeError, CopyError) as error:
+        # Only now: for a store it would be a request before all others.
+        if getattr(error, "failed", ()) or (found := run(lambda: find_object(src, source))) is None:
+            _name_options(error)
+            raise
+    return copy_object(found)
+
+
+def _name_options(error: NodeNotFoundError | NodeTypeError | CopyError) -> None:
+    """Replace the arguments of Python in the message of an error by options."""
+    for argument, option in (
+        ("overwrite=True", "--overwrite"),
+        ("resume=True", "--resume"),
+        ("include=", "--include "),
+    ):
+        error.message = error.message.replace(argument, option)
+
+
+async def _copy_object(
+    src: str,
+    key: str,
+    place: tuple[str, str],
+    rules: CopyOptions,
+    source: StorageOptions,
+    destination: StorageOptions,
+    settings: Settings,
+) -> CopyReport:
+    """Copy one object to a place: a location, and the name of the object in it.
+
+    Raises:
+        CopyError: there is an object, and it may not be replaced.
+    """
+    from aiozarr.cli.targets import with_store
+    from aiozarr.transfer import CopyReport
+    from aiozarr.transfer.copy_object import read_object
+
+    location, name = place
+
+    async def fetch(store: Any) -> Any:
+        entry = await store.stat(key)
+        size = settings.max_chunk_bytes if entry is None or entry.size is None else entry.size
+        return await read_object(store, key, size, settings.max_request_bytes)
+
+    found = await with_store(parent_and_key(src)[0], source, fetch, settings)
+    if found is None:
+        raise FileNotFoundError(f"there is no object {src}")
+
+    async def store(target: Any) -> None:
+        name_there = key_in(target.store, name)
+        if not rules.overwrite and await target.stat(name_there) is not None:
+            raise CopyError(f"there is an object {target.store.url_of(name_there)}; --overwrite replaces it")
+        if rules.dry_run:
+            return
+        await target.set(name_there, found.data)
+        if rules.verify == "checksum":
+            stored = await target.fetch(name_there)
+            if stored is None or bytes(stored.data) != bytes(found.data):
+                raise CopyError(f"what was read back from {target.store.url_of(name_there)} is not what was stored")
+
+    await with_store(location, destination, store, settings)
+    size = memoryview(found.data).nbytes
+    return CopyReport(1, size, 0, (), (), 0, 0.0, 0, dry_run=rules.dry_run)
+
+
+def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
+    if out.as_json:
+        record = {name: getattr(report, name) for name in REPORT_NAMES}
+        record["failed"] = [{"key": key, "error": str(error)} for key, error in report.failed]
+        out.record({"type": "report", "source": src, "destination": dst, **record}, "")
+    if report.seconds or report.objects > 1:
+        out.say(plain_lines(str(report)))
+    else:
+        out.say(f"{plain(src)} -> {plain(dst)}: {bytes_text(report.bytes)}")
+
+
+REPORT_NAMES = (
+    "objects",
+    "bytes",
+    "metadata_documents",
+    "failed",
+    "changed",
+    "folder_markers",
+    "skipped",
+    "deleted",
+    "missing_chunks",
+    "server_side",
+    "rewritten",
+    "dry_run",
+    "seconds",
+    "requests",
+)
+
+
+def plain_lines(text: str) -> str:
+    """Return lines with control characters escaped."""
+    return "\n".join([plain(line) for line in text.split("\n")])

@@ -1,0 +1,211 @@
+"""The real executable: streams, signals, exit status, and what a process imports."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aiozarr.sync
+from tests.support.command_line import LIVENESS_SECONDS, environment, make_sample, run_process
+from tests.support.servers.moto import LocalS3
+
+AIOZARR = [sys.executable, "-m", "aiozarr"]
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sample store that no test changes."""
+    return make_sample(tmp_path_factory.mktemp("sample") / "sample.zarr")
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An array of 900 small chunks, whose text does not fit into a pipe."""
+    root = tmp_path_factory.mktemp("large") / "large.zarr"
+    values = np.random.default_rng(7).integers(0, 1 << 30, (300, 300))
+    aiozarr.sync.create_array(root, data=values, chunks=(10, 10), codecs=[])
+    return root
+
+
+def imported(*arguments: object) -> set[str]:
+    """The top-level packages that a command imports, and the modules of the command line."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "aiozarr", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LIVENESS_SECONDS,
+    )
+    names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    return {name if name.startswith("aiozarr.cli") else name.partition(".")[0] for name in names}
+
+
+def test_without_click_one_line_says_what_to_install() -> None:
+    code = "import sys; sys.modules['click'] = None; from aiozarr.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "aiozarr: the command line needs the extra 'cli'; pip install 'aiozarr[cli]' installs it\n"
+
+
+def test_help_imports_no_command_no_numpy_and_no_rich() -> None:
+    found = imported("--help")
+    assert not found & {"numpy", "rich", "asyncio", "anyio", "aiozarr.cli.copy_commands", "aiozarr.cli.output"}
+
+
+def test_a_short_copy_imports_no_rich_and_no_plot(sample: Path, tmp_path: Path) -> None:
+    assert not imported("cp", sample, tmp_path / "copy.zarr") & {"rich", "matplotlib", "aiozarr.cli.plot_command"}
+
+
+def test_a_closed_pipe_ends_the_command_quietly(large: Path) -> None:
+    process = subprocess.Popen([*AIOZARR, "cat", large], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.read(10)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(LIVENESS_SECONDS) == 141
+    process.stderr.close()
+
+
+@pytest.mark.parametrize("variables", [{}, {"PYTHONUNBUFFERED": "1"}])
+def test_all_bytes_reach_a_slow_reader(large: Path, variables: dict[str, str]) -> None:
+    process = subprocess.Popen(
+        [*AIOZARR, "cat", "-f", "raw", large], stdout=subprocess.PIPE, env=environment(**variables)
+    )
+    assert process.stdout is not None
+    time.sleep(0.2)
+    data = process.stdout.read()
+    assert process.wait(LIVENESS_SECONDS) == 0
+    assert len(data) == 300 * 300 * 8
+    process.stdout.close()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize("command", [["ls"], ["cat", "-f", "raw"]])
+def test_a_full_disk_below_standard_output_is_an_error(command: list[str], large: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*AIOZARR, *command, large], stdout=full, stderr=subprocess.PIPE, check=False, timeout=LIVENESS_SECONDS
+        )
+    assert done.returncode == 1
+    assert b"No space left on device" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_file_that_cannot_grow_fails_the_copy_and_leaves_no_document(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    source = tmp_path / "source.zarr"
+    aiozarr.sync.create_array(source, data=np.random.default_rng(0).random(100_000), chunks=50_000, codecs=[])
+
+    def limit_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    done = run_process("cp", source, tmp_path / "copy.zarr", preexec_fn=limit_files)
+    assert done.returncode == 1
+    assert "File too large" in done.stderr
+    assert not (tmp_path / "copy.zarr/zarr.json").exists()
+
+
+def test_a_place_without_permission(sample: Path) -> None:
+    with answering(403) as address:
+        done = run_process("info", f"{address}/secret.zarr")
+    assert done.returncode == 7
+    assert "403" in done.stderr
+    if sys.platform == "linux" and not os.access("/proc/sys/kernel/none", os.W_OK):
+        done = run_process("cp", sample, "/sys/kernel/copy.zarr")
+        assert done.returncode == 7, done.stderr
+
+
+@contextmanager
+def answering(status: int) -> Iterator[str]:
+    """Run a web server that answers every request with this status."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_GET  # noqa: N815  # the name that the server calls
+
+        def log_message(self, format: str, *values: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def aws(server: LocalS3) -> dict[str, str]:
+    """The environment that the tools of AWS read."""
+    return environment(
+        AWS_ENDPOINT_URL=server.endpoint_url,
+        AWS_ACCESS_KEY_ID="local",
+        AWS_SECRET_ACCESS_KEY="local-secret",
+        AWS_REGION="us-east-1",
+        AWS_EC2_METADATA_DISABLED="true",
+    )
+
+
+def test_a_copy_to_s3_shows_progress_on_a_terminal_and_resumes_after_ctrl_c(large: Path, s3_server: LocalS3) -> None:
+    s3_server.create_bucket("command-line")
+    target = "s3://command-line/large.zarr"
+    terminal, its_end = pty.openpty()
+    process = subprocess.Popen(
+        [*AIOZARR, "cp", large, target, "--transfers", "2"],
+        stdout=subprocess.PIPE,
+        stderr=its_end,
+        env=aws(s3_server) | {"TERM": "xterm-256color", "COLUMNS": "140"},
+    )
+    os.close(its_end)
+    shown = read_until(terminal, b"copying")
+    process.send_signal(signal.SIGINT)
+    shown += read_until(terminal, None)
+    os.close(terminal)
+    assert process.wait(LIVENESS_SECONDS) == 130, shown.decode()
+    assert process.stdout is not None
+    assert process.stdout.read() == b""
+    process.stdout.close()
+    assert b"copying" in shown
+    assert b"interrupted; the same command with --resume continues" in shown
+    assert b"Traceback" not in shown
+    assert run_process("stat", f"{target}/zarr.json", env=aws(s3_server)).returncode == 4  # it does not look complete
+
+    refused = run_process("cp", large, target, env=aws(s3_server))
+    assert refused.returncode == 1
+    assert "--resume" in refused.stderr
+    done = run_process("cp", "--resume", "--json", large, target, env=aws(s3_server))
+    assert done.returncode == 0, done.stderr
+    assert run_process("check", "--download", large, target, env=aws(s3_server)).returncode == 0
+
+
+def read_until(terminal: int, mark: bytes | None) -> bytes:
+    """Read a terminal until the mark appears; None: until its other end is closed."""
+    data = b""
+    end = time.monotonic() + LIVENESS_SECONDS
+    while (mark is None or mark not in data) and time.monotonic() < end:
+        try:
+            part = os.read(terminal, 4096)
+        except OSError:  # Linux: the other end is closed
+            break
+        if not part:
+            break
+        data += part
+    return data
