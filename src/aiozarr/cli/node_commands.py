@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 async def with_node(target: str, options: StorageOptions, function: Callable[[Any], Awaitable[T]]) -> T:
     """Open the node `target` and await `function` with it."""
-    from aiozarr import hierarchy
+    from aiozarr.hierarchy.open import open as open_node
 
-    async with hierarchy.open(target, storage_options=options) as node:
+    async with open_node(target, storage_options=options) as node:
         return await function(node)
 
 
@@ -121,8 +121,9 @@ async def _node_records(
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the JSON object of each node, the root first."""
     from aiozarr import hierarchy
+    from aiozarr.hierarchy.open import open as open_node
 
-    async with hierarchy.open(target, storage_options=options) as node:
+    async with open_node(target, storage_options=options) as node:
         yield _node_record("", node.metadata)
         if isinstance(node, hierarchy.Group):
             levels = node._levels(depth)

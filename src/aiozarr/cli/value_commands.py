@@ -161,9 +161,9 @@ async def _value_blocks(
     target: str, select: Any, options: StorageOptions, form: ValueFormat
 ) -> AsyncGenerator[bytes, None]:
     """Yield the values of a selection as encoded blocks."""
-    from aiozarr import hierarchy
+    from aiozarr.hierarchy.open import open as open_node
 
-    async with hierarchy.open(target, storage_options=options) as node:
+    async with open_node(target, storage_options=options) as node:
         array = await check_array(node, target)
         view = select_view(array, select)
         names = axis_names(array, view, select)

@@ -56,6 +56,7 @@ async def _bad_objects(
     from aiozarr.engine import bind_callback
     from aiozarr.engine.progress import Progress
     from aiozarr.errors import LimitError, MetadataError
+    from aiozarr.hierarchy.open import open as open_node
 
     report = bind_callback(progress)
     total = total_bytes = 0
@@ -64,7 +65,7 @@ async def _bad_objects(
         if report is not None:
             report(Progress(counts.objects, max(total, counts.objects), counts.bytes, max(total_bytes, counts.bytes)))
 
-    async with hierarchy.open(target, storage_options=options) as node:
+    async with open_node(target, storage_options=options) as node:
         if isinstance(node, hierarchy.Array):
             total, total_bytes = _expected(node)
             async with aclosing(verify_array(node, node.path, counts, update)) as found:

@@ -1,10 +1,10 @@
 """Conversions: arrays and trees in other formats, chunks, shards, codecs and data types."""
 
+from aiozarr.conversion.conversion import convert, plan_conversion
 from aiozarr.conversion.conversion_plan import ConversionPlan, ConversionStage
 from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_task import ConversionTask
-from aiozarr.conversion.convert import convert, plan_conversion
-from aiozarr.conversion.migrate import migrate
+from aiozarr.conversion.migration import migrate
 
 __all__ = [
     "ConversionPlan",

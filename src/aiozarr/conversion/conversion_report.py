@@ -48,8 +48,11 @@ class ConversionReport:
         done_before = f", {self.skipped:,} done before" if self.skipped else ""
         copied = f", {self.copied:,} objects copied" if self.copied else ""
         lines = [
-            f"{self.arrays:,} arrays, {self.groups:,} groups: {self.tasks:,} tasks{done_before}{copied}, {mib:,.1f} MiB "
-            f"in {self.seconds:.2f} s ({mib / max(self.seconds, 1e-9):,.1f} MiB/s), {self.requests:,} requests"
+            (
+                f"{self.arrays:,} arrays, {self.groups:,} groups: {self.tasks:,} tasks{done_before}{copied}, "
+                f"{mib:,.1f} MiB in {self.seconds:.2f} s ({mib / max(self.seconds, 1e-9):,.1f} MiB/s), "
+                f"{self.requests:,} requests"
+            )
         ]
         lines += [f"{path or '.'}: encoded again: {reason}" for path, reason in self.reencoded.items()]
         lines += [f"{path or '.'}: {note}" for path, note in self.notes.items()]

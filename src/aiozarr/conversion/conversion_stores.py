@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from aiozarr import hierarchy
 from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.hierarchy import Array, Group
+from aiozarr.hierarchy.open import open as open_node
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 
@@ -42,7 +42,7 @@ async def source_nodes(store: Store, settings: Settings, zarr_format: int | None
         UnsupportedOperationError: the store cannot list, and the group is not consolidated.
         MetadataError: a document cannot be read.
     """
-    root = await hierarchy.open(store, zarr_format=zarr_format, settings=settings)
+    root = await open_node(store, zarr_format=zarr_format, settings=settings)
     nodes: dict[str, Array | Group] = {"": root}
     if isinstance(root, Group):
         nodes.update([member async for member in root.members(max_depth=None)])

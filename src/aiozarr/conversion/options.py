@@ -120,7 +120,7 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
     given["dimension_names"] = metadata.dimension_names
     make = _MAKERS[options.zarr_format]
     if options.codecs is not None:
-        return make(metadata, given, list(options.codecs) if not isinstance(options.codecs, str) else None), ""
+        return make(metadata, given, _codec_list(options.codecs)), ""
     try:
         return make(metadata, given, _kept_codecs(metadata, is_cast=is_cast)), ""
     except MetadataError as error:
@@ -128,6 +128,13 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
 
 
 # --- helpers -----------------------------------------------------------------------------------------------------
+
+
+def _codec_list(codecs: CodecsLike) -> list[Any] | None:
+    """Return the codecs as a list; None for a word such as "auto"."""
+    if isinstance(codecs, str):
+        return None
+    return list(codecs) if isinstance(codecs, Sequence) else [codecs]
 
 
 def _v3(metadata: ArrayMetadata, given: dict[str, Any], codecs: list[Any] | None) -> ArrayMetadata:
