@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aiozarr.grid.axes import RegularAxis
-from aiozarr.grid.numpy_selection import output_extents, select_by_numpy
+from aiozarr.grid.numpy_selection import BoxSelector, output_extents, select_by_numpy
 from aiozarr.grid.points import PointProjection
 from aiozarr.grid.projection import ChunkProjection
 
@@ -57,6 +57,20 @@ def test_inner_chunks_move_the_same_elements(inside: Any, outside: Any, shape: t
         part.scatter(read, part.gather(CHUNK[3 * row : 3 * row + 3, 2 * column : 2 * column + 2]))
     expected[outside] = CHUNK[inside]
     assert np.array_equal(read, expected)
+
+
+def test_boxes_select_as_the_general_function_does() -> None:
+    boxes = BoxSelector()
+    for number, (inside, outside, _) in enumerate([*PAIRS, *PAIRS]):
+        for is_complete in (False, True):
+            found = boxes.select(number, CHUNK.shape if inside else (), inside, outside, is_complete=is_complete)
+            plain = select_by_numpy(number, CHUNK.shape, inside, outside, is_complete=is_complete)
+            if any(isinstance(each, np.ndarray) for each in (*inside, *outside)):
+                assert found is None
+            else:
+                assert type(plain) is ChunkProjection
+                assert found == ChunkProjection([plain[0], *[each._replace(chunk=0) for each in plain[1:]]])
+    assert boxes.select(0, (), (), (), is_complete=True) == ChunkProjection()
 
 
 def test_dimensions_that_the_output_lacks_are_dropped() -> None:
@@ -117,6 +131,7 @@ def test_a_complete_chunk_is_as_long_as_what_is_taken_of_it() -> None:
 )
 def test_other_pairs_are_no_selection(inside: Any, outside: Any) -> None:
     assert select_by_numpy(0, CHUNK.shape, inside, outside) is None
+    assert BoxSelector().select(0, CHUNK.shape, inside, outside, is_complete=False) is None
 
 
 def test_dropped_dimensions_hold_one_element() -> None:

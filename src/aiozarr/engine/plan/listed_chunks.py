@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout
 from aiozarr.errors import SelectionError
 from aiozarr.grid import DimensionMap
-from aiozarr.grid.numpy_selection import NumpyIndex, output_extents, select_by_numpy
+from aiozarr.grid.numpy_selection import BoxSelector, NumpyIndex, output_extents, select_by_numpy
 from aiozarr.grid.projection import ChunkSelection
 
 
@@ -88,8 +88,9 @@ class ListedChunks:
     """
 
     def __init__(self, layout: ArrayLayout, chunks: Sequence[ListedChunk], dropped: Sequence[int] = ()) -> None:
+        boxes = BoxSelector()
         self._selections = [
-            _selected(number, chunk, dropped)
+            _selected(number, chunk, dropped, boxes)
             for number, chunk in enumerate(chunks if layout.grid.shape else chunks[:1])
         ]
         self.layout = ListedLayout.of(layout, [chunk.key for chunk in chunks], [chunk.shape for chunk in chunks])
@@ -106,10 +107,13 @@ class ListedChunks:
         return iter(self._selections)
 
 
-def _selected(number: int, chunk: ListedChunk, dropped: Sequence[int]) -> ChunkSelection:
-    selection = select_by_numpy(
-        number, chunk.shape, chunk.chunk_index, chunk.out_index, is_complete=chunk.is_complete, dropped=dropped
-    )
+def _selected(number: int, chunk: ListedChunk, dropped: Sequence[int], boxes: BoxSelector) -> ChunkSelection:
+    _, shape, inside, outside, is_complete = chunk
+    selection: ChunkSelection | None = None
+    if not dropped:
+        selection = boxes.select(number, shape, inside, outside, is_complete=is_complete)
+    if selection is None:
+        selection = select_by_numpy(number, shape, inside, outside, is_complete=is_complete, dropped=dropped)
     if selection is None:
         raise SelectionError(
             f"the index {chunk.chunk_index} of the chunk {chunk.key!r} and the index {chunk.out_index} of the output "

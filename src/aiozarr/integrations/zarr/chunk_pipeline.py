@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
+import numpy as np
+
 try:
     import zarr.abc.codec
 except ImportError as error:
@@ -160,9 +162,8 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
         if self._own is None:
             from zarr.core.array import create_codec_pipeline
 
-            # Without a store it asks the configured class for `from_codecs`, whichever that is by now.
-            with zarr.config.set({"codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline"}):
-                self._own = create_codec_pipeline(metadata=self._metadata)
+            # Without a store it asks the configured class for `from_codecs`.
+            self._own = create_codec_pipeline(metadata=self._metadata)
         return self._own
 
     def __eq__(self, other: object) -> bool:
@@ -231,7 +232,6 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
         batch = list(batch_info)
         if not batch:
             return
-        batch[0][0].store._check_writable()  # type: ignore[attr-defined]
         assert self._layout is not None
         if self._layout.shard is not None:
             # As zarr-python does: a shard at the array's end keeps what it has beyond it, for when the array grows.
@@ -247,6 +247,7 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
         from aiozarr.engine import Write, run
         from aiozarr.schedule import current_recorder
 
+        batch[0][0].store._check_writable()  # type: ignore[attr-defined]
         write = Write.of_listed(
             plan.store, plan.chunks, plan.values, stores_empty=batch[0][1].config.write_empty_chunks
         )
@@ -291,7 +292,8 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
             _note_fallback("an index of another kind", error)
             return None
         store = engine_store(first[0].store, asyncio.get_running_loop())
-        return _Plan(store, chunks, array)
+        # A subclass may index otherwise than numpy does.
+        return _Plan(store, chunks, array.view(np.ndarray))
 
 
 def _restore(metadata: Any) -> ZarrCodecPipeline:

@@ -74,12 +74,19 @@ def _from_zip(store: Any) -> Store | None:
 
 
 def _from_fsspec(store: Any) -> Store | None:
-    """By the own clients if all options of the file system are known to them, otherwise by the file system."""
+    """By the own clients if all options of the file system are known to them, otherwise by the file system.
+
+    Other file systems are asked on zarr-python's loop, which they belong to.
+    """
+    from zarr.storage._fsspec import ALLOWED_EXCEPTIONS
+
     from aiozarr.stores.fsspec.store import FsspecStore
 
     fs = store.fs
     scheme = _OWN_CLIENTS.get(f"{type(fs).__module__}.{type(fs).__qualname__}")
-    if scheme is not None and not fs.storage_args:
+    if scheme is None or "?" in store.path or tuple(store.allowed_exceptions) != ALLOWED_EXCEPTIONS:
+        return None
+    if not fs.storage_args:
         options = {name: value for name, value in fs.storage_options.items() if name not in _LOOP_OPTIONS}
         try:
             return _from_url(f"{scheme}{store.path}", options)

@@ -53,13 +53,15 @@ def test_file_systems_whose_options_the_own_clients_have() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_other_file_systems_and_options_are_asked_through_fsspec() -> None:
+def test_other_options_are_asked_through_fsspec_and_other_file_systems_themselves() -> None:
     fsspec = pytest.importorskip("fsspec")
     fs = s3_file_system(anon=True, s3_additional_kwargs={"unheard": "of"})
     assert isinstance(native_store(zarr.storage.FsspecStore(fs, path="bucket/a")), stores.FsspecStore)
     wrapper = pytest.importorskip("fsspec.implementations.asyn_wrapper").AsyncFileSystemWrapper
     memory = wrapper(fsspec.filesystem("memory"), asynchronous=True)
-    assert isinstance(native_store(zarr.storage.FsspecStore(memory, path="/a")), stores.FsspecStore)
+    assert native_store(zarr.storage.FsspecStore(memory, path="/a")) is None
+    taken = zarr.storage.FsspecStore(s3_file_system(anon=True), path="bucket/a", allowed_exceptions=(OSError,))
+    assert native_store(taken) is None
 
 
 def test_stores_of_obstore(tmp_path: Path) -> None:
