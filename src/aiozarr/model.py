@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from typing_extensions import Buffer
@@ -83,11 +83,13 @@ class Value:
         data: the requested bytes.
         version: version of the object; None if the store has no versions.
         size: size of the complete object in bytes; None if unknown, as in an HTTP response without total length.
+        status: HTTP status of the response, for events; None for stores without one.
     """
 
     data: Buffer
     version: Version | None
     size: int | None
+    status: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -346,6 +346,7 @@ class ScheduledStore:
                     bytes_fetched=nbytes,
                     now=queue.now(),
                     error=request.error,
+                    status=request.result.status if isinstance(request.result, Value) else None,
                 )
                 timing.close()
 

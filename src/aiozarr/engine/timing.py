@@ -37,6 +37,7 @@ class RequestObserver:
         """Report a request that has ended, of whose attempts `retries` were repetitions (default: all but one)."""
         if self._report is not None:
             self._report.add(event.store, totals_of(event, retries))
+            self._report.notify(event)
         if self._on_event is not None:
             emit(self._on_event, event)
 
@@ -72,6 +73,11 @@ def totals_of(event: RequestEvent, retries: int | None = None) -> Totals:
         decode_seconds=event.decode_seconds,
         encode_seconds=event.encode_seconds,
     )
+
+
+def status_of(error: BaseException | None, status: int | None) -> int | None:
+    """Return the HTTP status of a request: that of its error, or without an error `status`."""
+    return status if error is None else getattr(error, "status", None)
 
 
 class RequestTiming:
@@ -119,6 +125,7 @@ class RequestTiming:
         attempts: int | None = None,
         error: BaseException | None,
         chunks: int = 0,
+        status: int | None = None,
     ) -> RequestEvent:
         """Return the event of a request that has ended.
 
@@ -134,6 +141,7 @@ class RequestTiming:
             attempts: number of attempts.
             error: the error of the request.
             chunks: number of chunks encoded.
+            status: HTTP status of the response; that of the error, if there is one, comes first.
         """
         return RequestEvent(
             operation=operation,
@@ -148,6 +156,7 @@ class RequestTiming:
             started=request.started,
             queue_seconds=max(0.0, request.started - self.ready),
             chunks=chunks,
+            status=status_of(error, status),
         )
 
     def timed(self, function: Callable[[], T]) -> T:

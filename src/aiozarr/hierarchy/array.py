@@ -35,6 +35,7 @@ from aiozarr.hierarchy.unread_values import UnreadValues, equal_handles, unread_
 from aiozarr.hierarchy.view import FieldSelection, View
 from aiozarr.metadata import ArrayMetadata
 from aiozarr.schedule import current_recorder
+from aiozarr.schedule.operations import observed
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.stores.transformer import StorageTransformer, resolve_transformers, wrap_store
@@ -500,6 +501,13 @@ def _with_length(layout: ArrayLayout, axis: int, length: int) -> ArrayMetadata:
     return resized_metadata(layout, [length if dimension == axis else n for dimension, n in enumerate(shape)])
 
 
+def _url_of_reads(_: object, views: Sequence[View | Array]) -> str | None:
+    """Return the URL of the array that all views select from, or None if there are several."""
+    urls = {view.url if isinstance(view, Array) else view.array.url for view in views}
+    return urls.pop() if len(urls) == 1 else None
+
+
+@observed("read", _url_of_reads)
 async def read_many(views: Sequence[View | Array]) -> list[AnyArray]:
     """Read several views, of any arrays and stores, as one schedule, and return their values in order.
 

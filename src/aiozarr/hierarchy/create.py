@@ -20,6 +20,7 @@ from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, KeyEncodingLike, Tra
 from aiozarr.hierarchy.node import check_store_writeable
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, run_at_target
 from aiozarr.hierarchy.opening import opens
+from aiozarr.schedule.operations import observed
 from aiozarr.settings import Settings
 
 N = TypeVar("N", Array, Group)
@@ -150,6 +151,7 @@ async def create_group(
     return await _create(make_group, target, path, metadata, overwrite, storage_options, settings)
 
 
+@observed("create", lambda node, *_: None if node is None else node.url)
 async def _create(
     make: MakeNode[N],
     target: Target,

@@ -51,6 +51,7 @@ from aiozarr.hierarchy.node_access import (
 )
 from aiozarr.hierarchy.opening import opens
 from aiozarr.metadata import ArrayMetadata, Consolidated, GroupMetadata
+from aiozarr.schedule.operations import observed
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 
@@ -152,6 +153,7 @@ class Group(ForeignGroupNames, Node[GroupMetadata]):
             return True
 
     @opens
+    @observed("open", lambda node, *_: None if node is None else node.url)
     async def open(self, name: str) -> AnyNode:
         """Open the node `name`, such as `"a"` or `"a/b"`, below this group.
 

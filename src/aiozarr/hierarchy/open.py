@@ -35,6 +35,7 @@ from aiozarr.hierarchy.node_access import (
     run_at_target,
 )
 from aiozarr.hierarchy.opening import opens, unknown_keyword_error
+from aiozarr.schedule.operations import observed
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 
@@ -215,6 +216,7 @@ async def require_array(
     return await _open(make, target, path, "a", zarr_format, storage_options, settings, create=metadata)
 
 
+@observed("open", lambda node, *_: None if node is None else node.url)
 async def _open(
     make: MakeNode[N],
     target: Target,

@@ -57,6 +57,7 @@ from aiozarr.hierarchy.node_access import timeouts_located
 from aiozarr.hierarchy.unread_values import UnreadValues, unread_error
 from aiozarr.memory import owner_of
 from aiozarr.schedule import Report, current_recorder
+from aiozarr.schedule.operations import has_observers, observed, observed_stream
 from aiozarr.settings import Settings
 
 if TYPE_CHECKING:
@@ -168,6 +169,7 @@ class View(UnreadValues):
     def __await__(self) -> Generator[Any, Any, AnyArray]:
         return self.read().__await__()
 
+    @observed("read", lambda _, view, *rest: view._array.url)
     async def read(self, out: AnyArray | None = None, progress: ProgressLike = None) -> AnyArray:
         """Read the elements.
 
@@ -212,6 +214,7 @@ class View(UnreadValues):
                 await self._run(lambda engine: engine.run_in_worker(lambda: np.copyto(target, filled)))
         return out if out is not None else self._result(target)
 
+    @observed("write", lambda _, view, *rest: view._array.url)
     async def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "exact") -> None:
         """Write `values`, broadcast as in numpy's assignment, and cast by the rule `casting`.
 
@@ -286,7 +289,7 @@ class View(UnreadValues):
         """
         if prefetch is not None and prefetch < 1:
             raise ValueError(f"prefetch is at least 1 or None, not {prefetch}")
-        return self._blocks(prefetch, current_recorder())
+        return observed_stream(self._array.url, lambda report: self._blocks(prefetch, report))
 
     def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
         raise unread_error(self, "numpy")
@@ -386,11 +389,11 @@ class View(UnreadValues):
     def _read_immediately(self, out: AnyArray | None) -> AnyArray | None:
         """Return the elements if they are few and in memory; None if the ordinary read has to be done.
 
-        A recorded read takes the ordinary way: its counts belong to the I/O thread.
+        A recorded or observed read takes the ordinary way: its counts belong to the I/O thread.
         """
         if not may_read_immediately(self._array._chunk_store, self._settings) or not 0 < self.nbytes <= MAX_OUT_BYTES:
             return None
-        if current_recorder() is not None or is_expensive(self._transform.maps):
+        if current_recorder() is not None or has_observers() or is_expensive(self._transform.maps):
             return None
         engine = current_engine() or io_thread().engine
         assert engine is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
@@ -39,6 +39,7 @@ class RequestEvent:
         decode_ended: when a worker had decoded the last of them.
         decode_seconds: time of all workers in codecs and in copying elements to the output.
         encode_seconds: time of all workers in encoding. `seconds` include it.
+        status: HTTP status of the response; None for stores without one, and where the response said "missing".
     """
 
     operation: RequestOperation
@@ -57,6 +58,7 @@ class RequestEvent:
     decode_ended: float = 0.0
     decode_seconds: float = 0.0
     encode_seconds: float = 0.0
+    status: int | None = None
 
     @property
     def over_read(self) -> int:
@@ -124,6 +126,7 @@ class Report(Totals):
         shared: number of chunks that the request of another reader fetched (single flight).
         cached: number of chunks from the cache of decoded chunks (`Settings.chunk_cache_bytes`).
         seconds: sum of the wall times of the operations.
+        listener: called with the event of each request, on the I/O thread or in a worker. Must not raise.
     """
 
     chunks: int = 0
@@ -131,6 +134,7 @@ class Report(Totals):
     cached: int = 0
     seconds: float = 0.0
     outer: Report | None = field(default=None, repr=False, compare=False)
+    listener: Callable[[RequestEvent], None] | None = field(default=None, repr=False, compare=False)
     _origins: dict[str, Totals] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -153,6 +157,15 @@ class Report(Totals):
                 report._origins[origin] = replace(more)
             else:
                 totals._add(more)
+            report = report.outer
+
+    def notify(self, event: RequestEvent) -> None:
+        """Call the listener of this report, or of the nearest enclosing one that has a listener."""
+        report: Report | None = self
+        while report is not None:
+            if report.listener is not None:
+                report.listener(event)
+                return
             report = report.outer
 
     def operation(self, *, chunks: int = 0, shared: int = 0, cached: int = 0, seconds: float = 0.0) -> None:
@@ -191,8 +204,15 @@ def record() -> Iterator[Report]:
     Records nest: an inner one counts in the outer one too.
     """
     report = Report(outer=_recorder.get())
+    with recording(report):
+        yield report
+
+
+@contextmanager
+def recording(report: Report) -> Iterator[None]:
+    """Sum the cost of reads and writes inside this context in `report`."""
     token = _recorder.set(report)
     try:
-        yield report
+        yield
     finally:
         _recorder.reset(token)

@@ -11,7 +11,11 @@ from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.engine.progress_bar import ProgressLike, shown_progress
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.schedule import current_recorder
+<<<<<<< HEAD
 from aiozarr.schedule.events import Report
+=======
+from aiozarr.schedule.operations import observed
+>>>>>>> e0b4c04 (Trace and measure operations with OpenTelemetry, by observers of operations)
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
@@ -22,6 +26,7 @@ from aiozarr.transfer.overlap import check_disjoint
 from aiozarr.transfer.report import CopyReport
 
 
+@observed("copy", lambda *_: None)
 async def copy(
     source: Target,
     destination: Target,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 
 from aiozarr.engine.operation import Operation
-from aiozarr.engine.timing import RequestTiming
+from aiozarr.engine.timing import RequestTiming, status_of
 from aiozarr.engine.workers.worker_pool import WorkItem
 from aiozarr.errors import ChangedError, ShortReadError, StoreError, UnauthenticatedError
 from aiozarr.model import ByteRange, Range, Suffix, Value, Version
@@ -323,6 +323,7 @@ class FetchRequest(ObjectRequest):
             error=error,
             started=self.started,
             queue_seconds=max(0.0, self.started - timing.ready),
+            status=status_of(error, None if self.value is None else self.value.status),
         )
 
     # --- sharing ----------------------------------------------------------------------------------------------------

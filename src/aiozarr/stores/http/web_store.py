@@ -251,7 +251,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
                 data = b""
         if not accept.cut and (accept.exact is None or (size is None and range is None)):
             size = len(memoryview(data))  # the body is the whole object: a part has an exact length
-        return Value(data, self._client.version(response.headers), size)
+        return Value(data, self._client.version(response.headers), size, response.status)
 
     def _mark_rangeless(self) -> None:
         if self.supports.partial_reads:
