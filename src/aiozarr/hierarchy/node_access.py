@@ -18,12 +18,14 @@ from aiozarr.errors import (
     StoreTimeoutError,
     UnauthenticatedError,
 )
+from aiozarr.hierarchy.format_memory import formats_of
 from aiozarr.hierarchy.location import ancestors, key_prefix
 from aiozarr.metadata import (
     DOCUMENT_KEYS,
     ArrayMetadata,
     GroupMetadata,
     check_path,
+    likely_keys,
     parse_node,
     probe_keys,
     rules_of,
@@ -202,18 +204,50 @@ async def read_explicit(access: NodeAccess, zarr_format: int | None = None) -> N
     return parse_documents(access, await read_documents(access, probe_keys(zarr_format)), zarr_format)
 
 
+async def search_node(
+    access: NodeAccess, zarr_format: int | None = None
+) -> tuple[NodeMetadata | None, NodeMetadata | None]:
+    """Search the node at a path, of this format or, with None, of any.
+
+    Without a format, the documents of the format that was last seen nearby are requested first, and those of newer
+    formats, or else the documents of all formats at once. Only where none of them is stored, the store is listed; keys
+    below the path show that other documents, or the documents of arrays above it, must be read.
+
+    Returns: the metadata, also of an implicit group, or None; and the node of another format if there is only that.
+    """
+    formats, wanted = formats_of(access.engine), probe_keys(zarr_format)
+    seen = formats.find(access.store, access.path) if zarr_format is None else None
+    first = wanted if seen is None else likely_keys(seen)
+    try:
+        documents = await read_documents(access, first)
+    except StoreError as error:
+        if not _is_refusal(error) or len(first) == len(wanted):
+            raise
+        # A refused probe is no error if another one succeeds.
+        first, documents = wanted, await read_documents(access, wanted)
+    found = parse_documents(access, documents, zarr_format)
+    if found is not None:
+        formats.record(access.store, access.path, found.zarr_format)
+        return found, None
+    has_keys = await has_keys_below(access)
+    if has_keys is False:
+        return None, None
+    may_be_implicit = has_keys and (zarr_format is None or rules_of(zarr_format).has_implicit_groups)
+    probes: list[Coroutine[Any, Any, Any]] = [_read_rest(access, documents, is_refusal_missing=zarr_format is not None)]
+    probes += [_is_below_array(access)] if may_be_implicit else []
+    other, *below_array = await gather_all(probes)
+    if other is None:
+        return (implicit_group() if below_array == [False] else None), None
+    return (other, None) if zarr_format is None else (None, other)
+
+
 async def read_node(access: NodeAccess, zarr_format: int | None = None) -> NodeMetadata | None:
     """Read the metadata of a node. Keys below a path without documents make an implicit group.
 
     Returns: the metadata, or None if there is no node.
     """
-    found = await read_explicit(access, zarr_format)
-    if found is not None or not access.store.supports.listable:
-        return found
-    if zarr_format is not None and not rules_of(zarr_format).has_implicit_groups:
-        return None
-    is_implicit, other = await _probe_undocumented(access, zarr_format)
-    return implicit_group() if is_implicit and other is None else None
+    found, _ = await search_node(access, zarr_format)
+    return found
 
 
 async def read_child(access: NodeAccess, zarr_format: int) -> NodeMetadata | None:
@@ -221,13 +255,25 @@ async def read_child(access: NodeAccess, zarr_format: int) -> NodeMetadata | Non
 
     Returns: the metadata, or None if there is no node.
     """
-    found = await read_explicit(access, zarr_format)
-    if found is not None:
-        return found
-    if not rules_of(zarr_format).has_implicit_groups or not access.store.supports.listable:
-        return await read_other_format(access, zarr_format)
-    is_implicit, other = await _probe_undocumented(access, zarr_format)
-    return implicit_group() if other is None and is_implicit else other
+    found, other = await search_node(access, zarr_format)
+    return found or other
+
+
+async def _read_rest(access: NodeAccess, read: Documents, *, is_refusal_missing: bool) -> NodeMetadata | None:
+    """Read the documents of the node that were not `read` yet, none of which is stored."""
+    rest = [key for key in probe_keys() if key not in read]
+    try:
+        documents = await read_documents(access, rest)
+    except StoreError as error:
+        if is_refusal_missing and _is_refusal(error):
+            return None
+        raise
+    return parse_documents(access, {**dict.fromkeys(probe_keys()), **documents})
+
+
+async def read_kind(access: NodeAccess, keys: Iterable[str]) -> NodeMetadata | None:
+    """Read only these documents of the node: enough to see whether it is an array or a group."""
+    return parse_documents(access, {**dict.fromkeys(probe_keys()), **await read_documents(access, keys)})
 
 
 async def read_other_format(access: NodeAccess, zarr_format: int | None) -> NodeMetadata | None:
@@ -253,9 +299,8 @@ async def require_node(access: NodeAccess, zarr_format: int | None = None) -> No
     Raises:
         NodeNotFoundError: there is none. The message names a node of another format.
     """
-    found = await read_node(access, zarr_format)
+    found, other = await search_node(access, zarr_format)
     if found is None:
-        other = None if zarr_format is None else await read_other_format(access, zarr_format)
         raise node_not_found_error(access.store, access.path, zarr_format, other)
     return found
 
@@ -272,20 +317,20 @@ def node_not_found_error(
     return NodeNotFoundError(message, url=url, path=path)
 
 
-async def has_keys_below(access: NodeAccess) -> bool:
+async def has_keys_below(access: NodeAccess) -> bool | None:
     """Return whether the store lists any key below the node. Stops at the first key.
 
-    Returns False where the store cannot list or refuses to.
+    Returns: the answer, or None where the store cannot list or refuses to.
     """
     if not access.store.supports.listable:
-        return False
+        return None
     entries = access.scheduled.scan(access.prefix)
     try:
         async for _ in entries:
             return True
         return False
     except (PermissionDeniedError, UnauthenticatedError):
-        return False
+        return None
     finally:
         if isinstance(entries, AsyncGenerator):
             await entries.aclose()
@@ -299,22 +344,8 @@ def _is_refusal(error: StoreError) -> bool:
     return isinstance(error, PermissionDeniedError | UnauthenticatedError) or error.status == 404
 
 
-async def _probe_undocumented(access: NodeAccess, zarr_format: int | None) -> tuple[bool, NodeMetadata | None]:
-    """Return whether the path is an implicit group, and the node of another format there, in one round trip."""
-    probes: list[Coroutine[Any, Any, Any]] = [_is_implicit_group(access), read_other_format(access, zarr_format)]
-    is_implicit, other = await gather_all(probes)
-    return is_implicit, other
-
-
-async def _is_implicit_group(access: NodeAccess) -> bool:
-    """Return whether keys are stored below the path, and no array is above it, whose chunks they would be."""
-    is_array: list[bool] = []
-
-    async def check_ancestor(path: str) -> bool:
-        is_array.append(isinstance(await read_explicit(access.sibling(path)), ArrayMetadata))
-        return False
-
-    *_, has_keys = await gather_all(
-        [*(check_ancestor(path) for path in ancestors(access.path)), has_keys_below(access)]
-    )
-    return has_keys and not any(is_array)
+async def _is_below_array(access: NodeAccess) -> bool:
+    """Return whether an array is above the path, whose chunks the keys below it would be."""
+    array_keys = [rules_of(number).array_key for number in DOCUMENT_KEYS]
+    above = await gather_all(read_kind(access.sibling(path), array_keys) for path in ancestors(access.path))
+    return any(isinstance(each, ArrayMetadata) for each in above)

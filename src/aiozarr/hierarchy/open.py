@@ -30,9 +30,8 @@ from aiozarr.hierarchy.node_access import (
     NodeMetadata,
     check_format,
     read_explicit,
-    read_node,
-    read_other_format,
     run_at_target,
+    search_node,
 )
 from aiozarr.hierarchy.opening import opens, unknown_keyword_error
 from aiozarr.schedule.operations import observed
@@ -243,7 +242,7 @@ async def _open(
                 access.store, access.path, metadata, HandleOptions(access.settings, kind, owns_store, seen_changes)
             )
 
-        metadata = await read_node(access, zarr_format)
+        metadata, other = await search_node(access, zarr_format)
         if metadata is None and create is not None:
             node = handle(create)
             check_store_writeable(access.store)
@@ -257,7 +256,6 @@ async def _open(
                 if metadata is None:
                     raise
         if metadata is None:
-            other = await read_other_format(access, zarr_format)
             error = await missing_node_error(access, zarr_format, other=other)
             if mode == "a" and creates is not None:
                 error.message += f"; with {creates}, mode='a' creates it"

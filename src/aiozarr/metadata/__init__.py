@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         consolidate,
         consolidated_node,
         is_document,
+        likely_keys,
+        node_keys,
         parse_node,
         probe_keys,
         render_node,
@@ -46,7 +48,8 @@ else:
             ".fill_value": "make_fill_value parse_fill_value render_fill_value",
             ".format_rules": "FormatRules document_write_order rules_of",
             ".formats": (
-                "DOCUMENT_KEYS PROBE_KEYS consolidate consolidated_node is_document parse_node probe_keys render_node"
+                "DOCUMENT_KEYS PROBE_KEYS consolidate consolidated_node is_document likely_keys node_keys "
+                "parse_node probe_keys render_node"
             ),
             ".names": "check_new_path check_node_name check_path normalize_path",
             ".other_format": "as_v3 attributes_in_format attributes_without_names v2_encoding v3_codecs",
@@ -77,7 +80,9 @@ __all__ = [
     "consolidated_node",
     "document_write_order",
     "is_document",
+    "likely_keys",
     "make_fill_value",
+    "node_keys",
     "normalize_path",
     "parse_fill_value",
     "parse_node",

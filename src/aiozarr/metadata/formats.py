@@ -53,6 +53,19 @@ def probe_keys(zarr_format: int | None = None) -> tuple[str, ...]:
     return PROBE_KEYS if zarr_format is None else DOCUMENT_KEYS[zarr_format]
 
 
+def likely_keys(zarr_format: int) -> tuple[str, ...]:
+    """Return the document keys to fetch first for a node that probably has this format: those of it and of newer ones.
+
+    The newest format at a path wins, so no document of an older one matters where one of these is stored.
+    """
+    return tuple(key for number, keys in DOCUMENT_KEYS.items() if number >= zarr_format for key in keys)
+
+
+def node_keys() -> tuple[str, ...]:
+    """Return the document keys that make a path an array or a group, of all formats, relative to the node."""
+    return tuple(dict.fromkeys(key for rules in FORMATS.values() for key in (rules.array_key, rules.group_key) if key))
+
+
 def is_document(key: str, zarr_format: int | None = None) -> bool:
     """Return whether `key`, relative to a node, is the key of a document in one format, or in any format for None."""
     return key in probe_keys(zarr_format)

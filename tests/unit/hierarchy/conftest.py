@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,6 @@ class Remote(Store):
     @property
     def url(self) -> str:
         return "remote://held"
-
-    @property
-    def identity(self) -> Hashable:
-        return (Remote, id(self))
 
     async def _before(self, operation: str, key: str) -> None:
         self.calls.append((operation, key))

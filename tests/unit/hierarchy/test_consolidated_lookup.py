@@ -31,7 +31,8 @@ async def test_a_consolidated_tree_of_a_known_format_is_one_request(remote: Any,
     remote.calls.clear()
     root = await aiozarr.open_group(remote, zarr_format=zarr_format if known else None)
     asked = len(remote.calls)
-    assert asked == (({2: 4, 3: 1}[zarr_format]) if known else 7)
+    # Without a format, what was created here says which is likely: documents of format 3 would win over those of 2.
+    assert asked == {2: 4 if known else 5, 3: 1}[zarr_format]
     assert len([m async for m in root.members(None)]) == 4
     assert sorted([name async for name, _ in root.arrays(None)]) == ["a", "g/b"]
     assert "└── h" in await root.tree()

@@ -19,12 +19,20 @@ async def put(store: Store, key: str, value: Any) -> None:
     await store.set(key, json.dumps(value).encode())
 
 
+async def unseen_array(remote: Any, path: str, zarr_format: int) -> None:
+    """Store an array whose format this process has not seen in `remote`."""
+    source = MemoryStore()
+    await aiozarr.create_array(source, path, shape=3, dtype="i4", zarr_format=zarr_format)
+    for key in await source.list():
+        await remote.held.set(key, bytes(await source.get(key) or b""))
+    remote.calls.clear()
+
+
 @pytest.mark.parametrize(("zarr_format", "keys"), [(None, V3 + V2 + V1), (3, V3), (2, V2), (1, V1)])
 async def test_opening_requests_all_documents_concurrently_and_no_others(
     remote: Any, zarr_format: int | None, keys: list[str]
 ) -> None:
-    await aiozarr.create_array(remote, "a", shape=3, dtype="i4", zarr_format=zarr_format or 2)
-    remote.calls.clear()
+    await unseen_array(remote, "a", zarr_format or 2)
     under_way: list[str] = []
     together: list[int] = []
     before = remote._before
@@ -180,3 +188,86 @@ async def test_a_document_beyond_the_limit_is_a_limit_error(memory: MemoryStore)
     with pytest.raises(aiozarr.LimitError) as caught:
         await aiozarr.open(memory, settings=aiozarr.Settings(max_metadata_bytes=1000))
     assert caught.value.limit == "max_metadata_bytes"
+
+
+async def calls_of(remote: Any, opening: Any) -> list[str]:
+    remote.calls.clear()
+    await opening
+    return [f"{operation} {key}" for operation, key in remote.calls]
+
+
+@pytest.mark.parametrize(("zarr_format", "keys"), [(3, V3), (2, V3 + V2), (1, V3 + V2 + V1)])
+async def test_where_a_format_was_seen_its_documents_and_those_of_newer_formats_are_requested(
+    remote: Any, zarr_format: int, keys: list[str]
+) -> None:
+    await unseen_array(remote, "g/a", zarr_format)
+    await unseen_array(remote, "g/b", zarr_format)
+    assert len(await calls_of(remote, aiozarr.open_array(remote, "g/a"))) == 7
+    wanted = sorted(f"fetch g/b/{key}" for key in keys)
+    assert sorted(await calls_of(remote, aiozarr.open_array(remote, "g/b"))) == wanted
+    assert await calls_of(remote, aiozarr.open_array(remote, "g/b", zarr_format=zarr_format)) != []
+
+
+async def test_a_node_below_one_of_a_known_format_is_one_request_by_its_url_too() -> None:
+    url = f"memory://{test_a_node_below_one_of_a_known_format_is_one_request_by_its_url_too.__name__}"
+    await aiozarr.create_array(url, "g/a", shape=3, dtype="i4")
+    with aiozarr.record() as report:
+        await aiozarr.open_array(f"{url}/g/a")
+    assert report.requests == 1
+
+
+async def test_what_was_replaced_by_another_format_is_found_all_the_same(remote: Any) -> None:
+    await unseen_array(remote, "a", 3)
+    await aiozarr.open_array(remote, "a")
+    await remote.held.erase("a/zarr.json")
+    await unseen_array(remote, "a", 2)
+    assert (await aiozarr.open_array(remote, "a")).zarr_format == 2
+    # The newest format wins, whatever was seen last.
+    await unseen_array(remote, "a", 3)
+    assert (await aiozarr.open_array(remote, "a")).zarr_format == 3
+
+
+async def test_a_refusal_of_the_likely_document_has_the_others_requested(remote: Any) -> None:
+    await unseen_array(remote, "a", 3)
+    await aiozarr.open_array(remote, "a")
+    await remote.held.erase("a/zarr.json")
+    await unseen_array(remote, "a", 2)
+
+    def refuse(operation: str, key: str) -> None:
+        if key.endswith("zarr.json"):
+            raise PermissionDeniedError("no", key=key)
+
+    remote.hook = refuse
+    assert (await aiozarr.open_array(remote, "a")).zarr_format == 2
+
+
+async def test_a_missing_node_is_a_listing_and_one_of_its_siblings(remote: Any) -> None:
+    async def miss(opening: Any) -> None:
+        with pytest.raises(aiozarr.NodeNotFoundError):
+            await opening
+
+    await unseen_array(remote, "g/a", 3)
+    assert len(await calls_of(remote, miss(aiozarr.open(remote, "g/b")))) == 9
+    await aiozarr.open(remote, "g/a")
+    wanted = ["fetch g/b/zarr.json", "scan g/b/", "scan g/"]
+    assert await calls_of(remote, miss(aiozarr.open(remote, "g/b"))) == wanted
+    assert await calls_of(remote, miss(aiozarr.open(remote, "g/b", zarr_format=3))) == wanted
+    group = await aiozarr.open_group(remote, zarr_format=None)
+    assert await calls_of(remote, miss(group.open("g/b"))) == wanted
+
+
+async def test_an_implicit_group_reads_the_documents_that_arrays_above_it_would_have(remote: Any) -> None:
+    await unseen_array(remote, "g/h/a", 3)
+    await remote.held.erase("g/h/zarr.json")
+    await aiozarr.open(remote, "g")
+    calls = await calls_of(remote, aiozarr.open_group(remote, "g/h"))
+    assert calls[:2] == ["fetch g/h/zarr.json", "scan g/h/"]
+    assert len(calls) == 2 + 6 + 2 * 3
+
+
+async def test_creating_in_an_empty_store_is_ten_requests_and_beside_others_seven(remote: Any) -> None:
+    calls = await calls_of(remote, aiozarr.create_array(remote, "a/b", shape=3, dtype="i4"))
+    assert len(calls) == 10
+    assert calls[-3:] == ["set zarr.json", "set a/zarr.json", "set a/b/zarr.json"]
+    assert len(await calls_of(remote, aiozarr.create_array(remote, "a/c", shape=3, dtype="i4"))) == 7
+    assert await calls_of(remote, aiozarr.open_array(remote, "a/b")) == ["fetch a/b/zarr.json"]

@@ -17,9 +17,9 @@ from aiozarr.hierarchy.node_access import (
     has_keys_below,
     parse_documents,
     read_documents,
-    read_other_format,
+    read_kind,
 )
-from aiozarr.metadata import DOCUMENT_KEYS, ArrayMetadata, GroupMetadata, rules_of
+from aiozarr.metadata import DOCUMENT_KEYS, ArrayMetadata, GroupMetadata, node_keys, probe_keys, rules_of
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ async def load_context(access: NodeAccess, zarr_format: int) -> NodeContext:
     ]
     documents, has_keys, other_formats, *_ = await gather_all(requests)
     consolidated = _consolidated_groups(access, paths, above, documents_above)
-    return NodeContext(documents, {path: above[path] for path in paths}, has_keys, (*consolidated, *other_formats))
+    ancestors_by_path = {path: above[path] for path in paths}
+    return NodeContext(documents, ancestors_by_path, bool(has_keys), (*consolidated, *other_formats))
 
 
 async def load_consolidated_ancestors(access: NodeAccess, zarr_format: int) -> list[ConsolidatedGroup]:
@@ -121,9 +122,18 @@ async def check_ancestor_formats(access: NodeAccess, paths: Iterable[str], zarr_
     Raises:
         NodeTypeError: there is one.
     """
+    paths = list(paths)
+    # The first one contains the others. Nothing is stored below it in a new store.
+    if not paths or await has_keys_below(access.sibling(paths[0])) is False:
+        return
+    own = probe_keys(zarr_format)
+    keys = [key for key in node_keys() if key not in own]
 
     async def check(path: str) -> None:
-        found = await read_other_format(access.sibling(path), zarr_format)
+        try:
+            found = await read_kind(access.sibling(path), keys)
+        except (PermissionDeniedError, UnauthenticatedError):
+            return
         if isinstance(found, ArrayMetadata):
             raise below_array_error(access, path)
         if found is not None:

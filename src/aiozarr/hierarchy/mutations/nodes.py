@@ -9,6 +9,7 @@ from typing import Any
 from aiozarr.concurrency import gather_all
 from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.errors import MetadataError, NodeExistsError, PreconditionFailedError
+from aiozarr.hierarchy.format_memory import formats_of
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
 from aiozarr.hierarchy.mutations.context import (
     ConsolidatedGroup,
@@ -87,6 +88,7 @@ async def create_node(access: NodeAccess, metadata: NodeMetadata, *, overwrite: 
         return None, [*erased, *parents, (access.path, metadata)]
 
     await update_nodes([access], (*group_keys(), ARRAY_KEY), load, apply, is_creation=True)
+    formats_of(access.engine).record(access.store, access.path, metadata.zarr_format)
 
 
 async def update_node(

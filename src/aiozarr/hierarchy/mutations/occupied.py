@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import cast
 
 from aiozarr.concurrency import gather_all
 from aiozarr.errors import LimitError, MetadataError, NodeExistsError, PermissionDeniedError, UnauthenticatedError
 from aiozarr.hierarchy.location import relative_name
-from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, read_documents, read_explicit
+from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, read_documents, read_kind
 from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, document_write_order
 from aiozarr.model import Entry
 
@@ -73,7 +73,7 @@ async def _count_stored(access: NodeAccess) -> tuple[dict[str, str], int, bool]:
     """Return the kinds of the nodes at and below the path by relative name, the number of other objects below it, and
     whether all of them were counted.
     """
-    names: set[str] = set()
+    names: dict[str, list[str]] = {}
     objects, listed = 0, 0
     try:
         async with aclosing(_scan(access)) as entries:
@@ -82,22 +82,25 @@ async def _count_stored(access: NodeAccess) -> tuple[dict[str, str], int, bool]:
                 if document_write_order(entry.key) is None:
                     objects += 1
                 else:
-                    names.add(relative_name(entry.key.rpartition("/")[0], access.path))
+                    above, _, document = entry.key.rpartition("/")
+                    names.setdefault(relative_name(above, access.path), []).append(document)
                 if listed == MAX_COUNTED_OBJECTS:
                     break
     except (PermissionDeniedError, UnauthenticatedError):
         pass
     if not access.store.supports.listable:
-        names.add("")
+        names[""] = list(PROBE_KEYS)
     described = sorted(names)[:MAX_DESCRIBED_NODES]
     kinds = dict.fromkeys(names, "a node")
-    found = await gather_all(_kind(access.sibling(access.prefix + name if name else access.path)) for name in described)
+    found = await gather_all(
+        _kind(access.sibling(access.prefix + name if name else access.path), names[name]) for name in described
+    )
     return kinds | dict(zip(described, found, strict=True)), objects, listed < MAX_COUNTED_OBJECTS
 
 
-async def _kind(access: NodeAccess) -> str:
+async def _kind(access: NodeAccess, documents: Sequence[str]) -> str:
     try:
-        metadata = await read_explicit(access)
+        metadata = await read_kind(access, documents)
     except (MetadataError, LimitError, PermissionDeniedError, UnauthenticatedError):
         return "a node"
     if metadata is None:
