@@ -18,7 +18,7 @@ from aiozarr.hierarchy.casting.numeric import Casting
 from aiozarr.hierarchy.casting.values import convert_values
 from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
-from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, as_json, codec_chain
+from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, as_json, codec_chain, list_codecs
 from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, resolve_dtype
 from aiozarr.metadata import (
     ArrayMetadata,
@@ -120,7 +120,8 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
     given["dimension_names"] = metadata.dimension_names
     make = _MAKERS[options.zarr_format]
     if options.codecs is not None:
-        return make(metadata, given, _codec_list(options.codecs)), ""
+        is_auto = isinstance(options.codecs, str) and options.codecs == "auto"
+        return make(metadata, given, None if is_auto else list(list_codecs(options.codecs))), ""
     try:
         return make(metadata, given, _kept_codecs(metadata, is_cast=is_cast)), ""
     except MetadataError as error:
@@ -128,13 +129,6 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
 
 
 # --- helpers -----------------------------------------------------------------------------------------------------
-
-
-def _codec_list(codecs: CodecsLike) -> list[Any] | None:
-    """Return the codecs as a list; None for a word such as "auto"."""
-    if isinstance(codecs, str):
-        return None
-    return list(codecs) if isinstance(codecs, Sequence) else [codecs]
 
 
 def _v3(metadata: ArrayMetadata, given: dict[str, Any], codecs: list[Any] | None) -> ArrayMetadata:

@@ -66,7 +66,8 @@ if TYPE_CHECKING:
 AnyArray: TypeAlias = NDArray[Any]
 T = TypeVar("T")
 Region: TypeAlias = tuple[slice | AnyArray, ...]
-FieldSelection: TypeAlias = FieldNames | list[str] | tuple[Any, ...]
+FieldSelection: TypeAlias = FieldNames | list[str] | list[int] | list[bool] | AnyArray | tuple[Any, ...]
+"""Selections beyond those of `BasicSelection`: names of fields, and one list of integers or mask."""
 
 
 class View(UnreadValues):

@@ -38,7 +38,7 @@ def codec_chain(
         raise ValueError(f"order is 'C' or 'F', not {order!r}")
     if isinstance(codecs, str) and codecs == "auto":
         codecs = ["zstd"]
-    chain = _complete(_as_list(codecs), _Defaults(data_type, big_endian=big_endian))
+    chain = _complete(list_codecs(codecs), _Defaults(data_type, big_endian=big_endian))
     if order == "F" and ndim > 1:
         chain.insert(0, NamedConfig("transpose", {"order": list(reversed(range(ndim)))}))
     return chain
@@ -80,7 +80,12 @@ class _Defaults:
             self.elements = NamedConfig("vlen-utf8" if data_type.name == "string" else "vlen-bytes")
 
 
-def _as_list(codecs: Any) -> Sequence[CodecLike]:
+def list_codecs(codecs: Any) -> Sequence[CodecLike]:
+    """Return codecs as a list; a single one is a list of one.
+
+    Raises:
+        TypeError: it is neither a codec nor a list.
+    """
     if isinstance(codecs, Sequence) and not isinstance(codecs, str):
         return codecs
     if isinstance(codecs, str | Mapping | Codec) or hasattr(codecs, "get_config") or hasattr(codecs, "to_dict"):
@@ -122,7 +127,7 @@ def _named(codec: CodecLike, defaults: _Defaults) -> NamedConfig:
     configuration = dict(codec.get("configuration") or parameters)
     if name == "sharding_indexed":
         inner = configuration.get("codecs", ["zstd"])
-        configuration["codecs"] = [as_json(each) for each in _complete(_as_list(inner), defaults)]
+        configuration["codecs"] = [as_json(each) for each in _complete(list_codecs(inner), defaults)]
         configuration.setdefault("index_codecs", INDEX_CODECS)
         configuration.setdefault("index_location", "end")
     return NamedConfig(name, {**defaults.by_name.get(name, {}), **configuration})

@@ -1,0 +1,404 @@
+"""Mistakes of the first day: what each raises, and the text: the thing, what is wrong with it, and what to write."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numcodecs
+import numpy as np
+import pytest
+
+import aiozarr
+
+# Type checkers would find most of these mistakes.
+sync: Any = aiozarr.sync
+opens: Any = aiozarr
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tree on disk: the group `g` with the array `temperature` of 4 x 6 `int32`, the array `other`, and a file."""
+
+    root: Path
+
+    @property
+    def group(self) -> Any:
+        """The group, for writing."""
+        return sync.open_group(self.root / "g", mode="r+")
+
+    @property
+    def array(self) -> Any:
+        """The array, for writing."""
+        return sync.open_array(self.root / "g/temperature", mode="r+")
+
+    def new(self, **options: Any) -> Any:
+        """Create an array of 4 elements `int32`, unless the options say otherwise."""
+        return sync.create_array(self.root / "new", **({"shape": 4, "dtype": "i4"} | options))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A tree that no mistake changes."""
+    root = tmp_path_factory.mktemp("first_day")
+    group = sync.create_group(root / "g")
+    group.create_array("temperature", data=np.arange(24, dtype="i4").reshape(4, 6), attributes={"list": [1], "d": {}})
+    sync.create_array(root / "other", data=[1])
+    (root / "notes.txt").write_text("not a node")
+    return Place(root)
+
+
+def raised(action: Callable[[], Any]) -> BaseException:
+    """Return the error of a mistake."""
+    with pytest.raises(Exception) as caught:  # noqa: B017, PT011  # its type is asserted by the caller
+        action()
+    return caught.value
+
+
+Mistake = tuple[Callable[[Place], Any], type[BaseException], str]
+
+SYNC: dict[str, Mistake] = {
+    # Values that were not read
+    "compare": (lambda p: p.array == 3, TypeError, "`==` needs values, .* `array[...]` reads them"),
+    "add": (lambda p: p.array + 1, TypeError, "`+` needs values, .* `array[...]` reads them"),
+    "mean": (lambda p: p.array.mean(), TypeError, "`.mean` needs values, .* `array[...]` reads them"),
+    "truth": (lambda p: bool(p.array), TypeError, "a truth value needs values"),
+    "view": (lambda p: p.array.view[0] == 1, TypeError, "`==` needs values, .* `view.read()` reads them"),
+    "view[0] = 1": (lambda p: p.array.view.__setitem__(0, 1), TypeError, "`view[...].write(values)` stores values"),
+    "iterate a view": (lambda p: list(p.array.view[0]), TypeError, "iterating needs values"),
+    "read": (lambda p: p.array.read(), AttributeError, "no attribute 'read'; reading array[...] does that"),
+    "maxshape": (lambda p: p.array.maxshape, AttributeError, "'maxshape'; array.resize, .* does that"),
+    # Selections
+    "out of range": (lambda p: p.array[9], IndexError, "index 9 is out of range for axis 0 of size 4"),
+    "too many": (lambda p: p.array[0, 0, 0], IndexError, "indices"),
+    "two lists": (lambda p: p.array[[0, 1], [0, 1]], IndexError, "takes one list or mask; .* `oindex` .* `vindex`"),
+    "float": (lambda p: p.array[1.0], IndexError, "the index of axis 0 is a float; integers, slices"),
+    "mask": (lambda p: p.array[np.ones(3, bool)], IndexError, "a mask of shape (3,) does not fit axis 0"),
+    "field": (lambda p: p.array["x"], IndexError, "there is no field 'x': the elements are int32"),
+    "zero step": (lambda p: p.array[::0], IndexError, "step"),
+    # Writes
+    "shape": (lambda p: p.array.__setitem__(0, [1, 2]), ValueError, "values of shape (2,) do not fit into a selection"),
+    "fraction": (
+        lambda p: p.array.__setitem__(0, [0.0] * 5 + [1.5]),
+        TypeError,
+        "the value 1.5 at (5,), .* not one of int32",
+    ),
+    "NaN": (lambda p: p.array.__setitem__(0, np.nan), TypeError, "the value nan.* casting='unsafe'"),
+    "int8": (
+        lambda p: p.new(dtype="i1", data=np.array([1, 200]), shape=2),
+        TypeError,
+        "the value 200 at (1,), .* int8",
+    ),
+    "uint32": (lambda p: p.array.__setitem__(0, np.uint32(1 << 31)), TypeError, "the value 2147483648"),
+    "infinite": (lambda p: p.new(dtype="f4", shape=1, data=np.array([1e300])), TypeError, "the value 1e+300 at (0,)"),
+    "out of bounds": (
+        lambda p: p.array.__setitem__(0, 1 << 40),
+        OverflowError,
+        "1099511627776 is out of bounds for int32",
+    ),
+    "text": (lambda p: p.array.__setitem__(0, "5"), TypeError, "values of type <U1 are not cast to int32"),
+    "casting": (lambda p: p.array.view[0].write(1, casting="safe"), ValueError, "casting is 'exact', 'same_kind' or"),
+    "time": (
+        lambda p: p.new(dtype="M8[ns]", shape=1, data=np.array(["9999-01-01"], "M8[D]")),
+        OverflowError,
+        "9999-01-01 is out of bounds for datetime64[ns]",
+    ),
+    "too long": (lambda p: p.new(dtype="S3", shape=1, data=[b"abcd"]), ValueError, "b'abcd'.* does not fit into"),
+    "read only": (
+        lambda p: sync.open_array(p.root / "g/temperature").__setitem__(0, 1),
+        aiozarr.UnsupportedOperationError,
+        "temperature was opened with mode='r'; open it with mode='r+' to write",
+    ),
+    "append": (
+        lambda p: p.array.append(np.zeros((1, 7))),
+        ValueError,
+        "shape (1, 7) cannot be appended to the shape (4, 6)",
+    ),
+    "resize": (lambda p: p.array.resize((3,)), ValueError, "the shape (3,) has 1 dimensions, the array has 2"),
+    "out": (
+        lambda p: p.array.view[0].read(out=np.zeros(6)),
+        ValueError,
+        "out has .* and the view has .* cast the result",
+    ),
+    # Attributes
+    "append to a list": (
+        lambda p: p.array.attrs["list"].append(3),
+        TypeError,
+        "attributes are read-only here: .*update_attributes",
+    ),
+    "nested": (lambda p: p.array.attrs["d"].update(x=1), TypeError, "attributes are read-only here"),
+    "set": (lambda p: p.array.attrs.__setitem__("x", 1), TypeError, "attributes are read-only here"),
+    "put": (lambda p: p.group.attrs.put({"x": 1}), TypeError, "attributes are read-only here"),
+    "of metadata": (
+        lambda p: p.array.metadata.attributes["list"].append(1),
+        TypeError,
+        "attributes are read-only here",
+    ),
+    "an array": (
+        lambda p: p.new(attributes={"a": {"b": np.arange(2)}}),
+        TypeError,
+        r"attributes['a']['b'] is of type ndarray, which is not a JSON value; its `tolist()` is one",
+    ),
+    "a set": (
+        lambda p: p.array.update_attributes({"a": {1}}),
+        TypeError,
+        "attributes['a'] is of type set, which is not",
+    ),
+    "surrogate": (
+        lambda p: p.array.update_attributes({"a": "\ud800"}),
+        aiozarr.InvalidMetadataError,
+        "a lone surrogate",
+    ),
+    # Groups
+    "missing": (
+        lambda p: p.group["temprature"],
+        KeyError,
+        "there is no array and no group at .*; did you mean 'temperature'?",
+    ),
+    "assign": (
+        lambda p: p.group.__setitem__("x", [1]),
+        TypeError,
+        "group.create_array('x', data=values) creates an array",
+    ),
+    "del": (lambda p: p.group.__delitem__("temperatur"), KeyError, "there is no array .*; did you mean 'temperature'?"),
+    "number": (lambda p: p.group[0], TypeError, "a path is a str, not int"),
+    "create_dataset": (
+        lambda p: p.group.create_dataset("x"),
+        AttributeError,
+        "'create_dataset'; create_array does that",
+    ),
+    "visititems": (
+        lambda p: p.group.visititems(print),
+        AttributeError,
+        "iterating over members(max_depth=None) does that",
+    ),
+    "reserved": (lambda p: p.group.create_group("__x"), aiozarr.InvalidKeyError, "'__x' is not a name for a new node"),
+    "exists": (
+        lambda p: p.group.create_array("temperature", shape=1, dtype="i4"),
+        aiozarr.NodeExistsError,
+        "there is an array at .*; open_array opens it; overwrite=True would delete the array, 1 object",
+    ),
+    "group exists": (
+        lambda p: sync.create_group(p.root / "g"),
+        aiozarr.NodeExistsError,
+        "there is a group at .*; open_group opens it; overwrite=True would delete the group, 1 array, 1 object",
+    ),
+    "implicit": (
+        lambda p: sync.create_array(p.root, shape=1, dtype="i4"),
+        aiozarr.NodeExistsError,
+        "objects are stored below .*; another path keeps what is stored; overwrite=True would delete 2 arrays, 1 group",
+    ),
+    "in an array": (
+        lambda p: sync.create_array(p.root / "g/temperature/x", shape=1, dtype="i4"),
+        aiozarr.NodeTypeError,
+        "g/temperature is an array; no node can be below it",
+    ),
+    "far in an array": (
+        lambda p: sync.create_group(p.root / "g/temperature/c/0", overwrite=True),
+        aiozarr.NodeTypeError,
+        "g/temperature is an array; no node can be below it",
+    ),
+    "copy": (
+        lambda p: sync.copy(p.root / "other", p.root / "g"),
+        aiozarr.CopyError,
+        "holds 3 objects, among them .*; overwrite=True replaces objects of the same key and keeps the others",
+    ),
+    "require shape": (
+        lambda p: sync.require_array(p.root / "g/temperature", shape=4, dtype="i4"),
+        TypeError,
+        "temperature has the shape (4, 6), not (4,); resize() changes it",
+    ),
+    "require group": (
+        lambda p: sync.require_group(p.root / "g/temperature"),
+        aiozarr.NodeTypeError,
+        "temperature is an array, not a group",
+    ),
+    # Opening
+    "a file": (
+        lambda p: sync.open(p.root / "notes.txt"),
+        FileNotFoundError,
+        "there is a file of this name, and a node is",
+    ),
+    "mode in the place of a path": (
+        lambda p: sync.open_group(p.root, "r+"),
+        TypeError,
+        "looks like a mode: write mode='r+'",
+    ),
+    "mode as a path": (lambda p: sync.open_group(p.root / "g", "w"), FileNotFoundError, "a mode is given as mode='w'"),
+    "mode w": (
+        lambda p: sync.open_array(p.root / "g", mode="w", shape=1, dtype="i4"),
+        ValueError,
+        "mode is 'r', 'r+' or 'a', not 'w'; .* with overwrite=True replace what is stored",
+    ),
+    "mode a": (lambda p: sync.open(p.root, mode="a"), ValueError, "open_array and open_group have it"),
+    "nothing to create": (
+        lambda p: sync.open_array(p.root / "no", mode="a"),
+        FileNotFoundError,
+        "with shape= and dtype=",
+    ),
+    "shape in mode r": (
+        lambda p: sync.open_array(p.root / "g", shape=1),
+        TypeError,
+        "'shape' describes a new array: it goes with mode='a'",
+    ),
+    "data in mode a": (
+        lambda p: sync.open_array(p.root / "x", mode="a", data=[1]),
+        TypeError,
+        "open_array writes no values; create_array(..., data=values) does",
+    ),
+    "not consolidated": (
+        lambda p: sync.open_group(p.root / "g", use_consolidated=True),
+        aiozarr.InvalidMetadataError,
+        "has no consolidated metadata; use_consolidated=None reads the nodes themselves then",
+    ),
+}
+
+# Keywords of other libraries, and the end of the message.
+KEYWORDS: dict[str, tuple[Any, str]] = {
+    "compressors": (["zstd"], "did you mean 'codecs'?"),
+    "serializer": ("bytes", "did you mean 'codecs'?"),
+    "dims": (("x",), "did you mean 'dimension_names'?"),
+    "attrs": ({}, "did you mean 'attributes'?"),
+    "fillvalue": (0, "did you mean 'fill_value'?"),
+    "chunk_shape": ((2,), "did you mean 'chunks'?"),
+    "overwite": (True, "did you mean 'overwrite'?"),
+    "mode": ("w", "replaced only with overwrite=True, and opened by require_array and require_group"),
+    "exist_ok": (True, "require_array and require_group open what exists"),
+    "maxshape": ((None,), "every array can be resized"),
+    "object_codec": (None, "filters=[codec] has it in format 2; dtype=str or bytes needs none"),
+    "index_location": ("start", "shards={'shape': ..., 'index_location': 'start'} has it"),
+    "compression_level": (9, "codecs=[{'name': 'zstd', 'level': 9}] has it"),
+    "config": ({}, "settings=aiozarr.Settings(...) has the policies of reads and writes"),
+    "compressor": (numcodecs.Zstd(3), "not with format 3; codecs= has the compression"),
+    "filters": (None, "not with format 3; codecs= has the compression"),
+    "compression": ("gzip", "not with format 3; codecs= has the compression"),
+    "dimension_separator": ("/", "goes with Zarr format 2, not with format 3"),
+}
+
+# Values of keywords of create_array that do not fit.
+VALUES: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"shape": None}, TypeError, "create_array needs shape=, or data= with the values to write"),
+    ({"dtype": None}, TypeError, "create_array needs dtype=, or data= with the values to write"),
+    ({"data": [1, 2]}, ValueError, "shape is (4,), and data have the shape (2,)"),
+    ({"data": [[1], [1, 2]], "shape": None}, ValueError, "data= is not an array"),
+    ({"chunks": (2, 2)}, ValueError, "chunks (2, 2) has 2 dimensions, the shape (4,) has 1"),
+    ({"chunks": 0}, ValueError, "a length in chunks is at least 1"),
+    ({"chunks": 2.5}, TypeError, "a length in chunks is an integer, -1 or None, not 2.5"),
+    ({"chunks": 3, "shards": 4}, ValueError, "the shard shape (4,) is no multiple of the chunk shape (3,)"),
+    ({"shards": {"index_location": "end"}}, ValueError, "shards as a mapping has 'shape'"),
+    ({"shards": {"shape": 4, "index_location": "middle"}}, ValueError, "index_location in shards is 'start' or 'end'"),
+    ({"codecs": 5}, TypeError, "codecs is a list of codecs, such as codecs=['zstd'], not 5"),
+    ({"codecs": ["zsdt"]}, aiozarr.UnsupportedMetadataError, "unknown codec 'zsdt'; did you mean 'zstd'?"),
+    ({"codecs": [{"level": 3}]}, TypeError, "a codec has a name, which {'level': 3} lacks"),
+    ({"dimension_names": ("x", "y")}, ValueError, "dimension_names has 2 names, and the shape has 1 dimensions"),
+    ({"dimension_names": "x"}, TypeError, "dimension_names is a sequence with one name or None per dimension"),
+    ({"fill_value": 1.5}, ValueError, "int32 has no value 1.5"),
+    ({"dtype": "V2", "fill_value": b"abc"}, ValueError, "fill_value is b'abc', and elements of raw_bytes have 2 bytes"),
+    ({"dtype": object}, aiozarr.UnsupportedMetadataError, "no Zarr data type stores object; say what the objects are"),
+    ({"order": "K"}, ValueError, "order is 'C' or 'F', not 'K'"),
+    ({"zarr_format": 4}, ValueError, "zarr_format is 1, 2, 3 or None, not 4"),
+    ({"settings": {"retries": 3}}, TypeError, "settings are an aiozarr.Settings, not dict"),
+]
+
+# Uses of an asynchronous view, array, group or opening without await, and what the error says.
+UNAWAITED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
+    "if view": (lambda v, a, g: bool(v), "a truth value needs values, .* await it"),
+    "view == 5": (lambda v, a, g: v == 5, "`==` needs values, .* await it"),
+    "view in [5]": (lambda v, a, g: v in [5], "`==` needs values, .* await it"),
+    "view + 1": (lambda v, a, g: v + 1, "`+` needs values, .* await it"),
+    "1 - view": (lambda v, a, g: 1 - v, "`-` needs values, .* await it"),
+    "format": (lambda v, a, g: f"{v:.2f}", "the format '.2f' needs values, .* await it"),
+    "mean": (lambda v, a, g: v.mean(), "`.mean` needs values, .* await it"),
+    "float": (lambda v, a, g: float(v), "`float()` needs values, .* await it"),
+    "list": (lambda v, a, g: list(v), "iterating needs values, .* await it"),
+    "asarray": (lambda v, a, g: np.asarray(v), "numpy needs values, .* await it"),
+    "array == 5": (lambda v, a, g: a == 5, "`==` needs values, .* `await array[...]` reads them"),
+    "array.sum": (lambda v, a, g: a.sum(), "`.sum` needs values, .* `await array[...]` reads them"),
+    "array[0] = 1": (lambda v, a, g: a.__setitem__(0, 1), "`await array[...].write(values)` stores values"),
+    "create_task": (lambda v, a, g: asyncio.get_running_loop().create_task(v), "await it, or its .read()"),
+    "group['a']": (lambda v, a, g: g["a"], "`await group.open('a')` opens the node"),
+    "group['a'] =": (lambda v, a, g: g.__setitem__("a", 1), "`await group.create_array('a', data=...)` creates"),
+    "del group['a']": (lambda v, a, g: g.__delitem__("a"), "`await group.delete('a')` deletes the node"),
+    "in group": (lambda v, a, g: "a" in g, "`await group.contains('a')` looks for the node"),
+    "for in group": (lambda v, a, g: list(g), "`async for name, node in group.members()`"),
+    "len(group)": (lambda v, a, g: len(g), "`await group.info()` counts the nodes below"),
+    "opening": (
+        lambda v, a, g: opens.open_array("x").shape,
+        "`await open_array(...)` or `async with open_array(...)",
+    ),
+    "with opening": (
+        lambda v, a, g: opens.open_group("x").__enter__(),
+        "`async with open_group(...) as node:` opens it",
+    ),
+}
+
+
+def check(error: BaseException, kind: type[BaseException], text: str) -> None:
+    """Assert the type of an error, and that its message contains `text`, in which `.*` stands for anything."""
+    assert isinstance(error, kind)
+    pattern = ".*".join(re.escape(part) for part in text.split(".*"))
+    assert re.search(pattern, str(error), re.DOTALL), f"{error} lacks {text}"
+    assert len(str(error)) < 600
+
+
+@pytest.mark.parametrize("name", SYNC)
+def test_a_mistake_says_what_to_write(place: Place, name: str) -> None:
+    action, kind, text = SYNC[name]
+    check(raised(lambda: action(place)), kind, text)
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_a_keyword_of_another_library_names_the_one_to_use(place: Place, name: str) -> None:
+    value, text = KEYWORDS[name]
+    error = raised(lambda: place.new(**{name: value}))
+    check(error, TypeError, text)
+    assert name in str(error)
+    assert not (place.root / "new").exists()
+
+
+@pytest.mark.parametrize(("options", "kind", "text"), VALUES, ids=[str(each[0]) for each in VALUES])
+def test_a_value_that_does_not_fit_names_the_keyword(
+    place: Place, options: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    check(raised(lambda: place.new(**options)), kind, text)
+    assert not (place.root / "new").exists()
+
+
+@pytest.mark.parametrize("name", UNAWAITED)
+async def test_a_forgotten_await_says_what_to_await(place: Place, name: str) -> None:
+    action, text = UNAWAITED[name]
+    group: Any = await aiozarr.open_group(place.root / "g")
+    array: Any = await aiozarr.open_array(place.root / "g/temperature")
+    check(raised(lambda: action(array[0], array, group)), TypeError, text)
+
+
+def test_names_of_other_libraries_are_answered(place: Place) -> None:
+    for name, text in (("zeros", "create_array"), ("require_dataset", "require_array"), ("array_keys", "arrays()")):
+        check(raised(lambda: getattr(place.group, name)), AttributeError, text)  # noqa: B023  # called at once
+    assert not hasattr(place.group, "zeros")
+
+
+def test_a_handle_of_a_replaced_array_writes_nothing(tmp_path: Path) -> None:
+    for opened in (False, True):
+        array = sync.create_array(tmp_path, shape=8, dtype="i4", chunks=4, overwrite=True)
+        old = sync.open_array(tmp_path, mode="r+") if opened else array
+        sync.create_array(tmp_path, data=np.arange(6), chunks=3, overwrite=True)
+        error = raised(lambda: old.__setitem__(slice(None), 1))  # noqa: B023  # called at once
+        text = "was replaced or has shrunk since this handle was opened, and is now int64 of shape (6,); nothing was"
+        check(error, aiozarr.ChangedError, text)
+        assert sync.open_array(tmp_path)[:].tolist() == [0, 1, 2, 3, 4, 5]
+        assert old.refresh()
+        old[:] = 2
+        assert sync.open_array(tmp_path)[:].tolist() == [2] * 6
+
+
+def test_a_handle_of_a_deleted_array_writes_nothing(tmp_path: Path) -> None:
+    group = sync.create_group(tmp_path)
+    array = group.create_array("a", data=[1])
+    del group["a"]
+    check(raised(lambda: array.__setitem__(0, 2)), aiozarr.NodeNotFoundError, "there is no array and no group at")
+    assert not (tmp_path / "a").exists()
