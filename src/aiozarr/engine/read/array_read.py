@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from aiozarr.engine.read.read import Read
 from aiozarr.engine.read.read_operation import ChunkOutput, ReadOperation
 from aiozarr.engine.read.shard_read import ShardRead
 from aiozarr.engine.request.coalescer import MAX_PENDING_RANGES
-from aiozarr.engine.request.in_flight import Subscriber, Subscription
+from aiozarr.engine.request.in_flight import InFlightChunk, Subscriber, Subscription
 from aiozarr.engine.request.object_request import FetchRequest
 from aiozarr.engine.state import EngineState
 from aiozarr.errors import ChecksumError
@@ -86,6 +86,8 @@ class ArrayRead(ReadOperation):
                 self._is_planned = True
                 break
             if self.queue.is_blocking and step[0].read.layout.shard is None and not self.has_cache:
+                if self.total == 1 and self._join_blocking(*step):
+                    continue
                 return self._blocking_read(*step)
             self._begun += 1
             self._begin(*step)
@@ -164,6 +166,15 @@ class ArrayRead(ReadOperation):
 
     # --- blocking stores --------------------------------------------------------------------------------------------
 
+    def _join_blocking(self, chunks: WholeChunks, part: ChunkSelection) -> bool:
+        """Join the only chunk of this read if another read of one chunk has it in flight; return whether it has."""
+        chunk_id = chunks.chunk_id(part)
+        if not self.is_in_flight(chunk_id):
+            return False
+        self._begun += 1
+        chunks.request(chunk_id[1], *self.target(chunks.read, part))
+        return True
+
     def _blocking_read(self, chunks: WholeChunks, part: ChunkSelection) -> BlockingRead:
         """Return a request for as many chunks of one array as make a batch."""
         read = chunks.read
@@ -185,6 +196,9 @@ class ArrayRead(ReadOperation):
         self._begun += len(outputs)
         self._bytes_left -= batch_bytes - room
         request = BlockingRead(self, read, outputs, batch_bytes - room)
+        if self.total == 1:
+            share_key = self.share_key(chunks.chunk_id(part))
+            request.share(InFlightChunk(self.in_flight, share_key, layout.object_of(part).pipeline))
         self._blocking_reads.add(request)
         return request
 
@@ -199,6 +213,10 @@ class WholeChunks(Subscriber):
         self.operation = self._read_operation = operation
         self.read = read
         self._repeated: dict[str, FetchRequest] = {}
+
+    def chunk_id(self, part: ChunkSelection) -> tuple[Hashable, str]:
+        """Return the id of a chunk that is a stored object: that of the array, and the key."""
+        return self.read.token, self.read.prefix + self.read.layout.key_encoding.encode(part.coords)
 
     def request(self, key: str, out: NDArray[Any], part: ChunkSelection) -> None:
         """Have a whole chunk fetched, unless it is cached or in flight."""
@@ -227,6 +245,14 @@ class WholeChunks(Subscriber):
             operation.resume()
         else:
             operation.stop(error)
+
+    def request_again(self, subscription: Subscription, key: str) -> None:
+        operation = self._read_operation
+        operation.forget(subscription)
+        if not operation.stopped:
+            operation.ready_at = operation.now()
+            self.request(key, subscription.out, subscription.projection)
+        operation.resume()
 
     def _is_first_damaged(self, request: FetchRequest) -> bool:
         """Return whether `request` is the first for its key with damaged bytes; several subscriptions may say so."""

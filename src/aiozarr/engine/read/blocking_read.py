@@ -17,8 +17,11 @@ from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.read.partial_chunk import place_partial, ranges_of_chunk, read_ranges
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.read.read_operation import ChunkOutput, ReadOperation
+from aiozarr.engine.request.chunk_requests import DecodeChunk
+from aiozarr.engine.request.in_flight import InFlightChunk
 from aiozarr.engine.request.object_request import ObjectRequest, is_missing_status
 from aiozarr.engine.workers.decoder import EncodedChunks, decode_unpadded, encoded_buffer, thread_decoder
+from aiozarr.engine.workers.worker_pool import WorkItem
 from aiozarr.errors import ChecksumError, CodecError, LimitError, StoreError, located
 from aiozarr.model import Range, Value
 from aiozarr.schedule.events import RequestEvent
@@ -28,14 +31,17 @@ T = TypeVar("T")
 
 
 class BlockingRead(ObjectRequest):
-    """A batch of chunks. On the loop it is one object, however many they are; other readers cannot join it.
+    """A batch of chunks. On the loop it is one object, however many they are. Other readers can join a single one.
 
     Attributes:
         outputs: the chunks that are wanted.
         fetched: bytes that were read.
+        start: None: each object is read whole, as far as others join.
     """
 
-    __slots__ = ("_at", "_events", "_is_bounded", "_operation", "_read", "fetched", "outputs")
+    __slots__ = ("_at", "_events", "_is_bounded", "_operation", "_read", "_shared", "_whole", "fetched", "outputs")
+
+    start = None
 
     def __init__(self, operation: ReadOperation, read: Read, outputs: Sequence[ChunkOutput], nbytes: int) -> None:
         super().__init__(operation, read.store, "", nbytes)
@@ -46,7 +52,15 @@ class BlockingRead(ObjectRequest):
         self._read = read
         self._is_bounded = read.store.has_bounded_reads
         self._at = 0
+        # For those that join: the chunk, and its object once it is read, with None if it is not stored.
+        self._shared: InFlightChunk | None = None
+        self._whole: tuple[Buffer | None] | None = None
         self._events: list[RequestEvent] = []  # for the observer, which is called on the loop
+
+    def share(self, chunk: InFlightChunk) -> None:
+        """Let others join the only chunk of this read. They get it when it has ended."""
+        chunk.decoding_started = True
+        self._shared = chunk
 
     async def send(self) -> None:
         raise AssertionError("requests to blocking stores are sent by workers")
@@ -65,7 +79,7 @@ class BlockingRead(ObjectRequest):
         while self._at < len(outputs):
             if self.cancelled:
                 return
-            done = 0 if single is None else self._read_batch(store, single)
+            done = 0 if single is None or self._shared is not None else self._read_batch(store, single)
             if not done:
                 self._read_one(store)
             self._at += done or 1
@@ -74,6 +88,7 @@ class BlockingRead(ObjectRequest):
         output = self.outputs[self._at]
         self._set_key(output)
         data = self._read_now(store, output)
+        self._whole = (data,)
         if data is None:
             self._fill(store, output)
         else:
@@ -143,7 +158,11 @@ class BlockingRead(ObjectRequest):
             output = self.outputs[self._at]
             self._set_key(output)
             part = self._fetch_part(store, output)
-            data = self._fetch_data(store, output) if part is None else part.data if part.size else None
+            if part is None:
+                data = self._fetch_data(store, output)
+                self._whole = (data,)
+            else:
+                data = part.data if part.size else None
             if data is None and (error := self._operation.missing_error(store, self.key)) is not None:
                 raise error
             if self.timing is not None:
@@ -265,6 +284,7 @@ class BlockingRead(ObjectRequest):
                 again = self._fetch_data(store, output)
                 if again is None:
                     raise error
+                self._whole = (again,)
                 self._decode_one(again, output)
             elif not decode_unpadded(self._read.layout.unpadded(output.projection), error, data, (output,)):
                 raise error
@@ -278,4 +298,32 @@ class BlockingRead(ObjectRequest):
                 )
             self._events.clear()
         self._operation.blocking_read_done(self, self.outputs, error)
+        if self._shared is not None:
+            self._share_result(self._shared)
         self.close()
+
+    # --- readers that have joined -----------------------------------------------------------------------------------
+
+    def _share_result(self, chunk: InFlightChunk) -> None:
+        """Have the chunk decoded for those that have joined, or requested by them if its object was not read."""
+        chunk.table.close(chunk)
+        joined, whole = chunk.pop_late(), self._whole
+        if not joined:
+            return
+        if whole is None:
+            for subscription in joined:
+                subscription.chunk = None
+                subscription.subscriber.request_again(subscription, self.key)
+        else:
+            chunk.subscriptions = joined
+            self.submit(DecodeChunk(self, chunk, whole[0]))
+
+    def chunk_decoded(self, chunk: InFlightChunk, values: NDArray[Any] | None) -> None:
+        """The chunk is decoded for those that have joined. It is not cached: it may have changed since."""
+
+    def submit(self, work: WorkItem) -> None:
+        """Have a worker do `work`, which belongs to no request."""
+        self.pool.submit(work, self.fairness_key)
+
+    def chunk_closed(self) -> None:
+        """All that have joined have the chunk."""

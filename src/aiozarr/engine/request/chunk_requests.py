@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 from typing_extensions import Buffer
@@ -27,6 +27,25 @@ from aiozarr.errors import CodecError, located
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Range, Version
 from aiozarr.stores.contract import Store
+
+
+class DecodedRequest(Protocol):
+    """A request as the decoding of its chunks knows it."""
+
+    @property
+    def store_url(self) -> str: ...
+
+    @property
+    def start(self) -> int | None:
+        """First byte of the request in the object; None for a whole object."""
+
+    key: str
+
+    def chunk_decoded(self, chunk: InFlightChunk, values: NDArray[Any] | None) -> None: ...
+
+    def submit(self, work: WorkItem) -> None: ...
+
+    def chunk_closed(self) -> None: ...
 
 
 class ChunkRequest(FetchRequest):
@@ -197,7 +216,7 @@ class DecodeChunk(WorkItem):
 
     __slots__ = ("chunk", "data", "errors", "request", "values")
 
-    def __init__(self, request: ChunkRequest, chunk: InFlightChunk, data: Buffer | None = None) -> None:
+    def __init__(self, request: DecodedRequest, chunk: InFlightChunk, data: Buffer | None = None) -> None:
         super().__init__(chunk.pipeline.spec.nbytes)
         self.request = request
         self.chunk = chunk

@@ -74,6 +74,10 @@ class Subscriber(ABC):
     def missing_error(self, key: str) -> BaseException | None:
         """Nothing is stored under `key`: return the error, or None to read the fill value. Any thread."""
 
+    def request_again(self, subscription: Subscription, key: str) -> None:
+        """The read that was joined has no bytes of the whole object `key`: request them."""
+        raise NotImplementedError
+
     def unpadded(self, subscription: Subscription) -> CodecPipeline | None:
         """Return the codecs for a chunk stored without the part outside of the array; None to refuse such chunks."""
         return None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from typing_extensions import Buffer
 
+import aiozarr
 from aiozarr.engine import Engine
 from aiozarr.engine.read import blocking_read
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, PermissionDeniedError, ThrottledError
@@ -176,3 +179,81 @@ async def test_values_that_there_is_no_room_for_are_read_alone(monkeypatch: pyte
     await worker.read([read], settings=SETTINGS)
     assert np.array_equal(read.out, array.values)
     assert set(store.into) == set(KEYS)
+
+
+class Gated(MemoryStore):
+    """A memory store whose reads of chunks wait for a gate, and are counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.reads: list[str] = []
+
+    def read_now(self, key: str, *, max_bytes: int | None = None) -> Buffer | None:
+        self.reads.append(key)
+        assert self.gate.wait(30)
+        return super().read_now(key, max_bytes=max_bytes)
+
+
+async def begun(store: Gated) -> None:
+    """Wait until the first read has come to the store, and all others to the engine behind it."""
+    while not store.reads:
+        await asyncio.sleep(0.001)
+    await aiozarr.open_array(store)
+
+
+@pytest.mark.parametrize("codecs", [["bytes"], ["bytes", "zstd"]])
+async def test_concurrent_reads_of_one_chunk_are_one_read_of_the_store(codecs: list[str]) -> None:
+    store = Gated()
+    array = await aiozarr.create_array(store, data=np.arange(1, 11), chunks=(5,), codecs=codecs)
+    reads = [asyncio.ensure_future(array[: 3 + number % 3].read()) for number in range(20)]
+    first = [asyncio.ensure_future(array[5:].read()) for _ in range(2)]
+    await begun(store)
+    store.gate.set()
+    found = await asyncio.gather(*reads)
+    assert [each.tolist() for each in found[:3]] == [[1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 5]]
+    assert all(a is b or not np.shares_memory(a, b) for a in found for b in found)
+    assert (await first[0]).tolist() == [6, 7, 8, 9, 10]
+    assert store.reads.count("c/1") == 1
+
+
+async def test_a_cancelled_read_leaves_its_chunk_to_those_that_have_joined_it() -> None:
+    store = Gated()
+    array = await aiozarr.create_array(store, data=np.arange(1, 6), chunks=(5,), codecs=["bytes", "zstd"])
+    leader = asyncio.ensure_future(array[...].read())
+    await begun(store)
+    others = [asyncio.ensure_future(array[...].read()) for _ in range(5)]
+    await aiozarr.open_array(store)
+    leader.cancel()
+    await asyncio.sleep(0.01)
+    store.gate.set()
+    assert [each.tolist() for each in await asyncio.gather(*others)] == [[1, 2, 3, 4, 5]] * 5
+    with pytest.raises(asyncio.CancelledError):
+        await leader
+    assert len(store.reads) <= 2
+
+
+async def test_each_of_those_that_share_a_read_decides_what_a_missing_chunk_is() -> None:
+    store = Gated()
+    await aiozarr.create_array(store, shape=(5,), dtype="int32", chunks=(5,), fill_value=7)
+    strict = await aiozarr.open_array(store, settings=replace(SETTINGS, missing="raise"))
+    lenient = await aiozarr.open_array(store, settings=SETTINGS)
+    reads = [asyncio.ensure_future((strict if number % 2 else lenient)[...].read()) for number in range(6)]
+    await begun(store)
+    store.gate.set()
+    found = await asyncio.gather(*reads, return_exceptions=True)
+    assert [isinstance(each, MissingChunkError) for each in found] == [False, True] * 3
+    assert found[0].tolist() == [7] * 5
+
+
+async def test_a_read_that_begins_after_a_write_does_not_join_an_older_one() -> None:
+    store = Gated()
+    array = await aiozarr.create_array(store, data=np.arange(1, 6), chunks=(5,), codecs=["bytes"])
+    old = asyncio.ensure_future(array[...].read())
+    await begun(store)
+    await array[...].write(9)
+    new = asyncio.ensure_future(array[...].read())
+    await aiozarr.open_array(store)
+    store.gate.set()
+    assert (await new).tolist() == [9] * 5
+    await old
