@@ -23,6 +23,7 @@ from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store, too_large
+from aiozarr.stores.copy_from import CopyFromStore
 
 T = TypeVar("T")
 
@@ -235,6 +236,17 @@ class ScheduledStore:
                 return stored.version
 
         return await self._call("set", key, send, cost=size, written=size)
+
+    async def copy_from(
+        self, source: Store, source_key: str, key: str, *, size: int, if_match: Version | None
+    ) -> Version | None:
+        """Have the server copy an object, as `CopyFromStore.copy_from` says. No byte of it is held here."""
+        store = self.store
+        if not isinstance(store, CopyFromStore):
+            raise UnsupportedOperationError("this store does not copy by itself", store=store.url, key=key)
+        return await self._call(
+            "set", key, lambda _: store.copy_from(source, source_key, key, size=size, if_match=if_match)
+        )
 
     async def erase(self, key: str) -> None:
         """Remove `key`. A key that is not stored is no error."""

@@ -120,7 +120,7 @@ async def copy(
     )
     if select is not None:
         # Imported on use: a copy of bytes needs no numpy.
-        from aiozarr.transfer.selection import check_selection
+        from aiozarr.transfer.dimension_selection import check_selection
 
         check_selection(select)
     settings = settings_or_default(settings)

@@ -13,12 +13,20 @@ from typing import Literal, TypeAlias
 from typing_extensions import Buffer
 
 from aiozarr.engine import Engine, ScheduledStore
-from aiozarr.errors import ChangedError, ChecksumError, LimitError, ShortReadError, StoreError
+from aiozarr.errors import (
+    ChangedError,
+    ChecksumError,
+    LimitError,
+    ShortReadError,
+    StoreError,
+    UnsupportedOperationError,
+)
 from aiozarr.metadata import document_write_order
 from aiozarr.model import Entry, Range, Value, Version
 from aiozarr.schedule.events import Report, Totals
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, Store, byte_view
+from aiozarr.stores.copy_from import CopyFromStore
 
 Verify: TypeAlias = Literal["size", "checksum"] | None
 
@@ -26,6 +34,8 @@ MAX_FETCHES = 4
 """Fetches of an object that keeps changing, before that is an error."""
 REFETCH_SECONDS = 0.05
 """Delay before an object is fetched again; doubled for each further fetch."""
+MAX_SERVER_REFUSALS = 3
+"""Refused copies by a server, after which objects are fetched and stored."""
 COMPARED_BYTES = 256 << 10
 """Bytes that are compared at once: they are copied for it, into a processor's cache."""
 MIN_WORK_BYTES = 16 << 10
@@ -100,7 +110,11 @@ def decide(listed: Entry, fetched: FetchedObject, *, previous_size: int | None, 
 
 
 class ObjectCopier:
-    """Copies the objects of one copy operation."""
+    """Copies the objects of one copy operation.
+
+    Attributes:
+        server_side: number of objects that the server copied itself.
+    """
 
     def __init__(
         self,
@@ -121,6 +135,9 @@ class ObjectCopier:
         self._is_observed = settings.on_event is not None
         self._report = report
         self._may_be_missing = may_be_missing
+        self.server_side = 0
+        can_copy = isinstance(destination, CopyFromStore) and destination.can_copy_from(source)
+        self._refusals_left = MAX_SERVER_REFUSALS if can_copy else 0
         self._scheduled_source = engine.scheduled(source, settings, report)
         self._scheduled_destination = engine.scheduled(destination, settings, report)
         self._memory = ByteSemaphore(settings.max_bytes_in_flight)
@@ -136,7 +153,34 @@ class ObjectCopier:
             ChecksumError: the stored bytes differ from the fetched ones.
             StoreError: a store failed.
         """
+        if self._is_server_side and entry.size is not None and entry.version is not None:
+            try:
+                return await self._copy_by_server(entry, entry.size)
+            except ChangedError:
+                pass  # it is copied as it is now
+            except UnsupportedOperationError:
+                self._refusals_left -= 1
         return await self._copy_async(entry)
+
+    @property
+    def _is_server_side(self) -> bool:
+        return self._refusals_left > 0
+
+    async def _copy_by_server(self, entry: Entry, size: int) -> CopiedObject:
+        version = await self._scheduled_destination.copy_from(
+            self.source, entry.key, entry.key, size=size, if_match=entry.version
+        )
+        if same_version(version, entry.version) is not True:
+            if self._verify == "checksum":
+                # Nothing says that the bytes are the same.
+                raise UnsupportedOperationError("the server reports no checksum", store=self.destination.url)
+            if entry.version is not None and entry.version.generation is None:
+                # Some servers ignore the condition.
+                present = await self._scheduled_source.stat(entry.key)
+                if present is None or same_version(present.version, entry.version) is not True:
+                    raise ChangedError("the object was replaced", store=self.source.url, key=entry.key)
+        self.server_side += 1
+        return CopiedObject(size)
 
     def accepts_batch(self, entry: Entry) -> bool:
         """Return whether `copy_batch` may copy the object: both stores block, and it is small."""

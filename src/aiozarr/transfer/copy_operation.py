@@ -170,6 +170,7 @@ class CopyOperation:
             seconds=seconds,
             requests=self._report.requests,
             is_dry_run=self._rules.dry_run,
+            server_side=self._copier.server_side,
             rewritten=0 if self._objects is None else self._objects.rewritten,
         )
 

@@ -19,8 +19,8 @@ from aiozarr.metadata.format_rules import ARRAY_KEY, CONSOLIDATED_MEMBER, META_K
 from aiozarr.model import ByteRange, Entry, Supports, Value, Version, check_key, resolve_range
 from aiozarr.settings import Settings
 from aiozarr.stores import MemoryStore, Store
+from aiozarr.transfer.dimension_selection import Interval, Selection, is_index, resolve_coordinates, resolve_indexes
 from aiozarr.transfer.node_tree import NodeTree
-from aiozarr.transfer.selection import Interval, Selection, is_index, resolve_coordinates, resolve_indexes
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,21 @@ class AzureAuthoriser:
         expectation = Expectation(max_bytes=MAX_PAGE_BYTES)
         return self._request("GET", "", f"{self._web.path}?{query}", expectation, "l", token)
 
+    async def authorise_copy(self, source: AzureAuthoriser, source_key: str, key: str, etag: str | None) -> Request:
+        """Return a request for a copy within the account (Azure REST API, "Copy Blob From URL")."""
+        token = self._token if self.tokens is None else await self.tokens.token()
+        query = source._query if source._signatures is None else source._signatures.query("r")
+        url = f"{source._web.origin}{source._web.path}/{quote_key(source_key)}"
+        headers = {"x-ms-copy-source": f"{url}?{query}" if query else url, "x-ms-requires-sync": "true"}
+        if token:
+            headers["x-ms-copy-source-authorization"] = f"Bearer {token}"
+        if etag is not None:
+            headers["x-ms-source-if-match"] = etag
+        target = f"{self._web.path}/{quote_key(key)}"
+        request = self._request("PUT", key, target, Expectation(max_bytes=1 << 20), "w", token)
+        request.headers, request.body = headers, memoryview(b"")
+        return request
+
     def renew(self, request: Request, response: Response) -> bool:
         """Return whether `response` refuses the signature or token of `request`, and there may be another one."""
         if self._signatures is not None:

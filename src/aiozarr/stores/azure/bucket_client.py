@@ -18,7 +18,7 @@ from aiozarr.stores.azure.client import has_login, make_client
 from aiozarr.stores.azure.credentials import AzureCredentials, find_credentials
 from aiozarr.stores.azure.listing import listing_query, parse_page
 from aiozarr.stores.azure.obstore_read import ObstoreSender
-from aiozarr.stores.object.bucket_client import SHORT_RESPONSE
+from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
 from aiozarr.stores.object.listing import ListingPage, collect_names, iterate_pages
 from aiozarr.stores.obstore.fork_guard import check_fork
 from aiozarr.stores.obstore.obstore_bucket import WORKERS, ObstoreBucketClient
@@ -27,6 +27,8 @@ from aiozarr.stores.options.azure_options import AzureOptions, azure_options
 if TYPE_CHECKING:
     from obstore.store import AzureStore
 
+MAX_COPY_BYTES = 256 << 20
+"""The largest object that one request copies: Azure's own limit."""
 MAX_BATCH_KEYS = 256
 """Keys of one bulk delete: Azure's own limit."""
 
@@ -136,6 +138,29 @@ class AzureBucketClient(ObstoreBucketClient):
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
         self._check_writeable()
         return await super().put(key, data, precondition)
+
+    @property
+    def can_copy(self) -> bool:
+        return self._obstore_sender is None and not self._authoriser.sender.proxied
+
+    async def copy_object(
+        self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
+    ) -> Version | None:
+        assert isinstance(source, AzureBucketClient)
+        self._check_writeable()
+        if size > MAX_COPY_BYTES:
+            raise UnsupportedOperationError(f"the server copies up to {MAX_COPY_BYTES} bytes at once, not {size}")
+        etag = None if if_match is None or if_match.weak else if_match.etag
+        response = await self.exchange(
+            lambda: self._authoriser.authorise_copy(source._authoriser, source_key, key, etag)
+        )
+        if response.status == 202 and response.headers.get(b"x-ms-copy-status", b"success") == b"success":
+            return self.version(response.headers)
+        if response.status in (404, 412):
+            raise ChangedError("the object was replaced or removed before it was copied", status=response.status)
+        if response.status in (202, 400, 403, 405, 409, 501):
+            raise UnsupportedOperationError(f"the server does not copy: {self.error(response)}")
+        raise self.error(response)
 
     async def delete(self, key: str) -> None:
         self._check_writeable()

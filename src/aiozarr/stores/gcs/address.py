@@ -44,6 +44,10 @@ class GcsEndpoint:
         """The path of listings in the JSON API."""
         return f"{self.web.path}/storage/v1/b/{self.bucket}/o"
 
+    def rewrite_path(self, key: str, bucket: str, target: str) -> str:
+        """Return the path that copies an object of this bucket to the object `target` of `bucket` (JSON API)."""
+        return f"{self.list_path}/{quote(key, safe='')}/rewriteTo/b/{bucket}/o/{quote(target, safe='')}"
+
     def upload_url(self, kind: str, key: str, **query: str) -> str:
         """Return the URL for an upload of a kind: "multipart" or "resumable"."""
         more = "".join(f"&{name}={quote(value, safe='')}" for name, value in query.items())

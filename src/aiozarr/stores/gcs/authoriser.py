@@ -63,6 +63,12 @@ class GcsAuthoriser:
         token = await self.token()
         return Request(self.sender, method, key, target, self._template(token, as_stored), expectation, token)
 
+    async def authorise_post(self, key: str, target: str, expectation: Expectation) -> Request:
+        """Return a POST without content, after waiting for a token if necessary."""
+        token = await self.token()
+        body = memoryview(b"")
+        return Request(self.sender, "POST", key, target, self._template(token, False), expectation, token, body=body)
+
     async def token(self) -> str:
         """Return a valid token; `""` if none is sent."""
         return "" if self.anonymous else await self.tokens.token()

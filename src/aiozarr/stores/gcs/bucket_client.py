@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import warnings
@@ -9,7 +10,7 @@ from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from aiozarr.errors import StoreError, UnauthenticatedError
+from aiozarr.errors import ChangedError, StoreError, UnauthenticatedError, UnsupportedOperationError
 from aiozarr.http1 import Accept, EndpointClient, Expectation, Headers, Request, Response
 from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.gcs.address import find_endpoint, find_source, parse_url, sends_credentials_openly
@@ -24,6 +25,8 @@ from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, Bucke
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, iterate_pages
 from aiozarr.stores.options.gcs_options import GcsOptions, gcs_options
 
+MAX_REWRITES = 10_000
+"""Calls that copy one object; each copies a MiB at least."""
 DELETE_CONCURRENCY = 32
 """Concurrent deletes: this API has no bulk deletes."""
 
@@ -130,6 +133,38 @@ class GcsBucketClient(BucketClient):
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
         return await upload(self._authoriser, key, data, precondition)
 
+    @property
+    def can_copy(self) -> bool:
+        return not self.sender.proxied
+
+    async def copy_object(
+        self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
+    ) -> Version | None:
+        assert isinstance(source, GcsBucketClient)
+        target = source._endpoint.rewrite_path(source_key, self._bucket, key)
+        target += "?fields=done,rewriteToken,resource/generation"
+        if if_match is not None and if_match.generation is not None:
+            target += f"&ifSourceGenerationMatch={quote(if_match.generation, safe='')}"
+        token = ""
+
+        async def authorise() -> Request:
+            step = f"{target}&rewriteToken={quote(token, safe='')}" if token else target
+            return await self._authoriser.authorise_post(key, step, SHORT_RESPONSE)
+
+        # Large objects between places of the cloud take several calls ("Objects: rewrite").
+        for _ in range(MAX_REWRITES):
+            response = await self.exchange(authorise)
+            if response.status in (404, 412):
+                raise ChangedError("the object was replaced or removed before it was copied", status=response.status)
+            if response.status in (400, 403, 405, 501):
+                raise UnsupportedOperationError(f"the server does not copy: {self.error(response)}")
+            if response.status != 200:
+                raise self.error(response)
+            done, token, version = _rewrite_result(bytes(response.body))
+            if done:
+                return version
+        raise StoreError("the server does not finish copying this object")
+
     async def delete(self, key: str) -> None:
         response = await self.request("DELETE", key, SHORT_RESPONSE)
         if not self.has_deleted(response):
@@ -167,6 +202,18 @@ class GcsBucketClient(BucketClient):
         if not isinstance(response.action, Accept):
             raise self.error(response)
         return parse_page(bytes(response.body), prefix)
+
+
+def _rewrite_result(body: bytes) -> tuple[bool, str, Version | None]:
+    """Return whether a rewrite is done, the token of the next call if it is not, and the version if it is."""
+    try:
+        found: Any = json.loads(body)
+        if found["done"]:
+            generation = found.get("resource", {}).get("generation")
+            return True, "", Version(generation=generation) if isinstance(generation, str) else None
+        return False, str(found["rewriteToken"]), None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError("the server's response to a copy is not valid", retryable=True) from error
 
 
 def _is_whole_object(request: Request, response: Response) -> bool:

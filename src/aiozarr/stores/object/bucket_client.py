@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import google_crc32c
 
 from aiozarr.concurrency import for_each
-from aiozarr.errors import StoreError
+from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.http1 import Expectation, Response
 from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
@@ -82,6 +82,22 @@ class BucketClient(ObjectClient):
         Raises:
             StoreError: no key could be removed.
         """
+
+    @property
+    def can_copy(self) -> bool:
+        """Whether `copy_object` may have the server copy."""
+        return False
+
+    async def copy_object(
+        self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
+    ) -> Version | None:
+        """Have the server copy `source_key` of `source`, a client of this class, server and credentials, to `key`.
+
+        Raises:
+            ChangedError: the object has another version than `if_match`, or is gone.
+            UnsupportedOperationError: this server does not copy such objects.
+        """
+        raise UnsupportedOperationError("this server does not copy")
 
     # --- listing -------------------------------------------------------------------------------------------------
 

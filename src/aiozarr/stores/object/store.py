@@ -29,6 +29,7 @@ from aiozarr.model import (
     check_prefix,
 )
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, with_root
+from aiozarr.stores.copy_from import CopyFromStore
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.web_store import WebStore
 from aiozarr.stores.object.bucket_client import PAGE_SIZE, BucketClient, open_bucket
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-class ObjectStore(WebStore[BucketClient]):
+class ObjectStore(WebStore[BucketClient], CopyFromStore):
     """Values of a bucket, below a prefix: `s3://bucket/prefix`.
 
     A 404 of the object itself means that the value is missing; a missing bucket, a refusal and a redirect are errors.
@@ -130,6 +131,22 @@ class ObjectStore(WebStore[BucketClient]):
     async def _put(self, key: str, value: Buffer, precondition: Precondition | None) -> Version | None:
         with self._located(key, None):
             return await self._client.put(self._client_key(key), byte_view(value), precondition)
+
+    def can_copy_from(self, source: Store) -> bool:
+        """Return whether `source` is in the same cloud, with the same credentials."""
+        if not isinstance(source, ObjectStore) or type(source._client) is not type(self._client):
+            return False
+        return self._client.can_copy and source.origin == self.origin
+
+    async def copy_from(
+        self, source: Store, source_key: str, key: str, *, size: int, if_match: Version | None = None
+    ) -> Version | None:
+        """Have the server copy an object of `source`, as `CopyFromStore` says."""
+        if not isinstance(source, ObjectStore):
+            raise UnsupportedOperationError("only objects of the same cloud are copied by its server", store=self.url)
+        with self._located(key, None):
+            name, copied = self._client_key(key), source._client_key(source_key)
+            return await self._client.copy_object(source._client, copied, name, size=size, if_match=if_match)
 
     async def erase(self, key: str) -> None:
         """Remove `key`; a key that is not stored is no error."""

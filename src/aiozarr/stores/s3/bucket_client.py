@@ -23,7 +23,7 @@ from aiozarr.http1 import (
 )
 from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, is_missing_key
-from aiozarr.stores.object.bucket_client import SHORT_RESPONSE
+from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
 from aiozarr.stores.object.listing import ListingPage, collect_names, iterate_pages
 from aiozarr.stores.obstore.obstore_bucket import WORKERS, ObstoreBucketClient, may_lack_bulk
 from aiozarr.stores.options.s3_options import S3Options, s3_options
@@ -45,6 +45,7 @@ from aiozarr.stores.s3.listing import listing_query, parse_page
 from aiozarr.stores.s3.profiles import has_files, read_configured
 from aiozarr.stores.s3.region import is_elsewhere, region_in
 from aiozarr.stores.s3.region_client import S3RegionClient, fetch_region
+from aiozarr.stores.s3.server_copy import copy_object
 
 T = TypeVar("T")
 
@@ -200,6 +201,26 @@ class S3BucketClient(ObstoreBucketClient):
                 raise
 
         return await self.exchange(authorise)
+
+    @property
+    def can_copy(self) -> bool:
+        # Encryption and checksums of the options are obstore's, which has its own credentials, too.
+        return knows_credentials(self._source) and self._can_put_directly(0)
+
+    async def copy_object(
+        self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
+    ) -> Version | None:
+        assert isinstance(source, S3BucketClient)
+
+        async def send(
+            method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes = b""
+        ) -> Response:
+            async def authorise() -> Request:
+                return await (await self._ready()).authorise_copy(method, key, query, headers, body)
+
+            return await self.exchange(authorise)
+
+        return await copy_object(send, source._bucket, source_key, key, size=size, if_match=if_match)
 
     async def delete(self, key: str) -> None:
         # The client library has bulk deletes only, which some servers lack.

@@ -144,21 +144,28 @@ def presign(
     path: str,
     query: Mapping[str, str],
     now: float,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the query of a signed GET, without a `?`.
+    """Return the query of a signed request, without a `?`.
 
     Args:
         credentials: the credentials that sign.
         region: the region of the server, as it is configured there.
-        host: host and port as in the Host header, the only signed one.
+        host: host and port as in the Host header, which is signed.
         path: percent-encoded, as it is sent.
         query: the parameters of the request, not encoded.
         now: seconds since 1970.
+        method: the HTTP method.
+        headers: further headers that are signed, by their lower-case names.
     """
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     scope = f"{moment[:8]}/{region}/s3/aws4_request"
-    text = signed_query(credentials, scope, moment, query)
-    request = f"GET\n{path}\n{canonical_rest(text, host)}"
+    signed = sorted({"host": host, **(headers or {})}.items())
+    names = ";".join([name for name, _ in signed])
+    text = signed_query(credentials, scope, moment, query, names)
+    lines = "".join([f"{name}:{value.strip()}\n" for name, value in signed])
+    request = f"{method}\n{path}\n{text}\n{lines}\n{names}\nUNSIGNED-PAYLOAD"
     to_sign = "\n".join((ALGORITHM, moment, scope, sha256(request.encode()).hexdigest()))
     signature = hmac.digest(day_secret(credentials, scope), to_sign.encode(), "sha256")
     return f"{text}&X-Amz-Signature={signature.hex()}"

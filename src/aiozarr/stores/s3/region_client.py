@@ -147,6 +147,35 @@ class S3RegionClient:
         expectation = Expectation(max_bytes=MAX_PAGE_BYTES)
         return Request(self.sender, "GET", "", f"{path}?{text}", self._template, expectation, "", issued_at)
 
+    async def authorise_copy(
+        self, method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Request:
+        """Return a request with headers of Amazon's, which are signed. obstore's own credentials cannot sign it."""
+        issued_at = time.monotonic()
+        path = f"{self._path}/{quote_key(key)}"
+        credentials = await find_credentials(self._options, self._source, self._provider, os.environ)
+        if self._options.requester_pays:
+            query = {**query, "x-amz-request-payer": "requester"}
+        if credentials is None:
+            text = canonical_query(query)
+        else:
+            host = self.endpoint.web.authority
+            text = presign(credentials, self.endpoint.region, host, path, query, time.time(), method, headers)
+        target = f"{path}?{text}" if text else path
+        expectation = Expectation(max_bytes=MAX_PAGE_BYTES)
+        return Request(
+            self.sender,
+            method,
+            key,
+            target,
+            self._template,
+            expectation,
+            "",
+            issued_at,
+            headers=headers,
+            body=memoryview(body),
+        )
+
     @property
     def can_sign_headers(self) -> bool:
         """Whether a request may have headers of Amazon's: obstore's signatures do not cover them."""

@@ -113,6 +113,8 @@ class JsonApi:
 
     def _copy(self, bucket: Bucket, name: str, source: Blob, query: Mapping[str, str], *, rewrite: bool) -> Done:
         query_conditions(query).check(bucket.blobs.get(name))
+        if query.get("ifSourceGenerationMatch", str(source.generation)) != str(source.generation):
+            raise Refusal(412, "conditionNotMet", "The source has another generation.")
         blob = self._holdings.make(
             name,
             source.data,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aiozarr.errors import SelectionError
-from aiozarr.transfer.selection import (
+from aiozarr.transfer.dimension_selection import (
     Interval,
     check_selection,
     is_index,

@@ -1,0 +1,122 @@
+"""Copies by the server: whole objects in one request, large ones as parts of a multipart upload."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+from xml.etree.ElementTree import ParseError, fromstring
+from xml.sax.saxutils import escape
+
+import anyio
+
+from aiozarr.concurrency import map_concurrently
+from aiozarr.errors import ChangedError, StoreError, UnsupportedOperationError
+from aiozarr.http1 import Response, quote_key
+from aiozarr.model import Version
+from aiozarr.stores.http.errors import error_for
+from aiozarr.stores.object.listing import child_texts, local_name
+
+MAX_SINGLE_COPY_BYTES = 256 << 20
+"""Larger objects are copied in parts, side by side. S3 copies up to 5 GiB in one request."""
+PART_BYTES = 128 << 20
+MAX_PARTS = 10_000
+PART_CONCURRENCY = 8
+ABORT_SECONDS = 5.0
+
+_REFUSED = frozenset({400, 403, 405, 411, 501})
+
+
+class SendCopy(Protocol):
+    """Sends one signed request for an object."""
+
+    def __call__(
+        self, method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes = b""
+    ) -> Awaitable[Response]:
+        """Return the response to a request with these parameters, further headers and this body."""
+        ...
+
+
+async def copy_object(
+    send: SendCopy, bucket: str, source_key: str, key: str, *, size: int, if_match: Version | None
+) -> Version | None:
+    """Have the server copy an object ("CopyObject", "UploadPartCopy" in the S3 API reference).
+
+    Args:
+        send: sends the requests.
+        bucket: the bucket of the source.
+        source_key: the key there.
+        key: the key of the copy.
+        size: the size of the object.
+        if_match: the version that it must have.
+
+    Returns: the version of the copy, or None if the server reports none.
+
+    Raises:
+        ChangedError: the object has another version, or is gone.
+        UnsupportedOperationError: the server refuses copies.
+    """
+    headers = {"x-amz-copy-source": quote_key(f"/{bucket}/{source_key}")}
+    if if_match is not None and if_match.etag is not None and not if_match.weak:
+        headers["x-amz-copy-source-if-match"] = if_match.etag
+    if size <= MAX_SINGLE_COPY_BYTES:
+        return _version(_result(await send("PUT", key, {}, headers), "CopyObjectResult"))
+    started = _result(await send("POST", key, {"uploads": ""}, {}), "InitiateMultipartUploadResult")
+    upload = {"uploadId": started.get("UploadId", "")}
+    try:
+        return await _copy_parts(send, key, headers, upload, size)
+    except BaseException:
+        with anyio.move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
+            await send("DELETE", key, upload, {})
+        raise
+
+
+async def _copy_parts(
+    send: SendCopy, key: str, headers: Mapping[str, str], upload: Mapping[str, str], size: int
+) -> Version | None:
+    part_bytes = max(PART_BYTES, -(-size // MAX_PARTS))
+
+    async def copy_part(start: int) -> str:
+        stop = min(start + part_bytes, size)
+        number = {"partNumber": str(start // part_bytes + 1)}
+        part = {**headers, "x-amz-copy-source-range": f"bytes={start}-{stop - 1}"}
+        return _result(await send("PUT", key, {**upload, **number}, part), "CopyPartResult").get("ETag", "")
+
+    etags = await map_concurrently(copy_part, range(0, size, part_bytes), concurrency=PART_CONCURRENCY)
+    response = await send("POST", key, upload, {}, _completion(etags))
+    return _version(_result(response, "CompleteMultipartUploadResult"))
+
+
+def _completion(etags: Sequence[str]) -> bytes:
+    parts = [
+        f"<Part><PartNumber>{number}</PartNumber><ETag>{escape(etag)}</ETag></Part>"
+        for number, etag in enumerate(etags, 1)
+    ]
+    return f"<CompleteMultipartUpload>{''.join(parts)}</CompleteMultipartUpload>".encode()
+
+
+def _result(response: Response, name: str) -> dict[str, str]:
+    """Return the members of a result.
+
+    Raises:
+        StoreError: the server has not done what it was asked for. A copy may fail after the status of a success.
+    """
+    body = bytes(response.body)
+    status = response.status
+    try:
+        root = fromstring(body) if b"<!DOCTYPE" not in body else None  # no declarations
+    except ParseError:
+        root = None
+    if status == 200 and root is not None and local_name(root) == name:
+        return child_texts(root)
+    if status in (404, 412):
+        raise ChangedError("the object was replaced or removed before it was copied", status=status)
+    error = error_for(500 if status == 200 else status, response.headers, body)
+    if status in _REFUSED:
+        raise UnsupportedOperationError(f"the server does not copy: {error}", status=status)
+    raise error
+
+
+def _version(result: Mapping[str, str]) -> Version | None:
+    etag = result.get("ETag", "").strip('"')
+    return Version(f'"{etag}"') if etag else None
