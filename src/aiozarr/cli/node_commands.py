@@ -48,10 +48,10 @@ async def check_array(node: Array | Group, target: str) -> Array:
     Raises:
         NodeTypeError: it is a group; the error names the arrays in it.
     """
-    from aiozarr import hierarchy
     from aiozarr.errors import NodeTypeError
+    from aiozarr.hierarchy import Array
 
-    if isinstance(node, hierarchy.Array):
+    if isinstance(node, Array):
         return node
     error = NodeTypeError(f"{target} is a group, and an array is needed", url=node.url, path=node.path)
     if node.metadata.consolidated is not None or node.store.supports.listable:
@@ -120,12 +120,12 @@ async def _node_records(
     target: str, options: StorageOptions, depth: int | None
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the JSON object of each node, the root first."""
-    from aiozarr import hierarchy
+    from aiozarr.hierarchy import Group
     from aiozarr.hierarchy.open import open as open_node
 
     async with open_node(target, storage_options=options) as node:
         yield _node_record("", node.metadata)
-        if isinstance(node, hierarchy.Group):
+        if isinstance(node, Group):
             levels = node._levels(depth)
             async with aclosing(levels):
                 async for batch in levels:

@@ -51,11 +51,11 @@ def verify(target: str, stores: TargetOptions, out: Output) -> None:
 async def _bad_objects(
     target: str, options: StorageOptions, counts: VerifyCounts, progress: Callable[[Progress], None] | None
 ) -> AsyncGenerator[BadObject, None]:
-    from aiozarr import hierarchy
     from aiozarr.cli.verification import BadObject, verify_array
     from aiozarr.engine import bind_callback
     from aiozarr.engine.progress import Progress
     from aiozarr.errors import LimitError, MetadataError
+    from aiozarr.hierarchy import Array
     from aiozarr.hierarchy.open import open as open_node
 
     report = bind_callback(progress)
@@ -66,7 +66,7 @@ async def _bad_objects(
             report(Progress(counts.objects, max(total, counts.objects), counts.bytes, max(total_bytes, counts.bytes)))
 
     async with open_node(target, storage_options=options) as node:
-        if isinstance(node, hierarchy.Array):
+        if isinstance(node, Array):
             total, total_bytes = _expected(node)
             async with aclosing(verify_array(node, node.path, counts, update)) as found:
                 async for bad in found:
@@ -82,7 +82,7 @@ async def _bad_objects(
                         yield BadObject(listed.name, key, "store", None, str(listed.metadata))
                         continue
                     child = await node.open(listed.name)
-                    if not isinstance(child, hierarchy.Array):
+                    if not isinstance(child, Array):
                         continue
                     expected = _expected(child)
                     total, total_bytes = total + expected[0], total_bytes + expected[1]
