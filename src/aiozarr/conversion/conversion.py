@@ -7,7 +7,8 @@ from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from typing import Any, NamedTuple, TypeAlias
 
-from aiozarr.conversion.conversion_plan import ConversionPlan, make_plan
+from aiozarr.conversion.conversion_plan import ConversionPlan
+from aiozarr.conversion.conversion_planning import PassPlanner, make_plan
 from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.conversion_stores import check_executor, open_stores, source_nodes
@@ -179,14 +180,24 @@ class _Limits(NamedTuple):
 
 def _limits(settings: Settings | None, max_memory: int | None, max_amplification: float) -> _Limits:
     settings = settings_or_default(settings)
+    most = memory_limit(settings, max_memory)
+    if not max_amplification >= 1:
+        raise ValueError(f"max_amplification is at least 1, not {max_amplification!r}")
+    return _Limits(settings, most, max_amplification)
+
+
+def memory_limit(settings: Settings, max_memory: int | None) -> int:
+    """Return the bytes that one process holds at most.
+
+    Raises:
+        TypeError, ValueError: `max_memory` is not a positive number of bytes.
+    """
     most = settings.max_bytes_in_flight if max_memory is None else max_memory
     if isinstance(most, bool) or not isinstance(most, int):
         raise TypeError(f"max_memory is a number of bytes, not {type(most).__name__}")
     if most < 1:
         raise ValueError(f"max_memory is at least 1, not {most}")
-    if not max_amplification >= 1:
-        raise ValueError(f"max_amplification is at least 1, not {max_amplification!r}")
-    return _Limits(settings, most, max_amplification)
+    return most
 
 
 async def _plan(
@@ -199,13 +210,5 @@ async def _plan(
     # In a thread: resolving symbolic links may wait for a disk.
     await in_thread(lambda: check_disjoint(source, destination))
     nodes = await source_nodes(source, limits.settings)
-    return make_plan(
-        nodes,
-        destination,
-        temporary,
-        options,
-        region,
-        max_memory=limits.max_memory,
-        max_amplification=limits.max_amplification,
-        settings=limits.settings,
-    )
+    planner = PassPlanner(destination, temporary, limits.max_memory, limits.max_amplification, limits.settings)
+    return make_plan(nodes, planner, options, region)

@@ -7,24 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from html import escape
-from math import prod
 from typing import Any
 from uuid import uuid4
 
 from aiozarr.conversion.conversion_task import ArrayLocation, ConversionTask, changed_settings
-from aiozarr.conversion.journal import FOLDER
-from aiozarr.conversion.options import ConversionOptions, RegionLike, resolve_region, result_metadata
-from aiozarr.conversion.regions import ChunkAxis, RegionGrid
-from aiozarr.conversion.stages import choose_stages
-from aiozarr.errors import LimitError
-from aiozarr.hierarchy import Array, Group
-from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata, new_group_metadata
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, attributes_in_format, consolidate, render_node
+from aiozarr.conversion.options import ConversionOptions
+from aiozarr.conversion.regions import RegionGrid
+from aiozarr.metadata import ArrayMetadata, GroupMetadata, render_node
 from aiozarr.settings import Settings
-from aiozarr.stores import Store
 
-MIN_VARIABLE_BYTES = 64
-"""Bytes that are counted for an element of variable length, whose memory is not known beforehand."""
 MAX_SHOWN_STAGES = 40
 MIB = 1 << 20
 
@@ -166,90 +157,6 @@ class ConversionPlan:
         return sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def make_plan(
-    nodes: Mapping[str, Array | Group],
-    destination: Store,
-    temporary: Store,
-    options: ConversionOptions,
-    region: RegionLike,
-    *,
-    max_memory: int,
-    max_amplification: float,
-    settings: Settings,
-) -> ConversionPlan:
-    """Return the plan for these nodes, by path relative to the source.
-
-    Args:
-        nodes: the nodes of the source, the root among them.
-        destination: the store whose root becomes the result.
-        temporary: the store of intermediate arrays.
-        options: what is to be changed.
-        region: slices of the source, which is one array then.
-        max_memory: bytes that one process holds at most.
-        max_amplification: as in `convert`.
-        settings: limits and policies of the tasks.
-
-    Raises:
-        TypeError, ValueError, MetadataError: an option does not fit.
-        LimitError: a stored object needs more than `max_memory`.
-    """
-    root = nodes[""]
-    arrays = {path: node for path, node in nodes.items() if isinstance(node, Array)}
-    if region is not None and not isinstance(root, Array):
-        raise ValueError("region goes with an array; give the path of one array of the group as source and destination")
-    options.check_names(arrays.values())
-    result: dict[str, ArrayMetadata | GroupMetadata] = {}
-    notes: dict[str, str] = {}
-    passes: list[ArrayPass] = []
-    task_settings = replace(
-        settings, max_bytes_in_flight=min(settings.max_bytes_in_flight, max(MIB, max_memory // 4)), on_event=None
-    )
-    for path, node in nodes.items():
-        if isinstance(node, Group):
-            result[path] = _result_group(node, options.zarr_format)
-            continue
-        try:
-            bounds = resolve_region(region, node.shape)
-            metadata, note = result_metadata(node, [stop - start for start, stop in bounds], options)
-        except (TypeError, ValueError) as error:
-            if path:
-                error.add_note(f"converting the array {path!r}; chunks={{'time': 1}} names dimensions")
-            raise
-        result[path] = metadata
-        if note:
-            notes[path] = note
-        passes += _passes_of(
-            len(result),
-            path,
-            node,
-            metadata,
-            bounds,
-            destination,
-            temporary,
-            max_memory,
-            max_amplification,
-            task_settings,
-        )
-    top = result[""]
-    if isinstance(root, Group) and isinstance(top, GroupMetadata) and root.metadata.consolidated is not None:
-        copies = consolidate(options.zarr_format, {path: metadata for path, metadata in result.items() if path})
-        result[""] = replace(top, consolidated=copies)
-    passes.sort(key=lambda each: each.stage.number)
-    return ConversionPlan(
-        source=root.url,
-        destination=destination.url,
-        arrays=len(arrays),
-        groups=len(nodes) - len(arrays),
-        stages=tuple([each.stage for each in passes]),
-        max_memory=max_memory,
-        notes=notes,
-        _passes=tuple(passes),
-        _nodes=result,
-        _options=options,
-        _settings=task_settings,
-    )
-
-
 # --- helpers -----------------------------------------------------------------------------------------------------
 
 _COLUMNS = (
@@ -291,92 +198,5 @@ def _mib(count: int) -> str:
     return f"{count / MIB:,.1f} MiB" if count >= MIB else f"{count:,} B"
 
 
-def _result_group(group: Group, zarr_format: int) -> GroupMetadata:
-    return new_group_metadata(zarr_format, attributes_in_format(group.metadata.attributes, zarr_format))
-
-
 def _without_consolidated(metadata: ArrayMetadata | GroupMetadata) -> ArrayMetadata | GroupMetadata:
     return metadata if isinstance(metadata, ArrayMetadata) else replace(metadata, consolidated=None)
-
-
-def _chunk_axes(
-    shape: Sequence[int], chunks: Sequence[Any], offsets: Sequence[int], totals: Sequence[int]
-) -> list[ChunkAxis]:
-    parts = zip(shape, chunks, offsets, totals, strict=True)
-    return [ChunkAxis.of(length, chunk, offset, total) for length, chunk, offset, total in parts]
-
-
-def _passes_of(
-    number: int,
-    path: str,
-    node: Array,
-    metadata: ArrayMetadata,
-    bounds: Sequence[tuple[int, int]],
-    destination: Store,
-    temporary: Store,
-    max_memory: int,
-    max_amplification: float,
-    settings: Settings,
-) -> list[ArrayPass]:
-    shape = metadata.shape
-    result = Array(destination, path, metadata, settings=settings, mode="r+")
-    item_size = _element_bytes(node.metadata)
-    held = item_size if metadata.dtype == node.dtype else item_size + _element_bytes(metadata)
-    # A quarter is for requests in flight, and two tasks overlap: one reads while the other one writes.
-    budget = max(1, max_memory * 3 // 4)
-    offsets = [start for start, _ in bounds]
-    none = [0] * len(shape)
-    source_axes = _chunk_axes(shape, node.chunks, offsets, node.shape)
-    result_axes = _chunk_axes(shape, result.shards or result.chunks, none, shape)
-    grids = choose_stages(source_axes, result_axes, held, budget // 2, max_amplification)
-    passes: list[ArrayPass] = []
-    source = ArrayLocation(node.store, node.path, node.path, node.zarr_format)
-    for stage, grid in enumerate(grids):
-        memory = grid.largest * held
-        objects = tuple([axis.chunks.chunk for axis in grid.axes])
-        if memory > budget:
-            raise LimitError(
-                f"one stored object of {destination.url_of(path)}, of shape {objects}, has {memory} bytes; "
-                f"max_memory={max_memory} allows {budget}; give smaller chunks or shards, or more memory",
-                limit="max_memory",
-                value=memory,
-                allowed=budget,
-            )
-        documents = metadata
-        staged = f"{FOLDER}/{number}"
-        location = ArrayLocation(destination, path, staged, metadata.zarr_format)
-        if stage < len(grids) - 1:
-            documents = _intermediate(node, shape, objects)
-            staged = f"{staged}-{stage}"
-            location = ArrayLocation(temporary, staged, staged, documents.zarr_format)
-        size = prod(shape) * item_size
-        shown = ConversionStage(
-            array=path,
-            number=stage,
-            stages=len(grids),
-            shape=tuple(shape),
-            objects=objects,
-            region=tuple([axis.longest for axis in grid.axes]),
-            tasks=grid.count,
-            nbytes=size,
-            bytes_read=grid.elements_read * item_size if grid.count else 0,
-            requests=grid.units_read + grid.objects_written if grid.count else 0,
-            amplification=grid.amplification,
-            memory=memory,
-        )
-        offset = tuple(offsets if stage == 0 else none)
-        passes.append(ArrayPass(shown, grid, source, location, documents, offset, item_size))
-        source = location
-    return passes
-
-
-def _intermediate(node: Array, shape: Sequence[int], chunks: Sequence[int]) -> ArrayMetadata:
-    """Return the metadata of an intermediate array, which is written and read once: without compression."""
-    fill = node.metadata.fill_value[()]
-    options = {"shape": tuple(shape), "dtype": node.metadata.data_type, "chunks": tuple(chunks), "codecs": []}
-    return new_array_metadata(3, {**options, "fill_value": fill})
-
-
-def _element_bytes(metadata: ArrayMetadata) -> int:
-    size = metadata.dtype.itemsize
-    return max(size, MIN_VARIABLE_BYTES) if metadata.data_type.is_variable else size

@@ -47,13 +47,9 @@ class ConversionReport:
         mib = self.bytes / MIB
         done_before = f", {self.skipped:,} done before" if self.skipped else ""
         copied = f", {self.copied:,} objects copied" if self.copied else ""
-        lines = [
-            (
-                f"{self.arrays:,} arrays, {self.groups:,} groups: {self.tasks:,} tasks{done_before}{copied}, "
-                f"{mib:,.1f} MiB in {self.seconds:.2f} s ({mib / max(self.seconds, 1e-9):,.1f} MiB/s), "
-                f"{self.requests:,} requests"
-            )
-        ]
+        rate = f"{mib:,.1f} MiB in {self.seconds:.2f} s ({mib / max(self.seconds, 1e-9):,.1f} MiB/s)"
+        nodes = f"{self.arrays:,} arrays, {self.groups:,} groups"
+        lines = [f"{nodes}: {self.tasks:,} tasks{done_before}{copied}, {rate}, {self.requests:,} requests"]
         lines += [f"{path or '.'}: encoded again: {reason}" for path, reason in self.reencoded.items()]
         lines += [f"{path or '.'}: {note}" for path, note in self.notes.items()]
         if self.failed:

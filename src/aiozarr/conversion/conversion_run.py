@@ -99,6 +99,21 @@ class ConversionRun:
             await erase_node(self._root)
         else:
             await self._check_free()
+        await self._store_journal()
+
+    async def prepare_in_place(self, *, resume: bool) -> None:
+        """Store the journal and what the tasks need, beside a source in the same place.
+
+        Raises:
+            CopyError: an interrupted conversion of other arguments is stored there.
+            UnsupportedOperationError: the store cannot write.
+        """
+        check_store_writeable(self._root.store)
+        if resume and await self._journal.load():
+            self._skipped = sum([sum(flags) for flags in self._journal.done])
+        await self._store_journal()
+
+    async def _store_journal(self) -> None:
         # The journal comes first: whatever stands beside it belongs to an unfinished conversion.
         await self._journal.save()
         await for_each(self._stage_documents, self._passes)

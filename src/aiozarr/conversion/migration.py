@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Executor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
+from aiozarr.concurrency import for_each, gather_all
+from aiozarr.conversion.conversion_plan import ArrayPass, ConversionPlan
+from aiozarr.conversion.conversion_planning import ATTRIBUTES_NOTE, PassPlanner, has_renamed_attributes, plan_of
 from aiozarr.conversion.conversion_report import ConversionReport
+from aiozarr.conversion.conversion_run import ConversionRun
+from aiozarr.conversion.conversion_stores import check_executor, open_stores, source_nodes
+from aiozarr.conversion.convert import Targets, memory_limit
+from aiozarr.conversion.journal import FOLDER
+from aiozarr.conversion.options import ConversionOptions, result_metadata
+from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.open_store import Target
-from aiozarr.engine.progress_bar import ProgressLike
-from aiozarr.settings import Settings
+from aiozarr.engine.progress_bar import ProgressLike, shown_progress
+from aiozarr.errors import MetadataError, NodeExistsError, NodeNotFoundError, UnsupportedMetadataError
+from aiozarr.hierarchy import Array, Group
+from aiozarr.hierarchy.node_access import NodeAccess, read_documents
+from aiozarr.metadata import ArrayMetadata, GroupMetadata, as_v3, document_write_order, render_node, rules_of
+from aiozarr.model import Entry
+from aiozarr.schedule import current_recorder
+from aiozarr.settings import Settings, settings_or_default
+from aiozarr.stores import Store
+from aiozarr.stores.blocking import in_thread
+from aiozarr.stores.wrappers.wrapper_store import WrapperStore, entries_of
+from aiozarr.transfer import CopyReport, copy
+from aiozarr.transfer.overlap import check_disjoint
+
+OLD_FORMATS = (2, 1)
+NEW_FORMAT = 3
+# Chunk keys of formats 1 and 2, relative to the array.
+_OLD_CHUNK_KEY = re.compile(r"\d+([./]\d+)*")
 
 
 async def migrate(
@@ -33,7 +61,7 @@ async def migrate(
     prefers format 3 then reads the same values. The attribute `_ARRAY_DIMENSIONS` becomes `dimension_names`, and
     consolidated metadata are written if the source has them. With a destination, chunks are copied as they are stored.
 
-    An array that format 3 cannot describe, such as one of structures in mixed byte order, is encoded again; the report
+    An array whose codecs format 3 cannot describe, such as structures in big-endian order, is encoded again; the report
     says which, and why. The root's document is written last.
 
     Args:
@@ -57,4 +85,176 @@ async def migrate(
         UnsupportedOperationError: the store cannot be listed or not be written.
         CopyError, StoreError, CodecError, TypeError, ValueError: as `convert`.
     """
-    raise NotImplementedError
+    if erase_old and destination is not None:
+        raise ValueError("erase_old goes with a migration in place; the source of a copy stays as it is")
+    check_executor(executor)
+    settings = settings_or_default(settings)
+    most = memory_limit(settings, max_memory)
+    targets: Targets = ((source, source_options),)
+    if destination is not None:
+        targets += ((destination, destination_options),)
+    elif destination_options is not None:
+        raise TypeError("destination_options go with a destination")
+    report = current_recorder()
+
+    async def work(engine: Engine) -> ConversionReport:
+        async with AsyncExitStack() as stack:
+            stores = await open_stores(stack, targets, settings, closes=True)
+            origin, result = stores[0], stores[-1]
+            if destination is not None:
+                # In a thread: resolving symbolic links may wait for a disk.
+                await in_thread(lambda: check_disjoint(origin, result))
+            nodes = await _old_nodes(origin, settings)
+            plan, reencoded = _plan(nodes, PassPlanner(result, result, most, float("inf"), settings))
+            if dry_run:
+                return ConversionReport(arrays=plan.arrays, groups=plan.groups, reencoded=reencoded, notes=plan.notes)
+            access = NodeAccess(engine, result, "", settings, report)
+            execution = ConversionRun(engine, plan, result, result, settings=settings, report=report, progress=callback)
+            copied: CopyReport | None = None
+            if destination is None:
+                if not (overwrite or resume):
+                    await _check_not_migrated(access, nodes)
+                await execution.prepare_in_place(resume=resume)
+            else:
+                await execution.prepare(overwrite=overwrite, resume=resume)
+                copied = await _copy_chunks(origin, result, reencoded, settings)
+            await execution.run(executor)
+            done = await execution.finish()
+            if erase_old:
+                await _erase_old(access, nodes, reencoded)
+            return _with_copied(replace(done, reencoded=reencoded), copied)
+
+    with shown_progress(progress, "migrating") as shown:
+        callback = bind_callback(shown)
+        return await run(work, timeout=settings.timeout, callback=callback)
+
+
+async def _old_nodes(store: Store, settings: Settings) -> dict[str, Array | Group]:
+    """Return the nodes of format 2, or the array of format 1, by path.
+
+    Raises:
+        NodeNotFoundError: there are none.
+    """
+    missing: NodeNotFoundError | None = None
+    for zarr_format in OLD_FORMATS:
+        try:
+            return await source_nodes(store, settings, zarr_format)
+        except NodeNotFoundError as error:
+            missing = missing or error
+    assert missing is not None
+    raise missing
+
+
+def _plan(nodes: Mapping[str, Array | Group], planner: PassPlanner) -> tuple[ConversionPlan, dict[str, str]]:
+    """Return the plan, and the reasons of arrays that have to be encoded again by path."""
+    options = ConversionOptions(zarr_format=NEW_FORMAT)
+    result: dict[str, ArrayMetadata | GroupMetadata] = {}
+    reencoded: dict[str, str] = {}
+    notes: dict[str, str] = {}
+    passes: list[ArrayPass] = []
+    for path, node in nodes.items():
+        if has_renamed_attributes(node, NEW_FORMAT):
+            notes[path] = ATTRIBUTES_NOTE
+        try:
+            result[path] = as_v3(node.metadata)
+            render_node(result[path])
+            continue
+        except UnsupportedMetadataError as error:
+            if isinstance(node, Group):
+                raise
+            reencoded[path] = error.message
+        try:
+            metadata, note = result_metadata(node, node.shape, options)
+        except MetadataError as error:
+            error.node = error.node or node.url
+            raise
+        result[path] = metadata
+        if note:
+            notes[path] = note
+        bounds = tuple([(0, length) for length in node.shape])
+        passes += planner.passes(len(result), path, node, metadata, bounds)
+    return plan_of(nodes, result, passes, planner, options, notes), reencoded
+
+
+async def _check_not_migrated(access: NodeAccess, nodes: Mapping[str, Array | Group]) -> None:
+    async def has_new(path: str) -> bool:
+        documents = await read_documents(access.sibling(path), rules_of(NEW_FORMAT).keys)
+        return any(value is not None for value in documents.values())
+
+    found = await gather_all(has_new(path) for path in nodes)
+    migrated = [path for path, is_new in zip(nodes, found, strict=True) if is_new]
+    if migrated:
+        raise NodeExistsError(
+            f"{len(migrated)} of {len(nodes)} nodes at {access.url} have documents of format 3 already, the first is "
+            f"{migrated[0] or '.'!r}; resume=True continues a migration, and overwrite=True replaces these documents",
+            url=access.url,
+            path=migrated[0],
+        )
+
+
+@dataclass(frozen=True)
+class ChunkFilter:
+    """Tells the keys of objects that a migration copies from others: documents, and chunks of re-encoded arrays."""
+
+    excluded: tuple[str, ...]
+
+    def includes(self, key: str) -> bool:
+        """Return whether the object is copied."""
+        if document_write_order(key) is not None or key.startswith(f"{FOLDER}/"):
+            return False
+        return not any(not path or key.startswith(f"{path}/") for path in self.excluded)
+
+
+class ChunksOnlyStore(WrapperStore):
+    """A store that lists only the objects that a migration copies."""
+
+    def __init__(self, store: Store, chunk_filter: ChunkFilter) -> None:
+        super().__init__(store)
+        self._filter = chunk_filter
+
+    def _settings(self) -> dict[str, Any]:
+        return {"chunk_filter": self._filter}
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        async with entries_of(self._store, prefix) as entries:
+            async for entry in entries:
+                if self._filter.includes(entry.key):
+                    yield entry
+
+
+async def _copy_chunks(
+    source: Store, destination: Store, reencoded: Mapping[str, str], settings: Settings
+) -> CopyReport | None:
+    chunks = ChunksOnlyStore(source, ChunkFilter(tuple(reencoded)))
+    try:
+        return await copy(chunks, destination, overwrite=True, settings=settings)
+    except NodeNotFoundError:
+        # No array has stored chunks that stay as they are.
+        return None
+
+
+def _with_copied(report: ConversionReport, copied: CopyReport | None) -> ConversionReport:
+    if copied is None:
+        return report
+    return replace(
+        report,
+        copied=copied.objects,
+        bytes_read=report.bytes_read + copied.bytes,
+        bytes_written=report.bytes_written + copied.bytes,
+        requests=report.requests + copied.requests,
+    )
+
+
+async def _erase_old(access: NodeAccess, nodes: Mapping[str, Array | Group], reencoded: Mapping[str, str]) -> None:
+    """Erase the old documents, the root's first, and the old chunks of arrays that were encoded again."""
+    for path, node in sorted(nodes.items(), key=lambda item: item[0].count("/") + bool(item[0])):
+        at = access.sibling(path)
+        rules = rules_of(node.zarr_format)
+        keys = sorted(rules.keys, key=rules.write_order, reverse=True)
+        for key in keys:
+            await at.scheduled.erase(at.prefix + key)
+    for path in reencoded:
+        at = access.sibling(path)
+        entries = at.scheduled.scan(at.prefix)
+        old = [entry.key async for entry in entries if _OLD_CHUNK_KEY.fullmatch(entry.key[len(at.prefix) :])]
+        await for_each(at.scheduled.erase, old)

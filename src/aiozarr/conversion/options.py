@@ -25,13 +25,14 @@ from aiozarr.metadata import (
     DataType,
     NamedConfig,
     attributes_without_names,
+    render_node,
     v2_encoding,
     v3_codecs,
     with_dimension_names,
 )
 from aiozarr.metadata.extensions import parse_extension
 from aiozarr.metadata.v2_dtype import parse_dtype
-from aiozarr.metadata.v2_encoding import BYTES_CODECS, Encoding
+from aiozarr.metadata.v2_encoding import BYTES_CODECS, Encoding, read_encoding
 
 ChunksOption: TypeAlias = ChunksLike | Mapping[str, int | None]
 """Chunks in a form of `create_array`, or by dimension name; None: those of the source."""
@@ -41,6 +42,9 @@ RegionLike: TypeAlias = slice | EllipsisType | Sequence[slice | EllipsisType] | 
 """Slices of the source; None: all of it."""
 Bounds: TypeAlias = tuple[tuple[int, int], ...]
 """Start and stop per dimension."""
+
+Codecs: TypeAlias = list[Any] | Encoding | None
+"""The codecs of a result: a list as in `create_array`, an encoding of formats 1 and 2, or None for the defaults."""
 
 _V3_NAMES = ("zstd", "gzip", "blosc")
 
@@ -118,28 +122,37 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
     given["fill_value"] = _fill_value(metadata, data_type, options.casting) if metadata.has_fill_value else None
     given["attributes"] = attributes_without_names(metadata, options.zarr_format)
     given["dimension_names"] = metadata.dimension_names
-    make = _MAKERS[options.zarr_format]
+
+    def make(codecs: Codecs) -> ArrayMetadata:
+        made = _MAKERS[options.zarr_format](metadata, dict(given), codecs)
+        render_node(made)  # what the format lacks is said before anything is stored
+        return made
+
     if options.codecs is not None:
         is_auto = isinstance(options.codecs, str) and options.codecs == "auto"
-        return make(metadata, given, None if is_auto else list(list_codecs(options.codecs))), ""
+        return make(None if is_auto else list(list_codecs(options.codecs))), ""
     try:
-        return make(metadata, given, _kept_codecs(metadata, is_cast=is_cast)), ""
+        kept: Codecs = _kept_codecs(metadata, is_cast=is_cast)
+        if not is_cast and _v3 not in (_MAKERS[metadata.zarr_format], _MAKERS[options.zarr_format]):
+            # Formats 1 and 2 share their filters, also those that format 3 lacks.
+            kept = read_encoding(metadata.codecs, metadata.dtype, metadata.ndim)
+        return make(kept), ""
     except MetadataError as error:
-        return make(metadata, given, None), f"the default codecs are used: {error.message}"
+        return make(None), f"the default codecs are used: {error.message}"
 
 
 # --- helpers -----------------------------------------------------------------------------------------------------
 
 
-def _v3(metadata: ArrayMetadata, given: dict[str, Any], codecs: list[Any] | None) -> ArrayMetadata:
+def _v3(metadata: ArrayMetadata, given: dict[str, Any], codecs: Codecs) -> ArrayMetadata:
     is_same_format = _MAKERS[metadata.zarr_format] is _v3
     encoding = metadata.chunk_key_encoding
     keys = {"name": encoding.name, "configuration": dict(encoding.configuration)} if is_same_format else None
-    chain = {} if codecs is None else {"codecs": codecs}
+    chain = {"codecs": codecs} if isinstance(codecs, list) else {}
     return new_array_metadata(3, {**given, "chunk_key_encoding": keys, **chain})
 
 
-def _v2(metadata: ArrayMetadata, given: dict[str, Any], codecs: list[Any] | None) -> ArrayMetadata:
+def _v2(metadata: ArrayMetadata, given: dict[str, Any], codecs: Codecs) -> ArrayMetadata:
     names = given["dimension_names"]
     if names is not None and None in names:
         # The attribute of format 2 has no place for None in `create_array`, and readers take names or nothing.
@@ -155,7 +168,7 @@ def _v2(metadata: ArrayMetadata, given: dict[str, Any], codecs: list[Any] | None
     return new_array_metadata(2, given)
 
 
-def _v1(metadata: ArrayMetadata, given: dict[str, Any], codecs: list[Any] | None) -> ArrayMetadata:
+def _v1(metadata: ArrayMetadata, given: dict[str, Any], codecs: Codecs) -> ArrayMetadata:
     given["attributes"] = with_dimension_names(given["attributes"], given.pop("dimension_names"))
     encoded = _encoding(metadata, given, codecs)
     if encoded is not None:
@@ -166,17 +179,17 @@ def _v1(metadata: ArrayMetadata, given: dict[str, Any], codecs: list[Any] | None
     return new_array_metadata(1, given)
 
 
-_MAKERS: dict[int, Callable[[ArrayMetadata, dict[str, Any], list[Any] | None], ArrayMetadata]] = {
+_MAKERS: dict[int, Callable[[ArrayMetadata, dict[str, Any], Codecs], ArrayMetadata]] = {
     3: _v3,
     2: _v2,
     1: _v1,
 }
 
 
-def _encoding(metadata: ArrayMetadata, given: Mapping[str, Any], codecs: list[Any] | None) -> Encoding | None:
+def _encoding(metadata: ArrayMetadata, given: Mapping[str, Any], codecs: Codecs) -> Encoding | None:
     """Return the encoding of format 2 of these codecs, in any of their forms, or None for the defaults."""
-    if codecs is None:
-        return None
+    if codecs is None or isinstance(codecs, Encoding):
+        return codecs
     data_type, big_endian = resolve_dtype(given["dtype"])
     ndim = len(metadata.shape)
     named = [_with_defaults(codec) for codec in codecs]
@@ -228,17 +241,25 @@ def _result_chunks(source: Array, shape: Sequence[int], options: ConversionOptio
     if not has_shards and shards in (None, False):
         shards = False
     if shards is None:
-        shards = source.shards if chunks is None else False
-    is_unchanged = tuple(shape) == source.shape
+        shards = _stored_lengths(source, shape) if source.shards is not None and chunks is None else False
     if chunks is None:
-        chunks = source.chunks
-        if any(isinstance(part, tuple) for part in chunks) and not is_unchanged:
-            raise ValueError("the chunks of the source have various lengths; give chunks= for a region of it")
+        chunks = source.chunks if source.shards is not None else _stored_lengths(source, shape)
     elif isinstance(chunks, Mapping):
         chunks = _by_name(source, source.chunks, chunks, "chunks")
     if isinstance(shards, Mapping):
         shards = _by_name(source, source.shards or chunks, shards, "shards")
     return chunks, None if shards is False else shards
+
+
+def _stored_lengths(source: Array, shape: Sequence[int]) -> Sequence[Any]:
+    """Return the lengths of stored objects, those behind the array's end too, in a form of `create_array`."""
+    grid = source.metadata.chunk_grid
+    lengths: Sequence[Any] = source.shards or source.chunks
+    if grid.name == "rectilinear":
+        lengths = tuple(grid.configuration["chunk_shapes"])
+    if tuple(shape) != source.shape and not all(isinstance(length, int) for length in lengths):
+        raise ValueError("the chunks of the source have various lengths; give chunks= for a region of it")
+    return lengths
 
 
 def _by_name(source: Array, lengths: Sequence[Any], given: Mapping[str, Any], argument: str) -> tuple[Any, ...]:
