@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from aiozarr.cli.output import Output, bytes_text, output_options
-from aiozarr.cli.targets import StorageOptions, TargetOptions, check_listable, iterate, store_options
+from aiozarr.cli.targets import StorageOptions, TargetOptions, check_listable, iterated, store_options
 from aiozarr.errors import NodeNotFoundError
 
 if TYPE_CHECKING:
@@ -66,14 +66,15 @@ def bench(target: str, seconds: float, part_size: int, max_requests: int, stores
     """
     samples: list[Sample] = []
     latencies: list[float] = []
-    for item in iterate(_measure(target, stores.of(target), seconds, part_size, max_requests)):
-        if isinstance(item, list):
-            latencies = item
-            record, text = _latency(latencies)
-        else:
-            samples.append(item)
-            record, text = _sample(item)
-        out.record(record, text)
+    with iterated(_measure(target, stores.of(target), seconds, part_size, max_requests)) as items:
+        for item in items:
+            if isinstance(item, list):
+                latencies = item
+                record, text = _latency(latencies)
+            else:
+                samples.append(item)
+                record, text = _sample(item)
+            out.record(record, text)
     record, text = recommend(latencies, samples)
     out.record(record, text)
 

@@ -12,7 +12,7 @@ import click
 from aiozarr.cli.exit_codes import ERROR
 from aiozarr.cli.object_commands import matches
 from aiozarr.cli.output import Output, bytes_text, output_options, plain
-from aiozarr.cli.targets import TargetOptions, check_listable, copy_store_options, iterate
+from aiozarr.cli.targets import TargetOptions, check_listable, copy_store_options, iterated
 
 if TYPE_CHECKING:
     from aiozarr.engine import Progress, ScheduledStore
@@ -65,8 +65,11 @@ def check(
     def is_wanted(key: str) -> bool:
         return matches(key, include, exclude)
 
-    with out.progress("comparing") as progress:
-        for each in iterate(_compare(src, dst, stores, is_wanted, download=download, progress=progress)):
+    with (
+        out.progress("comparing") as progress,
+        iterated(_compare(src, dst, stores, is_wanted, download=download, progress=progress)) as items,
+    ):
+        for each in items:
             if one_way and each.state == "surplus":
                 continue
             counts[each.state] += 1

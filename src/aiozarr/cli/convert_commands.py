@@ -14,13 +14,15 @@ import click
 from aiozarr.cli.copy_commands import RESUME_ADVICE, plain_lines
 from aiozarr.cli.exit_codes import PARTIAL
 from aiozarr.cli.output import Output, output_options
-from aiozarr.cli.selections import SelectType
+from aiozarr.cli.node_commands import with_array
+from aiozarr.cli.selections import resolve_selection, select_option
 from aiozarr.cli.targets import TargetOptions, copy_store_options, run
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from aiozarr.conversion import ConversionPlan, ConversionReport
+    from aiozarr.hierarchy import Array
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
@@ -94,7 +96,7 @@ _workers = click.option("--workers", type=click.IntRange(1), help="Convert in so
     show_default=True,
     help="What a cast to --dtype may change.",
 )
-@click.option("--region", type=SelectType(), help="Only a part of one array, by position: 0:10,:,5:9.")
+@select_option
 @click.option("--max-amplification", type=float, default=3.0, show_default=True, help="Repeated reads at most.")
 @click.option("--temporary", metavar="URL", help="The location of intermediate arrays [default: below DST].")
 @_max_memory
@@ -113,7 +115,7 @@ def convert(
     *,
     zarr_format: str,
     codecs: tuple[Any, ...],
-    region: Any,
+    select: Any,
     workers: int | None,
     overwrite: bool,
     resume: bool,
@@ -127,18 +129,21 @@ def convert(
 
     The plan says beforehand how much is read, written and held in memory; --dry-run prints it.
     """
-    if region is not None and not isinstance(region, tuple):
-        raise click.UsageError("--region is by position, as in 0:10,:,5:9")
+    from aiozarr import conversion
+
+    async def region_of(array: Array) -> tuple[Any, ...]:
+        return await resolve_selection(array, select, src, source)
+
+    source = stores.of(src, "source")
+    region = None if select is None else run(lambda: with_array(src, source, region_of))
     keywords = {
         **options,
         "zarr_format": int(zarr_format),
         "codecs": list(codecs) or None,
         "region": region,
-        "source_options": stores.of(src, "source"),
+        "source_options": source,
         "destination_options": stores.of(dst, "destination"),
     }
-    from aiozarr import conversion
-
     if dry_run:
         plan = run(lambda: conversion.plan_conversion(src, dst, **keywords))
         out.record(_plan_record(plan), str(plan))

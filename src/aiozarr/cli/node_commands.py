@@ -11,7 +11,7 @@ import click
 
 from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.selections import select_option, select_view
-from aiozarr.cli.targets import StorageOptions, TargetOptions, iterate, run, store_options
+from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, run, store_options
 
 if TYPE_CHECKING:
     from aiozarr.engine import Plan
@@ -102,8 +102,9 @@ def tree(target: str, level: int | None, stores: TargetOptions, out: Output) -> 
     depth = None if level is None else level - 1
     options = stores.of(target)
     if out.as_json:
-        for record in iterate(_node_records(target, options, depth)):
-            out.record(record, "")
+        with iterated(_node_records(target, options, depth)) as items:
+            for record in items:
+                out.record(record, "")
         return
 
     async def text(node: Array | Group) -> str:
@@ -184,10 +185,11 @@ def plan(target: str, select: Any, probe: bool, stores: TargetOptions, out: Outp
     """
 
     async def make(array: Array) -> Plan:
-        view = select_view(array, select)
+        view = await select_view(array, select, target, options)
         return await view.plan(probe=True) if probe else view.plan()
 
-    found = run(lambda: with_array(target, stores.of(target), make))
+    options = stores.of(target)
+    found = run(lambda: with_array(target, options, make))
     out.record(_plan_record(found), str(found))
 
 

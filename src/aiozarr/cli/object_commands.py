@@ -14,7 +14,7 @@ from aiozarr.cli.targets import (
     StorageOptions,
     TargetOptions,
     check_listable,
-    iterate,
+    iterated,
     key_in,
     parent_and_key,
     run,
@@ -50,10 +50,11 @@ def ls(target: str, recursive: bool, long: bool, human: bool, stores: TargetOpti
     options = stores.of(target)
     found = False
     if recursive:
-        for batch in iterate(scan_batches(target, options)):
-            for entry in batch:
-                found = True
-                _print_entry(out, entry, long=True, human=human, versions=long)
+        with iterated(scan_batches(target, options)) as items:
+            for batch in items:
+                for entry in batch:
+                    found = True
+                    _print_entry(out, entry, long=True, human=human, versions=long)
     else:
         entries, prefixes = run(
             lambda: with_store(target, options, lambda store: _list_level(store, long or out.as_json))
@@ -149,14 +150,15 @@ def du(target: str, depth: int, human: bool, stores: TargetOptions, out: Output)
     objects_below: Counter[str] = Counter()
     unsized = 0
     options = stores.of(target)
-    for batch in iterate(scan_batches(target, options)):
-        for entry in batch:
-            segments = entry.key.split("/")[:-1][:depth]
-            unsized += entry.size is None
-            for level in range(len(segments) + 1):
-                prefix = "".join([f"{segment}/" for segment in segments[:level]])
-                bytes_below[prefix] += entry.size or 0
-                objects_below[prefix] += 1
+    with iterated(scan_batches(target, options)) as items:
+        for batch in items:
+            for entry in batch:
+                segments = entry.key.split("/")[:-1][:depth]
+                unsized += entry.size is None
+                for level in range(len(segments) + 1):
+                    prefix = "".join([f"{segment}/" for segment in segments[:level]])
+                    bytes_below[prefix] += entry.size or 0
+                    objects_below[prefix] += 1
     if not objects_below:
         entry = run(lambda: _require_object(target, options))
         bytes_below[""], objects_below[""] = entry.size or 0, 1
@@ -198,8 +200,8 @@ def rm(
         _remove_object(target, options, dry_run=dry_run, out=out)
         return
     if dry_run or include or exclude:
-        batches = iterate(scan_batches(target, options))
-        keys = [entry.key for batch in batches for entry in batch if matches(entry.key, include, exclude)]
+        with iterated(scan_batches(target, options)) as batches:
+            keys = [entry.key for batch in batches for entry in batch if matches(entry.key, include, exclude)]
         if not keys:
             raise NodeNotFoundError(f"nothing matches below {target}", url=target)
         if not dry_run:

@@ -55,8 +55,10 @@ def plot(
     if output is not None and find_spec("matplotlib") is None:
         raise ImportError("pictures are drawn by matplotlib; pip install 'aiozarr[plot]' installs it")
 
+    options = stores.of(target)
+
     async def read(array: Array) -> tuple[Any, list[str], str]:
-        view = select_view(array, select)
+        view = await select_view(array, select, target, options)
         names = [name for name, length in zip(axis_names(array, view, select), view.shape, strict=True) if length != 1]
         if len(names) not in (1, 2):
             raise click.UsageError(
@@ -69,7 +71,7 @@ def plot(
             )
         return await view.read(), names, array.url.rstrip("/").rpartition("/")[2]
 
-    values, names, title = run(lambda: with_array(target, stores.of(target), read))
+    values, names, title = run(lambda: with_array(target, options, read))
     values = values.reshape([length for length in values.shape if length != 1] or [1])
     if output is not None:
         _draw_picture(values, names, title, output, vmin, vmax, cmap, (width or 900, height or 600))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
+from aiozarr.cli.targets import parent_and_key
+
 if TYPE_CHECKING:
     from aiozarr.hierarchy import Array, View
 
@@ -15,7 +17,7 @@ NamedSelection: TypeAlias = dict[str, Any]
 PositionalSelection: TypeAlias = tuple[Any, ...]
 
 _INTEGER = re.compile(r"\s*[+-]?\d+\s*")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_SLICE = re.compile(r"\s*(?:[+-]?\d+)?\s*:\s*(?:[+-]?\d+)?\s*(?::\s*(?:[+-]?\d+)?\s*)?")
 
 
 class SelectType(click.ParamType[Any]):
@@ -45,58 +47,62 @@ select_option = click.option(
 def parse_select(text: str) -> NamedSelection | PositionalSelection:
     """Return the selection that `text` describes.
 
-    An item is an integer, a slice `start:stop:step`, or two coordinates `first..last`, which become a slice of numbers
-    or texts. `...` stands for all other dimensions of a selection by position.
+    By position, an item is an integer, a slice `start:stop:step`, or `...` for all other dimensions. By name it is what
+    `aiozarr.copy` takes, or a slice with a step.
 
     Raises:
         ValueError: `text` is no selection.
     """
-    items = text.strip().removeprefix("[").removesuffix("]").split(",")
+    items = [item.strip() for item in text.strip().removeprefix("[").removesuffix("]").split(",")]
     if not any("=" in item for item in items):
-        return tuple([Ellipsis if item.strip() == "..." else _item(item.strip()) for item in items])
-    named: NamedSelection = {}
+        return tuple([Ellipsis if item == "..." else _position(item) for item in items])
+    from aiozarr.transfer.dimension_selection import parse_selection
+
+    found: NamedSelection = {}
     for item in items:
-        name, mark, rest = item.partition("=")
-        if not mark or not name.strip():
-            raise ValueError(f"{item.strip()!r} has no name of a dimension, as in time=0:24")
-        if name.strip() in named:
+        name, _, value = item.partition("=")
+        stepped = value.count(":") == 2 and _SLICE.fullmatch(value.strip())
+        parsed = {name.strip(): _position(value.strip())} if stepped else parse_selection(item)
+        if parsed.keys() & found.keys():
             raise ValueError(f"the dimension {name.strip()!r} is selected twice")
-        named[name.strip()] = _item(rest.strip())
-    return named
+        found |= parsed
+    return found
 
 
-def _item(text: str) -> Any:
+def _position(text: str) -> Any:
     if _INTEGER.fullmatch(text):
         return int(text)
-    if ".." in text:
-        first, _, last = text.partition("..")
-        return slice(_coordinate(first), _coordinate(last))
-    parts = text.split(":")
-    if 2 <= len(parts) <= 3 and all(not part.strip() or _INTEGER.fullmatch(part) for part in parts):
-        return slice(*[int(part) if part.strip() else None for part in parts])
-    raise ValueError(f"{text!r} is no index, as 5, no slice, as 0:24, and no coordinates, as 45.0..60.0")
+    if _SLICE.fullmatch(text):
+        return slice(*[int(part) if part.strip() else None for part in text.split(":")])
+    raise ValueError(f"{text!r} is no index, as 5, and no slice, as 0:24; by name it is time=0:24 or lat=45.0..60.0")
 
 
-def _coordinate(text: str) -> float | str | None:
-    text = text.strip()
-    if not text:
-        return None
-    # An integer bound of coordinates must not be taken for an index.
-    return float(text) if _NUMBER.fullmatch(text) else text
+async def select_view(
+    array: Array, selection: NamedSelection | PositionalSelection | None, target: str, options: Mapping[str, Any]
+) -> View:
+    """Return the view of a selection; arguments and errors are those of `resolve_selection`."""
+    return array[await resolve_selection(array, selection, target, options)]
 
 
-def select_view(array: Array, selection: NamedSelection | PositionalSelection | None) -> View:
-    """Return the view of a selection by index.
+async def resolve_selection(
+    array: Array, selection: NamedSelection | PositionalSelection | None, target: str, options: Mapping[str, Any]
+) -> PositionalSelection:
+    """Return a selection by position and index.
+
+    Args:
+        array: the array.
+        selection: by position or by name; None: everything.
+        target: the array's location: coordinates of a dimension are in the array of its name beside it.
+        options: options of the array's store.
 
     Raises:
-        SelectionError: the array has no dimension of a name, or the selection does not fit.
+        SelectionError: the array has no dimension of a name, or has no coordinates, or nothing is selected.
     """
     from aiozarr.errors import SelectionError
+    from aiozarr.transfer.dimension_selection import is_index, resolve_coordinates
 
-    if selection is None:
-        return array[...]
     if not isinstance(selection, Mapping):
-        return array[selection]
+        return (Ellipsis,) if selection is None else selection
     names = array.dimension_names or (None,) * array.ndim
     items: list[Any] = [slice(None)] * array.ndim
     for name, item in selection.items():
@@ -107,8 +113,37 @@ def select_view(array: Array, selection: NamedSelection | PositionalSelection | 
         else:
             known = ", ".join([str(each) for each in names if each]) or f"none; 0 to {array.ndim - 1} are numbers"
             raise SelectionError(f"{array.url} has no dimension {name!r}; its dimensions are {known}")
-        items[position] = item
-    return array[tuple(items)]
+        if is_index(item):
+            items[position] = item
+            continue
+        values, attributes = await _coordinates(target, name, array.shape[position], options)
+        interval = resolve_coordinates(item, values, attributes, name=name)
+        items[position] = slice(interval.start, interval.stop)
+    return tuple(items)
+
+
+async def _coordinates(
+    target: str, name: str, length: int, options: Mapping[str, Any]
+) -> tuple[Any, Mapping[str, Any]]:
+    """Return the values and attributes of the coordinates of a dimension: of the 1-D array beside the target.
+
+    Raises:
+        SelectionError: there is no such array.
+    """
+    from aiozarr.errors import NodeNotFoundError, SelectionError
+    from aiozarr.hierarchy import Array
+    from aiozarr.hierarchy.open import open as open_node
+
+    place = f"{parent_and_key(target.rstrip('/'))[0]}/{name}"
+    try:
+        async with open_node(place, storage_options=options) as node:
+            if isinstance(node, Array) and node.shape == (length,):
+                return await node[...].read(), dict(node.attrs)
+    except NodeNotFoundError:
+        pass
+    raise SelectionError(
+        f"dimension {name!r} cannot be selected by coordinate: {place} is no array of one dimension of length {length}"
+    )
 
 
 def axis_names(array: Array, view: View, select: Any) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote
@@ -227,8 +228,9 @@ def run(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     return run_blocking(function)
 
 
-def iterate(items: AsyncGenerator[T, None]) -> Iterator[T]:
-    """Iterate over an asynchronous generator that runs on the I/O thread; leaving early closes it."""
+@contextmanager
+def iterated(items: AsyncGenerator[T, None]) -> Iterator[Iterator[T]]:
+    """Yield an iterator over an asynchronous generator that runs on the I/O thread, and close it at the end."""
     end = object()
 
     async def step() -> Any:
@@ -237,8 +239,11 @@ def iterate(items: AsyncGenerator[T, None]) -> Iterator[T]:
     async def close() -> None:
         await items.aclose()
 
-    try:
+    def steps() -> Iterator[T]:
         while (item := run(step)) is not end:
             yield item
+
+    try:
+        yield steps()
     finally:
         run(close)

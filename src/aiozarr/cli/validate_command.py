@@ -12,7 +12,7 @@ import click
 
 from aiozarr.cli.exit_codes import ERROR
 from aiozarr.cli.output import Output, output_options, plain
-from aiozarr.cli.targets import StorageOptions, TargetOptions, iterate, store_options
+from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, store_options
 
 if TYPE_CHECKING:
     from aiozarr.cli.validation import Finding, ValidationCounts
@@ -32,11 +32,12 @@ def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> N
     from aiozarr.cli.validation import ValidationCounts
 
     counts = ValidationCounts()
-    for finding in iterate(_findings(target, stores.of(target), counts)):
-        place = "/".join([part for part in (finding.path, finding.key) if part])
-        member = f" {finding.member}" if finding.member else ""
-        text = f"{finding.severity:<7} /{plain(place)}{member}: {plain(finding.message)}"
-        out.record({"type": "finding", **asdict(finding)}, text)
+    with iterated(_findings(target, stores.of(target), counts)) as items:
+        for finding in items:
+            place = "/".join([part for part in (finding.path, finding.key) if part])
+            member = f" {finding.member}" if finding.member else ""
+            text = f"{finding.severity:<7} /{plain(place)}{member}: {plain(finding.message)}"
+            out.record({"type": "finding", **asdict(finding)}, text)
     if out.as_json:
         out.record({"type": "total", **asdict(counts)}, "")
     out.say(f"{counts.nodes:,} nodes: {counts.error} errors, {counts.warning} warnings, {counts.note} notes")

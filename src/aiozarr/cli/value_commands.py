@@ -17,7 +17,7 @@ from aiozarr.cli.selections import axis_names, select_option, select_view
 from aiozarr.cli.targets import (
     StorageOptions,
     TargetOptions,
-    iterate,
+    iterated,
     key_in,
     parent_and_key,
     run,
@@ -81,9 +81,16 @@ def cat(
         _write_values(target, select, options, "json" if out.as_json else kind or "text", output)
         return
     assert key is not None
-    with _sink(output) as file:
-        for part in iterate(_object_parts(location, key, options, offset, count)):
-            write_all(file, part)
+    _write_blocks(_object_parts(location, key, options, offset, count), output)
+
+
+def _write_blocks(blocks: AsyncGenerator[Any, None], output: str | None) -> None:
+    """Write blocks of bytes. The file is made after the first of them was read: an error before leaves none."""
+    with iterated(blocks) as items:
+        first = list(itertools.islice(items, 1))
+        with _sink(output) as file:
+            for block in itertools.chain(first, items):
+                write_all(file, block)
 
 
 @contextmanager
@@ -150,11 +157,7 @@ def _write_values(target: str, select: Any, options: StorageOptions, kind: str, 
     form = FORMATS[kind]
     if form.is_binary and output is None and sys.stdout.isatty():
         raise click.UsageError(f"--format {kind} is binary, and standard output is a terminal: write it with -o FILE")
-    blocks = iterate(_value_blocks(target, select, options, form))
-    first = next(blocks)
-    with _sink(output) as file:
-        for block in itertools.chain([first], blocks):
-            write_all(file, block)
+    _write_blocks(_value_blocks(target, select, options, form), output)
 
 
 async def _value_blocks(
@@ -165,7 +168,7 @@ async def _value_blocks(
 
     async with open_node(target, storage_options=options) as node:
         array = await check_array(node, target)
-        view = select_view(array, select)
+        view = await select_view(array, select, target, options)
         names = axis_names(array, view, select)
         form.check(view.dtype)
         yield form.header(view.shape, view.dtype, names)

@@ -13,7 +13,7 @@ import click
 
 from aiozarr.cli.exit_codes import ERROR
 from aiozarr.cli.output import Output, bytes_text, output_options, plain
-from aiozarr.cli.targets import StorageOptions, TargetOptions, iterate, store_options
+from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, store_options
 
 if TYPE_CHECKING:
     from aiozarr.cli.verification import BadObject, VerifyCounts
@@ -32,8 +32,11 @@ def verify(target: str, stores: TargetOptions, out: Output) -> None:
     from aiozarr.cli.verification import VerifyCounts
 
     counts = VerifyCounts()
-    with out.progress("verifying") as progress:
-        for bad in iterate(_bad_objects(target, stores.of(target), counts, progress)):
+    with (
+        out.progress("verifying") as progress,
+        iterated(_bad_objects(target, stores.of(target), counts, progress)) as items,
+    ):
+        for bad in items:
             where = f" ({bad.range})" if bad.range else ""
             text = f"{bad.problem:<7} {plain(bad.key)}{where}: {plain(bad.error)}"
             out.record({"type": "bad" if bad.problem != "outside" else "outside", **asdict(bad)}, text)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-import aiozarr.sync
+import aiozarr
 from aiozarr.cli.selections import axis_names, parse_select, select_view
 from aiozarr.errors import SelectionError
-from tests.support.command_line import invoke
+from aiozarr.hierarchy import Array, View
+from tests.support.command_line import invoke, succeed
 
 
 @pytest.mark.parametrize(
@@ -30,28 +31,44 @@ def test_selections_by_name_and_by_position(text: str, expected: Any) -> None:
     assert parse_select(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "time=", "time=0:1,5", "time=a", "time=1,time=2", "1:2:3:4", "=3", "1.5"])
+@pytest.mark.parametrize("text", ["", "time=", "time=0:1,5", "time=1,time=2", "1:2:3:4", "=3", "1.5,2"])
 def test_what_is_no_selection_is_a_usage_error(text: str, sample: Path) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_select(text)
     assert invoke("cat", sample / "air", "-s", text).exit_code == 2
 
 
-def test_names_may_be_numbers_and_unknown_ones_are_listed(sample: Path) -> None:
-    array = aiozarr.sync.open_array(sample, "air")._async
-    assert select_view(array, {"lon": slice(0, 2), "time": 3}).shape == (6, 2)
-    assert select_view(array, {"0": 1}).shape == (6, 8)
-    assert select_view(array, None).shape == (4, 6, 8)
+async def selected(sample: Path, selection: Any) -> tuple[Array, View]:
+    """The array `air`, and the view of a selection of it."""
+    array = await aiozarr.open_array(sample, "air")
+    return array, await select_view(array, selection, f"{sample}/air", {})
+
+
+async def test_names_may_be_numbers_and_unknown_ones_are_listed(sample: Path) -> None:
+    for selection, shape in (
+        ({"lon": slice(0, 2), "time": 3}, (6, 2)),
+        ({"0": 1}, (6, 8)),
+        (None, (4, 6, 8)),
+        ({"lat": slice(-30.0, 31.0)}, (4, 4, 8)),
+        ({"lat": slice(None, -29.0)}, (4, 2, 8)),
+    ):
+        assert (await selected(sample, selection))[1].shape == shape
     with pytest.raises(SelectionError, match="its dimensions are time, lat, lon"):
-        select_view(array, {"depth": 0})
+        await selected(sample, {"depth": 0})
+    with pytest.raises(SelectionError, match="time is no array of one dimension"):
+        await selected(sample, {"time": slice(0.5, 2.0)})
 
 
-def test_axes_have_the_names_of_their_dimensions(sample: Path) -> None:
-    array = aiozarr.sync.open_array(sample, "air")._async
+async def test_axes_have_the_names_of_their_dimensions(sample: Path) -> None:
     for selection, names in (
         (None, ["time", "lat", "lon"]),
         ({"lat": 0}, ["time", "lon"]),
         ((0,), ["lat", "lon"]),
         ((Ellipsis, 1), ["time", "lat"]),
     ):
-        assert axis_names(array, select_view(array, selection), selection) == names
+        array, view = await selected(sample, selection)
+        assert axis_names(array, view, selection) == names
+
+
+def test_coordinates_select_on_the_command_line(sample: Path) -> None:
+    assert len(succeed("cat", sample / "air", "-s", "time=0,lat=-30..30,lon=0").stdout.splitlines()) == 4
