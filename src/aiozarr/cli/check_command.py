@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from aiozarr.cli.exit_codes import ERROR
-from aiozarr.cli.object_commands import matches
 from aiozarr.cli.output import Output, bytes_text, output_options, plain
 from aiozarr.cli.targets import TargetOptions, check_listable, copy_store_options, iterated
 
 if TYPE_CHECKING:
     from aiozarr.engine import Progress, ScheduledStore
     from aiozarr.model import Entry
+    from aiozarr.transfer.key_filter import KeyFilter
 
 State = Literal["equal", "differs", "missing", "surplus", "error"]
 SIGNS: dict[State, str] = {"equal": "=", "differs": "*", "missing": "-", "surplus": "+", "error": "!"}
@@ -62,12 +62,12 @@ def check(
     """
     counts: dict[str, int] = dict.fromkeys(SIGNS, 0)
 
-    def is_wanted(key: str) -> bool:
-        return matches(key, include, exclude)
+    from aiozarr.transfer.key_filter import KeyFilter
 
+    wanted = KeyFilter(include, exclude)
     with (
         out.progress("comparing") as progress,
-        iterated(_compare(src, dst, stores, is_wanted, download=download, progress=progress)) as items,
+        iterated(_compare(src, dst, stores, wanted, download=download, progress=progress)) as items,
     ):
         for each in items:
             if one_way and each.state == "surplus":
@@ -88,7 +88,7 @@ async def _compare(
     src: str,
     dst: str,
     stores: TargetOptions,
-    is_wanted: Callable[[str], bool],
+    wanted: KeyFilter,
     *,
     download: bool,
     progress: Callable[[Progress], None] | None,
@@ -116,7 +116,7 @@ async def _compare(
             check_listable(store)
             scheduled.append(engine.scheduled(store, DEFAULT_SETTINGS))
         source, destination = scheduled
-        others = {entry.key: entry.size async for entry in destination.scan() if is_wanted(entry.key)}
+        others = {entry.key: entry.size async for entry in destination.scan() if wanted.matches(entry.key)}
         done = done_bytes = 0
 
         async def compare(entry: Entry) -> Comparison:
@@ -131,7 +131,7 @@ async def _compare(
 
         total_bytes = sum([size or 0 for size in others.values()])
         seen: set[str] = set()
-        async for batch in _batches(source, is_wanted):
+        async for batch in _batches(source, wanted):
             for found in await map_concurrently(compare, batch, concurrency=CONCURRENT_COMPARISONS):
                 seen.add(found.key)
                 yield found
@@ -141,10 +141,10 @@ async def _compare(
             yield Comparison(key, "surplus", None, others[key], "")
 
 
-async def _batches(store: ScheduledStore, is_wanted: Callable[[str], bool]) -> AsyncGenerator[list[Entry], None]:
+async def _batches(store: ScheduledStore, wanted: KeyFilter) -> AsyncGenerator[list[Entry], None]:
     batch: list[Entry] = []
     async for entry in store.scan():
-        if is_wanted(entry.key):
+        if wanted.matches(entry.key):
             batch.append(entry)
         if len(batch) >= 1000:
             yield batch

@@ -13,8 +13,8 @@ import click
 
 from aiozarr.cli.copy_commands import RESUME_ADVICE, plain_lines
 from aiozarr.cli.exit_codes import PARTIAL
-from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.node_commands import with_array
+from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.selections import resolve_selection, select_option
 from aiozarr.cli.targets import TargetOptions, copy_store_options, run
 

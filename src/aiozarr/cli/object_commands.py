@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import click
@@ -193,15 +191,18 @@ def rm(
     The documents of nodes are removed first: an interrupted removal leaves no array that reads as fill values.
     Consolidated metadata of groups above are updated.
     """
+    from aiozarr.transfer.key_filter import KeyFilter
+
     options = stores.of(target)
     if not recursive:
         if include or exclude:
             raise click.UsageError("--include and --exclude go with --recursive")
         _remove_object(target, options, dry_run=dry_run, out=out)
         return
-    if dry_run or include or exclude:
+    wanted = KeyFilter(include, exclude)
+    if dry_run or wanted:
         with iterated(scan_batches(target, options)) as batches:
-            keys = [entry.key for batch in batches for entry in batch if matches(entry.key, include, exclude)]
+            keys = [entry.key for batch in batches for entry in batch if wanted.matches(entry.key)]
         if not keys:
             raise NodeNotFoundError(f"nothing matches below {target}", url=target)
         if not dry_run:
@@ -252,14 +253,3 @@ async def _remove_all(target: str, options: StorageOptions) -> None:
             await access.store.aclose()
 
     await run_at_target(remove, target, "", zarr_format=None, storage_options=options, settings=None)
-
-
-def matches(key: str, include: Iterable[str], exclude: Iterable[str]) -> bool:
-    """Return whether a key is included and not excluded. Without a slash, a glob is matched with the last segment."""
-    name = key.rpartition("/")[2]
-
-    def found(globs: Iterable[str]) -> bool:
-        return any(fnmatchcase(key if "/" in glob else name, glob) for glob in globs)
-
-    included = tuple(include)
-    return (not included or found(included)) and not found(exclude)

@@ -1,0 +1,127 @@
+"""cp and sync."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aiozarr.sync
+from tests.support.command_line import invoke, records, succeed
+
+
+def files(root: Path) -> dict[str, bytes]:
+    """The files below a folder, without journals."""
+    found = {str(file.relative_to(root)): file.read_bytes() for file in root.rglob("*") if file.is_file()}
+    return {name: data for name, data in found.items() if not name.startswith(".aiozarr")}
+
+
+def test_cp_makes_the_destination_a_copy(sample: Path, tmp_path: Path) -> None:
+    result = succeed("cp", sample, tmp_path / "copy.zarr")
+    assert files(tmp_path / "copy.zarr") == files(sample)
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"{len(files(sample))} objects (5 metadata documents)")
+
+
+def test_cp_reports_as_json_and_quietly(sample: Path, tmp_path: Path) -> None:
+    [report] = records("cp", "-q", sample, tmp_path / "copy.zarr")
+    assert report["objects"] == len(files(sample))
+    assert report["bytes"] == sum(map(len, files(sample).values()))
+    assert report["failed"] == []
+    assert succeed("cp", "-q", "--overwrite", sample, tmp_path / "copy.zarr").output == ""
+
+
+def test_cp_refuses_a_destination_that_holds_objects(sample: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken/other").write_bytes(b"x")
+    result = invoke("cp", sample, tmp_path / "taken")
+    assert result.exit_code == 1
+    assert "among them 'other'; --overwrite replaces" in result.stderr
+    assert "overwrite=True" not in result.stderr
+    succeed("cp", "--overwrite", sample, tmp_path / "taken")
+    assert files(tmp_path / "taken") == files(sample) | {"other": b"x"}
+
+
+def test_cp_of_a_node(sample: Path, tmp_path: Path) -> None:
+    succeed("cp", sample / "deep/shards", tmp_path / "shards.zarr")
+    assert files(tmp_path / "shards.zarr") == files(sample / "deep/shards")
+
+
+@pytest.mark.parametrize(
+    ("name", "created"), [("new.json", "new.json"), ("folder/", "folder/zarr.json"), (".", "zarr.json")]
+)
+def test_cp_of_one_object(name: str, created: str, sample: Path, tmp_path: Path) -> None:
+    succeed("cp", sample / "zarr.json", f"{tmp_path}/{name}")
+    assert (tmp_path / created).read_bytes() == (sample / "zarr.json").read_bytes()
+    result = invoke("cp", sample / "zarr.json", f"{tmp_path}/{name}")
+    assert result.exit_code == 1
+    assert "--overwrite replaces it" in result.stderr
+    succeed("cp", "--overwrite", "--checksum", sample / "zarr.json", f"{tmp_path}/{name}")
+
+
+def test_cp_of_one_object_of_another_store() -> None:
+    aiozarr.sync.create_array("memory://cli-one/a", data=np.arange(3))
+    succeed("cp", "memory://cli-one/a/zarr.json", "memory://cli-one/b.json")
+    assert succeed("cat", "memory://cli-one/b.json").stdout == succeed("cat", "memory://cli-one/a/zarr.json").stdout
+
+
+def test_cp_of_a_selection(sample: Path, tmp_path: Path) -> None:
+    succeed("cp", sample, tmp_path / "part.zarr", "--select", "time=0:2,lat=-31..31")
+    values = aiozarr.sync.open_array(tmp_path / "part.zarr", "air")[...]
+    np.testing.assert_array_equal(values, aiozarr.sync.open_array(sample, "air")[0:2, 1:5])
+    assert invoke("cp", sample, tmp_path / "other.zarr", "--select", "0:2").exit_code == 2
+
+
+def test_cp_with_globs(sample: Path, tmp_path: Path) -> None:
+    succeed("cp", sample, tmp_path / "some", "--include", "lat/*", "--include", "air/*", "--exclude", "air/c/1/*")
+    assert set(files(tmp_path / "some")) == {
+        name for name in files(sample) if name.startswith(("lat/", "air/")) and not name.startswith("air/c/1/")
+    }
+
+
+def test_dry_runs_write_nothing(sample: Path, tmp_path: Path) -> None:
+    [report] = records("cp", "-n", sample, tmp_path / "copy.zarr")
+    assert report["dry_run"]
+    assert report["objects"] == len(files(sample))
+    succeed("cp", "-n", sample / "zarr.json", tmp_path / "one.json")
+    assert not (tmp_path / "copy.zarr").exists()
+    assert not (tmp_path / "one.json").exists()
+
+
+def test_sync_replaces_and_deletes(sample: Path, tmp_path: Path) -> None:
+    succeed("cp", sample, tmp_path / "mirror")
+    (tmp_path / "mirror/extra").write_bytes(b"x")
+    (sample / "lat/c/0").write_bytes(b"changed")
+    succeed("sync", sample, tmp_path / "mirror")
+    assert files(tmp_path / "mirror") == files(sample) | {"extra": b"x"}
+    [report] = records("sync", "--delete", sample, tmp_path / "mirror")
+    assert report["deleted"] == 1
+    assert files(tmp_path / "mirror") == files(sample)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["{none}", "{new}"], 3),
+        (["{sample}", "{sample}/inside"], 2),
+        (["{sample}", "nope://x"], 2),
+        (["{sample}", "{new}", "--resume", "--verify", "sometimes"], 2),
+        (["{sample}", "{new}", "--transfers", "0"], 2),
+        (["{sample}"], 2),
+    ],
+)
+def test_errors_of_cp(arguments: list[str], code: int, sample: Path, tmp_path: Path) -> None:
+    places = {"sample": sample, "none": tmp_path / "none", "new": tmp_path / "new"}
+    result = invoke("cp", *[each.format(**places) for each in arguments])
+    assert result.exit_code == code, result.output
+    assert result.stderr
+
+
+def test_an_object_that_fails_is_named_and_the_others_are_copied(sample: Path, tmp_path: Path) -> None:
+    (tmp_path / "copy.zarr/lat/c/0/x").mkdir(parents=True)
+    result = invoke("cp", "--overwrite", "--on-error", "continue", sample, tmp_path / "copy.zarr")
+    assert result.exit_code == 6, result.output
+    assert "'lat/c/0'" in result.stderr
+    assert (tmp_path / "copy.zarr/air/zarr.json").exists()
+    assert not (tmp_path / "copy.zarr/zarr.json").exists()
