@@ -11,11 +11,8 @@ from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.engine.progress_bar import ProgressLike, shown_progress
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.schedule import current_recorder
-<<<<<<< HEAD
 from aiozarr.schedule.events import Report
-=======
 from aiozarr.schedule.operations import observed
->>>>>>> e0b4c04 (Trace and measure operations with OpenTelemetry, by observers of operations)
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
