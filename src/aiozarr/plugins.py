@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiozarr.errors import UnsupportedMetadataError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 
@@ -152,6 +153,8 @@ def _suggestions(name: str, known: list[str]) -> str:
     # The prefix may be missing or wrong, so last components are compared as well.
     last = name.rpartition(".")[2]
     close = [each for each in known if each.rpartition(".")[2] == last]
+    from difflib import get_close_matches  # imported on use, as few names are wrong
+
     close += [each for each in get_close_matches(name, known, n=_MAX_LISTED_NAMES) if each not in close]
     nearest = f"did you mean {close[0]!r}? " if close else ""
     if len(known) <= _MAX_LISTED_NAMES:
@@ -174,6 +177,8 @@ def clear_entry_points() -> None:
 def _announced() -> Mapping[tuple[str, str], tuple[EntryPoint, ...]]:
     """Return the entry points by group and name. Cached: reading them opens a file of each installed package."""
     table: dict[tuple[str, str], tuple[EntryPoint, ...]] = {}
+    from importlib.metadata import entry_points  # takes 15 ms, and most programs need no plugin
+
     every = entry_points()
     for group in GROUPS.values():
         for entry in every.select(group=group):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import uuid
+import secrets
 from collections.abc import AsyncIterator, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -185,7 +185,7 @@ class _Spaces:
         self._lock = ForkSafeLock()
 
     def new(self) -> _Space:
-        return self.get(uuid.uuid4().hex)
+        return self.get(secrets.token_hex(16))
 
     def get(self, name: str, *, permanent: bool = False, values: _Values | None = None) -> _Space:
         """Return the space `name`; a new one starts with `values`."""

@@ -1,23 +1,29 @@
-"""Small objects of a network store, written to a blocking store without a task for each.
+"""Objects of a network store, written to a blocking store without a task for each.
 
 The request queue asks for requests one by one. A response goes to a worker, which writes it, in a batch with others.
 An object thus costs two callbacks on the loop, where a task and its wake-ups would cost more than the request itself.
+A large object is requested in parts of its listed version, which are written side by side into one new file.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+from typing_extensions import Buffer
 
 from aiozarr.engine import Engine
+from aiozarr.engine.plan.multipart_plan import split_range
 from aiozarr.engine.request.object_request import FetchOperation, FetchRequest
 from aiozarr.engine.workers.worker_pool import WorkItem
 from aiozarr.errors import ChangedError, LimitError, ShortReadError
-from aiozarr.model import Entry
+from aiozarr.model import Entry, Range
 from aiozarr.schedule.events import Report, Totals
 from aiozarr.settings import Settings
-from aiozarr.stores import BlockingStore
+from aiozarr.stores import BlockingStore, LocalStore
+from aiozarr.stores.local.store import LocalFile
 from aiozarr.stores.nowait import NowaitStore
 from aiozarr.transfer.copy_object import (
     MIN_WORK_BYTES,
@@ -87,6 +93,9 @@ class Download(FetchOperation):
         self._on_missing = on_missing
         self._entries: deque[Entry] = deque()
         self._ready: deque[FetchRequest] = deque()
+        self._parts: deque[_ObjectDownload] = deque()
+        self._part_bytes = settings.max_request_bytes
+        self._files = 0
         self._requests: set[_ObjectDownload] = set()
         self._writes = 0
         self._is_closed = False
@@ -98,7 +107,19 @@ class Download(FetchOperation):
         """Return whether one request fetches the object."""
         if entry.size is None:
             return self._on_missing is not None
-        return entry.size <= self.settings.max_request_bytes
+        return entry.size <= self._part_bytes or self._takes_parts(entry)
+
+    def _takes_parts(self, entry: Entry) -> bool:
+        """Return whether a large object can be fetched in parts of one version, into a file."""
+        supports, version = self.source.supports, entry.version
+        return (
+            self.verify != "checksum"
+            and isinstance(self.destination, LocalStore)
+            and supports.partial_reads
+            and supports.conditional_reads
+            and version is not None
+            and not version.weak
+        )
 
     async def put(self, entry: Entry) -> None:
         """Copy an object, as soon as there is room; wait while many others wait."""
@@ -117,30 +138,53 @@ class Download(FetchOperation):
     # --- as an operation of the engine -------------------------------------------------------------------------------
 
     def next_request(self) -> FetchRequest | None:
-        if self.stopped or not self._entries:
+        if self.stopped:
+            return None
+        if self._parts:
+            request = self._parts.popleft()
+            self._requests.add(request)
+            return request
+        if not self._entries:
             return None
         entry = self._entries.popleft()
         if self._room is not None and len(self._entries) <= MAX_WAITING_ENTRIES // 2:
             room, self._room = self._room, None
             if not room.done():
                 room.set_result(None)
-        request = _ObjectDownload(self, entry)
+        if entry.size is None or entry.size <= self._part_bytes:
+            request = _ObjectDownload(self, entry)
+        else:
+            self._parts.extend(self._split(entry, entry.size))
+            request = self._parts.popleft()
         self._requests.add(request)
         return request
 
+    def _split(self, entry: Entry, size: int) -> Iterator[_ObjectDownload]:
+        assert isinstance(self.destination, LocalStore)
+        parts = split_range(0, size, self._part_bytes)
+        self._files += 1
+        file = _PartFile(self.destination, entry, len(parts))
+        for part in parts:
+            yield _ObjectDownload(self, entry, part, file)
+
     def pending(self) -> int:
-        return len(self._entries)
+        return len(self._entries) + len(self._parts)
 
     def abandon(self) -> None:
         self._entries.clear()
+        for part in self._parts:
+            assert part.file is not None
+            part.file.is_failed = True
+            self._part_ended(part.file)
+        self._parts.clear()
         for request in list(self._requests):
             request.cancel()
 
     def is_idle(self) -> bool:
-        return not self._requests and not self._writes
+        return not self._requests and not self._writes and not self._files
 
     def is_complete(self) -> bool:
-        return self._is_closed and not self._entries
+        return self._is_closed and not self._entries and not self._parts
 
     def add_to_report(self) -> None:
         self._copy_report.add(self.source.url, self._reads)
@@ -154,7 +198,10 @@ class Download(FetchOperation):
         self._requests.discard(request)
         self._reads.requests += request.attempts
         self._reads.retries += max(0, request.attempts - 1)
-        value, entry = request.value, request.entry
+        value, entry, file = request.value, request.entry, request.file
+        if file is not None:
+            self._part_downloaded(request, file, error)
+            return
         if self.stopped or isinstance(error, asyncio.CancelledError):
             request.release()
             self.check_end()
@@ -193,6 +240,64 @@ class Download(FetchOperation):
             self._fail(request.entry, error)
         self.check_end()
 
+    # --- a large object's way ----------------------------------------------------------------------------------------
+
+    def _part_downloaded(self, request: _ObjectDownload, file: _PartFile, error: BaseException | None) -> None:
+        value = request.value
+        if error is None and value is not None and not self.stopped and not file.is_failed:
+            nbytes = request.cost
+            self._reads.bytes_wanted += nbytes
+            self._reads.bytes_fetched += nbytes
+            self._writes += 1
+            self.pool.submit(_PartWrite(self, request, file, value.data), self.fairness_key)
+            return
+        self._give_up(file, error or ChangedError("the object is gone", store=self.source.url, key=request.key))
+        request.release()
+        self._part_ended(file)
+        self.check_end()
+
+    def part_written(self, write: _PartWrite) -> None:
+        """A worker has written a part, and with the last one stored the object."""
+        self._writes -= 1
+        request, file, error = write.request, write.file, write.error
+        request.release()
+        if error is not None:
+            self._give_up(file, error)
+        self._part_ended(file)
+        self.check_end()
+
+    def _give_up(self, file: _PartFile, error: BaseException) -> None:
+        """Have an object copied anew if it has changed, or give it up."""
+        if file.is_failed or self.stopped:
+            file.is_failed = True
+            return
+        file.is_failed = True
+        if isinstance(error, ChangedError | LimitError | ShortReadError):
+            self.deferred.append(file.entry)
+        elif not isinstance(error, asyncio.CancelledError):
+            self._fail(file.entry, error)
+
+    def _part_ended(self, file: _PartFile) -> None:
+        """A part is written, or will not be."""
+        file.pending -= 1
+        if file.pending:
+            return
+        self._files -= 1
+        if file.is_failed:
+            if file.file is not None:
+                self._writes += 1
+                self.pool.submit(_FileEnd(self, file))
+            return
+        self._engine.invalidate(self.destination, file.entry.key)
+        self._written.requests += 1
+        self._written.bytes_written += file.entry.size or 0
+        self._on_copied(file.entry, file.entry.size or 0)
+
+    def file_ended(self) -> None:
+        """A worker has removed the file of an object that was given up."""
+        self._writes -= 1
+        self.check_end()
+
     def _fail(self, entry: Entry, error: BaseException) -> None:
         if not isinstance(error, Exception):
             self.stop(error)
@@ -204,19 +309,23 @@ class Download(FetchOperation):
 
 
 class _ObjectDownload(FetchRequest):
-    """The request for one whole object."""
+    """The request for one whole object, or a part of the file of a large one."""
 
-    __slots__ = ("download", "entry")
+    __slots__ = ("download", "entry", "file")
 
-    def __init__(self, download: Download, entry: Entry) -> None:
-        size = entry.size
+    def __init__(
+        self, download: Download, entry: Entry, part: Range | None = None, file: _PartFile | None = None
+    ) -> None:
+        size = entry.size if part is None else part.length
+        version = None if part is None else entry.version
         if size is None:
             cost, most = ASSUMED_BYTES, download.settings.max_request_bytes
         else:
             cost, most = size, max(1, size)
-        super().__init__(download, download.source, entry.key, None, None, cost, most)
+        super().__init__(download, download.source, entry.key, part, version, cost, most)
         self.download = download
         self.entry = entry
+        self.file = file
 
     def completed(self, error: BaseException | None) -> None:
         self.account(error)
@@ -251,3 +360,75 @@ class _FileWrite(WorkItem):
 
     def finished(self) -> None:
         self.download.written(self)
+
+
+class _PartFile:
+    """The file of a large object.
+
+    Attributes:
+        entry: the object.
+        pending: parts that are neither written nor given up.
+        unwritten: parts that workers have not written.
+        is_failed: True if the object was given up.
+        file: the new file; None before a part has come.
+    """
+
+    def __init__(self, destination: LocalStore, entry: Entry, parts: int) -> None:
+        self.entry = entry
+        self.pending = self.unwritten = parts
+        self.is_failed = False
+        self.file: LocalFile | None = None
+        self._destination = destination
+        self._lock = threading.Lock()
+
+    def write(self, start: int, data: Buffer) -> None:
+        """Write a part, in a worker; the last one stores the object."""
+        with self._lock:
+            if self.file is None:
+                self.file = self._destination.begin_file(self.entry.key, self.entry.size or 0)
+        self.file.write(start, data)
+        with self._lock:
+            self.unwritten -= 1
+            is_last = not self.unwritten
+        if is_last:
+            self.file.commit()
+
+
+class _PartWrite(WorkItem):
+    """The write of one part in a worker."""
+
+    __slots__ = ("data", "download", "file", "request")
+
+    def __init__(self, download: Download, request: _ObjectDownload, file: _PartFile, data: Buffer) -> None:
+        super().__init__(request.cost)
+        self.download = download
+        self.request = request
+        self.file = file
+        self.data: Buffer | None = data
+
+    def run(self) -> None:
+        data, self.data = self.data, None
+        assert data is not None
+        if not self.file.is_failed:
+            self.file.write(self.request.start or 0, data)
+
+    def finished(self) -> None:
+        self.download.part_written(self)
+
+
+class _FileEnd(WorkItem):
+    """Removes the file of an object that was given up, in a worker."""
+
+    __slots__ = ("download", "file")
+
+    def __init__(self, download: Download, file: _PartFile) -> None:
+        super().__init__(MIN_WORK_BYTES)
+        self.download = download
+        self.file = file
+
+    def run(self) -> None:
+        if self.file.file is not None:
+            self.file.file.abort()
+
+    def finished(self) -> None:
+        self.download.file_ended()

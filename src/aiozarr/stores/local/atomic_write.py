@@ -31,6 +31,7 @@ TEMPORARY = b".aiozarr-write~"
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EBADF})
+_NO_RESERVATION = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.ENODEV})
 _MAX_CREATE_ATTEMPTS = 100
 _process_locks = [ForkSafeLock() for _ in range(64)]
 
@@ -51,33 +52,81 @@ def replace_file(path: bytes, data: memoryview, precondition: Precondition | Non
         UnmetPreconditionError: `precondition` does not hold.
         OSError: the file could not be replaced; it is unchanged, and no temporary file remains.
     """
-    directory = os.path.dirname(path)
-    temporary, descriptor, created = _create_temporary(directory)
+    file = NewFile(path, durable)
     try:
-        try:
-            _write_all(descriptor, data)
-            # The kernel's own times have ticks of milliseconds, and inode numbers are reused at once. A time in
-            # nanoseconds, taken now, gives two states of a file different versions.
-            now = time.time_ns()
-            os.utime(descriptor, ns=(now, now))
-            if durable:
-                _flush(descriptor)
-            version = version_of(os.fstat(descriptor))
-        finally:
-            os.close(descriptor)
-        with _locked(directory) as locked:
-            _check(path, precondition)
-            os.replace(temporary, path)
-            if durable:
-                os.fsync(locked)
+        file.write(0, data)
+        return file.commit(precondition)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
+        file.abort()
         raise
-    if durable:
-        for parent in created:
-            _flush_directory(parent)
-    return version
+
+
+class NewFile:
+    """The future content of a file, in a temporary file beside it. Threads may write different parts of it.
+
+    Args:
+        path: the file, which `commit` creates or replaces.
+        durable: flush it before that.
+        size: reserve so many bytes at once, so that a full disk is found before they are fetched.
+
+    Raises:
+        OSError: it could not be created.
+    """
+
+    def __init__(self, path: bytes, durable: bool, size: int = 0) -> None:
+        self._path = path
+        self._durable = durable
+        self._directory = os.path.dirname(path)
+        self._temporary, self._descriptor, self._created = _create_temporary(self._directory)
+        if size and hasattr(os, "posix_fallocate"):
+            try:
+                os.posix_fallocate(self._descriptor, 0, size)
+            except OSError as error:
+                if error.errno not in _NO_RESERVATION:
+                    self.abort()
+                    raise
+
+    def write(self, start: int, data: memoryview) -> None:
+        """Write `data`, flat bytes, at `start`."""
+        while len(data):
+            count = os.pwrite(self._descriptor, data, start)
+            start += count
+            data = data[count:]
+
+    def commit(self, precondition: Precondition | None = None) -> Version:
+        """Give the file its name.
+
+        Raises:
+            UnmetPreconditionError: `precondition` does not hold. `abort` must follow, as after an `OSError`.
+        """
+        # The kernel's own times have ticks of milliseconds, and inode numbers are reused at once. A time in
+        # nanoseconds, taken now, gives two states of a file different versions.
+        now = time.time_ns()
+        os.utime(self._descriptor, ns=(now, now))
+        if self._durable:
+            _flush(self._descriptor)
+        version = version_of(os.fstat(self._descriptor))
+        self._close()
+        with _locked(self._directory) as locked:
+            _check(self._path, precondition)
+            os.replace(self._temporary, self._path)
+            if self._durable:
+                os.fsync(locked)
+        if self._durable:
+            for parent in self._created:
+                _flush_directory(parent)
+        return version
+
+    def abort(self) -> None:
+        """Remove the temporary file; the file `path` is unchanged."""
+        self._close()
+        with suppress(OSError):
+            os.unlink(self._temporary)
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def remove_file(path: bytes, durable: bool, version: Version | None = None) -> None:
@@ -164,11 +213,6 @@ def _require_directory(path: bytes) -> None:
         if stat.S_ISDIR(status.st_mode):
             return
     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-
-
-def _write_all(descriptor: int, data: memoryview) -> None:
-    while len(data):
-        data = data[os.write(descriptor, data) :]
 
 
 def _flush(descriptor: int) -> None:

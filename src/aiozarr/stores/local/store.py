@@ -36,6 +36,7 @@ from aiozarr.stores.contract import Store, byte_view, check_max_bytes, with_root
 from aiozarr.stores.local import walk
 from aiozarr.stores.local.atomic_write import (
     TEMPORARY,
+    NewFile,
     UnmetPreconditionError,
     prune,
     remove_file,
@@ -221,6 +222,16 @@ class LocalStore(BlockingStore):
             prune(os.path.dirname(path), self._root)  # the directories made for the value
             raise
 
+    def begin_file(self, key: str, size: int) -> LocalFile:
+        """Return the future value of `key`, of `size` bytes, to be written in parts by any threads.
+
+        Raises:
+            StoreError: it could not be created: the disk is full, for example.
+        """
+        path = self._path(key)
+        with self._translated("writing", key):
+            return LocalFile(self, key, NewFile(path, self._durable, size))
+
     def erase_now(self, key: str) -> None:
         path = self._base + check_key(key, store=self._url).encode()
         if TEMPORARY in path and _is_reserved(key):
@@ -317,6 +328,38 @@ class LocalStore(BlockingStore):
                 f"{doing} failed: a value is stored where a directory is needed", key=key, store=self._url
             )
         return store_error(error, doing, store=self._url, key=key)
+
+
+class LocalFile:
+    """A value that is written in parts, and stored as a whole by `commit`."""
+
+    def __init__(self, store: LocalStore, key: str, file: NewFile) -> None:
+        self._store = store
+        self._key = key
+        self._file = file
+
+    def write(self, start: int, data: Buffer) -> None:
+        """Write `data` at `start`.
+
+        Raises:
+            StoreError: it could not be written; `abort` must follow.
+        """
+        with self._store._translated("writing", self._key):
+            self._file.write(start, byte_view(data))
+
+    def commit(self) -> Version:
+        """Store the value.
+
+        Raises:
+            StoreError: it could not be stored; `abort` must follow.
+        """
+        with self._store._translated("writing", self._key):
+            return self._file.commit()
+
+    def abort(self) -> None:
+        """Store nothing, and remove what was written."""
+        self._file.abort()
+        prune(os.path.dirname(self._store._path(self._key)), self._store._root)
 
 
 class _TruncatedError(Exception):

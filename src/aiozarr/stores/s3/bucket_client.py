@@ -45,7 +45,6 @@ from aiozarr.stores.s3.listing import listing_query, parse_page
 from aiozarr.stores.s3.profiles import has_files, read_configured
 from aiozarr.stores.s3.region import is_elsewhere, region_in
 from aiozarr.stores.s3.region_client import S3RegionClient, fetch_region
-from aiozarr.stores.s3.server_copy import copy_object
 
 T = TypeVar("T")
 
@@ -210,6 +209,8 @@ class S3BucketClient(ObstoreBucketClient):
     async def copy_object(
         self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
     ) -> Version | None:
+        from aiozarr.stores.s3.server_copy import copy_object
+
         assert isinstance(source, S3BucketClient)
 
         async def send(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
+from html import escape
 from typing import Protocol
 from xml.etree.ElementTree import ParseError, fromstring
-from xml.sax.saxutils import escape
 
 import anyio
 

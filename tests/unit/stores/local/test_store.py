@@ -314,13 +314,13 @@ def test_states_of_one_size_have_versions_of_their_own_however_fast_they_follow(
 
 
 def test_short_writes_are_continued(store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:3]))
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, start: write(fd, data[:3], start))
     store.set_now("a", b"0123456789")
     assert (root / "a").read_bytes() == b"0123456789"
 
 
-STEPS = ["write", "utime", "fsync", "fstat", "close", "replace"]
+STEPS = ["pwrite", "utime", "fsync", "fstat", "close", "replace"]
 
 
 @pytest.mark.parametrize("step", STEPS)
