@@ -93,6 +93,7 @@ def run(world: World, suite: str, described: dict[str, Any], *, stock: bool, pro
     settings = {**described.get("environment", {}), "ECOSYSTEM_RESULT": str(outcome), "PYTHONPATH": str(ROOT)}
     if stock:
         settings["ZARR_CODEC_PIPELINE__PATH"] = STOCK_PIPELINE
+        settings["ECOSYSTEM_STOCK"] = "1"
     command = [str(world.python), "-m", "pytest", "-p", "scripts.ecosystem.recorder", "-p", "no:cacheprovider", "-q"]
     command += ["--tb=short", *(["-n", str(processes)] if described.get("parallel", True) else [])]
     begun, timed_out = time.monotonic(), False
@@ -139,7 +140,7 @@ def report(world: str, suite: str, described: dict[str, Any], result: Result, *,
         ]
     unused = described.get("takes", ()) if not stock else ()
     unused = [what for what in unused if not result.usage.get(what)]
-    usage = ", ".join(f"{what} {result.usage.get(what, 0)}" for what in ("reads", "writes"))
+    usage = ", ".join(f"{what} {result.usage.get(what, 0)}" for what in ("reads", "writes", "opened"))
     fallbacks = "".join(f"; {count} left: {reason}" for reason, count in result.usage.get("fallbacks", {}).items())
     print(
         f"{title}: {result.passed} passed, {len(result.failed)} failed, {result.skipped} skipped in "

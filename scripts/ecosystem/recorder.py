@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,19 +41,21 @@ def pytest_sessionfinish(session: Any) -> None:
     if worker is not None:
         worker["aiozarr_usage"] = usage
         return
-    total: dict[str, Any] = {"reads": 0, "writes": 0, "fallbacks": {}}
+    total: dict[str, Any] = {"reads": 0, "writes": 0, "opened": 0, "fallbacks": {}}
     for each in [*_usage, usage]:
-        total["reads"] += each["reads"]
-        total["writes"] += each["writes"]
+        for what in ("reads", "writes", "opened"):
+            total[what] += each[what]
         for reason, count in each["fallbacks"].items():
             total["fallbacks"][reason] = total["fallbacks"].get(reason, 0) + count
     Path(os.environ["ECOSYSTEM_RESULT"]).write_text(json.dumps({"outcomes": _outcomes, "usage": total}))
 
 
 def _own_usage() -> dict[str, Any]:
+    engine = sys.modules.get("scripts.ecosystem.xarray_engine")
+    opened = 0 if engine is None else engine.opened
     try:
         from aiozarr.integrations.zarr import usage
     except ImportError:
-        return {"reads": 0, "writes": 0, "fallbacks": {}}
+        return {"reads": 0, "writes": 0, "opened": opened, "fallbacks": {}}
     found = usage()
-    return {"reads": found.reads, "writes": found.writes, "fallbacks": found.fallbacks}
+    return {"reads": found.reads, "writes": found.writes, "opened": opened, "fallbacks": found.fallbacks}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -181,8 +182,14 @@ def source_of(target: Any) -> str | os.PathLike[str] | Store | hierarchy.Group:
         return target._async
     if isinstance(target, str | os.PathLike | Store | hierarchy.Group):
         return target
+    if "zarr" in sys.modules and isinstance(target, sys.modules["zarr"].abc.store.Store):
+        from aiozarr.integrations.zarr.store_mapping import native_store
+
+        mapped = native_store(target)
+        if mapped is not None:
+            return mapped
     raise TypeError(
-        f"the engine opens a URL, a path, a store or a group of aiozarr, not {type(target).__name__}; "
+        f"the engine opens a URL, a path, and stores and groups of aiozarr, not {type(target).__name__}; "
         "engine='zarr' opens other stores of zarr-python"
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import AsyncIterator, Hashable
 from itertools import count
 from typing import Any
 from uuid import uuid4
@@ -14,7 +14,18 @@ from zarr.core.buffer import default_buffer_prototype
 
 from aiozarr.errors import ChangedError, PreconditionFailedError
 from aiozarr.fork_safe_lock import ForkSafeLock
-from aiozarr.model import ByteRange, IfAbsent, Precondition, Range, Supports, Value, Version, resolve_range
+from aiozarr.model import (
+    ByteRange,
+    Entry,
+    IfAbsent,
+    Precondition,
+    Range,
+    Supports,
+    Value,
+    Version,
+    check_prefix,
+    resolve_range,
+)
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes
 from aiozarr.stores.fsspec.cross_loop import run_on_loop
@@ -67,7 +78,9 @@ class AdaptedStore(Store):
 class BufferStore(BlockingStore):
     """The dictionary of buffers of zarr-python's store in memory."""
 
-    supports = Supports(writeable=True, conditional_reads=True, conditional_writes=True, bounded_reads=True)
+    supports = Supports(
+        writeable=True, listable=True, conditional_reads=True, conditional_writes=True, bounded_reads=True
+    )
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._values = values
@@ -106,6 +119,13 @@ class BufferStore(BlockingStore):
     def erase_now(self, key: str) -> None:
         with _lock:
             self._values.pop(key, None)
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        check_prefix(prefix, store=self.url)
+        with _lock:
+            found = [(key, value) for key, value in self._values.items() if key.startswith(prefix)]
+        for key, value in found:
+            yield Entry(key, len(value), _version_of(value))
 
     async def fetch(
         self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
