@@ -182,16 +182,29 @@ def source_of(target: Any) -> str | os.PathLike[str] | Store | hierarchy.Group:
         return target._async
     if isinstance(target, str | os.PathLike | Store | hierarchy.Group):
         return target
-    if "zarr" in sys.modules and isinstance(target, sys.modules["zarr"].abc.store.Store):
-        from aiozarr.integrations.zarr.store_mapping import native_store
-
-        mapped = native_store(target)
-        if mapped is not None:
-            return mapped
+    if (mapped := _zarr_store(target)) is not None:
+        return mapped
     raise TypeError(
         f"the engine opens a URL, a path, and stores and groups of aiozarr, not {type(target).__name__}; "
         "engine='zarr' opens other stores of zarr-python"
     )
+
+
+def _zarr_store(target: Any) -> Store | None:
+    """Return the store for one of zarr-python's, or for a dictionary of its buffers.
+
+    Returns: a store of the same objects, or None if the target is something else, or has no exact counterpart.
+    """
+    zarr = sys.modules.get("zarr")
+    if zarr is None:
+        return None
+    if isinstance(target, dict):
+        target = zarr.storage.MemoryStore(target)
+    if not isinstance(target, zarr.abc.store.Store):
+        return None
+    from aiozarr.integrations.zarr.store_mapping import native_store
+
+    return native_store(target)
 
 
 def _decode_group(contents: GroupContents, use_fill_value_as_mask: bool | None, **decoders: Any) -> Dataset:

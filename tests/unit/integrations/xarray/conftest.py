@@ -74,7 +74,7 @@ def make_dataset(variables: int = 3) -> xr.Dataset:
     return dataset
 
 
-def write(data: Any, path: Path, **options: Any) -> Path:
+def write(data: Any, path: T, **options: Any) -> T:
     """Write with zarr-python, whose warnings about its own formats are of no interest here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -3,10 +3,12 @@ from __future__ import annotations
 import pickle
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 import aiozarr
 from aiozarr.integrations.xarray import AiozarrBackendEntrypoint as Engine
@@ -125,6 +127,16 @@ def test_arrays_without_names_of_dimensions_are_an_error_that_names_the_remedy(t
     with pytest.raises(KeyError, match="drop_variables='v'"):
         xr.open_dataset(tmp_path / "a.zarr", engine=Engine)
     assert not xr.open_dataset(tmp_path / "a.zarr", engine=Engine, drop_variables="v").variables
+
+
+def test_stores_of_zarr_python_and_dictionaries_of_its_buffers_are_sources(stored: Path) -> None:
+    expected = make_dataset()
+    buffers: dict[str, Any] = {}
+    write(expected, zarr.storage.MemoryStore(buffers))
+    for source in (zarr.storage.LocalStore(stored), zarr.storage.MemoryStore(buffers), buffers):
+        xr.testing.assert_identical(xr.open_dataset(source, engine=Engine), expected)
+    with pytest.raises(TypeError, match="engine='zarr' opens"):
+        source_of(zarr.storage.LoggingStore(zarr.storage.LocalStore(stored)))
 
 
 def test_other_modes_and_targets_are_refused(stored: Path) -> None:
