@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from math import inf, prod
 from typing import Any
 
+from aiozarr.conversion.conversion_journal import FOLDER
 from aiozarr.conversion.conversion_plan import ArrayPass, ConversionPlan, ConversionStage
 from aiozarr.conversion.conversion_stages import choose_stages
 from aiozarr.conversion.conversion_task import ArrayLocation
-from aiozarr.conversion.journal import FOLDER
 from aiozarr.conversion.options import ConversionOptions, RegionLike, resolve_region, result_metadata
 from aiozarr.conversion.regions import Bounds, ChunkAxis
 from aiozarr.errors import LimitError

@@ -11,10 +11,10 @@ from time import perf_counter
 from typing import TypeAlias
 
 from aiozarr.concurrency import for_each, retrieve_error
+from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY, ConversionJournal
 from aiozarr.conversion.conversion_plan import ArrayPass, ConversionPlan
 from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_task import ConversionTask, TaskFailure, TaskResult, run_task
-from aiozarr.conversion.journal import FOLDER, JOURNAL_KEY, Journal
 from aiozarr.conversion.stored_tree import check_free, paths_above, store_tree
 from aiozarr.engine import Engine, Progress
 from aiozarr.errors import CopyError, NodeExistsError
@@ -74,7 +74,9 @@ class ConversionRun:
         self._progress = progress
         self._on_error = on_error
         self._passes = plan._passes
-        self._journal = Journal(self._root.scheduled, plan.fingerprint(), [each.stage.tasks for each in self._passes])
+        self._journal = ConversionJournal(
+            self._root.scheduled, plan.fingerprint(), [each.stage.tasks for each in self._passes]
+        )
         self._format = plan._options.zarr_format
         self._started = perf_counter()
         self._tasks = self._skipped = self._bytes = self._done = self._bytes_done = 0

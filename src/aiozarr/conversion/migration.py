@@ -11,12 +11,12 @@ from typing import Any
 
 from aiozarr.concurrency import for_each, gather_all
 from aiozarr.conversion.conversion import Targets, memory_limit
+from aiozarr.conversion.conversion_journal import FOLDER
 from aiozarr.conversion.conversion_plan import ArrayPass, ConversionPlan
 from aiozarr.conversion.conversion_planning import ATTRIBUTES_NOTE, PassPlanner, has_renamed_attributes, plan_of
 from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.conversion_stores import check_executor, open_stores, source_nodes
-from aiozarr.conversion.journal import FOLDER
 from aiozarr.conversion.options import ConversionOptions, result_metadata
 from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.open_store import Target

@@ -26,10 +26,10 @@ from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, Store
 from aiozarr.stores.nowait import NowaitStore
+from aiozarr.transfer.copy_journal import CopyJournal, is_journal_key, size_hash
 from aiozarr.transfer.copy_object import CopiedObject, ObjectCopier, Verify
 from aiozarr.transfer.destination import DestinationListing, Mirror
 from aiozarr.transfer.download import Download
-from aiozarr.transfer.journal import Journal, is_journal_key, size_hash
 from aiozarr.transfer.key_filter import KeyFilter
 from aiozarr.transfer.report import CopyCounters, CopyReport
 from aiozarr.transfer.source_listing import list_objects
@@ -136,7 +136,7 @@ class CopyOperation:
         )
         self._scheduled_destination = engine.scheduled(destination, settings, self._report)
         description = {"source": source.url, "part": self._rules.part}
-        self._journal = Journal(self._scheduled_destination, description) if self._can_have_journal() else None
+        self._journal = CopyJournal(self._scheduled_destination, description) if self._can_have_journal() else None
         self._old_journal: list[str] | None = None
         self._mirror = Mirror() if self._rules.delete else None
         self._incomplete_nodes: set[str] = set()

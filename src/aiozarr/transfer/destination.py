@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from aiozarr.model import JOURNAL_PREFIX, Entry
-from aiozarr.transfer.journal import digest, is_journal_key
+from aiozarr.transfer.copy_journal import digest, is_journal_key
 
 
 @dataclass

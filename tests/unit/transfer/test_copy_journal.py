@@ -16,8 +16,8 @@ from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import on_key, on_operation
 from aiozarr.testing.virtual_time import run_virtual
 from aiozarr.transfer import CopyReport
+from aiozarr.transfer.copy_journal import HEADER_KEY, digest, is_journal_key, size_hash
 from aiozarr.transfer.copy_operation import CopyOperation, CopyRules
-from aiozarr.transfer.journal import HEADER_KEY, digest, is_journal_key, size_hash
 
 TREE = {"zarr.json": b"{}", **{f"c/{n:03}": bytes([n]) * 10 for n in range(100)}}
 

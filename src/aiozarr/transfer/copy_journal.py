@@ -23,7 +23,7 @@ WRITE_SHARE = 0.02
 little."""
 
 
-class Journal:
+class CopyJournal:
     """The records of one copy at its destination. Lives on the I/O thread.
 
     The header is stored before the first object, and batches of records behind the objects that they name. So each

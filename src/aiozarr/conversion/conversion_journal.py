@@ -19,7 +19,7 @@ SAVE_SECONDS = 1.0
 MAX_JOURNAL_BYTES = 64 << 20
 
 
-class Journal:
+class ConversionJournal:
     """The done tasks of all passes of one conversion. Lives on the I/O thread.
 
     Args:
