@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiozarr.settings import Settings
 from aiozarr.stores import Store, from_url
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.object.schemes import BUCKET_CLIENTS
 
-Target: TypeAlias = str | os.PathLike[str] | Store
+if TYPE_CHECKING:
+    from aiozarr.stores.obspec.store import GetAsync
+
+Target: TypeAlias = "str | os.PathLike[str] | Store | GetAsync"
+"""A URL, a local path, a `Store`, or an object with obspec's methods, such as a store of obstore."""
 
 _REMOTE_SCHEMES = frozenset({"http", "https", *BUCKET_CLIENTS, "s3a", "s3fs", "gcsfs", "ftp", "github"})
 """Schemes of stores that are reached over a network."""
@@ -48,10 +52,21 @@ async def opened_store(
         raise
 
 
-def make_store(target: str | os.PathLike[str], storage_options: Mapping[str, Any] | None, settings: Settings) -> Store:
-    """Return the store of a URL or local path. May read configuration files; sends no request."""
+def make_store(
+    target: str | os.PathLike[str] | GetAsync, storage_options: Mapping[str, Any] | None, settings: Settings
+) -> Store:
+    """Return the store of a URL, a local path or an obspec object. May read configuration files; sends no request."""
     if not isinstance(target, (str, os.PathLike)):
-        raise TypeError(f"a target is a URL, a local path or a Store, not {type(target).__name__}")
+        if not hasattr(target, "get_async"):
+            raise TypeError(
+                "a target is a URL, a local path, a Store, or an object with obspec's methods, "
+                f"not {type(target).__name__}"
+            )
+        if storage_options:
+            raise TypeError("storage_options go with a URL; a store of obstore or obspec already has its own")
+        from aiozarr.stores.obspec.recognise import from_obspec
+
+        return from_obspec(target)
     if not os.fspath(target):
         raise ValueError("the target is empty; the working directory is '.'")
     options = dict(storage_options or {})

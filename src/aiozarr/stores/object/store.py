@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
+from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.errors import (
     EraseError,
     InvalidKeyError,
-    PreconditionFailedError,
     StoreError,
     UnsupportedOperationError,
     fill_location,
@@ -19,8 +18,6 @@ from aiozarr.http1 import Expectation, Response
 from aiozarr.model import (
     ByteRange,
     Entry,
-    IfAbsent,
-    IfMatch,
     Precondition,
     Supports,
     Value,
@@ -28,6 +25,7 @@ from aiozarr.model import (
     check_key,
     check_prefix,
 )
+from aiozarr.stores.condition_probe import conditions_hold
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, with_root
 from aiozarr.stores.copy_from import CopyFromStore
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
@@ -236,7 +234,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore):
         if self.supports.conditional_writes is None:
             key = f"{prefix}__aiozarr_probe_{secrets.token_hex(8)}"
             try:
-                holds = await _conditions_hold(lambda value, condition: self._put(key, value, condition))
+                holds = await conditions_hold(lambda value, condition: self._put(key, value, condition))
             finally:
                 await self.erase(key)
             self.supports = replace(self.supports, conditional_writes=holds)
@@ -257,26 +255,3 @@ def _open(kind: type[ObjectStore], url: str, options: Mapping[str, Any], support
     store = kind(url, **options)
     store.supports = supports
     return store
-
-
-async def _conditions_hold(put: Callable[[bytes, Precondition], Awaitable[Version | None]]) -> bool:
-    """Return whether writes that must fail do fail, and writes that must succeed do succeed.
-
-    Args:
-        put: stores a value under a condition, always under the same key, and returns its version.
-    """
-    first = await _try_put(put, b"1", IfAbsent())
-    if first is None or await _try_put(put, b"2", IfAbsent()) is not None:
-        return False
-    second = await _try_put(put, b"3", IfMatch(first))
-    return second is not None and await _try_put(put, b"4", IfMatch(first)) is None
-
-
-async def _try_put(
-    put: Callable[[bytes, Precondition], Awaitable[Version | None]], value: bytes, condition: Precondition
-) -> Version | None:
-    """Return the version that was written, or None if the server refused or reported none."""
-    try:
-        return await put(value, condition)
-    except (PreconditionFailedError, UnsupportedOperationError):
-        return None

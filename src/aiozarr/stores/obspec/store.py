@@ -1,0 +1,306 @@
+"""The store over an object with obspec's methods (`get_async`, `put_async`, `list_async`, ...)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
+from dataclasses import replace
+from itertools import count
+from typing import Any, Protocol
+from weakref import ref
+
+from typing_extensions import Buffer
+
+from aiozarr.errors import ChangedError, LimitError, PreconditionFailedError, StoreError, UnsupportedOperationError
+from aiozarr.model import (
+    ByteRange,
+    Entry,
+    IfAbsent,
+    Precondition,
+    Suffix,
+    Supports,
+    Value,
+    Version,
+    check_key,
+    check_prefix,
+    resolve_range,
+)
+from aiozarr.stores.condition_probe import conditions_hold
+from aiozarr.stores.contract import Store, byte_view, check_max_bytes
+from aiozarr.stores.obspec.errors import is_missing, is_of_obstore, translate
+
+DELETE_KEYS = 1000
+"""Keys of one call of `delete_async`, as many as S3 deletes with one request."""
+
+_numbers = count(1)
+
+
+class GetAsync(Protocol):
+    """The method of obspec that makes an object readable. Its other methods are optional."""
+
+    def get_async(self, path: str, *, options: Any = None) -> Any:
+        """Return the object at `path`."""
+
+
+class _ObjectKey:
+    """Equal for equal objects. It does not keep them: they may hold their values in memory."""
+
+    def __init__(self, obj: object) -> None:
+        self._kind = type(obj)
+        self._obj = ref(obj)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, _ObjectKey):
+            return self is other
+        one, two = self._obj(), other._obj()
+        return one is not None and two is not None and (one is two or bool(one == two))
+
+    def __hash__(self) -> int:
+        return hash(self._kind)
+
+
+class ObspecStore(Store):
+    """The objects that `obj` reaches by obspec's methods.
+
+    The methods are called on the loop of the I/O thread. Those that `obj` lacks are not supported: without `put_async`
+    and `delete_async` the store cannot be written to, without `list_async` it cannot list.
+
+    Args:
+        obj: an object with at least `get_async`.
+        url: the canonical URL of the root, without secrets; by default one that says the class of `obj`.
+    """
+
+    def __init__(self, obj: GetAsync, *, url: str | None = None) -> None:
+        self._obj: Any = obj
+        self._url = (url or f"obspec://{type(obj).__name__}-{next(_numbers)}").rstrip("/")
+        self._identity: Hashable = (type(self), _ObjectKey(obj), self._url)
+        # Stores in memory hold the buffer itself, which the caller may change afterwards.
+        self._copies_values = is_of_obstore(obj) and type(obj).__name__ != "MemoryStore"
+        has_put = hasattr(obj, "put_async") and hasattr(obj, "delete_async")
+        self.supports = Supports(
+            writeable=has_put,
+            listable=hasattr(obj, "list_async"),
+            # obstore refuses suffixes of blobs in Azure, which has none.
+            suffix_reads=type(obj).__name__ != "AzureStore",
+            conditional_reads=True,
+            conditional_writes=None if has_put else False,
+            bounded_reads=True,
+        )
+
+    @property
+    def url(self) -> str:
+        """The URL of the root."""
+        return self._url
+
+    @property
+    def identity(self) -> Hashable:
+        """The object, and the URL."""
+        return self._identity
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_restore, (type(self), self._obj, self._url, self.supports))
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    async def fetch(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
+        check_key(key, store=self._url)
+        if range is not None and range.length == 0:
+            return await self._empty(key, if_match)
+        options: dict[str, Any] = {}
+        if range is not None:
+            options["range"] = _obspec_range(range)
+        if if_match is not None and if_match.etag is not None and not if_match.weak:
+            options["if_match"] = if_match.etag
+        try:
+            result = await (self._obj.get_async(key, options=options) if options else self._obj.get_async(key))
+            first, stop = result.range
+            check_max_bytes(stop - first, max_bytes, store=self._url, key=key, range=range)
+            data = byte_view(await result.buffer_async() if hasattr(result, "buffer_async") else await _joined(result))
+        except LimitError:
+            raise
+        except Exception as error:
+            if is_missing(error):
+                return None
+            found = translate(error)
+            if isinstance(found, PreconditionFailedError) and if_match is not None:
+                raise self._changed(key) from error
+            if range is not None and await self._is_empty(key, range):
+                return await self._empty(key, if_match)
+            raise self._located(found, key) from error
+        version, size = _version(result.meta), result.meta.get("size")
+        self._check_version(key, version, if_match)
+        if range is not None and size is not None:
+            data = _cut(data, size, range, result.range)
+        return Value(data, version, size)
+
+    async def stat(self, key: str) -> Entry | None:
+        check_key(key, store=self._url)
+        try:
+            if hasattr(self._obj, "head_async"):
+                meta = await self._obj.head_async(key)
+            else:
+                meta = (await self._obj.get_async(key, options={"head": True})).meta
+        except Exception as error:
+            if is_missing(error):
+                return None
+            raise self._located(translate(error), key) from error
+        return Entry(key, meta.get("size"), _version(meta))
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        check_prefix(prefix, store=self._url)
+        if not self.supports.listable:
+            raise self._unsupported("scan")
+        try:
+            async for page in self._obj.list_async(prefix or None):
+                for meta in page:
+                    if meta["path"].startswith(prefix):
+                        yield Entry(meta["path"], meta.get("size"), _version(meta))
+        except Exception as error:
+            if not is_missing(error):
+                raise self._located(translate(error), prefix or None) from error
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        check_prefix(prefix, store=self._url)
+        # obstore lists empty directories of a local disk as prefixes.
+        is_local = is_of_obstore(self._obj) and type(self._obj).__name__ == "LocalStore"
+        if is_local or not hasattr(self._obj, "list_with_delimiter_async"):
+            return await super().list_dir(prefix)
+        try:
+            found = await self._obj.list_with_delimiter_async(prefix or None)
+        except Exception as error:
+            if is_missing(error):
+                return [], []
+            raise self._located(translate(error), prefix or None) from error
+        keys = sorted(meta["path"] for meta in found["objects"] if meta["path"].startswith(prefix))
+        return keys, sorted(f"{name.rstrip('/')}/" for name in found["common_prefixes"])
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version | None:
+        check_key(key, store=self._url)
+        if not self.supports.writeable:
+            raise self._unsupported("set")
+        data = byte_view(value)
+        if not isinstance(value, bytes) and not self._copies_values:
+            data = memoryview(bytes(data))
+        if precondition is not None and self.supports.conditional_writes is False:
+            raise self._unsupported("set with a precondition")
+        mode: dict[str, Any] = {}
+        if precondition is not None:
+            mode = {"mode": _mode(precondition), "use_multipart": False}
+        try:
+            result = await self._obj.put_async(key, data, **mode)
+        except Exception as error:
+            if precondition is not None and is_missing(error):
+                raise PreconditionFailedError("no version is stored", store=self._url, key=key) from error
+            raise self._located(translate(error), key) from error
+        return _version(result)
+
+    async def erase(self, key: str) -> None:
+        check_key(key, store=self._url)
+        if not self.supports.writeable:
+            raise self._unsupported("erase")
+        try:
+            await self._obj.delete_async(key)
+        except Exception as error:
+            if not is_missing(error):
+                raise self._located(translate(error), key) from error
+
+    async def erase_values(self, keys: Iterable[str]) -> None:
+        keys = [check_key(key, store=self._url) for key in keys]
+        if not self.supports.writeable:
+            raise self._unsupported("erase")
+        for start in range(0, len(keys), DELETE_KEYS):
+            some = keys[start : start + DELETE_KEYS]
+            try:
+                await self._obj.delete_async(some)
+            except Exception as error:
+                if not is_missing(error):
+                    raise self._located(translate(error), None) from error
+                # One that is missing may have ended the call before the others were deleted.
+                for key in some:
+                    await self.erase(key)
+
+    async def probe_conditional_writes(self) -> bool:
+        """Return whether preconditions hold: tested once, by writes of an object that is removed."""
+        return await self._probe_below("")
+
+    async def _probe_below(self, prefix: str) -> bool:
+        if self.supports.conditional_writes is None:
+            key = f"{prefix}__aiozarr_probe_{secrets.token_hex(8)}"
+            try:
+                holds = await conditions_hold(lambda value, condition: self.set(key, value, precondition=condition))
+            finally:
+                await self.erase(key)
+            self.supports = replace(self.supports, conditional_writes=holds)
+        return bool(self.supports.conditional_writes)
+
+    # --- helpers -------------------------------------------------------------------------------------------------
+
+    async def _empty(self, key: str, if_match: Version | None) -> Value | None:
+        """Return no bytes of an object: its version and size come from its metadata."""
+        entry = await self.stat(key)
+        if entry is None:
+            return None
+        self._check_version(key, entry.version, if_match)
+        return Value(b"", entry.version, entry.size)
+
+    async def _is_empty(self, key: str, range: ByteRange) -> bool:
+        """Return whether the range has no bytes, which many servers refuse as not satisfiable."""
+        entry = await self.stat(key)
+        if entry is None or entry.size is None:
+            return False
+        start, stop = resolve_range(entry.size, range)
+        return start >= stop
+
+    def _check_version(self, key: str, version: Version | None, if_match: Version | None) -> None:
+        if if_match is not None and version is not None and version != if_match:
+            raise self._changed(key)
+
+    def _changed(self, key: str) -> ChangedError:
+        return ChangedError("the object was replaced meanwhile", store=self._url, key=key)
+
+    def _located(self, error: StoreError, key: str | None) -> StoreError:
+        error.store, error.key = self._url, key
+        return error
+
+
+def _restore(kind: type[ObspecStore], obj: GetAsync, url: str, supports: Supports) -> ObspecStore:
+    store = kind(obj, url=url)
+    store.supports = supports
+    return store
+
+
+async def _joined(result: AsyncIterator[Buffer]) -> bytes:
+    """Return the body of a result that can only be iterated over."""
+    return b"".join([bytes(memoryview(part)) async for part in result])
+
+
+def _obspec_range(range: ByteRange) -> Any:
+    if isinstance(range, Suffix):
+        return {"suffix": range.length}
+    return {"offset": range.start} if range.length is None else (range.start, range.start + range.length)
+
+
+def _cut(data: memoryview, size: int, range: ByteRange, given: tuple[int, int]) -> memoryview:
+    """Return the bytes of `range`, of an object of `size` bytes, where a store may have returned others, too."""
+    start, stop = resolve_range(size, range)
+    first, _ = given
+    return data[max(0, start - first) : max(0, stop - first)]
+
+
+def _mode(precondition: Precondition) -> Any:
+    if isinstance(precondition, IfAbsent):
+        return "create"
+    version = precondition.version
+    if version.weak:
+        raise UnsupportedOperationError("a weak version cannot be a condition")
+    members = {"e_tag": version.etag, "version": version.generation}
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _version(meta: Mapping[str, Any]) -> Version | None:
+    etag, generation = meta.get("e_tag") or None, meta.get("version") or None
+    return None if etag is None and generation is None else Version(etag, generation)

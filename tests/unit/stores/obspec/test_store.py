@@ -1,0 +1,90 @@
+"""The store over obspec's methods: which are asked, and what it supports without them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from obstore.store import MemoryStore
+
+import aiozarr
+from aiozarr.model import Range, Suffix
+from aiozarr.stores.obspec.store import ObspecStore
+
+
+class Reader:
+    """An object that can only be read, answers whole objects whatever range is asked for, and tells no versions."""
+
+    def __init__(self, values: dict[str, bytes]) -> None:
+        self.values = values
+        self.asked: list[tuple[str, Any]] = []
+
+    async def get_async(self, path: str, *, options: Any = None) -> Any:
+        self.asked.append((path, options))
+        if path not in self.values:
+            raise FileNotFoundError(path)
+        return Result(path, self.values[path])
+
+
+class Result:
+    def __init__(self, path: str, data: bytes) -> None:
+        self.data = data
+        self.meta = {"path": path, "size": len(data), "e_tag": None, "version": None, "last_modified": None}
+        self.range = (0, len(data))
+
+    async def __aiter__(self) -> Any:
+        yield self.data[:2]
+        yield self.data[2:]
+
+
+async def test_an_object_with_one_method_can_be_read() -> None:
+    reader = Reader({"a": b"hello"})
+    store = ObspecStore(reader)
+    supports = store.supports
+    assert (supports.writeable, supports.listable, supports.conditional_writes) == (False, False, False)
+    for wanted, expected in [(None, b"hello"), (Range(1, 3), b"ell"), (Range(3), b"lo"), (Suffix(2), b"lo")]:
+        value = await store.fetch("a", wanted)
+        assert value is not None
+        assert (bytes(value.data), value.size, value.version) == (expected, 5, None)
+    assert reader.asked[1:] == [
+        ("a", {"range": (1, 4)}),
+        ("a", {"range": {"offset": 3}}),
+        ("a", {"range": {"suffix": 2}}),
+    ]
+    assert await store.fetch("b") is None
+    assert await store.stat("a") == aiozarr.stores.Entry("a", 5, None)
+    with pytest.raises(aiozarr.UnsupportedOperationError):
+        await store.set("a", b"")
+    with pytest.raises(aiozarr.LimitError):
+        await store.fetch("a", max_bytes=4)
+
+
+async def test_values_of_stores_in_memory_are_copied() -> None:
+    store = ObspecStore(MemoryStore())
+    data = bytearray(b"123")
+    await store.set("a", data)
+    data[:] = b"456"
+    assert bytes(await store.get("a") or b"") == b"123"
+
+
+def test_stores_of_one_object_are_equal_and_of_others_not() -> None:
+    one, two = Reader({}), Reader({})
+    assert ObspecStore(one, url="x://a") == ObspecStore(one, url="x://a")
+    assert ObspecStore(one, url="x://a") != ObspecStore(two, url="x://a")
+    assert ObspecStore(one).url.startswith("obspec://Reader-")
+
+
+async def test_arrays_are_opened_created_and_copied_where_an_object_is_the_target() -> None:
+    held = MemoryStore()
+    array = await aiozarr.create_array(held, "a", data=[1, 2, 3])
+    assert (await array[...]).tolist() == [1, 2, 3]
+    async with aiozarr.open_array(held, "a", mode="r+") as again:
+        await again[1].write(7)
+    assert aiozarr.sync.open_array(held, "a")[...].tolist() == [1, 7, 3]
+    other = MemoryStore()
+    await aiozarr.copy(held, other)
+    assert aiozarr.sync.open_array(other, "a")[...].tolist() == [1, 7, 3]
+    with pytest.raises(TypeError, match="storage_options go with a URL"):
+        await aiozarr.open(held, storage_options={"anon": True})
+    with pytest.raises(TypeError, match=r"an object with obspec's methods, not int"):
+        await aiozarr.open(3)  # type: ignore[call-overload]
