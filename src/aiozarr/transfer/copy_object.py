@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, TypeAlias
 
 from typing_extensions import Buffer
 
+from aiozarr.concurrency import for_each
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import (
     ChangedError,
@@ -34,6 +35,10 @@ MAX_FETCHES = 4
 """Fetches of an object that keeps changing, before that is an error."""
 REFETCH_SECONDS = 0.05
 """Delay before an object is fetched again; doubled for each further fetch."""
+MAX_PREFETCHED_BYTES = 32 << 20
+"""Metadata documents that are held in memory until they may be stored: thousands of ordinary ones."""
+ASSUMED_DOCUMENT_BYTES = 64 << 10
+"""The size of a document that is not listed: a larger one is fetched later."""
 MAX_SERVER_REFUSALS = 3
 """Refused copies by a server, after which objects are fetched and stored."""
 COMPARED_BYTES = 256 << 10
@@ -136,6 +141,7 @@ class ObjectCopier:
         self._report = report
         self._may_be_missing = may_be_missing
         self.server_side = 0
+        self._prefetched: dict[str, FetchedObject] = {}
         can_copy = isinstance(destination, CopyFromStore) and destination.can_copy_from(source)
         self._refusals_left = MAX_SERVER_REFUSALS if can_copy else 0
         self._scheduled_source = engine.scheduled(source, settings, report)
@@ -181,6 +187,25 @@ class ObjectCopier:
                     raise ChangedError("the object was replaced", store=self.source.url, key=entry.key)
         self.server_side += 1
         return CopiedObject(size)
+
+    async def prefetch(self, entries: Iterable[Entry]) -> None:
+        """Fetch small objects whose `copy` follows later, many at once; up to `MAX_PREFETCHED_BYTES` are held."""
+        room = MAX_PREFETCHED_BYTES
+
+        async def fetch(entry: Entry) -> None:
+            nonlocal room
+            size = ASSUMED_DOCUMENT_BYTES if entry.size is None else entry.size
+            if size > room or self._is_server_side:
+                return
+            room -= size
+            # An error is raised by `copy`, which fetches the object itself.
+            with suppress(StoreError, LimitError):
+                fetched = await read_object(self._scheduled_source, entry.key, size, self._part_bytes)
+                if fetched is not None:
+                    self._prefetched[entry.key] = fetched
+
+        if not isinstance(self.source, BlockingStore):
+            await for_each(fetch, entries)
 
     def accepts_batch(self, entry: Entry) -> bool:
         """Return whether `copy_batch` may copy the object: both stores block, and it is small."""
@@ -251,7 +276,9 @@ class ObjectCopier:
                 await asyncio.sleep(REFETCH_SECONDS * 2**attempt)
             async with self._memory.hold(self._memory_bytes(max_bytes)):
                 try:
-                    fetched = await read_object(self._scheduled_source, entry.key, max_bytes, self._part_bytes)
+                    fetched = self._prefetched.pop(entry.key, None)
+                    if fetched is None:
+                        fetched = await read_object(self._scheduled_source, entry.key, max_bytes, self._part_bytes)
                 except ChangedError:
                     continue
                 except LimitError as error:

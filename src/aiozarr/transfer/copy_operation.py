@@ -304,7 +304,7 @@ class CopyOperation:
                 if download is None:
                     await self._copy_all(data, self._object_concurrency())
                 else:
-                    await gather_all([download.run(), self._feed(data, download)])
+                    await gather_all([download.run(), self._feed(data, download, documents)])
                     await self._copy_all(_iterate([(entry,) for entry in download.deferred]), DEFERRED_CONCURRENCY)
             except StoreError as error:
                 raise CopyError(f"{self.source.url} could not be listed: {error}") from error
@@ -331,13 +331,20 @@ class CopyOperation:
             )
         return None
 
-    async def _feed(self, data: AsyncIterator[tuple[Entry, ...]], download: Download) -> None:
+    async def _feed(
+        self, data: AsyncIterator[tuple[Entry, ...]], download: Download, documents: dict[str, Entry]
+    ) -> None:
         await self._copy_all(data, self._object_concurrency())
         download.close()
+        # Behind the requests for the last chunks, so that no further round trip follows these.
+        await self._copier.prefetch(documents.values())
 
     async def _copy_documents(self, documents: list[Entry]) -> None:
         if documents:
             await self._before_writing()
+        if self._download is None and not self._rules.dry_run and len(documents) > 1:
+            # At once, and not level by level.
+            await self._copier.prefetch(documents)
         for level in document_levels(documents):
             ready = [entry for entry in level if node_of(entry.key) not in self._incomplete_nodes]
             await self._copy_all(_iterate([(entry,) for entry in ready]), min(len(ready), self._object_concurrency()))

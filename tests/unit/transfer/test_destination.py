@@ -10,7 +10,7 @@ from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import on_key, on_operation
 from aiozarr.transfer.destination import DestinationListing, Mirror
 from aiozarr.transfer.key_filter import KeyFilter
-from tests.unit.transfer.test_journal import TREE, contents, copied
+from tests.unit.transfer.test_copy_journal import TREE, contents, copied
 
 OLD = {"zarr.json": b"old", "c/000": b"old", "c/900": b"extra", "gone/zarr.json": b"extra", "gone/c/0": b"extra"}
 
