@@ -48,6 +48,12 @@ def test_memory_is_measured_for_each_location() -> None:
     assert "chunks of 64 KiB, HTTP" in run("memory", "--tiny", "--latency", "0", "--python-server")
 
 
+@pytest.mark.skipif(find_spec("xarray") is None, reason="xarray is not installed")
+def test_opening_is_compared_with_xarrays_own_engine() -> None:
+    said = run("xarray_opening", "--rounds", "1", "--latency", "0", "--python-server")
+    assert said.count("awaited") == 2
+
+
 @pytest.mark.skipif(find_spec("zarr") is None or find_spec("tensorstore") is None, reason="the peers are not installed")
 def test_every_kind_of_scenario_is_compared_and_all_peers_read_the_same(tmp_path: Path) -> None:
     written = tmp_path / "found.json"
