@@ -74,7 +74,7 @@ class PassPlanner:
             LimitError: one stored object needs more than the memory.
         """
         shape = metadata.shape
-        result = Array(self.destination, path, metadata, settings=self.settings, mode="r+")
+        result = Array(self.destination, path, metadata, settings=self.settings, mode="r+", checks_document=False)
         item_size = _element_bytes(node.metadata)
         held = item_size if metadata.dtype == node.dtype else item_size + _element_bytes(metadata)
         offsets = tuple([start for start, _ in bounds])

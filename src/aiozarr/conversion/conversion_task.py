@@ -15,9 +15,9 @@ from aiozarr.errors import AiozarrError, CopyError
 from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.hierarchy import Array
 from aiozarr.hierarchy.casting.numeric import Casting
-from aiozarr.hierarchy.group import HandleOptions, make_array
 from aiozarr.hierarchy.node import Mode
 from aiozarr.hierarchy.node_access import NodeAccess, node_not_found_error, read_explicit
+from aiozarr.metadata import ArrayMetadata
 from aiozarr.schedule import record
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 from aiozarr.stores import Store
@@ -72,7 +72,10 @@ class ArrayLocation:
             metadata = await read_explicit(NodeAccess(engine, self.store, self.documents, settings), self.zarr_format)
             if metadata is None:
                 raise node_not_found_error(self.store, self.documents, self.zarr_format)
-            return make_array(self.store, self.path, metadata, HandleOptions(settings, mode))
+            if not isinstance(metadata, ArrayMetadata):
+                raise node_not_found_error(self.store, self.documents, self.zarr_format)
+            # The documents are elsewhere until the end, so a first write must not look for them beside the chunks.
+            return Array(self.store, self.path, metadata, settings=settings, mode=mode, checks_document=False)
 
         return await run(read)
 

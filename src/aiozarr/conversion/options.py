@@ -25,14 +25,14 @@ from aiozarr.metadata import (
     DataType,
     NamedConfig,
     attributes_without_names,
+    encoding_in_v2,
     render_node,
-    v2_encoding,
     v3_codecs,
     with_dimension_names,
 )
+from aiozarr.metadata.v2_encoding import BYTES_CODECS, Encoding, read_encoding
 from aiozarr.metadata.extensions import parse_extension
 from aiozarr.metadata.v2_dtype import parse_dtype
-from aiozarr.metadata.v2_encoding import BYTES_CODECS, Encoding, read_encoding
 
 ChunksOption: TypeAlias = ChunksLike | Mapping[str, int | None]
 """Chunks in a form of `create_array`, or by dimension name; None: those of the source."""
@@ -193,7 +193,7 @@ def _encoding(metadata: ArrayMetadata, given: Mapping[str, Any], codecs: Codecs)
     data_type, big_endian = resolve_dtype(given["dtype"])
     ndim = len(metadata.shape)
     named = [_with_defaults(codec) for codec in codecs]
-    return v2_encoding(
+    return encoding_in_v2(
         codec_chain(named, data_type, order="C", ndim=ndim, big_endian=big_endian), data_type.dtype, ndim
     )
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         as_v3,
         attributes_in_format,
         attributes_without_names,
-        v2_encoding,
+        encoding_in_v2,
         v3_codecs,
     )
     from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata, NamedConfig
@@ -52,7 +52,7 @@ else:
                 "parse_node probe_keys render_node"
             ),
             ".names": "check_new_path check_node_name check_path normalize_path",
-            ".other_format": "as_v3 attributes_in_format attributes_without_names v2_encoding v3_codecs",
+            ".other_format": "as_v3 attributes_in_format attributes_without_names encoding_in_v2 v3_codecs",
             ".records": "ArrayMetadata Consolidated GroupMetadata NamedConfig",
         },
     )
@@ -79,6 +79,7 @@ __all__ = [
     "consolidate",
     "consolidated_node",
     "document_write_order",
+    "encoding_in_v2",
     "is_document",
     "likely_keys",
     "make_fill_value",
@@ -91,7 +92,6 @@ __all__ = [
     "render_fill_value",
     "render_node",
     "rules_of",
-    "v2_encoding",
     "v3_codecs",
     "with_dimension_names",
 ]

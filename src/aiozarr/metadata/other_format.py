@@ -73,7 +73,7 @@ def v3_codecs(metadata: ArrayMetadata) -> tuple[NamedConfig, ...]:
     return tuple(chain)
 
 
-def v2_encoding(codecs: Sequence[NamedConfig], dtype: np.dtype[Any], ndim: int) -> Encoding:
+def encoding_in_v2(codecs: Sequence[NamedConfig], dtype: np.dtype[Any], ndim: int) -> Encoding:
     """Return order, type, filters and compressor of format 2 for a chain of any format and elements of `dtype`.
 
     Codecs of shards do not count: give their inner chain.
