@@ -140,7 +140,7 @@ def unknown_extension(point: str, name: str, known: Iterable[str], *, member: st
     shown = name[:200]
     names = _suggestions(shown, sorted({*known, *entry_point_names(point)}))
     return UnsupportedMetadataError(
-        f"unknown {point.replace('_', ' ')} {shown!r}; {names}. Another one is registered by "
+        f"unknown {point.replace('_', ' ')} {shown!r}; {names} Another one is registered by "
         f"{_REGISTER[point]}, or by an installed package with an entry point in the group {GROUPS[point]!r}",
         member=member,
         point=point,
@@ -149,18 +149,20 @@ def unknown_extension(point: str, name: str, known: Iterable[str], *, member: st
 
 
 def _suggestions(name: str, known: list[str]) -> str:
-    """Return the nearest name for a message, and the known names: all if they are few, otherwise similar ones."""
+    """Return the nearest name for a message, and other similar ones; if none is similar, all names if they are few."""
     # The prefix may be missing or wrong, so last components are compared as well.
     last = name.rpartition(".")[2]
     close = [each for each in known if each.rpartition(".")[2] == last]
     from difflib import get_close_matches  # imported on use, as few names are wrong
 
     close += [each for each in get_close_matches(name, known, n=_MAX_LISTED_NAMES) if each not in close]
-    nearest = f"did you mean {close[0]!r}? " if close else ""
     if len(known) <= _MAX_LISTED_NAMES:
-        return f"{nearest}known: {', '.join(known) or 'none'}"
-    listed = ", ".join(close[:_MAX_LISTED_NAMES]) or f"{len(known)} names, none of which is like it"
-    return f"{nearest}known: {listed}"
+        nearest = f"did you mean {close[0]!r}? " if close else ""
+        return f"{nearest}known: {', '.join(known) or 'none'}."
+    if not close:
+        return f"known: {len(known)} names, none of which is like it."
+    others = ", ".join(close[1:_MAX_LISTED_NAMES])
+    return f"did you mean {close[0]!r}?{others and f' Similar: {others}.'}"
 
 
 def entry_point_names(point: str) -> tuple[str, ...]:

@@ -247,7 +247,8 @@ def test_the_error_of_an_unknown_name_lists_known_names_and_how_to_register_one(
 def test_a_message_lists_the_most_similar_of_many_known_names(name: str, suggested: str) -> None:
     with pytest.raises(UnsupportedMetadataError) as caught:
         get_codec(name)
-    listed = caught.value.message.partition("known: ")[2].partition(". Another")[0].split(", ")
+    nearest, _, others = caught.value.message.partition("did you mean ")[2].partition("?")
+    listed = [nearest.strip("'"), *others.partition("Similar: ")[2].partition(". Another")[0].split(", ")]
     assert suggested in listed
     assert len(listed) <= 8
 

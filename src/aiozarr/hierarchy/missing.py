@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
+from dataclasses import replace
 from difflib import get_close_matches
+from pathlib import Path
 from urllib.request import url2pathname
 
 from aiozarr.errors import AiozarrError, NodeNotFoundError
@@ -43,20 +44,47 @@ async def missing_node_error(
     if other is not None:
         return error
     hints = []
-    local = access.url.removeprefix("file://") if isinstance(access.store, LocalStore) else None
-    if local is not None and await in_thread(lambda: os.path.isfile(url2pathname(local))):
-        hints.append("there is a file of this name, and a node is a directory")
+    file = await in_thread(lambda: _file_in_the_way(access))
+    if file is not None:
+        hints.append(f"{file}, and a node is a directory")
     parent, _, name = access.path.rpartition("/")
-    if name:
-        names = await _names_below(access.sibling(parent)) if siblings is None else siblings
+    beside: NodeAccess | None = access.sibling(parent)
+    if not access.path:
+        beside, name = _beside_root(access)
+    if name and file is None:
+        names = siblings
+        if names is None:
+            names = [] if beside is None else await _names_below(beside)
         nearest = get_close_matches(name, sorted(set(names)), n=1)
         if nearest:
             hints.append(f"did you mean {nearest[0]!r}?")
-        if name in MODES and not parent:
+        if name in MODES and access.path and not parent:
             hints.append(f"{name!r} is a path here: a mode is given as mode={name!r}")
     if hints:
         error = NodeNotFoundError("; ".join([error.message, *hints]), url=error.url, path=error.path)
     return error
+
+
+def _file_in_the_way(access: NodeAccess) -> str | None:
+    """Return what a message says of a file at the path of a node in a local store, or above it; None: there is none."""
+    if not isinstance(access.store, LocalStore):
+        return None
+    place = Path(url2pathname(access.url.removeprefix("file://")))
+    if place.is_file():
+        return "there is a file of this name"
+    above = next((each for each in place.parents if each.is_file()), None)
+    return None if above is None else f"{str(above)!r} is a file"
+
+
+def _beside_root(access: NodeAccess) -> tuple[NodeAccess | None, str]:
+    """Return the access to the directory with the store's root, and the name of the root in it.
+
+    The root of a bucket, or of the local disk, may have any number of names, and is not listed.
+    """
+    parent = access.store.parent_store()
+    if parent is None or parent[0].parent_store() is None:
+        return None, ""
+    return replace(access, store=parent[0], path=""), parent[1]
 
 
 async def _names_below(access: NodeAccess) -> list[str]:

@@ -163,6 +163,9 @@ async def read_documents(access: NodeAccess, keys: Iterable[str]) -> Documents:
             return await scheduled.fetch(access.prefix + key, max_bytes=access.settings.max_metadata_bytes)
         except StoreError as error:
             if not _is_refusal(error):
+                if error.status is None:
+                    # The server did not respond. Which of the documents was asked for first does not matter.
+                    error.key = None
                 raise
             refusals[key] = error
             return None

@@ -206,7 +206,7 @@ def translate(error: Exception) -> StoreError:
         case aiohttp.ClientProxyConnectionError():
             return StoreError("no connection to the proxy", retryable=True)
         case aiohttp.ClientConnectorError():
-            return connect_error(error.os_error)
+            return connect_error(error.os_error, error.host, error.port)
         case TimeoutError():
             return StoreTimeoutError("no progress within the time allowed")
         case aiohttp.ClientPayloadError():
@@ -279,5 +279,5 @@ async def _addresses(host: str, names: bool) -> list[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise connect_error(error) from error
+        raise connect_error(error, host, None) from error
     return [str(info[4][0]).partition("%")[0] for info in found]

@@ -89,14 +89,21 @@ def is_out_of_files(error: OSError) -> bool:
     return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
-def connect_error(error: OSError) -> StoreError:
-    """Translate an error of opening a connection."""
+def connect_error(error: OSError, host: str, port: int | None) -> StoreError:
+    """Translate an error of opening a connection to a host."""
+    server = server_name(host, port)
     if isinstance(error, ssl.SSLCertVerificationError):
-        return StoreError(f"the server's certificate is not valid: {error.verify_message}")
+        return StoreError(f"the certificate of {server} is not valid: {error.verify_message}")
     if isinstance(error, ssl.SSLError):
-        return StoreError(f"no TLS connection: {error.reason}")
+        return StoreError(f"no TLS connection to {server}: {error.reason}")
     if isinstance(error, socket.gaierror):
-        return StoreError(f"the server's name does not resolve: {error.strerror}")
+        return StoreError(f"the name {host!r} does not resolve: {error.strerror}")
     if is_out_of_files(error):
-        return ThrottledError("no connection: too many open files")
-    return StoreError(f"no connection: {error.strerror or error}", retryable=True)
+        return ThrottledError(f"no connection to {server}: too many open files")
+    return StoreError(f"no connection to {server}: {error.strerror or error}", retryable=True)
+
+
+def server_name(host: str, port: int | None) -> str:
+    """Return host and port for messages, such as `127.0.0.1:9000` or `[::1]:9000`."""
+    host = f"[{host}]" if ":" in host else host
+    return host if port is None else f"{host}:{port}"

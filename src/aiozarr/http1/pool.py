@@ -11,7 +11,7 @@ from aiozarr.concurrency import cancel_and_wait
 from aiozarr.errors import StoreError, StoreTimeoutError
 from aiozarr.fd_limit import open_file_limit
 from aiozarr.http1.buffer_pool import BufferPool
-from aiozarr.http1.connect import connect, connect_error, is_out_of_files
+from aiozarr.http1.connect import connect, connect_error, is_out_of_files, server_name
 from aiozarr.http1.connection import Connection, Response, ResponseReceiver, StaleConnectionError
 from aiozarr.http1.dns import HostAddresses
 from aiozarr.http1.endpoint import Endpoint
@@ -139,7 +139,7 @@ class Pool:
             except OSError as error:
                 # With open files at their limit, requests wait for the connections that exist.
                 if not is_out_of_files(error) or self.connections == 1:
-                    raise connect_error(error) from error
+                    raise connect_error(error, self._endpoint.host, self._endpoint.port) from error
                 self._max_connections = self.connections - 1
             finally:
                 self._connecting -= 1
@@ -208,9 +208,9 @@ class Pool:
         except TimeoutError as error:
             if not limit.expired():  # the attempt on one address timed out
                 raise
-            raise StoreTimeoutError(f"no connection within {endpoint.connect_timeout:g} s") from error.with_traceback(
-                None
-            )
+            server = server_name(endpoint.host, endpoint.port)
+            message = f"no connection to {server} within {endpoint.connect_timeout:g} s"
+            raise StoreTimeoutError(message) from error.with_traceback(None)
         finally:
             del limit  # it holds the task, which may end with the error, whose traceback holds this frame
         self._open.add(connection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, cast
 
 from numcodecs import get_codec as get_numcodec
@@ -97,6 +98,11 @@ def _numcodecs_defaults(name: str, configuration: Mapping[str, JSON]) -> Mapping
     return {"elementsize": 4, **configuration} if name == "shuffle" else configuration
 
 
+def _nearest(name: str) -> str:
+    close = get_close_matches(name[:200], [*BYTES_CODEC_IDS, *ARRAY_FILTERS, *OBJECT_FILTERS, *_NUMBERS], n=1)
+    return f"did you mean {close[0]!r}? " if close else ""
+
+
 def _foreign(name: str, config: Mapping[str, JSON]) -> Stage:
     try:
         codec: Any = get_numcodec(dict(config))
@@ -106,8 +112,8 @@ def _foreign(name: str, config: Mapping[str, JSON]) -> Stage:
         if name in codec_registry:
             raise invalid("id", f"{name!r} refuses these parameters: {short(str(error))}") from error
         raise UnsupportedMetadataError(
-            f"unknown numcodecs codec {name[:200]!r}: register it with numcodecs.register_codec, or install a package "
-            f"with an entry point in the group 'numcodecs.codecs'",
+            f"unknown numcodecs codec {name[:200]!r}; {_nearest(name)}Another one is registered with "
+            "numcodecs.register_codec, or by an installed package with an entry point in the group 'numcodecs.codecs'",
             member="id",
             point="codec",
             name=name[:200],

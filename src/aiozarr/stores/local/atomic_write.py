@@ -182,7 +182,9 @@ def _create_temporary(directory: bytes) -> tuple[bytes, int, list[bytes]]:
         except FileNotFoundError:
             # Missing, or pruned by an eraser between our mkdir and our open.
             _make_directories(directory, created)
-    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN), directory)
+    # An eraser that prunes directories loses such a race soon. File systems such as /proc report a directory that they
+    # do not create as missing, so a repetition would fail in the same way.
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
 
 
 def _make_directories(directory: bytes, created: list[bytes]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -195,7 +196,9 @@ class OptionTable:
                 raise TypeError(f"the storage option {name!r} is a mapping")
 
     def _unknown(self, name: str) -> TypeError:
-        return TypeError(f"unknown storage option {name!r}; {self.store} knows {', '.join(self.names)}")
+        nearest = get_close_matches(name, self.names, n=1)
+        meant = f"did you mean {nearest[0]!r}? " if nearest else ""
+        return TypeError(f"unknown storage option {name!r}; {meant}{self.store} knows {', '.join(self.names)}")
 
 
 def _insert(into: dict[str, Any], name: str, value: Any, path: str) -> None:
