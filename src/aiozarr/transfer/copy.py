@@ -74,7 +74,8 @@ async def copy(
             ETag in the source now, or another size at the destination.
         verify: "size": a stored object has as many bytes as its source reports, and is of one version. An object that
             was replaced since it was listed is copied as it is now, and named in `CopyReport.changed`. "checksum": in
-            addition, each object is read back, and all bytes are compared with the fetched ones. None: neither.
+            addition, all bytes are compared with the fetched ones: by the MD5 that the destination reports, or by
+            reading them back. None: neither.
         delete: make the destination a mirror: objects that it has and the source lacks are removed at the end, if
             nothing failed. `include` and `exclude` protect the objects that they leave out. Objects of equal ETag are
             not copied again, if that is the MD5 of the content on both sides.

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
+from hashlib import md5
 from typing import Literal, TypeAlias
 
 from typing_extensions import Buffer
@@ -43,6 +44,7 @@ MAX_SERVER_REFUSALS = 3
 """Refused copies by a server, after which objects are fetched and stored."""
 COMPARED_BYTES = 256 << 10
 """Bytes that are compared at once: they are copied for it, into a processor's cache."""
+MD5_DIGITS = 32
 MIN_WORK_BYTES = 16 << 10
 """Cost of opening, renaming and closing a file in a worker, expressed in bytes."""
 
@@ -307,13 +309,23 @@ class ObjectCopier:
             StoreError: the bytes could not be stored or read back.
         """
         destination = self._scheduled_destination
-        await destination.set(key, data)
-        if self._verify != "checksum" or await self._is_stored(key, byte_view(data)):
+        version = await destination.set(key, data)
+        if self._verify != "checksum" or await self._is_content_tag(version, data):
+            return
+        if await self._is_stored(key, byte_view(data)):
             return
         # A second time, because the bytes may have been damaged in transit.
         await destination.set(key, data)
         if not await self._is_stored(key, byte_view(data)):
             raise ChecksumError("what was read back is not what was stored", store=self.destination.url, key=key)
+
+    async def _is_content_tag(self, version: Version | None, data: Buffer) -> bool:
+        """Return whether the ETag of the stored object is the MD5 of `data`, so that these bytes are stored."""
+        if version is None or not has_content_tag(version):
+            return False
+        view = byte_view(data)
+        found = await self._engine.run_in_worker(lambda: md5(view, usedforsecurity=False).hexdigest(), view.nbytes)
+        return version.etag == f'"{found}"'
 
     async def _is_stored(self, key: str, data: memoryview) -> bool:
         """Return whether the destination returns `data`. A large object is read in parts, one after the other."""
@@ -385,6 +397,14 @@ async def read_object(source: ScheduledStore, key: str, max_bytes: int, part_byt
     if size > max_bytes:
         raise LimitError("the object has grown", limit="max_bytes", value=size, allowed=max_bytes)
     return FetchedObject(value.data, size, value.version)
+
+
+def has_content_tag(version: Version) -> bool:
+    """Return whether an ETag may be the MD5 of the content: it has that form, and is no multipart upload's."""
+    if version.etag is None or version.generation is not None:
+        return False
+    tag = version.etag.strip('"')
+    return len(tag) == MD5_DIGITS and all(digit in "0123456789abcdef" for digit in tag)
 
 
 def write_now(destination: BlockingStore, key: str, data: Buffer, *, verify: Verify) -> None:

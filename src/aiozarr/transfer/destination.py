@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from aiozarr.model import JOURNAL_PREFIX, Entry
 from aiozarr.transfer.copy_journal import digest, is_journal_key
+from aiozarr.transfer.copy_object import has_content_tag
 
 
 @dataclass
@@ -46,7 +47,7 @@ class Mirror:
 
     def add_stored(self, entry: Entry) -> None:
         """Record an object of the destination."""
-        if _has_content_tag(entry):
+        if entry.version is not None and has_content_tag(entry.version):
             self._stored.add(digest(entry))
 
     def add_key(self, key: str) -> None:
@@ -55,19 +56,9 @@ class Mirror:
 
     def is_stored(self, entry: Entry) -> bool:
         """Return whether the destination has an object of equal key, size and content."""
-        return bool(self._stored) and _has_content_tag(entry) and digest(entry) in self._stored
+        if not self._stored or entry.version is None or not has_content_tag(entry.version):
+            return False
+        return digest(entry) in self._stored
 
     def __contains__(self, key: str) -> bool:
         return hash(key) in self._keys
-
-
-def _has_content_tag(entry: Entry) -> bool:
-    """Return whether the ETag is the MD5 of the content, as far as its form says: equal ones mean equal bytes."""
-    version = entry.version
-    if version is None or version.etag is None or version.generation is not None:
-        return False
-    tag = version.etag.strip('"')
-    return len(tag) == MD5_DIGITS and all(digit in "0123456789abcdef" for digit in tag)
-
-
-MD5_DIGITS = 32

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import md5
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import aiozarr
 from aiozarr.model import Entry, Version
+from aiozarr.stores import MemoryStore
+from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
-from aiozarr.transfer.copy_object import ByteSemaphore, CopyDecision, FetchedObject, decide, same_version
+from aiozarr.transfer.copy_object import (
+    ByteSemaphore,
+    CopyDecision,
+    FetchedObject,
+    decide,
+    has_content_tag,
+    same_version,
+)
 
 OLD, NEW = Version('"1"'), Version('"2"')
 
@@ -113,3 +125,31 @@ def test_small_objects_do_not_starve_a_large_one() -> None:
         return order
 
     assert run_virtual(scenario()) == ["first", "large", "small"]
+
+
+@pytest.mark.parametrize(
+    ("etag", "expected"),
+    [
+        ('"900150983cd24fb0d6963f7d28e17f72"', True),
+        ('"900150983cd24fb0d6963f7d28e17f72-2"', False),
+        ('"900150983CD24FB0D6963F7D28E17F72"', False),
+        ("17a-3-9", False),
+    ],
+)
+def test_the_form_of_an_md5(etag: str, expected: bool) -> None:
+    assert has_content_tag(Version(etag)) is expected
+    assert not has_content_tag(Version(etag, "7"))
+
+
+async def test_a_content_tag_saves_reading_back() -> None:
+    class Tagging(FakeStore):
+        async def set(self, key: str, value: Any, *, precondition: Any = None) -> Version:
+            await super().set(key, value, precondition=precondition)
+            return Version(f'"{md5(bytes(value) if key != "b" else b"damaged").hexdigest()}"')
+
+    target = Tagging(latency=0)
+    source = MemoryStore()
+    for key in ("a", "b", "zarr.json"):
+        await source.set(key, b"data")
+    await aiozarr.copy(source, target, verify="checksum")
+    assert [call.key for call in target.calls if call.operation == "fetch"] == ["b"]
