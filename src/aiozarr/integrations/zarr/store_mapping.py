@@ -96,25 +96,10 @@ def _from_fsspec(store: Any) -> Store | None:
 
 
 def _from_obstore(store: Any) -> Store | None:
-    """By the own clients if obstore's store has no options that they lack."""
-    import obstore.store
+    """By the own clients if they have all options of obstore's store, otherwise by its methods."""
+    from aiozarr.stores.obspec.recognise import from_obspec
 
-    inner = store.store
-    if type(inner) is obstore.store.LocalStore:
-        from aiozarr.stores.local.store import LocalStore
-
-        return LocalStore(inner.prefix) if inner.prefix else None
-    options = dict(getattr(inner, "client_options", None) or {})
-    if type(inner) is obstore.store.HTTPStore:
-        return _from_url(inner.url, options)
-    if getattr(inner, "credential_provider", None) is not None:
-        return None
-    scheme = "s3" if type(inner) is obstore.store.S3Store else "gs" if type(inner) is obstore.store.GCSStore else ""
-    if not scheme:
-        return None
-    options |= inner.config
-    bucket = options.pop("bucket")
-    return _from_url(f"{scheme}://{bucket}/{inner.prefix or ''}", options)
+    return from_obspec(store.store)
 
 
 def _from_url(url: str, options: dict[str, Any]) -> Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +14,7 @@ from aiozarr.stores.obspec.store import GetAsync, ObspecStore
 from aiozarr.stores.urls import from_url
 
 _BUCKETS = {"S3Store": ("s3", "bucket"), "GCSStore": ("gs", "bucket"), "AzureStore": ("az", "container_name")}
+_KEY_PAIR = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"})
 _CREDENTIALS = frozenset(
     {"access_key_id", "account_key", "sas_key", "service_account_key", "service_account", "bearer_token"}
 )
@@ -49,20 +51,28 @@ def native_store(obj: object) -> Store | None:
     given: Any = obj
     if kind.__name__ == "LocalStore":
         return from_url(given.prefix) if given.prefix else None
+    client_options = {name: _plain(value) for name, value in (getattr(obj, "client_options", None) or {}).items()}
     if kind.__name__ == "HTTPStore":
-        return from_url(given.url) if not given.client_options else None
+        # Timeouts, for example, are of the whole request there.
+        return _opened(given.url, client_options) if client_options.keys() <= {"allow_http"} else None
     url = _url_of(obj)
     if kind.__name__ not in _BUCKETS or url is None or given.credential_provider is not None:
         return None
     _, bucket = _BUCKETS[kind.__name__]
     options = {name: _plain(value) for name, value in given.config.items() if name != bucket}
-    if not (_CREDENTIALS & options.keys() or options.get("skip_signature") is True):
+    named = bool(_CREDENTIALS & options.keys()) or options.get("skip_signature") is True
+    # Both libraries take this pair before they search elsewhere.
+    if not named and not (kind.__name__ == "S3Store" and os.environ.keys() >= _KEY_PAIR):
         return None
-    client_options = {name: _plain(value) for name, value in (given.client_options or {}).items()}
     if client_options:
         options["client_options"] = client_options
+    return _opened(f"{url}/", options)
+
+
+def _opened(url: str, options: Mapping[str, Any]) -> Store | None:
+    """Return the own store of `url`, or None if it lacks one of the options."""
     try:
-        return from_url(f"{url}/", **options)
+        return from_url(url, **options)
     except (AiozarrError, ImportError, TypeError, ValueError):
         return None
 

@@ -15,6 +15,7 @@ from aiozarr import stores
 from aiozarr.integrations.zarr import Store
 from aiozarr.integrations.zarr.adapted_stores import AdaptedStore, BufferStore
 from aiozarr.integrations.zarr.store_mapping import engine_store, native_store
+from aiozarr.stores.obspec.store import ObspecStore
 
 
 def s3_file_system(**options: Any) -> Any:
@@ -75,9 +76,9 @@ def test_stores_of_obstore(tmp_path: Path) -> None:
     bucket = native(obstore.store.S3Store("bucket", prefix="a", **options))
     assert isinstance(bucket, stores.ObjectStore)
     assert bucket.url.rstrip("/") == "s3://bucket/a"
-    assert native(obstore.store.MemoryStore()) is None
+    assert isinstance(native(obstore.store.MemoryStore()), ObspecStore)
     provided = obstore.store.S3Store("bucket", region="us-east-1", credential_provider=dict)
-    assert native(provided) is None
+    assert isinstance(native(provided), ObspecStore)
 
 
 def test_wrappers_and_subclasses_are_asked_themselves(tmp_path: Path) -> None:

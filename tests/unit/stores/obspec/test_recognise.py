@@ -50,3 +50,17 @@ def test_an_object_without_methods_is_refused_and_a_store_is_itself() -> None:
         from_obspec({})
     store = from_obspec(MemoryStore())
     assert from_obspec(store) is store
+
+
+def test_keys_of_the_environment_are_those_of_both_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    found = from_obspec(S3Store("bucket", region="us-east-1"))
+    assert type(found).__name__ == "ObspecStore"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    assert type(from_obspec(S3Store("bucket", region="us-east-1"))).__name__ == "ObjectStore"
+
+
+def test_a_web_server_without_tls_is_asked_by_the_own_client() -> None:
+    store = HTTPStore.from_url("http://127.0.0.1:1/a", client_options={"allow_http": True})
+    assert type(from_obspec(store)).__name__ == "HTTPStore"
