@@ -14,7 +14,7 @@ from aiozarr import hierarchy
 from aiozarr.concurrency import gather_all
 from aiozarr.engine import run
 from aiozarr.engine.open_store import Target, opened_store
-from aiozarr.errors import AiozarrError, NodeNotFoundError
+from aiozarr.errors import AiozarrError, NodeTypeError
 from aiozarr.hierarchy.group import make_node
 from aiozarr.hierarchy.location import join_path
 from aiozarr.hierarchy.view import AnyArray, View
@@ -168,7 +168,7 @@ async def _found(opening: Any) -> hierarchy.Group | AiozarrError:
 async def _child_group(group: hierarchy.Group, path: str) -> hierarchy.Group:
     child = await group.open(path)
     if isinstance(child, hierarchy.Array):
-        raise NodeNotFoundError(f"{child.url} is an array, not a group", url=child.url, path=child.path)
+        raise NodeTypeError(f"{child.url} is an array, not a group", url=child.url, path=child.path)
     return child
 
 
