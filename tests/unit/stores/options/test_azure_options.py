@@ -115,7 +115,10 @@ def test_our_names_are_handed_to_adlfs_as_its_own() -> None:
 
 
 def test_an_unknown_option_is_an_error_that_lists_the_known_ones() -> None:
-    with pytest.raises(TypeError, match=r"unknown storage option 'acount_key'; did you mean 'account_key'. an Azure store knows account_name, "):
+    with pytest.raises(
+        TypeError,
+        match=r"unknown storage option 'acount_key'; did you mean 'account_key'. an Azure store knows account_name, ",
+    ):
         azure_options({"acount_key": "hidden"})
 
 
