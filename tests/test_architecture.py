@@ -45,13 +45,14 @@ RANK = {
     "concurrency": 1,
     "fork_safe_lock": 0,
     "lazy_names": 0,
+    "formatting": 0,
     "fd_limit": 0,
     "fork_safe_cached_property": 0,
     "errors": 0,
 }
 # No I/O and no event loop: these see the shared records alone.
 PURE = {"codecs", "grid", "metadata"}
-SHARED = {"settings", "model", "plugins", "memory", "errors", "fork_safe_cached_property", "lazy_names"}
+SHARED = {"settings", "model", "plugins", "memory", "errors", "fork_safe_cached_property", "lazy_names", "formatting"}
 # Imports for annotations that may point upward, each with its reason.
 UPWARD_TYPES = {
     ("aiozarr.errors", "aiozarr.model"): "an error names the byte range it is about",

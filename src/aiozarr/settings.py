@@ -126,8 +126,17 @@ class Settings:
             raise TypeError(f"Settings.on_event must be callable or None, not {self.on_event!r}")
 
     def __repr__(self) -> str:
-        changed = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) != f.default]
-        return f"Settings({', '.join(changed)})"
+        changed = [(f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default]
+        return f"Settings({', '.join(f'{name}={_written(name, value)}' for name, value in changed)})"
+
+
+def _written(name: str, value: object) -> str:
+    """Return a value as a person would write it: round numbers of bytes as shifts."""
+    is_bytes = name == "gap" or "bytes" in name
+    for shift in (30, 20, 10):
+        if is_bytes and type(value) is int and value >= 1 << shift and not value % (1 << shift):
+            return f"{value >> shift} << {shift}"
+    return repr(value)
 
 
 def _at_least(name: str, value: object, minimum: int) -> None:

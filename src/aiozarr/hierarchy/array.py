@@ -20,11 +20,12 @@ from aiozarr.errors import (
     StaleDataWarning,
     UnauthenticatedError,
 )
+from aiozarr.formatting import format_bytes, printable
 from aiozarr.grid import BasicSelection
 from aiozarr.hierarchy.casting.values import convert_values
 from aiozarr.hierarchy.html_repr import grid_svg, table
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer, block_slices, length_of
-from aiozarr.hierarchy.info import ArrayInfo, count_objects, format_bytes
+from aiozarr.hierarchy.info import ArrayInfo, count_objects
 from aiozarr.hierarchy.location import key_prefix
 from aiozarr.hierarchy.mutations.locks import erasures
 from aiozarr.hierarchy.new_metadata.v3 import check_shape, storage_order
@@ -345,11 +346,14 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
         raise unread_error(self, "numpy")
 
+    def __dask_tokenize__(self) -> NoReturn:
+        raise unread_error(self, "dask")
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (_restore, (*super().__reduce__()[1][1:], self._runtime_transformers))
 
     def __repr__(self) -> str:
-        return f"<aiozarr.Array {self.url} {self.dtype} {self.shape} {self._layout}>"
+        return f"<aiozarr.Array {printable(self.url)} {self.dtype} {self.shape} {self._layout}>"
 
     def _repr_html_(self) -> str:
         """Return the HTML that notebooks show, with a drawing of the grid. Makes no request."""

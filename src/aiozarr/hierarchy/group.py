@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aiozarr.errors import ChildNotFoundError, NodeExistsError, NodeNotFoundError, NodeTypeError
+from aiozarr.formatting import printable
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.consolidated_lookup import find_node, iter_nodes
 from aiozarr.hierarchy.html_repr import table
@@ -21,6 +22,7 @@ from aiozarr.hierarchy.location import child_path, join_path, relative_name
 from aiozarr.hierarchy.members import (
     BATCH_NODES,
     ListedNode,
+    Tree,
     check_depth,
     check_listable,
     render_tree,
@@ -202,7 +204,7 @@ class Group(ForeignGroupNames, Node[GroupMetadata]):
             if isinstance(node, Group):
                 yield name, node
 
-    async def tree(self, max_depth: int | None = None) -> str:
+    async def tree(self, max_depth: int | None = None) -> Tree:
         """Return the nodes below as a text tree: arrays with shape and type, unreadable nodes with the reason.
 
         Raises:
@@ -436,7 +438,7 @@ class Group(ForeignGroupNames, Node[GroupMetadata]):
         )
 
     def __repr__(self) -> str:
-        return f"<aiozarr.Group {self.url}>"
+        return f"<aiozarr.Group {printable(self.url)}>"
 
     def _repr_html_(self) -> str:
         """Return the HTML that notebooks show. Makes no request."""

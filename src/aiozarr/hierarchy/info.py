@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
+from aiozarr.formatting import format_bytes, format_table, preformatted
 from aiozarr.hierarchy.node_access import NodeAccess
 from aiozarr.metadata import is_document
 
@@ -64,6 +65,9 @@ class ArrayInfo:
             facts.append(("ratio", f"{self.ratio:.2f}"))
         return _table(facts)
 
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
+
 
 @dataclass(frozen=True, kw_only=True)
 class GroupInfo:
@@ -102,6 +106,9 @@ class GroupInfo:
     def __str__(self) -> str:
         return _table([(name, value) for name, value in self.as_dict().items() if value is not None])
 
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
+
 
 async def count_objects(access: NodeAccess) -> tuple[int | None, int | None]:
     """Return the number and bytes of the stored objects of the node, without metadata documents; None: unknown."""
@@ -116,25 +123,13 @@ async def count_objects(access: NodeAccess) -> tuple[int | None, int | None]:
     return count, total if sized else None
 
 
-def format_bytes(count: int) -> str:
-    """Return a number of bytes exactly and in a readable unit, such as "2048 B (2.0 KiB)"."""
-    size, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{count} B" if unit == "B" else f"{count} B ({size:.1f} {unit})"
-
-
 def _is_document(name: str) -> bool:
     # NCZarr stores documents of its own under such names.
     return is_document(name) or name.startswith(".nc")
 
 
 def _table(facts: Iterable[tuple[str, object]]) -> str:
-    lines = [(name.replace("_", " "), _text(name, value)) for name, value in facts]
-    width = max(len(name) for name, _ in lines)
-    return "\n".join(f"{name:<{width}} : {text}" for name, text in lines)
+    return format_table((name.replace("_", " "), _text(name, value)) for name, value in facts)
 
 
 def _text(name: str, value: object) -> str:

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from aiozarr.concurrency import cancel_and_wait, map_concurrently
 from aiozarr.errors import InvalidKeyError, LimitError, MetadataError, UnsupportedOperationError
+from aiozarr.formatting import preformatted, printable
 from aiozarr.hierarchy.location import join_path
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
@@ -144,20 +145,32 @@ async def walk_levels(
         depth += 1
 
 
-def render_tree(root: str, nodes: Iterable[ListedNode]) -> str:
+class Tree(str):
+    """The text of a tree of nodes. Prompts and notebooks show its lines."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": str(self), "text/html": preformatted(self)}
+
+
+def render_tree(root: str, nodes: Iterable[ListedNode]) -> Tree:
     """Return the text of a tree of nodes below `root`, siblings in the order of their names."""
     children: dict[str, list[ListedNode]] = {}
     for each in sorted(nodes, key=lambda each: each.name.split("/")):
         children.setdefault(each.name.rpartition("/")[0], []).append(each)
-    lines = [_escaped(root)]
+    lines = [printable(root)]
     # An explicit stack: the depth of a hierarchy must not be limited by Python's recursion limit.
     stack = [(each, "", not i) for i, each in enumerate(reversed(children.get("", [])))]
     while stack:
         each, indent, is_last = stack.pop()
-        lines.append(f"{indent}{'└── ' if is_last else '├── '}{_escaped(_label(each))}")
+        lines.append(f"{indent}{'└── ' if is_last else '├── '}{printable(_label(each))}")
         inner = indent + ("    " if is_last else "│   ")
         stack += [(child, inner, not i) for i, child in enumerate(reversed(children.get(each.name, [])))]
-    return "\n".join(lines)
+    return Tree("\n".join(lines))
 
 
 async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
@@ -185,13 +198,6 @@ def _label(node: ListedNode) -> str:
     if isinstance(node.metadata, ArrayMetadata):
         return f"{name} {node.metadata.shape} {node.metadata.data_type.name}"
     return name
-
-
-def _escaped(text: str) -> str:
-    """Return `text` on one line, with control characters escaped, which a terminal would obey."""
-    if text.isprintable():
-        return text
-    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
 
 
 def _is_node_name(name: str, zarr_format: int) -> bool:

@@ -28,6 +28,8 @@ def unread_error(handle: object, use: str) -> UnreadValuesError:
         ("Array", True): "`array[...]` reads them",
         ("View", True): "`view.read()` reads them",
     }[(kind.__name__, is_blocking)]
+    if use == "dask":
+        read = "an array of aiozarr.sync reads them in dask's threads: `aiozarr.sync.open_array`"
     return UnreadValuesError(f"{use} needs values, and an {name} holds none; {read}")
 
 

@@ -37,6 +37,7 @@ from aiozarr.engine import (
 from aiozarr.engine.progress_bar import ProgressLike, shown_progress
 from aiozarr.engine.read.immediate_read import MAX_OUT_BYTES, may_read_immediately
 from aiozarr.errors import SelectionError
+from aiozarr.formatting import printable
 from aiozarr.grid import (
     BasicSelection,
     FieldNames,
@@ -295,9 +296,12 @@ class View(UnreadValues):
     def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
         raise unread_error(self, "numpy")
 
+    def __dask_tokenize__(self) -> NoReturn:
+        raise unread_error(self, "dask")
+
     def __repr__(self) -> str:
         # asyncio shows it in the error of `create_task(view)`.
-        return f"<aiozarr.View {self.shape} {self.dtype} of {self._array.url}; await it, or its .read()>"
+        return f"<aiozarr.View {self.shape} {self.dtype} of {printable(self._array.url)}; await it, or its .read()>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         array = (

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from aiozarr.formatting import format_bytes, format_seconds, format_table, preformatted
 from aiozarr.model import ByteRange
 
 RequestOperation: TypeAlias = Literal["fetch", "set", "erase", "list", "stat"]
@@ -137,6 +138,26 @@ class Report(Totals):
     listener: Callable[[RequestEvent], None] | None = field(default=None, repr=False, compare=False)
     _origins: dict[str, Totals] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    def __str__(self) -> str:
+        facts = [
+            ("requests", _counted(self.requests, retries=self.retries)),
+            ("fetched", f"{format_bytes(self.bytes_fetched)}, {format_bytes(self.over_read)} of them not wanted"),
+            ("written", format_bytes(self.bytes_written)),
+            ("chunks", _counted(self.chunks, shared=self.shared, cached=self.cached)),
+            ("time", format_seconds(self.seconds)),
+        ]
+        summed = {
+            "requests": self.request_seconds,
+            "queue": self.queue_seconds,
+            "decoding": self.decode_seconds,
+            "encoding": self.encode_seconds,
+        }
+        facts.append(("summed time", ", ".join([f"{name} {format_seconds(each)}" for name, each in summed.items()])))
+        return format_table(facts)
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
+
     @property
     def origins(self) -> dict[str, Totals]:
         """A copy of the sums per origin.
@@ -177,6 +198,12 @@ class Report(Totals):
             report.cached += cached
             report.seconds += seconds
             report = report.outer
+
+
+def _counted(number: int, **parts: int) -> str:
+    """Return a number, and how many of it are special."""
+    special = [f"{count:,} {name}" for name, count in parts.items() if count]
+    return f"{number:,} ({', '.join(special)})" if special else f"{number:,}"
 
 
 @lru_cache(maxsize=256)

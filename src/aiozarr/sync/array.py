@@ -145,12 +145,23 @@ class Array(UnreadValues, Node[hierarchy.Array]):
         """Return a handle whose chunks go through `transformer`; see `aiozarr.Array.with_storage_transformer`."""
         return Array(self._async.with_storage_transformer(transformer))
 
+    def __dask_tokenize__(self) -> tuple[object, ...]:
+        """Return what tells this array from others for dask: its URL, the server and the metadata. Makes no request."""
+        return ("aiozarr.sync.Array", self.url, plain_parts(self.store.origin), repr(self.metadata))
+
     def _repr_html_(self) -> str:
         """Return the HTML that notebooks show."""
         return self._async._repr_html_().replace("aiozarr.Array", "aiozarr.sync.Array", 1)
 
     def __repr__(self) -> str:
         return repr(self._async).replace("<aiozarr.Array", "<aiozarr.sync.Array", 1)
+
+
+def plain_parts(value: object) -> object:
+    """Return the texts and numbers in nested tuples. Other objects may differ between processes."""
+    if isinstance(value, tuple):
+        return tuple([plain_parts(each) for each in value])
+    return value if isinstance(value, str | bytes | int | float | None) else None
 
 
 class ArrayIndexer:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiozarr.engine import Progress
+from aiozarr.formatting import preformatted
 from aiozarr.model import Entry
 
 MAX_SHOWN_FAILURES = 5
@@ -48,6 +49,9 @@ class CopyReport:
     server_side: int = 0
     rewritten: int = 0
     dry_run: bool = False
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     def __str__(self) -> str:
         mib = self.bytes / MIB

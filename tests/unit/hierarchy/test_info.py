@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 import aiozarr
-from aiozarr.hierarchy.info import format_bytes
 from aiozarr.stores import Store
 
 
@@ -39,11 +36,3 @@ async def test_nothing_is_counted_if_the_store_cannot_list(remote_with: Callable
     info = await array.info()
     assert (info.objects_stored, info.bytes_stored, info.ratio) == (None, None, None)
     assert "objects stored" not in str(info)
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1024 B (1.0 KiB)"), (3 << 40, "3298534883328 B (3.0 TiB)")],
-)
-def test_bytes_are_readable_and_exact(count: int, text: str) -> None:
-    assert format_bytes(count) == text

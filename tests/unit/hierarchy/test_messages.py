@@ -47,7 +47,7 @@ async def test_a_file_where_a_node_or_a_directory_should_be_is_named(tmp_path: P
 async def test_the_sibling_that_was_meant_is_named_by_url_too(tmp_path: Path) -> None:
     for place in (str(tmp_path), "memory://test_messages/siblings"):
         await aiozarr.create_array(f"{place}/temperature", shape=1, dtype="i1")
-        with pytest.raises(aiozarr.NodeNotFoundError, match="did you mean 'temperature'?"):
+        with pytest.raises(aiozarr.NodeNotFoundError, match=r"did you mean 'temperature'\?"):
             await aiozarr.open(f"{place}/temprature")
         with pytest.raises(aiozarr.NodeNotFoundError, match=r"/pressure$"):
             await aiozarr.open(f"{place}/pressure")

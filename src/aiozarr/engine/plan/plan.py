@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 from aiozarr.codecs import ShardIndex
@@ -13,6 +12,7 @@ from aiozarr.engine.plan.bounds import UNKNOWN_LIMITS, MergeLimitBounds, may_be_
 from aiozarr.engine.plan.multipart_plan import NO_SPLIT, count_parts, split_range
 from aiozarr.engine.plan.partial_plan import Ranges
 from aiozarr.errors import LimitError
+from aiozarr.formatting import preformatted, printable
 from aiozarr.grid import DimensionMap, Fields
 from aiozarr.grid.chunk_counting import chunk_count_bound, count_chunks, project
 from aiozarr.grid.projection import ChunkSelection, ChunkSelections
@@ -94,7 +94,7 @@ class Plan:
         return table(self, self.rows)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        return preformatted(str(self))
 
     def __getstate__(self) -> dict[str, Any]:
         # The rows travel, and not the array's layout that they are listed from.
@@ -299,7 +299,7 @@ def _cells(row: PlanRow, *, exact: bool) -> tuple[str, str, str, str, str, str]:
     note = "not stored" if row.stored is False else f"in {row.requests:,} requests" if row.requests > 1 else ""
     if note and row.stored is None:
         note = f"in at most {row.requests:,} requests"
-    return str(row.round), row.key, part, f"{row.chunks:,}" if row.chunks else "index", size, note
+    return str(row.round), printable(row.key), part, f"{row.chunks:,}" if row.chunks else "index", size, note
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,0 +1,40 @@
+"""Text of records for people: numbers of bytes, tables of facts, and names that no terminal or notebook obeys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+
+def format_bytes(count: int) -> str:
+    """Return a number of bytes exactly and in a readable unit, such as "2048 B (2.0 KiB)"."""
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{count} B" if unit == "B" else f"{count} B ({size:.1f} {unit})"
+
+
+def format_seconds(seconds: float) -> str:
+    """Return seconds in a readable unit, such as "3.2 ms"."""
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def format_table(facts: Iterable[tuple[str, str]]) -> str:
+    """Return lines of names and values, the values below each other."""
+    lines = [(printable(name), printable(text)) for name, text in facts]
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:<{width}} : {text}" for name, text in lines)
+
+
+def printable(text: str) -> str:
+    """Return `text` on one line, with control characters escaped, which a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
+
+
+def preformatted(text: str) -> str:
+    """Return text as HTML that keeps its lines. A lone surrogate, which no page can hold, is escaped."""
+    return f"<pre>{escape(text.encode('utf-8', 'backslashreplace').decode())}</pre>"
