@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pytest
+import tensorstore as ts
+from hypothesis import given
+from hypothesis import strategies as st
 
 import aiozarr
-
-ts = pytest.importorskip("tensorstore")
+from tests.support.peer_cases import examples
 
 
 def random_step(source: random.Random, view: Any) -> Any:
@@ -38,10 +39,14 @@ def random_step(source: random.Random, view: Any) -> Any:
 
 
 def apply(source: random.Random, ours: Any, theirs: Any) -> tuple[Any, Any]:
-    kind = source.choice(["index", "index", "oindex", "vindex", "translate", "transpose"])
+    kind = source.choice(["index", "index", "oindex", "vindex", "translate", "label", "transpose"])
     if kind == "translate":
-        origin = [source.randint(-5, 5) for _ in range(ours.rank)]
-        return (ours.translate_to[origin], theirs.translate_to[origin]) if ours.rank else (ours, theirs)
+        numbers = [source.choice([None, source.randint(-5, 5)]) for _ in range(ours.rank)]
+        name = source.choice(["translate_to", "translate_by", "translate_backward_by"])
+        return (getattr(ours, name)[numbers], getattr(theirs, name)[numbers]) if ours.rank else (ours, theirs)
+    if kind == "label":
+        labels = [source.choice(["", f"d{i}"]) for i in range(ours.rank)]
+        return (ours.label[labels], theirs.label[labels]) if ours.rank else (ours, theirs)
     if kind == "transpose":
         order = list(range(ours.rank))
         source.shuffle(order)
@@ -52,14 +57,20 @@ def apply(source: random.Random, ours: Any, theirs: Any) -> tuple[Any, Any]:
     return getattr(ours, kind)[step], getattr(theirs, kind)[step]
 
 
-@pytest.mark.parametrize("seed", range(80))
-async def test_random_views_have_the_values_and_domains_of_tensorstore(seed: int, tmp_path: Path) -> None:
-    source = random.Random(seed)
+@given(st.randoms(use_true_random=False))
+@examples(60)
+async def test_random_views_have_the_values_and_domains_of_tensorstore(source: random.Random) -> None:
+    with TemporaryDirectory() as folder:
+        await compare_views(source, folder)
+
+
+async def compare_views(source: random.Random, folder: str) -> None:
+    """Make the same views of one array by aiozarr and by TensorStore, read them and write them."""
     shape = [source.randint(1, 7) for _ in range(source.randint(1, 3))]
     chunks = [source.randint(1, length) for length in shape]
     grid = {"name": "regular", "configuration": {"chunk_shape": chunks}}
     metadata = {"shape": shape, "data_type": "int32", "chunk_grid": grid}
-    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{tmp_path}/"}}
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{folder}/"}}
     ours: Any = await aiozarr.open({**spec, "create": True, "metadata": metadata})
     values = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
     await ours.write(values)
@@ -68,11 +79,15 @@ async def test_random_views_have_the_values_and_domains_of_tensorstore(seed: int
     for _ in range(source.randint(1, 4)):
         ours, theirs = apply(source, ours, theirs)
     assert ours.domain.to_json() == theirs.domain.to_json()
+    assert ours.spec()["transform"] == theirs.spec().to_json()["transform"]
     assert ours.chunk_layout.to_json() == theirs.chunk_layout.to_json()
     expected = theirs.read().result()
     found = await ours
     assert found.shape == expected.shape
     assert found.tolist() == expected.tolist()
+    again = await aiozarr.open(ours.spec())
+    assert again.domain == ours.domain
+    assert (await again).tolist() == expected.tolist()
     if ours.size and source.random() < 0.5:
         await ours.write(-found)
         assert (await ours).tolist() == (-found).tolist()

@@ -219,7 +219,7 @@ def _grid(value: JSON, path: str) -> Grid:
             suffix = "" if hard else "_soft_constraint"
             shape = members.take(f"shape{suffix}", _vector(_length, hard), None)
             ratio = members.take(f"aspect_ratio{suffix}", _vector(_ratio, hard), None)
-            elements: int | None = members.take(f"elements{suffix}", _elements, None)
+            elements = members.take(f"elements{suffix}", lambda each, where: integer(each, where, 0), None)
             added = Grid(shape, ratio, None if elements is None else Constraint(elements, hard))
             grid = grid.merged(added, path)
     if grid.shape is not None and grid.aspect_ratio is not None and len(grid.shape) != len(grid.aspect_ratio):
@@ -250,10 +250,6 @@ def _ratio(value: JSON, path: str) -> float | None:
 
 def _origin(value: JSON, path: str) -> int | None:
     return None if value is None else integer(value, path)
-
-
-def _elements(value: JSON, path: str) -> int | None:
-    return None if value is None else integer(value, path, 0)
 
 
 def _values(vector: PerDimension[int]) -> tuple[int, ...] | None:

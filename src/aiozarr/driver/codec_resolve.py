@@ -156,6 +156,8 @@ class ChainLayout:
 def chain_layout(chain: CodecChainSpec, rank: int, chunk_shape: Sequence[int] | None) -> ChainLayout:
     """Return the layout that a chain, possibly partial, gives to chunks of this shape (None: unknown)."""
     orders = [resolve_order(codec.options["order"], rank) for codec in chain.array_to_array]
+    if any(len(order) != rank for order in orders):
+        return ChainLayout()  # `resolve_chain` refuses such a chain
     shape = None if chunk_shape is None else tuple(chunk_shape)
     for order in orders:
         shape = None if shape is None else tuple([shape[i] for i in order])

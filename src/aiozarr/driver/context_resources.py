@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias
 
-from aiozarr.driver.json_members import JSON, Members, as_json, integer, invalid, number, shown
+from aiozarr.driver.json_members import JSON, Members, as_json, boolean, integer, invalid, number, shown
 from aiozarr.stores.contract import Store
 from aiozarr.stores.transformer import StorageTransformer
 from aiozarr.stores.wrappers.cache_backend import CachedValue, MemoryCache
@@ -59,33 +59,39 @@ class Context:
     @classmethod
     def parse(cls, value: JSON, path: str) -> Context:
         """Return the context of its JSON; a `Context` is returned unchanged."""
-        return value if isinstance(value, Context) else cls(value)
+        if isinstance(value, Context):
+            return value
+        if value is None:
+            raise invalid(path, "expected an object, not None")
+        return cls(value)
 
     def cache_pool(self, value: JSON, path: str) -> CachePool:
         """Return the pool that a spec's `cache_pool` names or describes."""
-        if isinstance(value, Mapping):
-            return CachePool(_pool_limit(value, path))
-        if not isinstance(value, str) or value.partition("#")[0] != "cache_pool":
-            raise invalid(path, f"expected a cache pool or the name of one, not {shown(value)}")
-        if value not in self._resources and "#" in value:
-            raise invalid(path, f"the context has no {value!r}")
-        if value not in self._pools:
-            self._pools[value] = CachePool(_pool_limit(self._resources.get(value) or {}, f"context.{value}"))
-        return self._pools[value]
+        name, found = self._resource("cache_pool", value, path)
+        if name is None:
+            return CachePool(_pool_limit(found, path))
+        if name not in self._pools:
+            self._pools[name] = CachePool(_pool_limit(found or {}, f"context.{name}"))
+        return self._pools[name]
+
+    def _resource(self, kind: str, value: JSON, path: str) -> tuple[str | None, JSON]:
+        """Return the name of a resource, None if `value` is one itself, and its members; None if it is a default."""
+        seen: list[str] = []
+        while isinstance(value, str):
+            if value.partition("#")[0] != kind or value in seen:
+                raise invalid(path, f"expected a {kind} or the name of one, not {shown(value)}")
+            if value not in self._resources and "#" in value:
+                raise invalid(path, f"the context has no {value!r}")
+            seen.append(value)
+            value, path = self._resources.get(value), f"context.{value}"
+        if value is not None and not isinstance(value, Mapping):
+            raise invalid(path, f"expected a {kind} or the name of one, not {shown(value)}")
+        return (seen[-1] if seen else None), value
 
     def limit(self, name: str, value: JSON, path: str) -> int | None:
         """Return the `limit` of a resource of concurrency; None if it is not limited here."""
-        if value is not None and not isinstance(value, str | Mapping):
-            raise invalid(path, f"expected an object or the name of a resource, not {shown(value)}")
-        found: JSON = value
-        if not isinstance(value, Mapping):
-            key = name if value is None else value
-            found, path = self._resources.get(key), f"context.{key}"
-        if found is None:
-            return None
-        with Members(found, path) as members:
-            found_limit: int | None = members.take("limit", _limit, None)
-        return found_limit
+        key, found = self._resource(name, name if value is None else value, path)
+        return None if found is None else _concurrency(found, path if key is None else f"context.{key}")
 
     def __repr__(self) -> str:
         return f"Context({self._resources!r})"
@@ -97,9 +103,40 @@ def _resources(value: JSON, path: str) -> dict[str, JSON]:
     for name in found:
         if name.partition("#")[0] not in RESOURCES:
             raise invalid(members.at(name), f"unknown resource {name!r}; known are {', '.join(RESOURCES)}")
-        if name.partition("#")[0] == "cache_pool" and isinstance(found[name], Mapping):
-            _pool_limit(found[name], members.at(name))
+        _check_resource(name.partition("#")[0], found[name], members.at(name))
     return found
+
+
+def _check_resource(kind: str, value: JSON, path: str) -> None:
+    """Check the members of a resource; a string names another one of its kind."""
+    if isinstance(value, str) and value.partition("#")[0] == kind:
+        return
+    if value is None:
+        return
+    if kind == "file_io_sync":
+        boolean(value, path)
+    elif not isinstance(value, Mapping):
+        raise invalid(path, f"expected an object, not {shown(value)}")
+    elif kind == "cache_pool":
+        _pool_limit(value, path)
+    elif kind.endswith("_concurrency"):
+        _concurrency(value, path)
+
+
+def _concurrency(value: JSON, path: str) -> int | None:
+    with Members(value, path) as members:
+        limit: int | None = members.take("limit", _limit, None)
+    return limit
+
+
+def parse_resource(kind: str) -> Callable[[JSON, str], JSON]:
+    """Return a parser of a resource of this kind, or of the name of one."""
+
+    def parse(value: JSON, path: str) -> JSON:
+        _check_resource(kind, value, path)
+        return value
+
+    return parse
 
 
 def _pool_limit(value: JSON, path: str) -> int:

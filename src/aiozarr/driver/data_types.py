@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,8 @@ def parse_schema_fill(value: JSON, data_type: DataType, path: str) -> FillValue:
             raise invalid(path, f"the fill value is a scalar, not {shown(value)}")
         value = value[0]
     kind = data_type.dtype.kind
+    if isinstance(value, str):
+        value = _of_text(value, kind)
     if kind == "b":
         return parse_metadata_fill(boolean(value, path), data_type, path)
     if kind == "c":
@@ -77,6 +80,19 @@ def parse_schema_fill(value: JSON, data_type: DataType, path: str) -> FillValue:
         limits = np.iinfo(data_type.dtype)
         return parse_metadata_fill(integer(value, path, int(limits.min), int(limits.max)), data_type, path)
     return parse_metadata_fill(value, data_type, path)
+
+
+def _of_text(value: str, kind: str) -> JSON:
+    """Return the number or boolean that a string of a schema stands for; other strings unchanged."""
+    if kind == "b":
+        return {"true": True, "false": False}.get(value, value)
+    try:
+        if kind in "iu":
+            return int(value)
+        found = float.fromhex(value) if value.startswith("0x") else float(value)
+    except ValueError:
+        return value
+    return found if math.isfinite(found) else value
 
 
 def same_bits(a: FillValue, b: FillValue) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.driver.index_domain import INFINITY, Dimension, IndexDomain
-from aiozarr.driver.json_members import JSON, Members, array, integer, invalid, items
+from aiozarr.driver.json_members import JSON, Members, array, integer, invalid, items, shown
 from aiozarr.errors import SelectionError
 
 Indices = NDArray[np.int64]
@@ -39,19 +39,27 @@ class OutputMap:
 
     def to_json(self) -> dict[str, JSON]:
         """Return the JSON of the map."""
-        if self.index_array is not None:
-            return {"index_array": (self.offset + self.stride * self.index_array).tolist()}
         found: dict[str, JSON] = {"offset": self.offset} if self.offset else {}
         if self.input_dimension is not None:
             found["input_dimension"] = self.input_dimension
-            if self.stride != 1:
-                found["stride"] = self.stride
+        if self.index_array is not None:
+            found["index_array"] = self.index_array.tolist()
+        if not self.is_constant and self.stride != 1:
+            found["stride"] = self.stride
         return found
 
     def applied_to(self, inner: OutputMap) -> OutputMap:
         """Return the map `offset + stride * inner`."""
         offset, stride = self.offset + self.stride * inner.offset, self.stride * inner.stride
         return OutputMap(offset, stride, inner.input_dimension, inner.index_array)
+
+    def simplified(self, domain: IndexDomain) -> OutputMap:
+        """Return the map with a single index in place of an index array of one element, or of a domain without any."""
+        if self.index_array is None:
+            return self
+        if 0 in domain.shape:
+            return constant(self.offset)
+        return constant(self.offset + self.stride * self.index_array.item()) if self.index_array.size == 1 else self
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OutputMap) and self.to_json() == other.to_json()
@@ -123,17 +131,14 @@ class DomainTransform:
 
     def _compose(self, output: OutputMap, domain: IndexDomain, inputs: Sequence[OutputMap]) -> OutputMap:
         if output.input_dimension is not None:
-            return output.applied_to(inputs[output.input_dimension])
+            return output.applied_to(inputs[output.input_dimension]).simplified(domain)
         if output.index_array is None:
             return output
         positions = []
         for length, old, each in zip(output.index_array.shape, self.domain.dimensions, inputs, strict=True):
             indices: Any = 0 if length == 1 else index_values(each, domain) - old.inclusive_min
             positions.append(indices)
-        picked = output.index_array[tuple(positions)]
-        if picked.ndim == 0:
-            return constant(output.offset + output.stride * int(picked))
-        return replace(output, index_array=picked)
+        return replace(output, index_array=output.index_array[tuple(positions)]).simplified(domain)
 
     def translated(self, origin: Sequence[int | None]) -> DomainTransform:
         """Return the transform whose domain begins at `origin`; None leaves a dimension where it is."""
@@ -214,15 +219,35 @@ def _parse_outputs(value: JSON, path: str, domain: IndexDomain) -> tuple[OutputM
 def _parse_output(value: JSON, path: str, domain: IndexDomain) -> OutputMap:
     with Members(value, path) as members:
         offset = members.take("offset", integer, 0)
+        has_stride = "stride" in members
         stride = members.take("stride", integer, 1)
         at = members.take("input_dimension", lambda each, where: integer(each, where, 0, domain.rank - 1), None)
         indices = members.take("index_array", lambda each, where: _parse_indices(each, where, domain), None)
-        members.take("index_array_bounds", array, None)
+        bounds = members.take("index_array_bounds", _parse_bounds, None)
         if at is not None and indices is not None:
             raise invalid(path, "an output has an input_dimension or an index_array, not both")
+        if bounds is not None and indices is None:
+            raise invalid(members.at("index_array_bounds"), "bounds go with an index_array")
         if at is None and indices is None:
+            if has_stride:
+                raise invalid(members.at("stride"), "a stride goes with an input_dimension or an index_array")
             return constant(offset)
-        return OutputMap(offset, stride, at, indices)
+        if bounds is not None and indices is not None and indices.size:
+            for index in (int(indices.min()), int(indices.max())):
+                if not bounds[0] <= index <= bounds[1]:
+                    reason = f"the index {index} is outside of index_array_bounds, {bounds[0]} to {bounds[1]}"
+                    raise invalid(members.at("index_array"), reason)
+        if not stride:
+            return constant(offset)
+        return OutputMap(offset, stride, at, indices).simplified(domain)
+
+
+def _parse_bounds(value: JSON, path: str) -> tuple[int, int]:
+    """Return the first and the last allowed index of an index array."""
+    if len(array(value, path)) != 2:
+        raise invalid(path, f"expected the first and the last index, not {shown(value)}")
+    low = -INFINITY if value[0] == "-inf" else integer(value[0], f"{path}[0]")
+    return low, INFINITY if value[1] == "+inf" else integer(value[1], f"{path}[1]")
 
 
 def _parse_indices(value: JSON, path: str, domain: IndexDomain) -> Indices:

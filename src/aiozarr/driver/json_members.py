@@ -117,7 +117,8 @@ def one_of(*allowed: JSON) -> Parse[Any]:
 
     def parse(value: JSON, path: str) -> JSON:
         for each in allowed:
-            if type(each) is type(value) and each == value:
+            # A number without fraction, such as 3.0, is an integer.
+            if each == value and isinstance(each, bool | str) is isinstance(value, bool | str):
                 return each
         raise invalid(path, f"expected one of {', '.join(map(repr, allowed))}, not {shown(value)}")
 

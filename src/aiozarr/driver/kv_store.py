@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
+from aiozarr.driver.context_resources import parse_resource
 from aiozarr.driver.json_members import JSON, Members, as_json, boolean, invalid, items, one_of, shown, text
 from aiozarr.engine.open_store import Target
 from aiozarr.stores.memory_store import MemoryStore
@@ -55,8 +56,12 @@ class KvStore:
 
     def joined(self, path: str) -> KvStore:
         """Return the store with a further path."""
-        parts = [part for part in (self.path, path.strip("/")) if part]
-        return replace(self, path="/".join(parts))
+        added = path.strip("/")
+        if not added:
+            return self
+        if any(segment in (".", "..") for segment in added.split("/")):
+            raise invalid("path", f"a path has no segments '.' and '..': {shown(path)}")
+        return replace(self, path=f"{self.path.rstrip('/')}/{added}" if self.path else added)
 
     @property
     def target(self) -> Target:
@@ -88,12 +93,12 @@ def parse_url(url: str, path: str) -> KvStore:
         raise invalid(path, f"expected a URL that begins with one of {known}, not {shown(url)}")
     if scheme not in ("http", "https") and ("?" in rest or "#" in rest):
         raise invalid(path, f"a URL of {scheme}:// has no query and no fragment: {shown(url)}")
-    found = _of_url(scheme, rest)
+    found = _of_url(scheme, rest, url, path)
     for adapter in adapters:
         name, _, inner = adapter.partition(":")
         if name != "zip":
             raise invalid(path, f"unknown adapter {name!r} in {shown(url)}; known is zip")
-        found = _zipped(found, unquote(inner))
+        found = _zipped(found, unquote(inner), path)
     return found
 
 
@@ -117,8 +122,10 @@ def split_pipeline(url: str) -> tuple[str, str, str] | None:
     return store, FORMATS[name], unquote(path)
 
 
-def _of_url(scheme: str, rest: str) -> KvStore:
+def _of_url(scheme: str, rest: str, url: str, path: str) -> KvStore:
     if scheme == "file":
+        if not rest.startswith("/"):
+            raise invalid(path, f"a URL of file:// names no host; a path begins with file:///, not {shown(url)}")
         location = "/" + unquote(rest.lstrip("/"))
         return KvStore("", location.rstrip("/") or "/", json={"driver": "file"})
     if scheme == "memory":
@@ -133,7 +140,9 @@ def _of_url(scheme: str, rest: str) -> KvStore:
     return KvStore(f"{scheme}://{bucket}/", unquote(key).strip("/"), json={"driver": driver, "bucket": bucket})
 
 
-def _zipped(archive: KvStore, path: str) -> KvStore:
+def _zipped(archive: KvStore, path: str, member: str) -> KvStore:
+    if not archive.path or (archive.base == "memory://" and "/" not in archive.path):
+        raise invalid(member, "an archive is a file in a store, as in memory://name/data.zip or s3://bucket/data.zip")
     base = archive.target
     return KvStore(f"zip::{base}", path.strip("/"), archive.options, json={"driver": "zip", "base": archive.to_json()})
 
@@ -146,15 +155,14 @@ def _path(members: Members) -> str:
 
 
 def _file(members: Members) -> KvStore:
-    path = members.require("path", text)
-    members.take("file_io_concurrency", as_json, None)
-    members.take("file_io_sync", as_json, None)
-    members.take("file_io_locking", as_json, None)
-    return KvStore("", path.rstrip("/") or "/")
+    path = _path(members)
+    for name in ("file_io_concurrency", "file_io_sync", "file_io_locking"):
+        members.take(name, parse_resource(name), None)
+    return KvStore("", path.rstrip("/") or path[:1] or ".")
 
 
 def _memory(members: Members) -> KvStore:
-    members.take("memory_key_value_store", as_json, None)
+    members.take("memory_key_value_store", parse_resource("memory_key_value_store"), None)
     members.take("atomic", boolean, True)
     return KvStore("memory://", _path(members).strip("/"))
 
@@ -162,8 +170,10 @@ def _memory(members: Members) -> KvStore:
 def _http(members: Members) -> KvStore:
     base = members.require("base_url", text)
     headers = members.take("headers", _headers, None)
-    members.take("http_request_concurrency", as_json, None)
-    members.take("http_request_retries", as_json, None)
+    for name in ("http_request_concurrency", "http_request_retries"):
+        members.take(name, parse_resource(name), None)
+    if urlsplit(base).scheme not in ("http", "https"):
+        raise invalid(members.at("base_url"), f"expected a URL of http:// or https://, not {shown(base)}")
     options = {} if not headers else {"headers": headers}
     return KvStore(base if base.endswith("/") else f"{base}/", _path(members).strip("/"), options)
 
@@ -217,7 +227,7 @@ def _gcs(members: Members) -> KvStore:
 def _zip(members: Members) -> KvStore:
     archive = members.require("base", KvStore.parse)
     members.take("cache_pool", as_json, None)
-    return _zipped(archive, _path(members))
+    return _zipped(archive, _path(members), members.at("base"))
 
 
 _DRIVERS: dict[str, Callable[[Members], KvStore]] = {

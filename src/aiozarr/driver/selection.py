@@ -87,13 +87,13 @@ def select(transform: DomainTransform, selection: Any, mode: Mode = "numpy") -> 
 def _finish(transform: DomainTransform, building: _Building, mode: Mode) -> DomainTransform:
     dimensions, inputs = building.dimensions, building.inputs
     place, count = 0, 0
-    arrays: list[Any] = []
-    if building.arrays:
+    # Not broadcast: an axis of length 1 stands for all indices of its dimension.
+    arrays = [each for _, each in building.arrays]
+    if arrays:
         try:
-            arrays = list(np.broadcast_arrays(*[each for _, each in building.arrays]))
+            shape = np.broadcast_shapes(*[each.shape for each in arrays])
         except ValueError as error:
             raise SelectionError(f"the index arrays do not broadcast against each other: {error}") from error
-        shape = arrays[0].shape
         first = mode == "vectorized" or building.is_interrupted
         place, count = 0 if first else building.joint_place or 0, len(shape)
         added = [Dimension(0, length, "", False, False) for length in shape]
@@ -103,12 +103,12 @@ def _finish(transform: DomainTransform, building: _Building, mode: Mode) -> Doma
     return transform.composed(IndexDomain(tuple(dimensions)), found)
 
 
-def _shifted(each: OutputMap | _Joint | _Outer, arrays: list[Any], place: int, count: int, rank: int) -> OutputMap:
+def _shifted(each: OutputMap | _Joint | _Outer, arrays: list[Indices], place: int, count: int, rank: int) -> OutputMap:
     """Return a map with its dimension, or its index array, where the dimensions of index arrays have been inserted."""
     if isinstance(each, _Joint):
         values = arrays[each.number]
-        shape = [1] * place + list(values.shape) + [1] * (rank - place - count)
-        return OutputMap(0, 1, None, values.reshape(shape)) if values.ndim else constant(int(values))
+        shape = [1] * (place + count - values.ndim) + list(values.shape) + [1] * (rank - place - count)
+        return OutputMap(0, 1, None, values.reshape(shape))
     if isinstance(each, _Outer):
         shape = [1] * rank
         shape[each.dimension] = each.indices.size

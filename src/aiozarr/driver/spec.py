@@ -18,6 +18,7 @@ from aiozarr.driver.kv_store import KvStore, split_pipeline
 from aiozarr.driver.schema import Schema
 from aiozarr.settings import Settings
 
+POLICY_DEFAULTS = {"fill_missing_data_reads": True, "store_data_equal_to_fill_value": False}
 CONCURRENCY = {"file": "file_io", "s3": "s3_request", "gcs": "gcs_request", "http": "http_request"}
 
 
@@ -47,6 +48,7 @@ class Spec:
         context: shared resources.
         cache_pool: the pool of cached chunks.
         settings: the settings of the array.
+        non_defaults: members that the spec of a view repeats, because they are not the defaults.
     """
 
     driver: str
@@ -70,6 +72,7 @@ class Spec:
     context: Context = field(default_factory=Context)
     cache_pool: CachePool = field(default_factory=CachePool)
     settings: Settings = field(default_factory=Settings)
+    non_defaults: Mapping[str, JSON] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, value: JSON, *, automatic: str = "zarr3") -> Spec:
@@ -113,8 +116,12 @@ class Spec:
             flags["create"] = members.take("create", boolean, False)
             flags["open"] = members.take("open", boolean, not flags["create"])
             bounds: dict[str, Bound | str] = {"recheck_cached_metadata": "open", "recheck_cached_data": True}
+            non_defaults: dict[str, JSON] = {
+                name: flags[name] for name, default in POLICY_DEFAULTS.items() if flags[name] is not default
+            }
             for name, default in bounds.items():
                 bound: Bound | str = members.take(name, parse_bound, default)
+                non_defaults |= {} if bound is default or bound == default == "open" else {name: bound}
                 flags[name] = now if bound == "open" else bound
             exact = members.take("compatibility", one_of("exact", "better"), "better") == "exact"
         _check_modes(flags)
@@ -137,6 +144,7 @@ class Spec:
             context=context,
             cache_pool=pool,
             settings=_settings(flags, context, pool, kvstore, threads),
+            non_defaults=non_defaults,
             **flags,
         )
 

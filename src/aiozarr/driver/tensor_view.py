@@ -179,10 +179,11 @@ class TensorView:
             "dtype": stored.facts.data_type.name,
             "kvstore": stored.spec.kvstore.to_json(),
             "transform": self._transform.to_json(),
+            **stored.spec.non_defaults,
         }
         if not minimal_spec:
             found["metadata"] = stored.facts.to_json()
-        if stored.spec.assume_metadata and not minimal_spec:
+        if stored.spec.assume_metadata:
             found["assume_metadata"] = True
         return found
 

@@ -38,7 +38,10 @@ class Unit:
         pair = array(value, path)
         if len(pair) != 2:
             raise invalid(path, f"expected a multiplier and a base unit, not {shown(value)}")
-        return cls(number(pair[0], f"{path}[0]"), text(pair[1], f"{path}[1]").strip())
+        multiplier = number(pair[0], f"{path}[0]")
+        if multiplier <= 0:
+            raise invalid(f"{path}[0]", f"a multiplier is more than 0, not {shown(multiplier)}")
+        return cls(multiplier, text(pair[1], f"{path}[1]").strip())
 
     @classmethod
     def parse_text(cls, value: JSON, path: str) -> Unit:

@@ -16,6 +16,9 @@ from aiozarr.stores import MemoryStore
     [
         ({"driver": "file", "path": "/data/a/"}, "/data/a", {}),
         ("file:///data/a%20b/", "/data/a b", {}),
+        ({"driver": "file"}, ".", {}),
+        ({"driver": "file", "path": "/"}, "/", {}),
+        ({"driver": "file", "path": "data/"}, "data", {}),
         ({"driver": "memory", "path": "a/b/"}, "memory://a/b", {}),
         ("memory://a/b", "memory://a/b", {}),
         (
@@ -68,6 +71,11 @@ def test_a_memory_store_without_a_path_is_new() -> None:
         ({"driver": "s3", "bucket": "b", "buckets": 1}, "kvstore.buckets"),
         ({"driver": "s3", "bucket": "b", "aws_credentials": {"type": "magic"}}, "kvstore.aws_credentials.type"),
         ({"driver": "http", "base_url": "http://x", "headers": ["X"]}, "kvstore.headers[0]"),
+        ({"driver": "http", "base_url": "x"}, "kvstore.base_url"),
+        ({"driver": "file", "file_io_sync": "x"}, "kvstore.file_io_sync"),
+        ({"driver": "zip", "base": "memory://x.zip"}, "kvstore.base"),
+        ("memory://x|zip:", "kvstore"),
+        ("file://host/x", "kvstore"),
         ("ftp://x", "kvstore"),
         ("memory://a?b", "kvstore"),
         ("file:///x|ocdbt:", "kvstore"),

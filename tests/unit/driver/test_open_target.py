@@ -210,6 +210,27 @@ async def test_resizing_gives_a_new_view_and_erases_the_chunks_outside(tmp_path:
     assert stored(tmp_path) == ["c/0/0", "c/0/1", "zarr.json"]
 
 
+async def test_a_spec_given_back_repeats_what_is_not_the_default(tmp_path: Path) -> None:
+    kept = {"fill_missing_data_reads": False, "store_data_equal_to_fill_value": True, "recheck_cached_data": "open"}
+    kept["recheck_cached_metadata"] = True
+    spec: dict[str, Any] = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{tmp_path}/a/"}}
+    given = {"recheck_cached_metadata": "open", "recheck_cached_data": True, "dtype": "int8", "schema": {"rank": 0}}
+    plain = await aiozarr.open({**spec, **given, "create": True})
+    assert not kept.keys() & plain.spec().keys()
+    view = await aiozarr.open({**spec, **kept})
+    for found in (view.spec(), view.spec(minimal_spec=True)):
+        assert {name: found.get(name) for name in kept} == kept
+
+
+async def test_a_transpose_of_another_rank_names_its_member(tmp_path: Path) -> None:
+    codecs = [{"name": "transpose", "configuration": {"order": [0, 1, 2]}}]
+    metadata = {"shape": [10, 20], "data_type": "uint8", "codecs": codecs}
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{tmp_path}/a/"}}
+    with pytest.raises(InvalidSpecError, match="rank 2") as caught:
+        await aiozarr.open({**spec, "create": True, "metadata": metadata})
+    assert caught.value.member == "metadata.codecs"
+
+
 async def test_flags_of_reading_and_writing_are_kept(tmp_path: Path) -> None:
     await aiozarr.open(spec(tmp_path, create=True, metadata=ARRAY))
     reader, writer = await aiozarr.open(spec(tmp_path, read=True)), await aiozarr.open(spec(tmp_path, write=True))

@@ -141,12 +141,32 @@ def test_an_added_member_is_named(seed: int) -> None:
         ({"kvstore": None}, "kvstore"),
         ({"driver": "n5"}, "driver"),
         ({"transform": {"input_shape": [2]}, "rank": 2}, "rank"),
+        ({"transform": {"input_shape": [2], "output": [{"stride": 2}]}}, "transform.output[0].stride"),
+        (
+            {"transform": {"input_shape": [1], "output": [{"index_array": [1], "index_array_bounds": [2, 5]}]}},
+            "transform.output[0].index_array",
+        ),
+        ({"context": None}, "context"),
+        ({"context": {"file_io_sync": {}}}, "context.file_io_sync"),
+        ({"context": {"cache_pool#a": "cache_pool#a"}, "cache_pool": "cache_pool#a"}, "context.cache_pool#a"),
+        ({"context": {"s3_request_concurrency": {"limit": 0}}}, "context.s3_request_concurrency.limit"),
+        ({"data_copy_concurrency": "x"}, "data_copy_concurrency"),
+        ({"path": "a/../b"}, "path"),
+        ({"schema": {"dimension_units": [[-1, "m"]]}}, "schema.dimension_units[0][0]"),
+        ({"schema": {"chunk_layout": {"chunk": {"elements": None}}}}, "schema.chunk_layout.chunk.elements"),
     ],
 )
 def test_members_that_do_not_go_together_are_refused(members: dict[str, Any], member: str) -> None:
     with pytest.raises(InvalidSpecError) as caught:
         Spec.parse({"driver": "zarr3", "kvstore": "memory://a/", **members})
     assert caught.value.member == member
+
+
+def test_a_resource_of_a_context_may_name_another_one() -> None:
+    context = {"cache_pool": "cache_pool#a", "cache_pool#a": {"total_bytes_limit": 5}}
+    assert (
+        Spec.parse({"driver": "zarr3", "kvstore": "memory://a/", "context": context}).cache_pool.total_bytes_limit == 5
+    )
 
 
 def test_a_mapping_and_a_url_with_a_driver_are_specs() -> None:
