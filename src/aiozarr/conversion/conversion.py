@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_planning import PassPlanner, make_plan
@@ -103,6 +103,8 @@ async def convert(
         raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
     check_executor(executor)
     check_format(zarr_format)
+    if casting not in get_args(Casting):
+        raise ValueError(f"casting is 'exact', 'same_kind' or 'unsafe', not {casting!r}")
     limits = _limits(settings, max_memory, max_amplification)
     options = ConversionOptions(zarr_format, chunks, shards, codecs, dtype, casting)
     targets: Targets = ((source, source_options), (destination, destination_options))
@@ -157,6 +159,8 @@ async def plan_conversion(
     those of `convert`.
     """
     check_format(zarr_format)
+    if casting not in get_args(Casting):
+        raise ValueError(f"casting is 'exact', 'same_kind' or 'unsafe', not {casting!r}")
     limits = _limits(settings, max_memory, max_amplification)
     options = ConversionOptions(zarr_format, chunks, shards, codecs, dtype, casting)
     targets: Targets = ((source, source_options), (destination, destination_options))

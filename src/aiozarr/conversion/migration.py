@@ -164,13 +164,11 @@ def _plan(nodes: Mapping[str, Array | Group], planner: PassPlanner) -> tuple[Con
                 raise
             reencoded[path] = error.message
         try:
-            metadata, note = result_metadata(node, node.shape, options)
+            metadata, _ = result_metadata(node, node.shape, options)
         except MetadataError as error:
             error.node = error.node or node.url
             raise
         result[path] = metadata
-        if note:
-            notes[path] = note
         bounds = tuple([(0, length) for length in node.shape])
         passes += planner.passes(len(result), path, node, metadata, bounds)
     return plan_of(nodes, result, passes, planner, options, notes), reencoded

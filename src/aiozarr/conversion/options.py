@@ -30,9 +30,9 @@ from aiozarr.metadata import (
     v3_codecs,
     with_dimension_names,
 )
-from aiozarr.metadata.v2_encoding import BYTES_CODECS, Encoding, read_encoding
 from aiozarr.metadata.extensions import parse_extension
 from aiozarr.metadata.v2_dtype import parse_dtype
+from aiozarr.metadata.v2_encoding import BYTES_CODECS, Encoding, read_encoding
 
 ChunksOption: TypeAlias = ChunksLike | Mapping[str, int | None]
 """Chunks in a form of `create_array`, or by dimension name; None: those of the source."""

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aiozarr
+from aiozarr.conversion.options import ConversionOptions, resolve_region, result_metadata
+from aiozarr.hierarchy import Array
+from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
+from aiozarr.metadata import ArrayMetadata
+from aiozarr.settings import Settings
+from aiozarr.stores import MemoryStore
+
+
+def array(zarr_format: int = 3, **options: Any) -> Array:
+    given = {"shape": (8, 12), "dtype": "<f4", "chunks": (2, 3), "dimension_names": ["y", "x"], **options}
+    return Array(MemoryStore(), "", new_array_metadata(zarr_format, given), settings=Settings(), mode="r")
+
+
+def result(source: Array, **options: Any) -> ArrayMetadata:
+    metadata, note = result_metadata(source, source.shape, ConversionOptions(**options))
+    assert not note
+    return metadata
+
+
+def made(metadata: ArrayMetadata) -> Array:
+    return Array(MemoryStore(), "", metadata, settings=Settings(), mode="r")
+
+
+def names(metadata: ArrayMetadata) -> list[str]:
+    return [codec.name for codec in metadata.codecs]
+
+
+def test_without_options_everything_stays_but_the_format() -> None:
+    source = array(codecs=["gzip"], shards=(4, 6), attributes={"a": 1}, fill_value=3, chunk_key_encoding="v2")
+    assert result(source) == source.metadata
+
+
+@pytest.mark.parametrize(
+    ("options", "chunks", "shards"),
+    [
+        ({"chunks": (4, 4)}, (4, 4), None),
+        ({"chunks": {"y": -1}}, (8, 3), None),
+        ({"chunks": {"x": None, "y": 1}}, (1, 12), None),
+        ({"shards": False}, (2, 3), None),
+        ({"shards": {"x": 12}}, (2, 3), (4, 12)),
+        ({"shards": "auto"}, (2, 3), (8, 12)),
+        ({"shards": True}, (2, 3), (8, 12)),
+        ({"zarr_format": 2}, (2, 3), None),
+        ({}, (2, 3), (4, 6)),
+    ],
+)
+def test_chunks_and_shards_are_those_of_the_options_else_of_the_source(
+    options: Any, chunks: tuple[int, ...], shards: tuple[int, ...] | None
+) -> None:
+    found = made(result(array(shards=(4, 6)), **options))
+    assert (found.chunks, found.shards) == (chunks, shards)
+
+
+def test_codecs_stay_in_all_formats() -> None:
+    assert names(result(array(2, compressor={"id": "zstd", "level": 7}))) == ["bytes", "zstd"]
+    back = result(array(codecs=[{"name": "zstd", "level": 7}]), zarr_format=2)
+    assert back.codecs[-1].configuration == {"level": 7}
+    one = result(array(codecs=[{"name": "gzip", "level": 7}]), zarr_format=1)
+    assert (one.zarr_format, names(one)) == (1, ["bytes", "numcodecs.gzip"])
+
+
+@pytest.mark.parametrize("codecs", [["zlib"], ["zstd"], [{"id": "zlib", "level": 1}], [{"name": "gzip", "level": 2}]])
+def test_format_2_takes_codecs_in_every_form(codecs: list[Any]) -> None:
+    assert len(result(array(), zarr_format=2, codecs=codecs).codecs) == 2
+    assert names(result(array(), zarr_format=2, codecs=[])) == ["bytes"]
+
+
+def test_codecs_that_a_format_lacks_are_replaced_with_a_remark() -> None:
+    metadata, note = result_metadata(array(codecs=["crc32c"]), (8, 12), ConversionOptions(zarr_format=2))
+    assert names(metadata) == ["bytes", "numcodecs.blosc"]
+    assert note.startswith("the default codecs are used: ")
+
+
+def test_a_cast_keeps_the_compressor_and_casts_the_fill_value() -> None:
+    source = array(codecs=[{"name": "blosc", "clevel": 2}], fill_value=7)
+    metadata = result(source, dtype="int16")
+    assert metadata.codecs[-1].configuration["typesize"] == 2
+    assert metadata.codecs[-1].configuration["clevel"] == 2
+    assert metadata.fill_value[()] == 7
+    with pytest.raises(TypeError, match="fill value nan is not one of int16"):
+        result(array(fill_value=np.nan), dtype="int16")
+
+
+def test_dimension_names_and_attributes_go_where_the_format_has_them() -> None:
+    two = result(array(attributes={"a": 1}), zarr_format=2)
+    assert two.dimension_names == ("y", "x")
+    assert result(made(two)).attributes == {"a": 1}
+    assert result(array(dimension_names=["y", None]), zarr_format=2).dimension_names is None
+    assert result(array(), zarr_format=1).attributes == {"_ARRAY_DIMENSIONS": ["y", "x"]}
+
+
+def test_listed_lengths_of_chunks_stay_and_do_not_go_with_a_region() -> None:
+    source = array(chunks=([5, 5], [7, 7]))
+    assert result(source).chunk_grid == source.metadata.chunk_grid
+    with pytest.raises(ValueError, match="various lengths"):
+        result_metadata(source, (3, 3), ConversionOptions())
+    with pytest.raises(TypeError, match="only Zarr format 3"):
+        result(source, zarr_format=2)
+
+
+def test_unknown_dimension_names_are_refused_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match="did you mean 'x'"):
+        ConversionOptions(chunks={"xx": 1}).check_names([array()])
+    with pytest.raises(ValueError, match="none has"):
+        ConversionOptions(shards={"xx": 1}).check_names([array(dimension_names=None)])
+
+
+@pytest.mark.parametrize(
+    ("region", "bounds"),
+    [
+        (None, ((0, 8), (0, 12))),
+        (np.s_[2:4], ((2, 4), (0, 12))),
+        (np.s_[..., -3:], ((0, 8), (9, 12))),
+        (np.s_[1:2, ..., 1:2], ((1, 2), (1, 2))),
+        (np.s_[5:3], ((5, 5), (0, 12))),
+    ],
+)
+def test_a_region_is_made_of_slices(region: Any, bounds: Any) -> None:
+    assert resolve_region(region, (8, 12)) == bounds
+
+
+@pytest.mark.parametrize(
+    ("region", "error", "text"),
+    [
+        (3, TypeError, "3:4"),
+        ("ab", TypeError, "not of str"),
+        (np.s_[::2], ValueError, "step 1"),
+        (np.s_[:, :, :], ValueError, "3 slices"),
+        ((..., ...), ValueError, "twice"),
+    ],
+)
+def test_other_regions_are_refused(region: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        resolve_region(region, (8, 12))
+
+
+def test_what_a_format_lacks_is_said_before_anything_is_stored() -> None:
+    source = array(2, dtype=object, filters=[{"id": "json2"}])
+    with pytest.raises(aiozarr.UnsupportedMetadataError):
+        result_metadata(source, source.shape, ConversionOptions())
