@@ -14,8 +14,7 @@ from aiozarr import sync
 from aiozarr.stores import MemoryStore, Store
 
 VALUES = np.arange(60, dtype=">i2").reshape(6, 10)
-RECORDS = np.zeros(4, [("a", ">i2"), ("b", "<f4")])
-RECORDS["a"] = range(4)
+STEPS = np.arange(4, dtype="i4")
 
 
 async def tree(store: Any) -> Store:
@@ -24,7 +23,8 @@ async def tree(store: Any) -> Store:
     options: dict[str, Any] = {"dimension_names": ["y", "x"], "attributes": {"units": "K"}, "fill_value": -1}
     wind = await group.create_array("sea/wind", shape=(6, 10), dtype=">i2", chunks=(4, 4), **options)
     await wind[:4].write(VALUES[:4])
-    await group.create_array("records", data=RECORDS, chunks=3)
+    delta = {"id": "delta", "dtype": ">i4"}
+    await group.create_array("steps", data=STEPS, dtype=">i4", chunks=3, filters=[delta])
     await group.create_array("none", shape=3, dtype="f8", compressor=None)
     await aiozarr.consolidate_metadata(group.store)
     return group.store
@@ -42,7 +42,7 @@ async def check(store: Any) -> None:
     found = await wind[...]
     assert np.array_equal(found[:4], VALUES[:4])
     assert (found[4:] == -1).all()
-    assert np.array_equal(await (await group.open("records"))[...], RECORDS)
+    assert np.array_equal(await (await group.open("steps"))[...], STEPS)
     assert (await (await group.open("none"))[...]).tolist() == [0, 0, 0]
 
 
@@ -52,10 +52,10 @@ async def test_in_place_documents_are_written_and_chunks_are_not_touched() -> No
     report = await aiozarr.migrate(store)
     after = await objects(store)
     assert after.items() >= before.items()
-    new = {"zarr.json", "sea/zarr.json", "sea/wind/zarr.json", "records/zarr.json", "none/zarr.json"}
-    assert after.keys() - before.keys() == new | {"records/c/0", "records/c/1"}
-    assert list(report.reencoded) == ["records"]
-    assert "big-endian" in report.reencoded["records"]
+    new = {"zarr.json", "sea/zarr.json", "sea/wind/zarr.json", "steps/zarr.json", "none/zarr.json"}
+    assert after.keys() - before.keys() == new | {"steps/c/0", "steps/c/1"}
+    assert list(report.reencoded) == ["steps"]
+    assert "big-endian" in report.reencoded["steps"]
     assert (report.arrays, report.groups, report.tasks) == (3, 2, 1)
     await check(store)
 
@@ -70,7 +70,7 @@ async def test_beside_chunks_are_copied_as_they_are_without_the_old_documents(tm
     names = {path.name for path in (tmp_path / "new").rglob("*")}
     assert not names & {".zarray", ".zgroup", ".zattrs", ".zmetadata"}
     found: Any = zarr.open_group(tmp_path / "new", mode="r").metadata
-    assert sorted(found.consolidated_metadata.metadata) == ["none", "records", "sea"]
+    assert sorted(found.consolidated_metadata.metadata) == ["none", "sea", "steps"]
 
 
 async def test_the_old_tree_is_erased_on_request_alone() -> None:
@@ -78,7 +78,7 @@ async def test_the_old_tree_is_erased_on_request_alone() -> None:
     await aiozarr.migrate(store, erase_old=True)
     keys = set(await objects(store))
     assert not [key for key in keys if "/.z" in f"/{key}"]
-    assert {key for key in keys if key.startswith("records/")} == {"records/zarr.json", "records/c/0", "records/c/1"}
+    assert {key for key in keys if key.startswith("steps/")} == {"steps/zarr.json", "steps/c/0", "steps/c/1"}
     await check(store)
 
 
@@ -96,7 +96,7 @@ async def test_a_dry_run_writes_nothing() -> None:
     store = await tree(MemoryStore())
     before = await objects(store)
     report = await aiozarr.migrate(store, dry_run=True)
-    assert (report.arrays, report.groups, list(report.reencoded)) == (3, 2, ["records"])
+    assert (report.arrays, report.groups, list(report.reencoded)) == (3, 2, ["steps"])
     assert await objects(store) == before
 
 
