@@ -6,13 +6,13 @@ its layout was resolved. The entries of the engine are the same as for views: `E
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout
 from aiozarr.errors import SelectionError
-from aiozarr.grid import DimensionMap
+from aiozarr.grid import ChunkKeyEncoding, DimensionMap
 from aiozarr.grid.numpy_selection import BoxSelector, NumpyIndex, output_extents, select_by_numpy
 from aiozarr.grid.projection import ChunkSelection
 
@@ -39,7 +39,6 @@ class ListedChunk(NamedTuple):
 class ListedLayout(ArrayLayout):
     """The layout of an array of which only the listed chunks exist; their numbers are their coordinates."""
 
-    keys: tuple[str, ...] = ()
     shapes: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
@@ -54,30 +53,46 @@ class ListedLayout(ArrayLayout):
             single = None
         values = {name: getattr(layout, name) for name in layout.__dataclass_fields__}
         values.update(
+            key_encoding=_ListedKeys(keys),
             largest=layout.largest if single is None else single,
             single=single,
             # One key may hold chunks of other shapes after another grid was stored.
             token=layout.token if single is layout.largest else f"{sorted(distinct)}{layout.token}",
         )
-        return cls(**values, keys=tuple(keys), shapes=tuple(shapes))
-
-    def key_of(self, projection: ChunkSelection) -> str:
-        """Return the key of a chunk in the store."""
-        return self.keys[self._number(projection)]
+        return cls(**values, shapes=tuple(shapes))
 
     def object_of(self, projection: ChunkSelection) -> ObjectLayout:
         """Return the layout of a chunk."""
-        return self.single or self.object_of_shape(self.shapes[self._number(projection)])
-
-    def _number(self, projection: ChunkSelection) -> int:
-        # Without dimensions there are no coordinates, and one chunk.
-        coords = projection.coords
-        return coords[0] if coords else 0
+        return self.single or self.object_of_shape(self.shapes[_number(projection.coords)])
 
     def _largest_touched(self, maps: Sequence[DimensionMap] | None) -> tuple[int, ...]:
         if self.single is not None:
             return self.single.spec.shape
         return tuple([max(lengths) for lengths in zip(*self.shapes, strict=True)])
+
+
+def _number(coords: Iterable[int]) -> int:
+    """Return the number of a listed chunk. Without dimensions there are no coordinates, and one chunk."""
+    return next(iter(coords), 0)
+
+
+class _ListedKeys(ChunkKeyEncoding):
+    """The keys of listed chunks in the store, by their numbers."""
+
+    name = "listed"
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._keys = keys
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, Any], ndim: int) -> Self:
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def encode(self, coords: Iterable[int]) -> str:
+        return self._keys[_number(coords)]
 
 
 class ListedChunks:

@@ -216,7 +216,7 @@ class WholeChunks(Subscriber):
 
     def chunk_id(self, part: ChunkSelection) -> tuple[Hashable, str]:
         """Return the id of a chunk that is a stored object: that of the array, and the key."""
-        return self.read.token, self.read.prefix + self.read.layout.key_encoding.encode(part.coords)
+        return self.read.token, self.read.prefix + self.read.layout.key_of(part)
 
     def request(self, key: str, out: NDArray[Any], part: ChunkSelection) -> None:
         """Have a whole chunk fetched, unless it is cached or in flight."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -130,6 +131,18 @@ async def test_one_value_is_written_to_all_positions() -> None:
     await writer.write([Write.of_listed(store, chunks, np.array(7), stores_empty=False)], settings=SETTINGS)
     out, _ = await read(writer, store, chunks, (8, 8))
     assert (out == 7).all()
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, FakeStore])
+async def test_concurrent_reads_of_different_chunks_share_nothing(kind: Any) -> None:
+    array = Sample(layout_of((8, 8), (4, 4)), kind())
+    reader = engine()
+    await reader.write([array.write(array.values)], settings=SETTINGS)
+    lists = [ListedChunks(array.layout, [chunk]) for chunk in boxes((8, 8), 4)]
+    outs = [np.zeros((8, 8), np.int32) for _ in lists]
+    reads = [Read.of_listed(array.store, chunks, out) for chunks, out in zip(lists, outs, strict=True)]
+    await asyncio.gather(*(reader.read([each], settings=SETTINGS) for each in [*reads, *reads]))
+    assert np.array_equal(sum(outs), array.values)
 
 
 async def test_an_array_without_dimensions_has_one_chunk() -> None:
