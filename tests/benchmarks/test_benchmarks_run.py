@@ -54,6 +54,12 @@ def test_opening_is_compared_with_xarrays_own_engine() -> None:
     assert said.count("awaited") == 2
 
 
+@pytest.mark.skipif(find_spec("zarr") is None, reason="zarr-python is not installed")
+def test_the_tile_service_is_compared_with_one_on_zarr_python() -> None:
+    said = run("tiles", "--clients", "2", "--seconds", "0.2", "--latency", "0", "--python-server")
+    assert said.count("zarr-python") == 2
+
+
 @pytest.mark.skipif(find_spec("zarr") is None or find_spec("tensorstore") is None, reason="the peers are not installed")
 def test_every_kind_of_scenario_is_compared_and_all_peers_read_the_same(tmp_path: Path) -> None:
     written = tmp_path / "found.json"
