@@ -12,7 +12,7 @@ from click.shell_completion import get_completion_class
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    r"""Print the script of shell completion; run it at the start of a shell.
+    """Print the script of shell completion; run it at the start of a shell.
 
     \b
     bash, in ~/.bashrc:                   eval "$(aiozarr completion bash)"

@@ -1,0 +1,120 @@
+"""Write docs/reference/command-line.md from the commands themselves; `--check` only checks that it is up to date."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from aiozarr.cli import exit_codes
+from aiozarr.cli.command_group import COMMANDS, CommandGroup
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "command-line.md"
+
+HEAD = """\
+# Command line
+
+`aiozarr COMMAND --help` says the same. This page is written by `scripts/make_command_docs.py`.
+
+TARGET, SRC and DST are URLs, local paths or zip archives, which the path of a node may follow.
+"""
+
+JSON_MEMBERS = {
+    "info": "type, url, zarr_format, store, read_only, data_type, shape, chunks, shards, order, fill_value, codecs, "
+    "nbytes, objects_expected, objects_stored, bytes_stored, dimension_names, attributes",
+    "tree": "path, kind, zarr_format, shape, data_type, dimension_names, error",
+    "ls": "type, key, size, version",
+    "stat": "url, key, size, version",
+    "du": "prefix, objects, bytes",
+    "cat": "index, value",
+    "plan": "array, shape, exact, sharded, chunks, inner_chunks, missing, requests, min_requests, bytes, bytes_wanted, "
+    "over_read, rows",
+    "cp": "type, source, destination, objects, bytes, metadata_documents, failed, changed, folder_markers, skipped, "
+    "deleted, missing_chunks, server_side, rewritten, dry_run, seconds, requests",
+    "check": "type, equal, differs, missing, surplus, error",
+    "verify": "type, arrays, objects, missing, bad, outside, bytes",
+    "validate": "type, nodes, error, warning, note",
+    "consolidate": "url, zarr_format, nodes",
+}
+"""Members of the last line that `--json` prints, by command. Members are added and never removed."""
+
+
+def page() -> str:
+    """Return the page."""
+    group = CommandGroup(name="aiozarr")
+    with click.Context(group, info_name="aiozarr") as root:
+        sections = [section(group, name, root) for name in COMMANDS]
+    return "\n".join([HEAD, *sections, common_section(group), json_section(), status_section()])
+
+
+def section(group: CommandGroup, name: str, root: click.Context) -> str:
+    """Return the section of one command."""
+    command = group.get_command(root, name)
+    assert command is not None
+    usage = " ".join(command.collect_usage_pieces(click.Context(command, root, info_name=name)))
+    lines = [f"## {name}", "", f"`aiozarr {name} {usage}`", "", _text(command.help or "")]
+    rows = [_row(each) for each in command.params if isinstance(each, click.Option) and each.name not in common_names()]
+    if rows:
+        lines += ["", "| option | meaning |", "|---|---|", *rows]
+    return "\n".join([*lines, ""])
+
+
+def common_names() -> set[str]:
+    """Return the names of the options that most commands have: they are described once."""
+    return {
+        "endpoint_url", "no_sign_request", "profile", "region", "request_payer", "storage_option", "source_option",
+        "destination_option", "json", "as_json", "quiet", "verbose",
+    }  # fmt: skip
+
+
+def common_section(group: CommandGroup) -> str:
+    """Return the options that most commands have."""
+    with click.Context(group, info_name="aiozarr") as root:
+        command = group.get_command(root, "cp")
+    assert command is not None
+    rows = [_row(each) for each in command.params if isinstance(each, click.Option) and each.name in common_names()]
+    return "\n".join(["## Options of most commands", "", "| option | meaning |", "|---|---|", *rows, ""])
+
+
+def json_section() -> str:
+    """Return the members of JSON lines."""
+    rows = [
+        f"| {name} | {', '.join(f'`{each}`' for each in text.split(', '))} |" for name, text in JSON_MEMBERS.items()
+    ]
+    about = (
+        "`--json` prints one object per line; the last line of a command that lists things has the totals. Members are "
+        "added and never removed."
+    )
+    return "\n".join(["## JSON", "", about, "", "| command | members |", "|---|---|", *rows, ""])
+
+
+def status_section() -> str:
+    """Return the exit statuses, from the docstrings below the constants."""
+    source = Path(exit_codes.__file__).read_text("utf-8")
+    found = re.findall(r'^[A-Z_]+ = (\d+)\n(?:"""(.*?)""")?', source, re.MULTILINE | re.DOTALL)
+    rows = [f"| {number} | {_text(text) or 'Everything was done.'} |" for number, text in found]
+    return "\n".join(["## Exit status", "", "| status | meaning |", "|---|---|", *rows, ""])
+
+
+def _row(option: click.Option) -> str:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    return f"| {names} | {_text(option.help or '')} |"
+
+
+def _text(text: str) -> str:
+    joined = "\n\n".join([" ".join(part.split()) for part in re.sub(r"\x08|\\b\n", "", text).split("\n\n")])
+    return joined.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").strip()
+
+
+def main() -> int:
+    """Write the page, or compare it."""
+    if "--check" in sys.argv:
+        return int(PAGE.read_text("utf-8") != page())
+    PAGE.write_text(page(), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
