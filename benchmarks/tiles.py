@@ -1,4 +1,4 @@
-"""The tile service of `examples/tiles` beside the same service on zarr-python's async API: `python -m benchmarks.tiles`.
+"""The tile service of `examples/tiles` beside the same on zarr-python's async API: `python -m benchmarks.tiles`.
 
 Clients ask both for random tiles of a pyramid behind a server with latency. Some of them leave early.
 """
@@ -27,7 +27,7 @@ from benchmarks.server_status import requests_of
 from benchmarks.table import console_of, rows_table
 
 EXAMPLE = REPOSITORY / "examples" / "tiles"
-LEVELS = 4
+LEVELS = int(os.environ.get("TILES_LEVELS", "4"))
 START_SECONDS = 60
 
 
@@ -127,14 +127,14 @@ async def ask(address: str, clients: int, seconds: float, *, leave: float) -> tu
     return len(times) / elapsed, times[len(times) // 2], times[int(len(times) * 0.99)]
 
 
-async def run(root: str, clients: int, seconds: float) -> None:
+async def run(root: str, clients: int, seconds: float, leaves: list[float]) -> None:
     rows = []
     url = f"{root}/pyramid.zarr"
     services = {
         "aiozarr": (["app:app"], EXAMPLE),
         "zarr-python": (["benchmarks.tiles:zarr_python", "--factory"], REPOSITORY),
     }
-    for leave in (0.0, 0.5):
+    for leave in leaves:
         for name, (application, folder) in services.items():
             with service(application, folder, url) as address:
                 before = requests_of(root)
@@ -150,13 +150,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=64, help="how many ask at once (%(default)s)")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement (%(default)s)")
+    shares = "shares of requests whose client leaves after 10 ms (%(default)s)"
+    parser.add_argument("--leave", type=float, nargs="+", default=[0.0, 0.5], help=shares)
     parser.add_argument("--latency", type=float, default=20.0, help="ms to the first byte of each answer (%(default)s)")
     parser.add_argument("--python-server", action="store_true", help="use the server in Python although nginx is there")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(example("make_store").main(str(Path(folder) / "pyramid.zarr"), LEVELS))
         with served(Path(folder), args.latency / 1000, python=args.python_server) as server:
-            asyncio.run(run(server.url, args.clients, args.seconds))
+            asyncio.run(run(server.url, args.clients, args.seconds, args.leave))
 
 
 if __name__ == "__main__":
