@@ -7,7 +7,6 @@ import sys
 import click
 from click.shell_completion import get_completion_class
 
-
 # The line with \b alone keeps the lines of its paragraph.
 _HELP = """Print the script of shell completion; run it at the start of a shell.
 
