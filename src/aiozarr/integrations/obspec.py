@@ -56,6 +56,9 @@ def as_obspec(store: Store, settings: Settings | None = None) -> ObspecView:
 class ObspecView:
     """A store with obspec's methods, asynchronous and blocking. They may be called on any loop and in any thread.
 
+    obspec's records (`ObjectMeta`, `ListResult`, `PutResult`) are typed dictionaries of that package. They are `Any` here,
+    so that a type checker takes a view for obspec's protocols, and obspec need not be installed.
+
     The dates of objects are not known to stores: `last_modified` is the beginning of 1970.
     """
 
@@ -68,7 +71,7 @@ class ObspecView:
 
     # --- reading -------------------------------------------------------------------------------------------------
 
-    async def get_async(self, path: str, *, options: Mapping[str, Any] | None = None) -> GetResult:
+    async def get_async(self, path: str, *, options: Any = None) -> GetResult:
         """Return the object at `path`, or the range, of the version, that `options` say."""
         given = dict(options or {})
         wanted, if_match, is_head = given.pop("range", None), given.pop("if_match", None), given.pop("head", False)
@@ -112,14 +115,14 @@ class ObspecView:
 
         return await map_concurrently(fetch, tuple(zip(starts, stops, strict=True)), concurrency=RANGES_AT_ONCE)
 
-    async def head_async(self, path: str) -> dict[str, Any]:
+    async def head_async(self, path: str) -> Any:
         """Return size and version of the object at `path`."""
         version, size = await self._stat(path)
         return _meta(path, size, version)
 
     async def list_async(
         self, prefix: str | None = None, *, offset: str | None = None, chunk_size: int = PAGE_ENTRIES
-    ) -> AsyncIterator[list[dict[str, Any]]]:
+    ) -> AsyncIterator[Any]:
         """Iterate over the objects below `prefix`, page by page, in the order of their keys if `offset` is given."""
         entries = await self._entries(prefix)
         if offset is not None:
@@ -127,7 +130,7 @@ class ObspecView:
         for first in range(0, len(entries), chunk_size):
             yield [_meta(entry.key, entry.size, entry.version) for entry in entries[first : first + chunk_size]]
 
-    async def list_with_delimiter_async(self, prefix: str | None = None) -> dict[str, Any]:
+    async def list_with_delimiter_async(self, prefix: str | None = None) -> Any:
         """Return the objects directly below `prefix`, and the prefixes one level below it."""
         below = _directory(prefix)
         keys, prefixes = await self._run(lambda store: store.list_dir(below))
@@ -138,7 +141,7 @@ class ObspecView:
 
     async def put_async(
         self, path: str, file: Any, *, mode: Any = None, use_multipart: bool | None = None, **options: Any
-    ) -> dict[str, Any]:
+    ) -> Any:
         """Store bytes, or what a file or an iterator of bytes contains, whole or not at all.
 
         `mode` is "create", "overwrite" or the version to replace. The store chooses how it uploads.
@@ -175,7 +178,7 @@ class ObspecView:
 
     # --- blocking ------------------------------------------------------------------------------------------------
 
-    def get(self, path: str, *, options: Mapping[str, Any] | None = None) -> GetResult:
+    def get(self, path: str, *, options: Any = None) -> GetResult:
         """As `get_async`."""
         return run_blocking(lambda: self.get_async(path, options=options))
 
@@ -194,7 +197,7 @@ class ObspecView:
         """As `get_ranges_async`."""
         return run_blocking(lambda: self.get_ranges_async(path, starts=starts, ends=ends, lengths=lengths))
 
-    def head(self, path: str) -> dict[str, Any]:
+    def head(self, path: str) -> Any:
         """As `head_async`."""
         return run_blocking(lambda: self.head_async(path))
 
@@ -206,11 +209,11 @@ class ObspecView:
 
         return iter(run_blocking(collect))
 
-    def list_with_delimiter(self, prefix: str | None = None) -> dict[str, Any]:
+    def list_with_delimiter(self, prefix: str | None = None) -> Any:
         """As `list_with_delimiter_async`."""
         return run_blocking(lambda: self.list_with_delimiter_async(prefix))
 
-    def put(self, path: str, file: Any, *, mode: Any = None, **options: Any) -> dict[str, Any]:
+    def put(self, path: str, file: Any, *, mode: Any = None, **options: Any) -> Any:
         """As `put_async`."""
         return run_blocking(lambda: self.put_async(path, file, mode=mode, **options))
 
@@ -260,7 +263,7 @@ class GetResult:
             start = byte_range.start
         elif byte_range is not None and value.size is not None:
             start = value.size - nbytes
-        self.attributes: dict[str, str] = {}
+        self.attributes: Any = {}
         self.meta = _meta(path, nbytes if value.size is None else value.size, value.version)
         self.range = (start, start + nbytes)
 
@@ -291,7 +294,7 @@ def _not_found(store: Store, path: str) -> NotFoundError:
     return NotFoundError(f"no object {path!r} is stored in {store.url}")
 
 
-def _meta(path: str, size: int | None, version: Version | None) -> dict[str, Any]:
+def _meta(path: str, size: int | None, version: Version | None) -> Any:
     return {
         "path": path,
         "last_modified": datetime.fromtimestamp(0, UTC),

@@ -47,8 +47,31 @@ def test_the_blocking_methods_are_the_same() -> None:
     assert repr(view).startswith("ObspecView('memory://")
 
 
-def test_a_type_checker_takes_a_view_for_obspecs_protocols() -> None:
+def test_a_view_has_the_methods_of_obspecs_protocols_for_type_checkers_too() -> None:
     view: ObspecView = as_obspec(MemoryStore())
+    protocols: tuple[
+        obspec.GetAsync,
+        obspec.GetRangeAsync,
+        obspec.GetRangesAsync,
+        obspec.HeadAsync,
+        obspec.ListAsync,
+        obspec.ListWithDelimiterAsync,
+        obspec.PutAsync,
+        obspec.DeleteAsync,
+        obspec.CopyAsync,
+        obspec.RenameAsync,
+        obspec.Get,
+        obspec.GetRange,
+        obspec.GetRanges,
+        obspec.Head,
+        obspec.List,
+        obspec.ListWithDelimiter,
+        obspec.Put,
+        obspec.Delete,
+        obspec.Copy,
+        obspec.Rename,
+    ] = (view,) * 20
+    assert len(protocols) == 20
     for name in ("Get", "GetAsync", "GetRange", "GetRanges", "Head", "List", "Put", "Delete", "Copy", "Rename"):
         methods = [method for method in vars(getattr(obspec, name)) if not method.startswith("_")]
         assert all(callable(getattr(view, method)) for method in methods), name
