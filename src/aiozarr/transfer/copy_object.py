@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from typing_extensions import Buffer
 
-from aiozarr.concurrency import for_each
+from aiozarr.concurrency import for_each, map_concurrently
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import (
     ChangedError,
@@ -210,24 +210,24 @@ class ObjectCopier:
             await for_each(fetch, entries)
 
     def accepts_batch(self, entry: Entry) -> bool:
-        """Return whether `copy_batch` may copy the object: both stores block, and it is small."""
+        """Return whether `copy_batch` may copy the object: the source blocks, and it is small."""
         return (
             isinstance(self.source, BlockingStore)
-            and isinstance(self.destination, BlockingStore)
             and entry.size is not None
             and entry.size <= self._part_bytes
             and not self._is_observed  # Events need one request at a time.
         )
 
     async def copy_batch(self, entries: Sequence[Entry]) -> list[BaseException | bool]:
-        """Copy objects between blocking stores in one call of a worker, which is the ordinary case of local files.
+        """Copy objects of a blocking store, which one call of a worker reads and, if it can, stores as well.
 
         Returns: for each object True, or False if it is not as listed or an error may be temporary and `copy` must
             decide, or the error.
         """
         source, destination = self.source, self.destination
         assert isinstance(source, BlockingStore)
-        assert isinstance(destination, BlockingStore)
+        if not isinstance(destination, BlockingStore):
+            return await self._upload_batch(source, entries)
         reads, writes = Totals(), Totals()
 
         def copy() -> list[BaseException | bool]:
@@ -250,23 +250,61 @@ class ObjectCopier:
                 self._report.add(source.url, reads)
                 self._report.add(destination.url, writes)
 
-    def _copy_now(
-        self, source: BlockingStore, destination: BlockingStore, entry: Entry, reads: Totals, writes: Totals
-    ) -> bool:
-        """Copy one object in the calling worker, if it is as listed."""
+    async def _upload_batch(self, source: BlockingStore, entries: Sequence[Entry]) -> list[BaseException | bool]:
+        """Read objects in one call of a worker, and store them side by side."""
+        reads = Totals()
+
+        def read() -> list[BaseException | FetchedObject | None]:
+            found: list[BaseException | FetchedObject | None] = []
+            for entry in entries:
+                try:
+                    found.append(self._read_now(source, entry, reads))
+                except Exception as error:
+                    found.append(None if isinstance(error, StoreError) and error.retryable else error)
+            return found
+
+        async def store(number: int) -> BaseException | bool:
+            fetched = found[number]
+            if not isinstance(fetched, FetchedObject):
+                return False if fetched is None else fetched
+            try:
+                await self._store(entries[number].key, fetched.data)
+            except Exception as error:
+                return error
+            return True
+
+        sizes = [entry.size or 0 for entry in entries]
+        async with self._memory.hold(sum([self._memory_bytes(size) for size in sizes])):
+            try:
+                found = await self._engine.run_in_worker(read, sum([max(size, MIN_WORK_BYTES) for size in sizes]))
+                return await map_concurrently(store, range(len(entries)), concurrency=len(entries))
+            finally:
+                self._report.add(source.url, reads)
+
+    def _read_now(self, source: BlockingStore, entry: Entry, reads: Totals) -> FetchedObject | None:
+        """Read one object in the calling worker. Return None if it is not as listed."""
         size = entry.size or 0
         reads.requests += 1
         value = source.fetch_now(entry.key, Range(0, self._part_bytes))
         if value is None:
-            return False
+            return None
         fetched = FetchedObject(value.data, size if value.size is None else value.size, value.version)
         if decide(entry, fetched, previous_size=None, strict=True) is not CopyDecision.AS_LISTED:
-            return False
+            return None
         reads.bytes_wanted += size
         reads.bytes_fetched += size
+        return fetched
+
+    def _copy_now(
+        self, source: BlockingStore, destination: BlockingStore, entry: Entry, reads: Totals, writes: Totals
+    ) -> bool:
+        """Copy one object in the calling worker, if it is as listed."""
+        fetched = self._read_now(source, entry, reads)
+        if fetched is None:
+            return False
         writes.requests += 2 if self._verify == "checksum" else 1
-        write_now(destination, entry.key, value.data, verify=self._verify)
-        writes.bytes_written += size
+        write_now(destination, entry.key, fetched.data, verify=self._verify)
+        writes.bytes_written += entry.size or 0
         return True
 
     async def _copy_async(self, entry: Entry) -> CopiedObject | None:

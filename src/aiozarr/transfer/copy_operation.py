@@ -43,6 +43,8 @@ Each sends its requests by itself; more of them would make other readers wait lo
 """
 DEFERRED_CONCURRENCY = 16
 MAX_BATCH_OBJECTS = 64
+MAX_UPLOADED_OBJECTS = 8
+"""Small files that one worker reads together for uploads; each is a request of its own."""
 MAX_BATCH_BYTES = 1 << 20
 """Small files that a worker copies in one call: for each call a worker waits once for the loop."""
 MAX_ERASED_KEYS = 1000
@@ -302,7 +304,12 @@ class CopyOperation:
         async with aclosing(listing), aclosing(self._partition(listing, documents)) as data:
             try:
                 if download is None:
-                    await self._copy_all(data, self._object_concurrency())
+                    is_upload = isinstance(self.source, BlockingStore) and not isinstance(
+                        self.destination, BlockingStore
+                    )
+                    # Batches of uploads together are as many requests as a queue sends at most.
+                    concurrency = self._object_concurrency() // (2 if is_upload else 1)
+                    await self._copy_all(data, max(1, concurrency))
                 else:
                     await gather_all([download.run(), self._feed(data, download, documents)])
                     await self._copy_all(_iterate([(entry,) for entry in download.deferred]), DEFERRED_CONCURRENCY)
@@ -358,6 +365,7 @@ class CopyOperation:
         """Yield the entries that are copied at once, in batches, and collect metadata documents in `documents`."""
         batch: list[Entry] = []
         batch_bytes = 0
+        most = MAX_BATCH_OBJECTS if isinstance(self.destination, BlockingStore) else MAX_UPLOADED_OBJECTS
         keys, journal, mirror, download = self._rules.keys, self._journal, self._mirror, self._download
         async for entry in listing:
             key = entry.key
@@ -389,7 +397,7 @@ class CopyOperation:
                 elif self._copier.accepts_batch(entry):
                     batch.append(entry)
                     batch_bytes += entry.size or 0
-                    if len(batch) == MAX_BATCH_OBJECTS or batch_bytes >= MAX_BATCH_BYTES:
+                    if len(batch) == most or batch_bytes >= MAX_BATCH_BYTES:
                         yield tuple(batch)
                         batch, batch_bytes = [], 0
                 else:

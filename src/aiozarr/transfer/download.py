@@ -37,6 +37,8 @@ from aiozarr.transfer.copy_object import (
 MAX_WAITING_ENTRIES = 2048
 """Listed objects that wait for their requests: two pages of a listing, so that the next one overlaps."""
 
+MAX_PART_BYTES = 8 << 20
+"""Parts of a large object: small enough that writing one overlaps with receiving the others."""
 ASSUMED_BYTES = 1 << 20
 """The bytes that an object of unknown size counts until its response has come."""
 
@@ -94,7 +96,7 @@ class Download(FetchOperation):
         self._entries: deque[Entry] = deque()
         self._ready: deque[FetchRequest] = deque()
         self._parts: deque[_ObjectDownload] = deque()
-        self._part_bytes = settings.max_request_bytes
+        self._part_bytes = min(settings.max_request_bytes, MAX_PART_BYTES)
         self._files = 0
         self._requests: set[_ObjectDownload] = set()
         self._writes = 0

@@ -122,6 +122,20 @@ async def test_one_array_of_a_hierarchy_is_copied_by_its_own_url(tmp_path: Path)
     assert (await (await aiozarr.open_array(tmp_path / "a"))[...]).tolist() == [1, 2, 3, 4]
 
 
+async def test_small_files_are_uploaded_side_by_side_and_each_failure_is_named(tmp_path: Path) -> None:
+    def faults(call: Any) -> Any:
+        return aiozarr.PermissionDeniedError("no") if call.key == "many/c/3/7" else None
+
+    source = await fill(LocalStore(tmp_path), ODD)
+    target = FakeStore(latency=0.001, faults=faults)
+    report = await aiozarr.copy(source, target, on_error="continue")
+    assert {key for key, _ in report.failed} == {"many/c/3/7", "zarr.json"}
+    assert await contents(target) == {key: ODD[key] for key in ODD if key not in ("many/c/3/7", "zarr.json")}
+    assert target.max_in_flight >= 32
+    with pytest.raises(aiozarr.CopyError, match="many/c/3/7"):
+        await aiozarr.copy(source, FakeStore(latency=0.001, faults=faults))
+
+
 async def test_a_large_file_is_copied_in_parts(tmp_path: Path) -> None:
     data = np.random.default_rng(0).bytes(3_000_001)
     source = await fill(LocalStore(tmp_path / "from"), {"c/0": data})
