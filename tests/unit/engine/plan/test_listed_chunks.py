@@ -173,3 +173,16 @@ async def test_nothing_is_warned_of_where_the_store_cannot_guard_partial_writes(
     store.supports = replace(store.supports, conditional_writes=False)
     await writer.write([write], settings=SETTINGS)
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, FakeStore])
+@pytest.mark.parametrize("inner", [None, (2, 2)])
+async def test_readers_that_share_a_chunk_are_each_told_that_it_is_missing(
+    kind: Any, inner: tuple[int, int] | None
+) -> None:
+    layout, store, reader = layout_of((4, 4), (4, 4), inner=inner), kind(), engine()
+    lists = [ListedChunks(layout, boxes((4, 4), 4)) for _ in range(3)]
+    reads = [Read.of_listed(store, chunks, np.ones((4, 4), np.int32)) for chunks in lists]
+    await asyncio.gather(*(reader.read([each], settings=SETTINGS) for each in reads))
+    assert [each.missing for each in reads] == [{"a/c/0/0"}] * 3
+    assert not any(each.out.any() for each in reads)
