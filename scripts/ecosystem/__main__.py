@@ -130,21 +130,20 @@ def report(world: str, suite: str, described: dict[str, Any], result: Result, *,
     if result.broken:
         print(f"{title}: {result.broken}", flush=True)
         return 1
-    known = [each for each in deviations() if world in each["worlds"] and suite in each["suites"]]
-    unexplained = [test for test in result.failed if not any(fnmatchcase(test, _glob(each["test"])) for each in known)]
-    if stock:
-        unexplained = [
-            test
-            for test in result.failed
-            if not any(each["stock"] and fnmatchcase(test, _glob(each["test"])) for each in known)
-        ]
+    patterns = [
+        _glob(each["test"])
+        for each in deviations()
+        if world in each["worlds"] and suite in each["suites"] and (each["stock"] or not stock)
+    ]
+    unexplained = [test for test in result.failed if not any(fnmatchcase(test, pattern) for pattern in patterns)]
     unused = described.get("takes", ()) if not stock else ()
     unused = [what for what in unused if not result.usage.get(what)]
     usage = ", ".join(f"{what} {result.usage.get(what, 0)}" for what in ("reads", "writes", "opened"))
     fallbacks = "".join(f"; {count} left: {reason}" for reason, count in result.usage.get("fallbacks", {}).items())
+    listed, others = len(result.failed) - len(unexplained), len(unexplained)
     print(
-        f"{title}: {result.passed} passed, {len(result.failed)} failed, {result.skipped} skipped in "
-        f"{result.seconds:.0f} s ({usage}{fallbacks})",
+        f"{title}: {result.passed} passed, {listed} failed as listed, {others} others, {result.skipped} skipped "
+        f"in {result.seconds:.0f} s ({usage}{fallbacks})",
         flush=True,
     )
     for test in unexplained:
