@@ -12,6 +12,7 @@ Needs the API alone (`aiozarr[otel]`); the application brings the SDK. Nothing h
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from time import monotonic_ns, time_ns
 from typing import Any, Literal, TypeAlias
 from urllib.parse import quote, urlsplit
@@ -21,6 +22,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 import aiozarr
 from aiozarr.schedule import Report, RequestEvent
+from aiozarr.schedule.events import RequestOperation
 from aiozarr.schedule.operations import OperationKind, add_observer, remove_observer
 
 RequestSpans: TypeAlias = Literal["recording"] | bool
@@ -142,9 +144,8 @@ class _OperationSpan:
 
     def request(self, event: RequestEvent) -> None:
         """Make a span of a request, or add it to the next event."""
-        url = urlsplit(event.store)
-        if url.scheme in _REMOTE_SCHEMES:
-            self._tracer.request_duration.record(event.seconds, _metric_attributes(event, url.hostname, url.port))
+        if (attributes := _attributes_of(event)) is not None:
+            self._tracer.request_duration.record(event.seconds, attributes)
         if not self._is_recording or self._has_ended or self._tracer.requests is False:
             return
         if self._tracer.requests is True or self._spans < MAX_REQUEST_SPANS:
@@ -240,17 +241,28 @@ def _sums(report: Report) -> Mapping[str, int | float]:
     }
 
 
-def _metric_attributes(event: RequestEvent, host: str | None, port: int | None) -> dict[str, str | int]:
-    attributes: dict[str, str | int] = {"http.request.method": _METHODS[event.operation]}
-    if host is not None:
-        attributes["server.address"] = host
-    if port is not None:
-        attributes["server.port"] = port
-    if event.status is not None:
-        attributes["http.response.status_code"] = event.status
-    if event.error is not None:
-        attributes["error.type"] = _type_name(event.error)
-    return attributes
+def _attributes_of(event: RequestEvent) -> Mapping[str, str | int] | None:
+    """Return the attributes of a request in metrics, or None for a store that is not reached over HTTP."""
+    return _http_attributes(
+        event.store, event.operation, event.status, None if event.error is None else _type_name(event.error)
+    )
+
+
+@lru_cache(maxsize=256)  # shared by all requests of one outcome, and never changed
+def _http_attributes(
+    store: str, operation: RequestOperation, status: int | None, error_type: str | None
+) -> Mapping[str, str | int] | None:
+    url = urlsplit(store)
+    if url.scheme not in _REMOTE_SCHEMES:
+        return None
+    attributes: dict[str, str | int | None] = {
+        "http.request.method": _METHODS[operation],
+        "server.address": url.hostname,
+        "server.port": url.port,
+        "http.response.status_code": status,
+        "error.type": error_type,
+    }
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _request_attributes(event: RequestEvent) -> dict[str, Any]:
@@ -267,8 +279,8 @@ def _request_attributes(event: RequestEvent) -> dict[str, Any]:
         attributes["aiozarr.range"] = str(event.range)
     if event.attempts > 1:
         attributes["http.request.resend_count"] = event.attempts - 1
-    if url.scheme in _REMOTE_SCHEMES:
-        attributes |= _metric_attributes(event, url.hostname, url.port)
+    if (shared := _attributes_of(event)) is not None:
+        attributes |= shared
         # The URL of a store has no secrets, and no query.
         attributes["url.full"] = f"{event.store.rstrip('/')}/{quote(event.key)}"
     if url.scheme == "s3":
