@@ -56,8 +56,8 @@ def as_obspec(store: Store, settings: Settings | None = None) -> ObspecView:
 class ObspecView:
     """A store with obspec's methods, asynchronous and blocking. They may be called on any loop and in any thread.
 
-    obspec's records (`ObjectMeta`, `ListResult`, `PutResult`) are its typed dictionaries. They are `Any` here,
-    so that a type checker takes a view for obspec's protocols, and obspec need not be installed.
+    obspec's records (`ObjectMeta`, `ListResult`, `PutResult`) are typed dictionaries of that package. They are `Any`
+    here, so that a type checker takes a view for obspec's protocols, and obspec need not be installed.
 
     The dates of objects are not known to stores: `last_modified` is the beginning of 1970.
     """
