@@ -61,7 +61,7 @@ async def create_array(
     value until it is written.
 
     Args:
-        target: a URL, a local path, or a `Store`.
+        target: a URL, a local path, a `Store`, or an object with obspec's methods, such as a store of obstore.
         path: the array's path below that; `""` makes the target itself the array.
         shape: lengths of the dimensions. May be empty; lengths may be 0. Beside `data`, it must be the shape of these.
         dtype: type of the elements by numpy's name, or `"r24"` and the like for raw bits. Stored little-endian, unless

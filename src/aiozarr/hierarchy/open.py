@@ -57,7 +57,7 @@ async def open(  # noqa: A001  # the public name
     The result is an async context manager. Leaving it closes the store if opening made it.
 
     Args:
-        target: a URL, a local path, or a `Store`.
+        target: a URL, a local path, a `Store`, or an object with obspec's methods, such as a store of obstore.
         path: the node's path below that, such as `"a/b"`; `""` is the target itself.
         mode: "r": writes raise; "r+": writes are allowed.
         zarr_format: the required format of the node. None: any; with several formats at one path, 3 comes before 2
