@@ -130,6 +130,7 @@ bench-stages: $(VENV)/$(READY) ## the cost of each stage of a read, growth curve
 	@$(BIN)/python -m benchmarks.stages $(if $(QUICK),--quick)
 	@$(BIN)/python -m benchmarks.growth $(if $(QUICK),--quick) $(if $(FIGURES),--folder $(FIGURES))
 	@$(BIN)/python -m benchmarks.memory $(if $(QUICK),--size 64MiB)
+	@$(BIN)/python -m benchmarks.rechunk $(if $(QUICK),--size 256MiB)
 	@$(BIN)/python -m benchmarks.xarray_opening $(if $(QUICK),--rounds 2)
 
 dist: $(VENV)/$(READY) ## sdist and wheel into dist/

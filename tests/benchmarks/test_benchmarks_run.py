@@ -48,6 +48,13 @@ def test_memory_is_measured_for_each_location() -> None:
     assert "chunks of 64 KiB, HTTP" in run("memory", "--tiny", "--latency", "0", "--python-server")
 
 
+@pytest.mark.skipif(find_spec("dask") is None or find_spec("zarr") is None, reason="the peers are not installed")
+def test_rechunking_is_compared_with_dask_and_both_results_are_equal() -> None:
+    said = run("rechunk", "--tiny")
+    assert "aiozarr" in said
+    assert "dask + zarr-python" in said
+
+
 @pytest.mark.skipif(find_spec("xarray") is None, reason="xarray is not installed")
 def test_opening_is_compared_with_xarrays_own_engine() -> None:
     said = run("xarray_opening", "--rounds", "1", "--latency", "0", "--python-server")
