@@ -197,8 +197,9 @@ class ArrayRead(ReadOperation):
         self._bytes_left -= batch_bytes - room
         request = BlockingRead(self, read, outputs, batch_bytes - room)
         if self.total == 1:
-            share_key = self.share_key(chunks.chunk_id(part))
-            request.share(InFlightChunk(self.in_flight, share_key, layout.object_of(part).pipeline))
+            chunk_id = chunks.chunk_id(part)
+            pipeline = layout.object_of(part).pipeline
+            request.share(chunk_id[1], InFlightChunk(self.in_flight, self.share_key(chunk_id), pipeline))
         self._blocking_reads.add(request)
         return request
 

@@ -57,8 +57,10 @@ class BlockingRead(ObjectRequest):
         self._whole: tuple[Buffer | None] | None = None
         self._events: list[RequestEvent] = []  # for the observer, which is called on the loop
 
-    def share(self, chunk: InFlightChunk) -> None:
-        """Let others join the only chunk of this read. They get it when it has ended."""
+    def share(self, key: str, chunk: InFlightChunk) -> None:
+        """Let others join the only chunk of this read, stored under `key`. They get it when it has ended."""
+        # If this read is cancelled before a worker begins it, they request the key.
+        self.key = key
         chunk.decoding_started = True
         self._shared = chunk
 

@@ -199,7 +199,8 @@ async def begun(store: Gated) -> None:
     """Wait until the first read has come to the store, and all others to the engine behind it."""
     while not store.reads:
         await asyncio.sleep(0.001)
-    await aiozarr.open_array(store)
+    await store.exists("zarr.json")
+    await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("codecs", [["bytes"], ["bytes", "zstd"]])
@@ -223,7 +224,7 @@ async def test_a_cancelled_read_leaves_its_chunk_to_those_that_have_joined_it() 
     leader = asyncio.ensure_future(array[...].read())
     await begun(store)
     others = [asyncio.ensure_future(array[...].read()) for _ in range(5)]
-    await aiozarr.open_array(store)
+    await asyncio.sleep(0.01)
     leader.cancel()
     await asyncio.sleep(0.01)
     store.gate.set()
@@ -231,6 +232,27 @@ async def test_a_cancelled_read_leaves_its_chunk_to_those_that_have_joined_it() 
     with pytest.raises(asyncio.CancelledError):
         await leader
     assert len(store.reads) <= 2
+
+
+async def test_a_read_that_is_cancelled_before_it_begins_leaves_its_chunk_to_others() -> None:
+    store = Gated()
+    settings = replace(SETTINGS, decode_threads=1)
+    names = [f"a{number}" for number in range(12)]
+    arrays = [
+        await aiozarr.create_array(store, name, data=np.arange(1, 6), chunks=(5,), codecs=["bytes"], settings=settings)
+        for name in names
+    ]
+    # More than the workers begin, so the last ones wait.
+    reads = [asyncio.ensure_future(array[...].read()) for array in arrays]
+    await begun(store)
+    joined = [asyncio.ensure_future(array[1:3].read()) for array in arrays]
+    await asyncio.sleep(0.01)
+    for each in reads:
+        each.cancel()
+    await asyncio.sleep(0.01)
+    store.gate.set()
+    assert [each.tolist() for each in await asyncio.gather(*joined)] == [[2, 3]] * 12
+    await asyncio.gather(*reads, return_exceptions=True)
 
 
 async def test_each_of_those_that_share_a_read_decides_what_a_missing_chunk_is() -> None:
