@@ -46,7 +46,7 @@ async def test_chunks_across_the_end_are_stored_whole_and_padded_with_the_fill_v
 
 @pytest.mark.parametrize("name", ["default", "v2"])
 async def test_an_array_without_dimensions_has_one_chunk(name: str, tmp_path: Path) -> None:
-    encoding = {"chunk_key_encoding": {"name": name}}
+    encoding: dict[str, Any] = {"chunk_key_encoding": {"name": name}}
     view = await aiozarr.open(spec(tmp_path, create=True, metadata=chunked([], [], **encoding)))
     await view.write(3)
     assert stored(tmp_path) == RECORDED["rank0 key"][name]
@@ -80,7 +80,7 @@ async def test_partial_writes_of_the_fill_value_erase_chunks_that_hold_nothing_e
     kvstore: dict[str, Any] = {"driver": driver, "path": f"{tmp_path}/a/"}
     if driver == "zip":
         kvstore = {"driver": "zip", "path": "a/", "base": f"file://{tmp_path}/a.zip"}
-    extra = {"codecs": codecs} if codecs else {}
+    extra: dict[str, Any] = {"codecs": codecs} if codecs else {}
     async with await aiozarr.open(
         {"driver": "zarr3", "kvstore": kvstore, "create": True, "metadata": chunked([8], [4], **extra)}
     ) as view:
@@ -143,6 +143,33 @@ async def test_a_cache_pool_is_bounded_and_shared_through_a_context(tmp_path: Pa
     rows = await asyncio.gather(*[(one if row % 2 else two)[row].read() for row in range(1000)])
     assert sum(int(row.sum()) for row in rows) == 7 * 100_000
     assert 0 < pool.nbytes <= 5000
+
+
+@pytest.mark.parametrize(("bound", "requests"), [(True, 10), (False, 0), ("open", 0), (5, 0), (1e12, 10)])
+@pytest.mark.parametrize("codecs", [["bytes"], ["bytes", "gzip"]])
+async def test_records_have_the_requests_that_a_cache_pool_sends(
+    bound: Any, requests: int, codecs: list[str], tmp_path: Path
+) -> None:
+    await (await aiozarr.open(spec(tmp_path, create=True, metadata=chunked([100], [10], codecs=codecs)))).write(1)
+    pool = {"total_bytes_limit": 100_000}
+    view = await aiozarr.open(spec(tmp_path, cache_pool=pool, recheck_cached_data=bound))
+    with aiozarr.record() as first:
+        await view
+    with aiozarr.record() as second:
+        assert (await view).sum() == 100
+    assert first.requests == 10
+    assert (second.requests, second.bytes_fetched) == (requests, 0)
+
+
+async def test_twenty_reads_of_a_cached_chunk_send_one_conditional_request(tmp_path: Path) -> None:
+    await (await aiozarr.open(spec(tmp_path, create=True, metadata=chunked([10], [10])))).write(1)
+    view = await aiozarr.open(spec(tmp_path, cache_pool={"total_bytes_limit": 100_000}))
+    await view
+    with aiozarr.record() as report:
+        await asyncio.gather(*[view.read() for _ in range(20)])
+    assert report.requests + report.shared == 20
+    assert report.requests < 20
+    assert report.bytes_fetched == 0
 
 
 async def test_concurrent_reads_share_the_check_of_the_metadata(tmp_path: Path) -> None:

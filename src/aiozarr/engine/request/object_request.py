@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from aiozarr.engine.operation import Operation
 from aiozarr.engine.timing import RequestTiming, status_of
@@ -296,6 +297,12 @@ class FetchRequest(ObjectRequest):
                 ),
                 retries=0,
             )
+        checks = None if self.value is None or error is not None else self.value.cache_checks
+        if checks is not None:
+            # No bytes have come, and perhaps no request was sent.
+            event = self.event(self.range, 0, 0, checks, None, timing)
+            timing.event = replace(event, operation="stat") if checks else None
+            return
         # Chunks may share bytes, which come once.
         wanted = min(self.wanted_bytes(fetched), fetched) if error is None else 0
         timing.event = self.event(self.range, wanted, fetched, self.attempts, error, timing)

@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from typing_extensions import Buffer
@@ -97,12 +98,12 @@ class CacheStore(WrapperStore):
     ) -> Value | None:
         object_key = self._object_key(key)
         cached = await self._in_thread(lambda: self._backend.lookup(object_key, range))
-        if (
-            cached is not None
-            and (if_match is None or cached.value.version == if_match)
-            and (self._is_fresh(cached) or await self._is_current(object_key, cached))
-        ):
-            value: Value | None = cached.value
+        is_usable = cached is not None and (if_match is None or cached.value.version == if_match)
+        value: Value | None
+        if is_usable and cached is not None and self._is_fresh(cached):
+            value = replace(cached.value, cache_checks=0)
+        elif is_usable and cached is not None and await self._is_current(object_key, cached):
+            value = replace(cached.value, cache_checks=1)
         else:
             request = (range, if_match, max_bytes)
             value = await self._requests.run(
