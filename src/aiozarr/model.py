@@ -84,7 +84,8 @@ class Value:
         version: version of the object; None if the store has no versions.
         size: size of the complete object in bytes; None if unknown, as in an HTTP response without total length.
         status: HTTP status of the response, for events; None for stores without one.
-        cache_checks: for bytes from a cache the requests that it has sent to check them, 0 or 1; None for others.
+        cache_checks: for bytes from a cache that records see through, the requests that have checked them, 0 or 1;
+            None for others.
     """
 
     data: Buffer

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from aiozarr.driver.json_members import JSON, Members, as_json, boolean, integer, invalid, number, shown
+from aiozarr.model import Value
 from aiozarr.stores.contract import Store
 from aiozarr.stores.transformer import StorageTransformer
 from aiozarr.stores.wrappers.cache_backend import CachedValue, MemoryCache
@@ -211,6 +213,10 @@ class PooledChunkStore(CacheStore):
 
     def _is_fresh(self, cached: CachedValue) -> bool:
         return not must_recheck(self._pooled.bound, cached.checked)
+
+    def _answer(self, value: Value, checks: int) -> Value:
+        # The pool is part of the view and no store of the user's, so records count what it sends.
+        return replace(value, cache_checks=checks)
 
     def _settings(self) -> dict[str, Any]:
         return {"pooled": self._pooled}
