@@ -160,6 +160,7 @@ async def test_the_chunk_that_a_write_changes_is_refused(server: FaultServer, se
     await fill(server, document([40], [20], codecs=RAW))
     async with s3(server) as store:
         array = await aiozarr.open_array(store, mode="r+", settings=QUICK)
+        await array[30].write(0)  # The first write reads the document, too.
         begin_flood(server, lambda reply: spoil.promising(PROMISED, sent)(reply) if reply.status == 200 else reply)
         with pytest.raises(aiozarr.LimitError) as caught:
             await array[3:5].write(0)
