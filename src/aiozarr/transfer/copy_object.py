@@ -362,8 +362,7 @@ class ObjectCopier:
         if version is None or not has_content_tag(version):
             return False
         view = byte_view(data)
-        found = await self._engine.run_in_worker(lambda: md5(view, usedforsecurity=False).hexdigest(), view.nbytes)
-        return version.etag == f'"{found}"'
+        return version.etag == await self._engine.run_in_worker(lambda: content_tag(view), view.nbytes)
 
     async def _is_stored(self, key: str, data: memoryview) -> bool:
         """Return whether the destination returns `data`. A large object is read in parts, one after the other."""
@@ -435,6 +434,11 @@ async def read_object(source: ScheduledStore, key: str, max_bytes: int, part_byt
     if size > max_bytes:
         raise LimitError("the object has grown", limit="max_bytes", value=size, allowed=max_bytes)
     return FetchedObject(value.data, size, value.version)
+
+
+def content_tag(data: Buffer) -> str:
+    """Return the MD5 of `data` as an ETag."""
+    return f'"{md5(byte_view(data), usedforsecurity=False).hexdigest()}"'
 
 
 def has_content_tag(version: Version) -> bool:

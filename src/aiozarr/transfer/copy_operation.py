@@ -21,13 +21,20 @@ from aiozarr.errors import (
     UnsupportedOperationError,
 )
 from aiozarr.metadata import document_write_order
-from aiozarr.model import JOURNAL_PREFIX, Entry, check_key
+from aiozarr.model import JOURNAL_PREFIX, Entry, Version, check_key
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, Store
 from aiozarr.stores.nowait import NowaitStore
 from aiozarr.transfer.copy_journal import CopyJournal, is_journal_key, size_hash
-from aiozarr.transfer.copy_object import CopiedObject, ObjectCopier, Verify
+from aiozarr.transfer.copy_object import (
+    CopiedObject,
+    ObjectCopier,
+    Verify,
+    content_tag,
+    equal_bytes,
+    has_content_tag,
+)
 from aiozarr.transfer.destination import DestinationListing, Mirror
 from aiozarr.transfer.download import Download
 from aiozarr.transfer.key_filter import KeyFilter
@@ -217,7 +224,10 @@ class CopyOperation:
         """Store the header of a new journal, before the first object."""
         if self._journal is not None and self._old_journal is not None and not self._rules.dry_run:
             old, self._old_journal = self._old_journal, None
-            await self._journal.begin(old)
+            try:
+                await self._journal.begin(old)
+            except StoreError as error:
+                raise CopyError(f"{self.destination.url} could not be written: {error}") from error
 
     async def _look_at_destination(self) -> DestinationListing:
         """List the destination, as far as the rules need it.
@@ -239,7 +249,7 @@ class CopyOperation:
                         # Metadata do not have the sizes of chunks.
                         known = entry if self._objects is None else Entry(entry.key, None)
                         found.size_hashes.add(size_hash(known))
-                    if self._mirror is not None and entry.version is not None:
+                    if self._mirror is not None:
                         self._mirror.add_stored(entry)
                     if not rules.resume and self._mirror is None and found.count == MAX_COUNTED_OBJECTS:
                         break
@@ -383,7 +393,8 @@ class CopyOperation:
                 continue
             if mirror is not None:
                 mirror.add_key(key)
-            if (journal is not None and journal.has(entry)) or (mirror is not None and mirror.is_stored(entry)):
+            is_there = journal is not None and journal.has(entry)
+            if is_there or (mirror is not None and mirror.may_have(entry) and await self._is_up_to_date(mirror, entry)):
                 self._counters.add_skipped(entry)
             elif is_document(key):
                 documents[key] = entry
@@ -404,6 +415,34 @@ class CopyOperation:
                     yield (entry,)
         if batch:
             yield tuple(batch)
+
+    async def _is_up_to_date(self, mirror: Mirror, entry: Entry) -> bool:
+        """Return whether the destination has the bytes of an object: by their MD5, or by comparing local ones."""
+        if mirror.is_stored(entry):
+            return True
+        source, destination, version = self.source, self.destination, entry.version
+        read_source = source.fetch_now if isinstance(source, BlockingStore) else None
+        read_stored = destination.fetch_now if isinstance(destination, BlockingStore) else None
+        size = entry.size or 0
+
+        def compare() -> bool:
+            stored = None if read_stored is None else read_stored(entry.key)
+            if read_source is None:
+                assert version is not None
+                return stored is not None and version.etag == content_tag(stored.data)
+            value = read_source(entry.key)
+            if value is None or memoryview(value.data).nbytes != size:
+                return False
+            if read_stored is None:
+                return mirror.is_stored(Entry(entry.key, size, Version(content_tag(value.data))))
+            return stored is not None and equal_bytes(stored.data, value.data)
+
+        if read_source is None and (read_stored is None or version is None or not has_content_tag(version)):
+            return False
+        try:
+            return await self._engine.run_in_worker(compare, size)
+        except StoreError:
+            return False  # copying it shows what is wrong
 
     async def _copy_all(self, batches: AsyncIterator[tuple[Entry, ...]], concurrency: int) -> None:
         """Copy all entries; workers pull batches of them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from aiozarr.model import JOURNAL_PREFIX, Entry
-from aiozarr.transfer.copy_journal import digest, is_journal_key
+from aiozarr.transfer.copy_journal import digest, is_journal_key, size_hash
 from aiozarr.transfer.copy_object import has_content_tag
 
 
@@ -37,22 +37,28 @@ class DestinationListing:
 class Mirror:
     """Decides which objects of a source a destination has already, and which of its objects the source lacks.
 
-    It holds hashes, so that a million objects take 160 MB. A hash that two keys share keeps an object that should be
+    It holds hashes, so that a million objects take 230 MB. A hash that two keys share keeps an object that should be
     deleted; among a million keys this has a probability of 1 to 2 million.
     """
 
     def __init__(self) -> None:
         self._keys: set[int] = set()
         self._stored: set[bytes] = set()
+        self._sizes: set[int] = set()
 
     def add_stored(self, entry: Entry) -> None:
         """Record an object of the destination."""
+        self._sizes.add(size_hash(entry))
         if entry.version is not None and has_content_tag(entry.version):
             self._stored.add(digest(entry))
 
     def add_key(self, key: str) -> None:
         """Record a key of the source."""
         self._keys.add(hash(key))
+
+    def may_have(self, entry: Entry) -> bool:
+        """Return whether the destination has an object of equal key and size."""
+        return size_hash(entry) in self._sizes
 
     def is_stored(self, entry: Entry) -> bool:
         """Return whether the destination has an object of equal key, size and content."""

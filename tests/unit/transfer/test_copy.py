@@ -122,6 +122,29 @@ async def test_one_array_of_a_hierarchy_is_copied_by_its_own_url(tmp_path: Path)
     assert (await (await aiozarr.open_array(tmp_path / "a"))[...]).tolist() == [1, 2, 3, 4]
 
 
+async def test_a_mirror_copies_only_what_differs(tmp_path: Path, s3_server: LocalS3) -> None:
+    s3_server.create_bucket("mirror")
+    options = s3_server.storage_options
+    few = dict(list(ODD.items())[:30])
+    one = await fill(LocalStore(tmp_path / "one"), few)
+    places: list[tuple[Any, Any]] = [
+        (one, tmp_path / "two"),
+        (one, "s3://mirror/x"),
+        ("s3://mirror/x", tmp_path / "three"),
+    ]
+    for change, copied in ((None, len(few)), (None, 0), ("zarr.json", 1), ("empty", 1)):
+        if change is not None:
+            data = b"[]" if change == "zarr.json" else b"not empty any more"
+            few[change] = data
+            await one.set(change, data)
+        for source, target in places:
+            keywords = {"source_options": options} if isinstance(source, str) else {}
+            keywords |= {"destination_options": options} if isinstance(target, str) else {}
+            report = await aiozarr.copy(source, target, delete=True, **keywords)
+            assert (report.objects, report.skipped) == (copied, len(few) - copied), (source, target, change)
+    assert await contents(LocalStore(tmp_path / "three")) == few
+
+
 async def test_small_files_are_uploaded_side_by_side_and_each_failure_is_named(tmp_path: Path) -> None:
     def faults(call: Any) -> Any:
         return aiozarr.PermissionDeniedError("no") if call.key == "many/c/3/7" else None
