@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 from math import prod
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from aiozarr.conversion.regions import Bounds
 from aiozarr.engine import Engine, run, run_blocking
 from aiozarr.errors import AiozarrError, CopyError
@@ -137,7 +139,9 @@ class ConversionTask:
         outside = tuple([slice(each.start + at, each.stop + at) for each, at in zip(inside, self.offset, strict=True)])
         with record() as report:
             # The ellipsis keeps the block of an array without dimensions an array.
-            block = await source[(*outside, ...)].read()
+            view = source[(*outside, ...)]
+            # Own memory: that of results is given back later, and so would not be bounded by the memory of tasks.
+            block = await view.read(out=np.empty(view.shape, view.dtype))
             await destination[(*inside, ...)].write(block, casting=self.casting)
         return TaskResult(self.number, report.requests, report.bytes_fetched, report.bytes_written)
 
