@@ -209,3 +209,19 @@ async def test_every_type_round_trips_with_its_bits(store: Store, dtype: str, op
     found = await (await aiozarr.open_array(store))[...]
     assert found.dtype == np.dtype(dtype).newbyteorder("=")
     assert found.tolist() == data.tolist()
+
+
+async def test_concurrent_first_writes_read_the_document_once_and_those_of_a_new_array_do_not() -> None:
+    store = MemoryStore()
+    await aiozarr.create_array(store, shape=8, dtype="i4", chunks=1)
+    opened = await aiozarr.open_array(store, mode="r+")
+    with aiozarr.record() as report:
+        await asyncio.gather(*[opened[i].write(i) for i in range(8)])
+    first = report.requests
+    with aiozarr.record() as report:
+        await asyncio.gather(*[opened[i].write(i) for i in range(8)])
+    assert first - report.requests == 1
+    created = await aiozarr.create_array(MemoryStore(), shape=8, dtype="i4", chunks=1)
+    with aiozarr.record() as report:
+        await created[:].write(1)
+    assert report.requests == 8
