@@ -84,7 +84,7 @@ class Engine:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: WorkerPool | None = None) -> None:
         self._loop = loop
-        self._clock_offset = loop.time() - monotonic()
+        self._clock_offset: float | None = None
         self.state = EngineState(pool or ThreadPool(loop))
         self.group_commit: GroupCommit[ObjectWrite] = GroupCommit(self.state.key_locks)
         self._start_gate = _StartGate()
@@ -130,7 +130,10 @@ class Engine:
 
         read.layout.check_read(settings, read.maps)
         # The time of an idle loop of uvloop stands still.
-        now = max(self._loop.time(), monotonic() + self._clock_offset)
+        now = self._loop.time()
+        if self._clock_offset is None:
+            self._clock_offset = now - monotonic()
+        now = max(now, monotonic() + self._clock_offset)
         return read_immediately(self.state, read, settings, now)
 
     async def read(
