@@ -71,6 +71,8 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "aiozarr.cli.validate_command": "prints what validation finds: test_validation.py",
     "aiozarr.cli.verify_command": "prints what verification finds: test_verification.py",
     "aiozarr.engine.operation": "the base of reads and writes: test_read_operation.py, write/test_operation.py",
+    "aiozarr.engine.cross_thread_call": "needs threads and several loops: tests/lifecycle, test_trio_calls.py",
+    "aiozarr.engine.io_thread": "needs processes, threads and several loops: tests/lifecycle",
     "aiozarr.engine.runtime": "needs processes, threads and several loops: tests/lifecycle",
     "aiozarr.engine.write.write": "a record whose parts are those of a read, in read/test_read.py",
     "aiozarr.stores.http.object_client": "the base of all clients: test_authoriser.py, test_region_client.py",

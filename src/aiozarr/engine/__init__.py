@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from aiozarr.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from aiozarr.engine.cross_thread_call import Callback
     from aiozarr.engine.engine import Engine
+    from aiozarr.engine.io_thread import current_engine, io_thread, shut_down
     from aiozarr.engine.layout import ArrayLayout
     from aiozarr.engine.plan.bounds import MergeLimitBounds
     from aiozarr.engine.plan.listed_chunks import ListedChunk, ListedChunks
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
     from aiozarr.engine.progress import Progress
     from aiozarr.engine.read.read import Read
     from aiozarr.engine.read.stream import BlockStream
-    from aiozarr.engine.runtime import Callback, bind_callback, current_engine, io_thread, run, run_blocking, shut_down
+    from aiozarr.engine.runtime import bind_callback, run, run_blocking
     from aiozarr.engine.scheduled_store import ScheduledStore
+    from aiozarr.engine.trio_calls import checkpoint
     from aiozarr.engine.workers.worker_pool import InlinePool, ThreadPool, WorkerPool
     from aiozarr.engine.write.write import Write
 else:
@@ -35,7 +38,10 @@ else:
             ".progress": "Progress",
             ".read.read": "Read",
             ".read.stream": "BlockStream",
-            ".runtime": "Callback bind_callback current_engine io_thread run run_blocking shut_down",
+            ".cross_thread_call": "Callback",
+            ".io_thread": "current_engine io_thread shut_down",
+            ".runtime": "bind_callback run run_blocking",
+            ".trio_calls": "checkpoint",
             ".scheduled_store": "ScheduledStore",
             ".workers.worker_pool": "InlinePool ThreadPool WorkerPool",
             ".write.write": "Write",
@@ -62,6 +68,7 @@ __all__ = [
     "Write",
     "bind_callback",
     "check_size",
+    "checkpoint",
     "current_engine",
     "fits_upper_bound",
     "io_thread",

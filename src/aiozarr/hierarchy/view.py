@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
@@ -27,6 +26,7 @@ from aiozarr.engine import (
     Write,
     bind_callback,
     check_size,
+    checkpoint,
     current_engine,
     fits_upper_bound,
     io_thread,
@@ -194,7 +194,7 @@ class View(UnreadValues):
             TimeoutError: it took longer than `Settings.timeout`.
         """
         if progress is None and (found := self._read_immediately(out)) is not None:
-            await asyncio.sleep(0)  # A loop of such reads must not keep others waiting.
+            await checkpoint()  # A loop of such reads must not keep others waiting.
             return found
         await self._check_size()
         target = self._output(out)
