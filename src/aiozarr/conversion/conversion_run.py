@@ -14,7 +14,7 @@ from aiozarr.concurrency import for_each, retrieve_error
 from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY, ConversionJournal
 from aiozarr.conversion.conversion_plan import ArrayPass, ConversionPlan
 from aiozarr.conversion.conversion_report import ConversionReport
-from aiozarr.conversion.conversion_task import ConversionTask, TaskFailure, TaskResult, run_task
+from aiozarr.conversion.conversion_task import ConversionTask, RegionBuffers, TaskFailure, TaskResult, run_task
 from aiozarr.conversion.stored_tree import check_free, paths_above, store_tree
 from aiozarr.engine import Engine, Progress
 from aiozarr.errors import CopyError, NodeExistsError
@@ -196,6 +196,7 @@ class ConversionRun:
     async def _run_here(self, passes: Sequence[tuple[int, ArrayPass]]) -> None:
         budget = ByteSemaphore(max(1, self._plan.max_memory * 3 // 4))
         arrays: dict[int, tuple[Array, Array]] = {}
+        buffers = RegionBuffers()
 
         async def work(numbered: NumberedTask) -> None:
             number, task = numbered
@@ -208,7 +209,7 @@ class ConversionRun:
                             await task.source.open("r", settings),
                             await task.destination.open("r+", settings),
                         )
-                    result: TaskResult | TaskFailure = await task.run_between(*arrays[number])
+                    result: TaskResult | TaskFailure = await task.run_between(*arrays[number], buffers)
                 except Exception as error:
                     if self._on_error == "raise":
                         raise

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiozarr.conversion.regions import Bounds
 from aiozarr.engine import Engine, run, run_blocking
@@ -82,6 +84,37 @@ class ArrayLocation:
         return await run(read)
 
 
+class RegionBuffers:
+    """Memory of regions for reuse by tasks.
+
+    Reused, because finished writes may stay referenced until the next garbage collection, which does not count the
+    memory of arrays: a conversion would hold the values of many tasks.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[NDArray[Any]] = []
+
+    @contextmanager
+    def region(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
+        """Yield an array of undefined elements."""
+        size = prod(shape) * dtype.itemsize
+        if not size or dtype.hasobject or dtype.kind == "T":
+            yield np.empty(shape, dtype)
+            return
+        try:
+            memory = self._free.pop()
+        except IndexError:  # tasks of several loops may take from it
+            memory = np.empty(size, np.uint8)
+        if len(memory) < size:
+            memory = np.empty(size, np.uint8)
+        try:
+            yield memory[:size].view(dtype).reshape(shape)
+            # Not after an error or a cancellation: something may still write into it.
+            self._free.append(memory)
+        finally:
+            del memory
+
+
 @dataclass(frozen=True)
 class ConversionTask:
     """One region of one pass of a conversion. It writes whole stored objects, so it may be repeated at any time.
@@ -131,18 +164,18 @@ class ConversionTask:
         settings = Settings(**dict(self.settings))
         source = await _open_once(self.token, self.source, "r", settings)
         destination = await _open_once(self.token, self.destination, "r+", settings)
-        return await self.run_between(source, destination)
+        return await self.run_between(source, destination, _buffers)
 
-    async def run_between(self, source: Array, destination: Array) -> TaskResult:
+    async def run_between(self, source: Array, destination: Array, buffers: RegionBuffers) -> TaskResult:
         """Run the task with arrays that are open already."""
         inside = tuple([slice(start, stop) for start, stop in self.region])
         outside = tuple([slice(each.start + at, each.stop + at) for each, at in zip(inside, self.offset, strict=True)])
         with record() as report:
             # The ellipsis keeps the block of an array without dimensions an array.
             view = source[(*outside, ...)]
-            # Own memory: that of results is given back later, and so would not be bounded by the memory of tasks.
-            block = await view.read(out=np.empty(view.shape, view.dtype))
-            await destination[(*inside, ...)].write(block, casting=self.casting)
+            with buffers.region(view.shape, view.dtype) as block:
+                await view.read(out=block)
+                await destination[(*inside, ...)].write(block, casting=self.casting)
         return TaskResult(self.number, report.requests, report.bytes_fetched, report.bytes_written)
 
 
@@ -180,6 +213,7 @@ def changed_settings(settings: Settings) -> tuple[tuple[str, Any], ...]:
 
 _open_arrays: dict[tuple[int, str, str, str], Array] = {}
 _lock = ForkSafeLock()
+_buffers = RegionBuffers()
 
 
 async def _open_once(token: str, location: ArrayLocation, mode: Mode, settings: Settings) -> Array:

@@ -10,6 +10,7 @@ import aiozarr
 from aiozarr import Settings
 from aiozarr.conversion import ConversionTask
 from aiozarr.conversion.conversion_task import (
+    RegionBuffers,
     TaskFailure,
     TaskResult,
     changed_settings,
@@ -72,3 +73,17 @@ def test_only_changed_settings_travel_and_no_callback() -> None:
 
 def test_results_are_plain_numbers() -> None:
     assert pickle.loads(pickle.dumps(TaskResult(1, 2, 3, 4))) == (1, 2, 3, 4)
+
+
+def test_the_memory_of_a_region_is_used_again_but_not_after_an_error() -> None:
+    buffers = RegionBuffers()
+    with buffers.region((4, 5), np.dtype("f4")) as first:
+        address = first.ctypes.data
+    with buffers.region((3,), np.dtype("i2")) as second:
+        assert (second.shape, second.dtype, second.ctypes.data) == ((3,), np.dtype("i2"), address)
+        with buffers.region((3,), np.dtype("i2")) as other:
+            assert not np.shares_memory(second, other)
+    with pytest.raises(KeyError), buffers.region((10**6,), np.dtype("u1")) as lost:
+        raise KeyError
+    with buffers.region((10**6,), np.dtype("u1")) as third:
+        assert not np.shares_memory(lost, third)
