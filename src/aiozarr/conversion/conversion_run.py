@@ -236,7 +236,8 @@ class ConversionRun:
                 if not submitted:
                     return
                 done, _ = await asyncio.wait(submitted, return_when=asyncio.FIRST_COMPLETED)
-                for wrapped in done:
+                # Results before errors: what was done counts.
+                for wrapped in sorted(done, key=lambda each: each.cancelled() or each.exception() is not None):
                     (number, task), _ = submitted.pop(wrapped)
                     await self._ended(number, task, _outcome(wrapped))
         finally:
