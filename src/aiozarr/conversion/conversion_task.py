@@ -95,11 +95,11 @@ class RegionBuffers:
         self._free: list[NDArray[Any]] = []
 
     @contextmanager
-    def region(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
-        """Yield an array of undefined elements."""
+    def region(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[NDArray[Any] | None]:
+        """Yield an array of undefined elements, or None for elements of variable length."""
         size = prod(shape) * dtype.itemsize
         if not size or dtype.hasobject or dtype.kind == "T":
-            yield np.empty(shape, dtype)
+            yield None
             return
         try:
             memory = self._free.pop()
@@ -173,8 +173,8 @@ class ConversionTask:
         with record() as report:
             # The ellipsis keeps the block of an array without dimensions an array.
             view = source[(*outside, ...)]
-            with buffers.region(view.shape, view.dtype) as block:
-                await view.read(out=block)
+            with buffers.region(view.shape, view.dtype) as memory:
+                block = await view.read(out=memory)
                 await destination[(*inside, ...)].write(block, casting=self.casting)
         return TaskResult(self.number, report.requests, report.bytes_fetched, report.bytes_written)
 

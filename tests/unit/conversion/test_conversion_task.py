@@ -78,6 +78,7 @@ def test_results_are_plain_numbers() -> None:
 def test_the_memory_of_a_region_is_used_again_but_not_after_an_error() -> None:
     buffers = RegionBuffers()
     with buffers.region((4, 5), np.dtype("f4")) as first:
+        assert first is not None
         address = first.ctypes.data
     with buffers.region((3,), np.dtype("i2")) as second:
         assert (second.shape, second.dtype, second.ctypes.data) == ((3,), np.dtype("i2"), address)
