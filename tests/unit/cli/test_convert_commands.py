@@ -1,0 +1,87 @@
+"""convert and migrate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aiozarr.sync
+from aiozarr.cli.convert_commands import LengthsType, SizeType
+from tests.support.command_line import invoke, records, succeed
+
+
+def test_convert_rechunks_and_casts_by_the_names_of_dimensions(sample: Path, tmp_path: Path) -> None:
+    succeed("convert", sample / "air", tmp_path / "out.zarr", "--chunks", "time=1,lat=6", "--dtype", "float64")
+    found = aiozarr.sync.open_array(tmp_path / "out.zarr")
+    assert found.chunks == (1, 6, 4)
+    assert found.dtype == np.dtype("f8")
+    np.testing.assert_array_equal(found[...], aiozarr.sync.open_array(sample, "air")[...])
+
+
+def test_convert_of_a_tree_to_another_format(sample: Path, tmp_path: Path) -> None:
+    [report] = records("convert", sample, tmp_path / "v2.zarr", "--zarr-format", "2", "--shards", "none")
+    assert report["arrays"] == 3
+    assert aiozarr.sync.open_group(tmp_path / "v2.zarr").zarr_format == 2
+
+
+def test_convert_of_a_part_with_other_codecs(sample: Path, tmp_path: Path) -> None:
+    codec = '{"name": "gzip", "configuration": {"level": 1}}'
+    succeed("convert", sample / "air", tmp_path / "out.zarr", "-s", "time=0:2,lat=-30..30", "--codec", codec)
+    found = aiozarr.sync.open_array(tmp_path / "out.zarr")
+    assert [each.name for each in found.metadata.codecs] == ["bytes", "gzip"]
+    np.testing.assert_array_equal(found[...], aiozarr.sync.open_array(sample, "air")[0:2, 1:5])
+
+
+def test_a_dry_run_prints_the_plan(sample: Path, tmp_path: Path) -> None:
+    arguments = ("convert", "-n", sample / "air", tmp_path / "out.zarr", "--chunks", "4,1,1")
+    assert "tasks" in succeed(*arguments).stdout
+    [plan] = records(*arguments)
+    assert plan["arrays"] == 1
+    assert plan["stages"][0]["shape"] == [4, 6, 8]
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_migrate_writes_documents_of_format_3(tmp_path: Path) -> None:
+    array = aiozarr.sync.create_array(tmp_path / "old.zarr", data=np.arange(10), zarr_format=2)
+    array.update_attributes({"a": 1})
+    [report] = records("migrate", "-n", tmp_path / "old.zarr")
+    assert report["arrays"] == 1
+    assert not (tmp_path / "old.zarr/zarr.json").exists()
+    succeed("migrate", tmp_path / "old.zarr")
+    found = aiozarr.sync.open_array(tmp_path / "old.zarr")
+    assert found.zarr_format == 3
+    np.testing.assert_array_equal(found[...], np.arange(10))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["convert", "{tmp}/none", "{tmp}/out"], 3),
+        (["convert", "{sample}", "{tmp}/out", "--chunks", "depth=1"], 2),
+        (["convert", "{sample}/air", "{tmp}/out", "--chunks", "x"], 2),
+        (["convert", "{sample}/air", "{tmp}/out", "--codec", "{{"], 2),
+        (["convert", "{sample}/air", "{tmp}/out", "--max-memory", "much"], 2),
+        (["convert", "{sample}/air", "{sample}/lat"], 1),
+        (["migrate", "{sample}"], 3),
+    ],
+)
+def test_errors_of_conversions(arguments: list[str], code: int, sample: Path, tmp_path: Path) -> None:
+    result = invoke(*[each.format(sample=sample, tmp=tmp_path) for each in arguments])
+    assert result.exit_code == code, result.output
+    assert result.stderr
+
+
+@pytest.mark.parametrize(("text", "size"), [("512", 512), ("512M", 512 << 20), ("2GiB", 2 << 30), ("1.5k", 1536)])
+def test_sizes(text: str, size: int) -> None:
+    assert SizeType().convert(text, None, None) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "lengths"),
+    [("24,90", (24, 90)), ("time=24, lat=-1", {"time": 24, "lat": -1}), ("auto", "auto"), ("none", False), ("7", (7,))],
+)
+def test_lengths(text: str, lengths: Any) -> None:
+    assert LengthsType().convert(text, None, None) == lengths
