@@ -17,6 +17,7 @@ NamedSelection: TypeAlias = dict[str, Any]
 PositionalSelection: TypeAlias = tuple[Any, ...]
 
 _INTEGER = re.compile(r"\s*[+-]?\d+\s*")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?")
 _SLICE = re.compile(r"\s*(?:[+-]?\d+)?\s*:\s*(?:[+-]?\d+)?\s*(?::\s*(?:[+-]?\d+)?\s*)?")
 
 
@@ -62,7 +63,10 @@ def parse_select(text: str) -> NamedSelection | PositionalSelection:
     for item in items:
         name, _, value = item.partition("=")
         stepped = value.count(":") == 2 and _SLICE.fullmatch(value.strip())
-        parsed = {name.strip(): _position(value.strip())} if stepped else parse_selection(item)
+        if _TIME.fullmatch(value.strip()):
+            parsed: NamedSelection = {name.strip(): value.strip()}  # its colons are those of a clock
+        else:
+            parsed = {name.strip(): _position(value.strip())} if stepped else parse_selection(item)
         if parsed.keys() & found.keys():
             raise ValueError(f"the dimension {name.strip()!r} is selected twice")
         found |= parsed

@@ -24,6 +24,7 @@ from tests.support.command_line import invoke, succeed
         ("[..., 3]", (Ellipsis, 3)),
         ("lat=45..60.5", {"lat": slice(45.0, 60.5)}),
         ("time=2020-01-01..2020-02-01T12:00", {"time": slice("2020-01-01", "2020-02-01T12:00")}),
+        ("time=2024-01-02T06:00", {"time": "2024-01-02T06:00"}),
         ("time=..3", {"time": slice(None, 3.0)}),
     ],
 )
