@@ -55,6 +55,10 @@ def draw_line(values: Floats, width: int, height: int, low: float, high: float) 
     margin = max(map(len, labels))
     columns, rows = max(2, width - margin - 2) * 2, height * 4
     dots = np.zeros((rows, columns), bool)
+    if 1 < values.size < columns:
+        # A line between the points, and not the points alone.
+        places = np.linspace(0, values.size - 1, columns)
+        values = np.interp(places, np.arange(values.size), values)
     if values.size:
         span = high - low or 1.0
         # Of values that share a column, all between the least and the greatest are drawn.
