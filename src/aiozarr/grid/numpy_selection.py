@@ -164,8 +164,8 @@ def _select_axis(
     extent = taken if is_complete else length
     if progression is None or not isinstance(positions, slice):
         indices: Indices = np.arange(item.start, item.stop, item.step) if isinstance(item, slice) else item
-        inner = indices.astype(np.int64, copy=False)
-        return GroupSelection((dimension,), (number,), (inner,), positions, taken, (extent,))
+        inner, positions = _ascending([indices.astype(np.int64, copy=False)], positions)
+        return GroupSelection((dimension,), (number,), inner, positions, taken, (extent,))
     first, step = progression
     stop = first + step * taken
     selection = slice(first, stop if stop >= 0 else None, step)
@@ -184,9 +184,17 @@ def _select_points(
     if not taken or count != taken or any([len(each) != taken for each in items]):
         return None
     dims = tuple(range(len(shape)))
-    inner = tuple([each.astype(np.int64, copy=False) for each in items])
+    inner, positions = _ascending([each.astype(np.int64, copy=False) for each in items], positions)
     group = GroupSelection(dims, (number,) * len(dims), inner, positions, taken, tuple(shape))
     return PointProjection((group,), (0,) * len(dims))
+
+
+def _ascending(inner: Sequence[Indices], positions: Positions) -> tuple[tuple[Indices, ...], Positions]:
+    """Return the points in the order of their positions, as a `GroupSelection` has them."""
+    if isinstance(positions, slice):
+        return tuple(inner), positions
+    order = np.argsort(positions, kind="stable")
+    return tuple([each[order] for each in inner]), compact_positions(positions[order])
 
 
 def _positions(item: Any) -> Positions | None:
