@@ -72,7 +72,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "aiozarr.cli.verify_command": "prints what verification finds: test_verification.py",
     "aiozarr.engine.operation": "the base of reads and writes: test_read_operation.py, write/test_operation.py",
     "aiozarr.engine.cross_thread_call": "needs threads and several loops: tests/lifecycle, test_trio_calls.py",
-    "aiozarr.engine.io_thread": "needs processes, threads and several loops: tests/lifecycle",
+    "aiozarr.engine.private_thread": "needs processes, threads and several loops: tests/lifecycle",
     "aiozarr.engine.runtime": "needs processes, threads and several loops: tests/lifecycle",
     "aiozarr.engine.write.write": "a record whose parts are those of a read, in read/test_read.py",
     "aiozarr.stores.http.object_client": "the base of all clients: test_authoriser.py, test_region_client.py",
@@ -87,7 +87,6 @@ TESTED_ELSEWHERE: dict[str, str] = {
 }
 # Modules that are tested together with others, each with the file that does it.
 TESTED_WITH: dict[str, str] = {
-    "aiozarr.cli.convert_commands": "cli/test_processes.py",
     "aiozarr.codecs.compressors.crc32c": "properties/test_formats.py",
     "aiozarr.codecs.compressors.inflate": "unit/codecs/compressors/test_gzip.py",
     "aiozarr.codecs.compressors.zstd_frame": "unit/codecs/compressors/test_zstd.py",

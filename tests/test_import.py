@@ -25,11 +25,11 @@ def test_importing_the_package_loads_neither_numpy_nor_clients() -> None:
 
 def test_what_a_copy_needs_is_imported_without_numpy() -> None:
     code = """
-import aiozarr, aiozarr.engine.io_thread, aiozarr.engine.runtime, aiozarr.http1, aiozarr.schedule, aiozarr.stores
+import aiozarr, aiozarr.engine.private_thread, aiozarr.engine.runtime, aiozarr.http1, aiozarr.schedule, aiozarr.stores
 for module in (aiozarr.http1, aiozarr.schedule, aiozarr.stores):
     for name in module.__all__:
         getattr(module, name)
-aiozarr.engine.io_thread.io_thread()
+aiozarr.engine.private_thread.io_thread()
 """
     assert not modules_after(code) & {"numpy", "numcodecs"}
 

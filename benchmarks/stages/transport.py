@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from aiozarr.engine.io_thread import new_loop
+from aiozarr.engine.private_thread import new_loop
 from aiozarr.stores import HTTPStore
 from benchmarks.layouts import MIB, said
 from benchmarks.server import served

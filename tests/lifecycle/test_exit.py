@@ -132,7 +132,7 @@ def test_an_io_thread_started_after_our_exit_handler_uses_asyncio(folder: str) -
 
         def late():
             from aiozarr import sync
-            from aiozarr.engine.io_thread import io_thread
+            from aiozarr.engine.private_thread import io_thread
 
             sync.open_array(sys.argv[1])[...]
             print(type(io_thread().loop).__module__.split(".")[0])

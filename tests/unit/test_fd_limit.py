@@ -24,7 +24,7 @@ def distant() -> Iterator[FaultServer]:
 GET = RequestTemplate("host", {}).render("GET", "/key", Expectation())
 SCARCE = """
 import asyncio, resource, sys
-from aiozarr.engine.io_thread import new_loop
+from aiozarr.engine.private_thread import new_loop
 from aiozarr.http1 import Endpoint, Expectation, Pool, RequestTemplate
 
 async def main():

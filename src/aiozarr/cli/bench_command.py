@@ -139,8 +139,8 @@ async def _measure(
     target: str, options: StorageOptions, seconds: float, part_size: int, max_requests: int
 ) -> AsyncGenerator[list[float] | Sample, None]:
     """Yield the latencies of single requests, then samples of small and of large requests at growing concurrency."""
-    from aiozarr.engine.io_thread import current_engine
     from aiozarr.engine.open_store import opened_store
+    from aiozarr.engine.private_thread import current_engine
     from aiozarr.model import Range
     from aiozarr.settings import DEFAULT_SETTINGS
 

@@ -100,8 +100,8 @@ async def _compare(
     """
     from aiozarr.concurrency import map_concurrently
     from aiozarr.engine import Progress, bind_callback
-    from aiozarr.engine.io_thread import current_engine
     from aiozarr.engine.open_store import opened_store
+    from aiozarr.engine.private_thread import current_engine
     from aiozarr.errors import NodeNotFoundError
     from aiozarr.settings import DEFAULT_SETTINGS
 

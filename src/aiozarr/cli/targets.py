@@ -183,8 +183,8 @@ async def scan_batches(
     Raises:
         UnsupportedOperationError: the store cannot list.
     """
-    from aiozarr.engine.io_thread import current_engine
     from aiozarr.engine.open_store import opened_store
+    from aiozarr.engine.private_thread import current_engine
     from aiozarr.settings import DEFAULT_SETTINGS
 
     engine = current_engine()

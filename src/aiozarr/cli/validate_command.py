@@ -47,8 +47,8 @@ def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> N
 
 async def _findings(target: str, options: StorageOptions, counts: ValidationCounts) -> AsyncGenerator[Finding, None]:
     from aiozarr.cli.validation import validate_tree
-    from aiozarr.engine.io_thread import current_engine
     from aiozarr.engine.open_store import opened_store
+    from aiozarr.engine.private_thread import current_engine
     from aiozarr.hierarchy.node_access import NodeAccess
     from aiozarr.settings import DEFAULT_SETTINGS
 

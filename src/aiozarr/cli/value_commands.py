@@ -121,8 +121,8 @@ async def _object_parts(
     Raises:
         FileNotFoundError: there is no such object.
     """
-    from aiozarr.engine.io_thread import current_engine
     from aiozarr.engine.open_store import opened_store
+    from aiozarr.engine.private_thread import current_engine
     from aiozarr.model import Range
     from aiozarr.settings import DEFAULT_SETTINGS
 

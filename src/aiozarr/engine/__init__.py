@@ -9,13 +9,13 @@ from aiozarr.lazy_names import lazy_names
 if TYPE_CHECKING:
     from aiozarr.engine.cross_thread_call import Callback
     from aiozarr.engine.engine import Engine
-    from aiozarr.engine.io_thread import current_engine, io_thread, shut_down
     from aiozarr.engine.layout import ArrayLayout
     from aiozarr.engine.plan.bounds import MergeLimitBounds
     from aiozarr.engine.plan.listed_chunks import ListedChunk, ListedChunks
     from aiozarr.engine.plan.multipart_plan import split_limit
     from aiozarr.engine.plan.plan import NO_READ, Plan, check_size, fits_upper_bound, plan_bounds
     from aiozarr.engine.plan.rows import LazyRows
+    from aiozarr.engine.private_thread import current_engine, io_thread, shut_down
     from aiozarr.engine.progress import Progress
     from aiozarr.engine.read.read import Read
     from aiozarr.engine.read.stream import BlockStream
@@ -39,7 +39,7 @@ else:
             ".read.read": "Read",
             ".read.stream": "BlockStream",
             ".cross_thread_call": "Callback",
-            ".io_thread": "current_engine io_thread shut_down",
+            ".private_thread": "current_engine io_thread shut_down",
             ".runtime": "bind_callback run run_blocking",
             ".trio_calls": "checkpoint",
             ".scheduled_store": "ScheduledStore",

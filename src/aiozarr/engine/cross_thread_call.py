@@ -10,7 +10,7 @@ from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
 from aiozarr.engine.engine import Engine
-from aiozarr.engine.io_thread import IOThread
+from aiozarr.engine.private_thread import IOThread
 from aiozarr.errors import StoreTimeoutError
 
 T = TypeVar("T")

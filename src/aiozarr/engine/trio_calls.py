@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from aiozarr.engine.cross_thread_call import Callback, CrossThreadCall, limited
 from aiozarr.engine.engine import Engine
-from aiozarr.engine.io_thread import IOThread
+from aiozarr.engine.private_thread import IOThread
 
 T = TypeVar("T")
 

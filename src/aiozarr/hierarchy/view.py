@@ -366,7 +366,7 @@ class View(UnreadValues):
             return new_array(self._transform, self.dtype)
         if not isinstance(out, np.ndarray):
             raise TypeError(f"out is a numpy array, not {type(out).__name__}")
-        if out.shape != self.shape or out.dtype.newbyteorder("=") != self.dtype:
+        if out.shape != self.shape or not _is_same_type(out.dtype, self.dtype):
             raise ValueError(
                 f"out has shape {out.shape} and dtype {out.dtype}, and the view has {self.shape} and {self.dtype}; "
                 "read without out= and cast the result"
@@ -472,6 +472,11 @@ class View(UnreadValues):
             return await run(function, callback=callback)
         with timeouts_located([self._array.store], self._array.path):
             return await run(function, timeout=timeout, callback=callback)
+
+
+def _is_same_type(dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Return whether two types are equal, in either byte order. Some, such as variable text, have none."""
+    return dtype == wanted or (dtype.kind != "T" and dtype.newbyteorder("=") == wanted)
 
 
 def _restore(array: Array, transform: IndexTransform, scalar: bool, fields: Fields | None = None) -> View:

@@ -108,9 +108,10 @@ def observed(
                 # The traceback of the error holds this frame.
                 del failure, operation
 
+        # A coroutine function itself: frameworks ask `inspect.iscoroutinefunction`.
         @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-            return follow(*args, **kwargs) if _observers else function(*args, **kwargs)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            return await (follow(*args, **kwargs) if _observers else function(*args, **kwargs))
 
         return call
 

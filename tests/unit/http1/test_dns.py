@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from aiozarr.engine.io_thread import new_loop
+from aiozarr.engine.private_thread import new_loop
 from aiozarr.http1 import Endpoint, Expectation, Pool, RequestTemplate, Response
 from aiozarr.http1.dns import AVOID_SECONDS, TTL_SECONDS, HostAddresses
 from aiozarr.testing.virtual_time import in_virtual_time
