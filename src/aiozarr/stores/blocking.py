@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from typing_extensions import Buffer
 
@@ -26,7 +26,12 @@ class BlockingStore(Store):
     """
 
     is_in_memory: ClassVar[bool] = False
-    """True if `read_now` never waits, so that an event loop may call it."""
+    """True if `read_now` never waits, so that an event loop may call it. A subclass that overrides it says so again."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "is_in_memory" not in vars(cls) and not {"fetch_now", "read_now"}.isdisjoint(vars(cls)):
+            cls.is_in_memory = False
 
     @abstractmethod
     def fetch_now(

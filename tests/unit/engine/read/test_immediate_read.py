@@ -110,6 +110,7 @@ async def test_a_recorded_read_counts_its_cached_chunks() -> None:
 
 async def test_one_small_chunk_in_memory_is_decoded_by_the_caller(ordinary: list[View]) -> None:
     array = await stored(MemoryStore())
+    assert np.array_equal(await array[...], DATA)  # the first read of a process takes the ordinary way
     ordinary.clear()
     assert await array[3, 5] == DATA[3, 5]
     assert np.array_equal(await array[8:16, 8:16], DATA[8:16, 8:16])
@@ -120,6 +121,7 @@ async def test_one_small_chunk_in_memory_is_decoded_by_the_caller(ordinary: list
 
 def test_the_blocking_twin_reads_it_in_the_calling_thread_too(ordinary: list[View]) -> None:
     array = aiozarr.sync.create_array(MemoryStore(), data=DATA, chunks=(8, 8))
+    assert np.array_equal(array[...], DATA)  # the first read of a process takes the ordinary way
     ordinary.clear()
     assert array[3, 5] == DATA[3, 5]
     assert ordinary == []
@@ -176,3 +178,14 @@ async def test_a_cancelled_task_reads_no_more() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_subclass_with_its_own_reads_is_asked_by_a_worker(ordinary: list[View]) -> None:
+    class Slow(MemoryStore):
+        def fetch_now(self, key: str, range: Any = None, **keywords: Any) -> Any:
+            return super().fetch_now(key, range, **keywords)
+
+    array = await stored(Slow())
+    ordinary.clear()
+    assert await array[3, 5] == DATA[3, 5]
+    assert len(ordinary) == 1
