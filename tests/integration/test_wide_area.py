@@ -150,8 +150,9 @@ def test_writing_whole_shards_is_one_request_each(name: str, tmp_path: Path, req
             async with opened(location) as array:
                 with aiozarr.record() as report:
                     await array[...].write(VALUES + 1)
-                assert link.requests == expected
-                assert report.requests == 6
+                # The first write of a handle compares the array's document.
+                assert link.requests == {**expected, "GET": expected.get("GET", 0) + 1}
+                assert report.requests == 7
                 link.reset()
                 # What was written is not asked for its size any more, and its index not either.
                 assert np.array_equal(await array[10], VALUES[10] + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Hashable, Iterable, Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -76,7 +77,7 @@ class FsspecStore(Store):
             bounded_reads=True,
         )
         if self._local is not None:
-            self.supports = self._local.supports
+            self.supports = replace(self._local.supports, conditional_erases=False)
 
     @property
     def fs(self) -> Any:
