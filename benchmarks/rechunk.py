@@ -61,7 +61,7 @@ def rechunk_by_dask(source: str, result: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--size", type=size_of, default=2048 * MIB, help="of the array (2GiB)")
     parser.add_argument("--max-memory", type=size_of, default=320 * MIB, help="of aiozarr's values and chunks (320MiB)")
     parser.add_argument("--tiny", action="store_true", help="4 MiB: as the tests run it")

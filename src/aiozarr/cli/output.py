@@ -169,8 +169,8 @@ def plain(text: str) -> str:
 
 def _encodable(text: str, encoding: str | None = None) -> str:
     """Return `text` with what the stream cannot encode escaped, as the names of files may be."""
-    encoding = encoding or sys.stdout.encoding or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
+    name: str = encoding or sys.stdout.encoding or "utf-8"
+    return text.encode(name, "backslashreplace").decode(name)
 
 
 def output_options(function: Any) -> Any:

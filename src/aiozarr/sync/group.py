@@ -119,7 +119,7 @@ class Group(ForeignGroupNames, Node[hierarchy.Group]):
         return self._async._repr_html_().replace("aiozarr.Group", "aiozarr.sync.Group", 1)
 
 
-Mapping.register(Group)
+Mapping.register(Group)  # pyright: ignore[reportAttributeAccessIssue]  # its stubs do not know abstract base classes
 
 
 def wrap_node(node: hierarchy.Array | hierarchy.Group) -> AnyNode:

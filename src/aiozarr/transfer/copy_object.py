@@ -137,7 +137,7 @@ class ObjectCopier:
         self.source = source
         self.destination = destination
         self._engine = engine
-        self._verify = verify
+        self._verify: Verify = verify
         self._part_bytes = settings.max_request_bytes
         self._is_observed = settings.on_event is not None
         self._report = report
