@@ -215,7 +215,7 @@ def main() -> int:
             for title, outcomes in compare_services(everyone, pythons, root, names, args.rounds):
                 console.print(service_table(f"service: {title}", outcomes))
         imports = import_seconds(
-            {each: sys.executable for each in STATEMENTS} | {each: str(args.peers_python) for each in PEER_STATEMENTS},
+            dict.fromkeys(STATEMENTS, sys.executable) | {each: str(args.peers_python) for each in PEER_STATEMENTS},
             {**STATEMENTS, **PEER_STATEMENTS},
         )
         for line in import_lines(imports):
