@@ -12,10 +12,15 @@ def view_layout(layout: ChunkLayout, transform: DomainTransform) -> ChunkLayout:
     """Return the layout in the domain of the view. Dimensions along several of the array, or none, have no chunks."""
     rank = transform.domain.rank
     along: dict[int, list[int]] = {}
+    indexed: set[int] = set()
     for output, each in enumerate(transform.outputs):
         if each.input_dimension is not None and each.stride:
             along.setdefault(each.input_dimension, []).append(output)
-    only = {dimension: outputs[0] for dimension, outputs in along.items() if len(outputs) == 1}
+        elif each.index_array is not None:
+            indexed |= {dimension for dimension, length in enumerate(each.index_array.shape) if length != 1}
+    only = {
+        dimension: outputs[0] for dimension, outputs in along.items() if len(outputs) == 1 and dimension not in indexed
+    }
     order = layout.inner_order
     if order is not None:
         last = len(order.value)
