@@ -22,7 +22,7 @@ COMMANDS = {
     "cat": ("value_commands:cat", "Write values of an array, or the bytes of an object."),
     "plot": ("plot_command:plot", "Draw a line or an image of values."),
     "cp": ("copy_commands:cp", "Copy a store, a node, a selection or an object."),
-    "sync": ("copy_commands:sync", "Make DST equal to SRC: copy what differs, and with --delete remove the rest."),
+    "sync": ("copy_commands:sync", "Copy SRC onto DST, and with --delete make DST equal to SRC."),
     "rm": ("object_commands:rm", "Remove an object, or with --recursive everything below TARGET."),
     "check": ("check_command:check", "Compare the objects of SRC and DST."),
     "verify": ("verify_command:verify", "Read and decode every chunk, and report the bad ones."),

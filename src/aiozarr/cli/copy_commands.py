@@ -108,9 +108,11 @@ def cp(src: str, dst: str, recursive: bool, select: Any, overwrite: bool, **opti
 @copy_store_options
 @output_options
 def sync(src: str, dst: str, delete: bool, **options: Any) -> None:
-    """Make DST equal to SRC: objects of the same key are replaced, and with --delete all others removed.
+    """Copy SRC onto DST, and with --delete make DST equal to SRC.
 
-    With --delete, objects whose ETags show equal content on both sides are not copied again.
+    With --delete, equal objects are not copied again, and what SRC lacks is removed at the end. Without it every object
+    is copied, and what only DST has stays: a chunk that SRC does not store, because it holds fill values, keeps the old
+    values at DST. Nothing is removed if SRC is empty or not there.
     """
     _copy(src, dst, select=None, overwrite=True, delete=delete, **options)
 

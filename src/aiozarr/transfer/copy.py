@@ -77,8 +77,9 @@ async def copy(
             addition, all bytes are compared with the fetched ones: by the MD5 that the destination reports, or by
             reading them back. None: neither.
         delete: make the destination a mirror: objects that it has and the source lacks are removed at the end, if
-            nothing failed. `include` and `exclude` protect the objects that they leave out. Objects whose bytes are
-            there already are skipped: by the MD5 that servers report, or by comparing local files.
+            nothing failed and the source has any. `include` and `exclude` protect the objects that they leave out.
+            Objects whose bytes are there already are skipped: by the MD5 that servers report, or by comparing local
+            files.
         dry_run: write and delete nothing. The report counts what would be copied and deleted.
         on_error: "raise" stops at the first object that cannot be copied; "continue" copies the others, and
             `CopyReport.failed` names it.

@@ -131,6 +131,7 @@ class CopyOperation:
         self._rules = rules or CopyRules(overwrite=True)
         # A record of its own: the result counts this copy alone.
         self._report = Report(outer=report)
+        self._has_source = False
         self._counters = CopyCounters(progress)
         self._objects = objects
         verify = self._rules.verify
@@ -185,7 +186,9 @@ class CopyOperation:
 
     async def _copy(self) -> None:
         documents = await self._copy_data()
-        if self._counters.listed == self._counters.folder_markers and not self._mirror:
+        # A misspelled source must not empty the destination of a mirror.
+        may_be_none = self._mirror is not None and self._has_source
+        if self._counters.listed == self._counters.folder_markers and not may_be_none:
             url = self.source.url
             of = f" that match include={self._rules.keys.include}" if self._rules.keys.include else ""
             raise NodeNotFoundError(f"there is nothing to copy at {url}{of}", url=url, path="")
@@ -379,6 +382,7 @@ class CopyOperation:
         keys, journal, mirror, download = self._rules.keys, self._journal, self._mirror, self._download
         async for entry in listing:
             key = entry.key
+            self._has_source = True
             if is_journal_key(key) or (keys and not keys.matches(key)):
                 continue
             self._counters.add_listed(entry)

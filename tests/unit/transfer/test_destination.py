@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiozarr.errors import CopyError, EraseError, PermissionDeniedError
+from aiozarr.errors import CopyError, EraseError, NodeNotFoundError, PermissionDeniedError
 from aiozarr.model import JOURNAL_PREFIX, Entry, Version
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import on_key, on_operation
@@ -25,10 +25,11 @@ def test_a_mirror_has_the_objects_of_the_source_and_no_others() -> None:
     assert max(sets) < min(erased)
 
 
-def test_a_mirror_of_an_empty_source_is_empty() -> None:
+def test_a_mirror_of_nothing_deletes_nothing() -> None:
     destination = FakeStore(OLD)
-    assert copied(FakeStore(), destination, delete=True).deleted == len(OLD)
-    assert contents(destination, journal=True) == {}
+    with pytest.raises(NodeNotFoundError, match="there is nothing to copy"):
+        copied(FakeStore(), destination, delete=True)
+    assert contents(destination) == OLD
 
 
 def test_patterns_protect_objects_of_the_destination() -> None:
