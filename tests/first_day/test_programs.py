@@ -198,6 +198,7 @@ def test_chunks_and_shards_take_what_numpy_gives(chunks: Any, shards: Any, expec
 
 
 @pytest.mark.filterwarnings("ignore:The data type:FutureWarning")
+@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
 @pytest.mark.parametrize("dtype", ["V8", "M8", "m8", "M8[2147483647us]", "m8[10s]", "S3", "U3", "?", "f2", "c16"])
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_types_are_exchanged_with_zarr_python(tmp_path: Path, dtype: str, zarr_format: int) -> None:
@@ -278,6 +279,7 @@ def test_empty_arrays_with_chunk_lengths_of_zero_are_opened(tmp_path: Path, shap
     assert zarr.open_array(tmp_path, mode="r").shape == (shape[0] + 2, *shape[1:])
 
 
+@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
 def test_times_without_a_unit_keep_their_scale(tmp_path: Path) -> None:
     array = zarr.create_array(tmp_path, shape=(1,), dtype="m8")
     array[:] = np.array([5]).view("m8")

@@ -173,8 +173,11 @@ def _bound(bound: Any, is_time: bool, *, end: bool) -> Any:
     if not isinstance(bound, str | np.datetime64) and not hasattr(bound, "isoformat"):
         raise TypeError("a number is no time")
     time = np.datetime64(bound)
+    if not end or not isinstance(bound, str):
+        return time
     # `2020-02` as an end is the end of that month, as in pandas and xarray.
-    return (time + 1).astype("M8[ns]") - np.timedelta64(1, "ns") if end and isinstance(bound, str) else time
+    unit, count = np.datetime_data(time.dtype)
+    return (time + np.timedelta64(count, unit)).astype("M8[ns]") - np.timedelta64(1, "ns")
 
 
 def _as_times(values: NDArray[Any], attributes: Mapping[str, Any], name: str) -> NDArray[Any]:

@@ -93,8 +93,11 @@ def convert_times(values: ArrayLike, dtype: np.dtype[Any]) -> AnyArray:
         return natural.astype(np.int64).view(dtype)
     if natural.dtype.kind != dtype.kind or not np.can_cast(natural.dtype, dtype, casting="same_kind"):
         raise _not_cast(natural, dtype)
-    converted = natural.astype(dtype, copy=False)
-    # A finer unit spans less time, and numpy wraps around beyond it.
+    try:
+        converted = natural.astype(dtype, copy=False)
+    except OverflowError as error:  # numpy 2.5
+        raise OverflowError(f"{_first_beyond(natural, dtype)} is out of bounds for {dtype}") from error
+    # A finer unit spans less time, and numpy before 2.5 wraps around beyond it.
     if converted is not natural and np.can_cast(natural.dtype, dtype, casting="safe"):
         same = (converted.astype(natural.dtype) == natural) | np.isnat(natural)
         if not same.all():
@@ -145,3 +148,13 @@ def _not_cast(natural: AnyArray, dtype: np.dtype[Any]) -> TypeError:
     return TypeError(
         f"values of type {natural.dtype} are not cast to {dtype} (numpy's rule 'same_kind'); convert them yourself"
     )
+
+
+def _first_beyond(times: AnyArray, dtype: np.dtype[Any]) -> Any:
+    """Return the first of `times` that numpy does not cast to the unit of `dtype`."""
+    for time in times.flat:
+        try:
+            time.astype(dtype)
+        except OverflowError:
+            return time
+    raise AssertionError("no time is out of bounds")
