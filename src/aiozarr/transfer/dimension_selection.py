@@ -177,7 +177,7 @@ def _bound(bound: Any, is_time: bool, *, end: bool) -> Any:
         return time
     # `2020-02` as an end is the end of that month, as in pandas and xarray.
     unit, count = np.datetime_data(time.dtype)
-    return (time + np.timedelta64(count, unit)).astype("M8[ns]") - np.timedelta64(1, "ns")
+    return (time + np.array(count, f"m8[{unit}]")).astype("M8[ns]") - np.timedelta64(1, "ns")
 
 
 def _as_times(values: NDArray[Any], attributes: Mapping[str, Any], name: str) -> NDArray[Any]:
