@@ -124,11 +124,13 @@ def _decode_one(store: BlockingStore, read: Read, settings: Settings) -> bool:
     if layout.shard is not None or layout.single is None or chunk_count_bound(layout.axes, read.maps) != 1:
         return False
     pipeline = layout.single.pipeline
-    if pipeline.spec.nbytes > MAX_DECODED_BYTES or pipeline.spec.is_variable:
+    max_bytes = pipeline.max_stored_size
+    if pipeline.spec.nbytes > MAX_DECODED_BYTES or pipeline.spec.is_variable or max_bytes is None:
         return False
     part = next(iter(read.parts))
     try:
-        data = store.read_now(read.prefix + layout.key_encoding.encode(part.coords))
+        # A longer value would hold the caller's loop up before its codecs refuse it.
+        data = store.read_now(read.prefix + layout.key_of(part), max_bytes=max_bytes)
         if data is None:
             if settings.missing != "fill":
                 return False

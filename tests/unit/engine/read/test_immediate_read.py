@@ -189,3 +189,14 @@ async def test_a_subclass_with_its_own_reads_is_asked_by_a_worker(ordinary: list
     ordinary.clear()
     assert await array[3, 5] == DATA[3, 5]
     assert len(ordinary) == 1
+
+
+async def test_a_value_longer_than_the_codecs_make_is_refused_by_the_ordinary_read(ordinary: list[View]) -> None:
+    store = MemoryStore()
+    array = await stored(store, codecs=["bytes", "crc32c"])
+    assert np.array_equal(await array[...], DATA)
+    await store.set("c/0/0", bytes(1 << 20))
+    ordinary.clear()
+    with pytest.raises(aiozarr.LimitError):
+        await array[3, 5]
+    assert len(ordinary) == 1
