@@ -17,8 +17,9 @@ T = TypeVar("T")
 
 def is_trio_running() -> bool:
     """Return whether the caller runs in a task of trio."""
-    trio = sys.modules.get("trio")
-    return trio is not None and trio.lowlevel.in_trio_task()
+    # Another thread may be importing it just now: then nothing runs on it yet.
+    in_trio_task = getattr(sys.modules.get("trio.lowlevel"), "in_trio_task", None)
+    return in_trio_task is not None and in_trio_task()
 
 
 def post_to_trio() -> Callable[[Callable[[], None]], None]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -159,3 +161,9 @@ def test_asyncio_and_trio_take_turns_in_one_process() -> None:
     asyncio.run(write())
     on_trio(read)
     asyncio.run(read())
+
+
+async def test_a_half_imported_trio_is_not_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trio.lowlevel", ModuleType("trio.lowlevel"))
+    array = await aiozarr.create_array(FakeStore(latency=0), data=DATA)
+    assert np.array_equal(await array[...], DATA)
