@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from aiozarr.engine.blocking_queue import BlockingQueue
@@ -12,6 +11,7 @@ from aiozarr.engine.cache.sizes import SizeCache
 from aiozarr.engine.key_locks import KeyLocks
 from aiozarr.engine.workers.worker_pool import WorkerPool
 from aiozarr.errors import UnsafeWriteWarning
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.schedule.executor import RequestQueues
 from aiozarr.schedule.queue import RequestQueue
 from aiozarr.stores.blocking import BlockingStore
@@ -49,35 +49,39 @@ class EngineState:
         self.stores_without_versions: set[Hashable] = set()
         self._warned: set[Hashable] = set()
 
-    @cached_property
+    @fork_safe_cached_property
     def in_flight(self) -> InFlightChunks:
         """Chunks that are being fetched."""
         from aiozarr.engine.request.in_flight import InFlightChunks
 
         return InFlightChunks()
 
-    @cached_property
+    @fork_safe_cached_property
     def batches(self) -> InnerChunkBatches:
         """Batches of inner chunks that are being fetched for one reader."""
         from aiozarr.engine.request.chunk_batch import InnerChunkBatches
 
         return InnerChunkBatches()
 
-    @cached_property
+    @fork_safe_cached_property
     def indexes(self) -> ShardIndexes:
         """Shard indexes, cached or in flight."""
         from aiozarr.engine.request.index_request import ShardIndexes
 
         return ShardIndexes(self.sizes)
 
-    @cached_property
+    @fork_safe_cached_property
     def chunk_caches(self) -> ChunkCaches:
-        """Decoded chunks, if settings have a cache."""
+        """Decoded chunks, if settings have a cache.
+
+        The table of indexes is made before. Immediate reads look into both from other threads, and must make neither.
+        """
         from aiozarr.engine.cache.chunks import ChunkCaches
 
+        assert self.indexes is not None
         return ChunkCaches()
 
-    @cached_property
+    @fork_safe_cached_property
     def coalescer(self) -> RangeCoalescer:
         """Ranges that wait for the end of this turn of the loop, to be merged into requests."""
         from aiozarr.engine.request.coalescer import RangeCoalescer

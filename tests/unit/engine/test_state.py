@@ -42,3 +42,11 @@ async def test_unsafe_writes_are_warned_of_once_for_each_store() -> None:
         warnings.simplefilter("error")
         state.warn_unsafe(store)
         state.warn_unsafe(other)
+
+
+def test_the_tables_that_other_threads_look_into_are_made_together() -> None:
+    state = EngineState(InlinePool())
+    assert not state.has_read_arrays
+    assert state.chunk_caches is state.chunk_caches
+    assert state.has_read_arrays
+    assert "indexes" in vars(state)
