@@ -29,7 +29,7 @@ PARTIAL = 6
 FATAL = 7
 """Repeating does not help: the credentials are wrong, or do not allow it."""
 INTERRUPTED = 130
-"""Ctrl-C. What is stored is a state that `--resume` continues from."""
+"""Ctrl-C. `--resume` continues the copy or conversion."""
 BROKEN_PIPE = 141
 """The reader of standard output has closed it, as `| head` does."""
 TERMINATED = 143
