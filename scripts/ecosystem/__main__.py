@@ -136,7 +136,7 @@ def report(world: str, suite: str, described: dict[str, Any], result: Result, *,
         if world in each["worlds"] and suite in each["suites"] and (each["stock"] or not stock)
     ]
     unexplained = [test for test in result.failed if not any(fnmatchcase(test, pattern) for pattern in patterns)]
-    unused = described.get("takes", ()) if not stock else ()
+    unused = described.get("takes", ()) if not stock and world not in described.get("untaken", ()) else ()
     unused = [what for what in unused if not result.usage.get(what)]
     usage = ", ".join(f"{what} {result.usage.get(what, 0)}" for what in ("reads", "writes", "opened"))
     fallbacks = "".join(f"; {count} left: {reason}" for reason, count in result.usage.get("fallbacks", {}).items())

@@ -60,6 +60,10 @@ async def missing_node_error(
             hints.append(f"did you mean {nearest[0]!r}?")
         if name in MODES and access.path and not parent:
             hints.append(f"{name!r} is a path here: a mode is given as mode={name!r}")
+    if not hints and not access.path and isinstance(access.store, LocalStore):
+        root = Path(access.store.root)
+        if not await in_thread(root.exists):
+            hints.append("the directory does not exist")
     if hints:
         error = NodeNotFoundError("; ".join([error.message, *hints]), url=error.url, path=error.path)
     return error

@@ -4,162 +4,115 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any, ClassVar, TypeVar
 
 from xarray import Dataset, DataTree
 from xarray.backends import BackendEntrypoint, StoreBackendEntrypoint
 from xarray.backends.common import datatree_from_dict_with_io_cleanup
+from xarray.core.utils import emit_user_level_warning
 
 from aiozarr import hierarchy, sync
 from aiozarr.integrations.xarray.data_store import GroupDataStore
 from aiozarr.integrations.xarray.group_contents import (
-    MAX_COORDINATE_BYTES,
     GroupContents,
     OpenedGroups,
     OpenOptions,
     fetch_groups,
 )
-from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.sync.wait import wait
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class DecodeOptions:
+    """How variables are decoded; the keywords of xarray, with its defaults."""
+
+    mask_and_scale: Any = True
+    decode_times: Any = True
+    concat_characters: Any = True
+    decode_coords: Any = True
+    use_cftime: Any = None
+    decode_timedelta: Any = None
+    use_zarr_fill_value_as_mask: bool | None = None
+
+
+_OPEN_NAMES = tuple([each.name for each in fields(OpenOptions)])
+_DECODE_NAMES = tuple([each.name for each in fields(DecodeOptions)])
+_OTHER_NAMES = ("mode", "store", "engine", "cache_members")
+"""`store` is opened in place of the target; `engine` and `cache_members` are for xarray's own engine alone."""
 
 
 class AiozarrBackendEntrypoint(BackendEntrypoint):
     """Opens Zarr hierarchies: all documents, then all coordinates and times, each in one schedule.
 
-    Keywords besides those of xarray's own engine for Zarr: `settings`, the `aiozarr.Settings` of all reads, and
-    `max_coordinate_bytes`, the bytes of coordinates and times that are read at opening.
+    The keywords are those of xarray's own engine for Zarr, and these:
+
+    - `settings`: the `aiozarr.Settings` of all reads.
+    - `max_coordinate_bytes`: the bytes of coordinates and times that are read at opening.
+    - `group_filter`: a glob; a tree has the groups whose path it matches, and those above them.
     """
 
     description = "Open Zarr hierarchies with aiozarr, also awaited"
     url = "https://docs.xarray.dev/en/stable/user-guide/io.html"
     supports_groups = True
-    # xarray finds the parameters by the signature only for engines that are given by name.
+    # xarray finds parameters by the signature only for engines that are given by name, and without `**`.
     open_dataset_parameters: ClassVar[tuple[Any, ...] | None] = (
         "filename_or_obj",
-        "mask_and_scale",
-        "decode_times",
-        "concat_characters",
-        "decode_coords",
-        "drop_variables",
-        "use_cftime",
-        "decode_timedelta",
-        "group",
-        "mode",
-        "consolidated",
-        "storage_options",
-        "zarr_format",
-        "store",
-        "engine",
-        "use_zarr_fill_value_as_mask",
-        "cache_members",
-        "settings",
-        "max_coordinate_bytes",
+        *_DECODE_NAMES,
+        *_OPEN_NAMES,
+        *_OTHER_NAMES,
     )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Return True for objects of aiozarr alone, so that installing it changes no default."""
         return isinstance(filename_or_obj, Store | hierarchy.Group | sync.Group | OpenedGroups)
 
-    def open_dataset(
-        self,
-        filename_or_obj: Any,
-        *,
-        mask_and_scale: Any = True,
-        decode_times: Any = True,
-        concat_characters: Any = True,
-        decode_coords: Any = True,
-        drop_variables: str | Iterable[str] | None = None,
-        use_cftime: Any = None,
-        decode_timedelta: Any = None,
-        group: str | None = None,
-        mode: str = "r",
-        consolidated: bool | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-        zarr_format: int | None = None,
-        store: Any = None,
-        engine: Any = None,
-        use_zarr_fill_value_as_mask: bool | None = None,
-        cache_members: bool = True,
-        settings: Settings | None = None,
-        max_coordinate_bytes: int = MAX_COORDINATE_BYTES,
-    ) -> Dataset:
-        """Open one group as a data set. `store`, `engine` and `cache_members` are accepted for xarray's own engine.
+    def open_dataset(self, filename_or_obj: Any, **options: Any) -> Dataset:
+        """Open one group as a data set.
 
         Raises:
             NodeNotFoundError: there is no group; also a `FileNotFoundError`.
             MetadataError, StoreError: a document could not be read.
+            TypeError: there is no such keyword.
         """
-        opened = open_target(
-            filename_or_obj if store is None else store,
-            mode,
-            OpenOptions(
-                group, zarr_format, consolidated, storage_options, settings, drop_variables, max_coordinate_bytes
-            ),
-            deep=False,
-        )
-        return _decode_group(
-            opened.groups[0],
-            use_zarr_fill_value_as_mask,
-            mask_and_scale=mask_and_scale,
-            decode_times=decode_times,
-            concat_characters=concat_characters,
-            decode_coords=decode_coords,
-            drop_variables=drop_variables,
-            use_cftime=use_cftime,
-            decode_timedelta=decode_timedelta,
-        )
+        opened, decoding = _open(filename_or_obj, options, deep=False)
+        return _decode_group(opened.groups[0], decoding, opened.options)
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
-        """Open a group and everything below it as a tree; keywords and errors are those of `open_groups_as_dict`."""
+        """Open a group and everything below it as a tree; errors are those of `open_dataset`."""
         return datatree_from_dict_with_io_cleanup(self.open_groups_as_dict(filename_or_obj, **options))
 
-    def open_groups_as_dict(
-        self,
-        filename_or_obj: Any,
-        *,
-        mask_and_scale: Any = True,
-        decode_times: Any = True,
-        concat_characters: Any = True,
-        decode_coords: Any = True,
-        drop_variables: str | Iterable[str] | None = None,
-        use_cftime: Any = None,
-        decode_timedelta: Any = None,
-        group: str | None = None,
-        mode: str = "r",
-        consolidated: bool | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-        zarr_format: int | None = None,
-        use_zarr_fill_value_as_mask: bool | None = None,
-        settings: Settings | None = None,
-        max_coordinate_bytes: int = MAX_COORDINATE_BYTES,
-    ) -> dict[str, Dataset]:
+    def open_groups_as_dict(self, filename_or_obj: Any, **options: Any) -> dict[str, Dataset]:
         """Open a group and everything below it, as data sets by path; errors are those of `open_dataset`."""
-        opened = open_target(
-            filename_or_obj,
-            mode,
-            OpenOptions(
-                group, zarr_format, consolidated, storage_options, settings, drop_variables, max_coordinate_bytes
-            ),
-            deep=True,
-        )
+        opened, decoding = _open(filename_or_obj, options, deep=True)
         # As xarray's own engine: names are relative to `group`, and absolute without one.
         root, prefix = (".", "") if opened.options.group else ("/", "/")
         return {
-            f"{prefix}{each.name}" if each.name else root: _decode_group(
-                each,
-                use_zarr_fill_value_as_mask,
-                mask_and_scale=mask_and_scale,
-                decode_times=decode_times,
-                concat_characters=concat_characters,
-                decode_coords=decode_coords,
-                drop_variables=drop_variables,
-                use_cftime=use_cftime,
-                decode_timedelta=decode_timedelta,
-            )
+            f"{prefix}{each.name}" if each.name else root: _decode_group(each, decoding, opened.options)
             for each in opened.groups
         }
+
+
+def _open(target: Any, options: Mapping[str, Any], *, deep: bool) -> tuple[OpenedGroups, DecodeOptions]:
+    """Open the groups of a target, and return them with the options of decoding."""
+    for name in options:
+        if name not in (*_OPEN_NAMES, *_DECODE_NAMES, *_OTHER_NAMES):
+            nearest = get_close_matches(name, (*_OPEN_NAMES, *_DECODE_NAMES), n=1)
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join((*_OPEN_NAMES, *_DECODE_NAMES))}"
+            raise TypeError(f"the engine has no option {name!r}; {hint}")
+    if (store := options.get("store")) is not None:
+        target = store
+    opened = open_target(target, options.get("mode", "r"), _selected(OpenOptions, _OPEN_NAMES, options), deep=deep)
+    return opened, _selected(DecodeOptions, _DECODE_NAMES, options)
+
+
+def _selected(kind: type[T], names: tuple[str, ...], options: Mapping[str, Any]) -> T:
+    return kind(**{name: options[name] for name in names if name in options})
 
 
 def open_target(target: Any, mode: str, options: OpenOptions, *, deep: bool) -> OpenedGroups:
@@ -169,7 +122,20 @@ def open_target(target: Any, mode: str, options: OpenOptions, *, deep: bool) -> 
     if isinstance(target, OpenedGroups):
         return target
     source = source_of(target)
-    return wait(lambda _: fetch_groups(source, options, deep=deep))
+    opened = wait(lambda _: fetch_groups(source, options, deep=deep))
+    if (
+        options.consolidated is None
+        and not opened.is_consolidated
+        and not isinstance(source, hierarchy.Group)
+        and getattr(target, "supports_consolidated_metadata", True)
+    ):
+        # The words of xarray's own engine, by which programs filter it.
+        emit_user_level_warning(
+            f"Failed to open Zarr store with consolidated metadata: {opened.root.store.url} has none, and opening took "
+            "two more round trips; aiozarr.consolidate_metadata adds it, and consolidated=False silences this",
+            RuntimeWarning,
+        )
+    return opened
 
 
 def source_of(target: Any) -> str | os.PathLike[str] | Store | hierarchy.Group:
@@ -207,10 +173,12 @@ def _zarr_store(target: Any) -> Store | None:
     return native_store(target)
 
 
-def _decode_group(contents: GroupContents, use_fill_value_as_mask: bool | None, **decoders: Any) -> Dataset:
-    store = GroupDataStore(contents, use_fill_value_as_mask, is_root=not contents.name)
+def _decode_group(contents: GroupContents, decoding: DecodeOptions, opening: OpenOptions) -> Dataset:
+    decoders = {name: getattr(decoding, name) for name in _DECODE_NAMES}
+    use_fill_value_as_mask = decoders.pop("use_zarr_fill_value_as_mask")
+    store = GroupDataStore(contents, use_fill_value_as_mask, masks=decoding.mask_and_scale, is_root=not contents.name)
     try:
-        return StoreBackendEntrypoint().open_dataset(store, **decoders)
+        return StoreBackendEntrypoint().open_dataset(store, drop_variables=opening.drop_variables, **decoders)
     except BaseException:
         store.close()
         raise

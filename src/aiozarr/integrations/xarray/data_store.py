@@ -25,14 +25,18 @@ class GroupDataStore(AbstractDataStore):
         contents: the group.
         use_fill_value_as_mask: the fill value of the arrays masks missing values, as `_FillValue` does. None: in
             formats 1 and 2 only.
+        masks: xarray masks values, as its keyword `mask_and_scale`; a mapping tells it of each variable.
         is_root: closing the data store closes the store of the group.
     """
 
-    __slots__ = ("_contents", "_is_root", "_masks_fill_value")
+    __slots__ = ("_contents", "_is_root", "_masks", "_masks_fill_value")
 
-    def __init__(self, contents: GroupContents, use_fill_value_as_mask: bool | None, *, is_root: bool) -> None:
+    def __init__(
+        self, contents: GroupContents, use_fill_value_as_mask: bool | None, *, masks: Any = True, is_root: bool
+    ) -> None:
         self._contents = contents
         self._is_root = is_root
+        self._masks = masks
         self._masks_fill_value = (
             contents.group.zarr_format != 3 if use_fill_value_as_mask is None else use_fill_value_as_mask
         )
@@ -71,7 +75,7 @@ class GroupDataStore(AbstractDataStore):
         encoding = chunk_encoding(array, dims) | codec_encoding(array)
         if lazy.dtype.kind == "T":
             encoding["dtype"] = lazy.dtype
-        if self._masks_fill_value:
+        if self._shows_fill_value(name, metadata.zarr_format):
             if metadata.has_fill_value:
                 attributes["_FillValue"] = array.fill_value
         else:
@@ -80,6 +84,15 @@ class GroupDataStore(AbstractDataStore):
             if "_FillValue" in attributes:
                 attributes["_FillValue"] = FillValueCoder.decode(attributes["_FillValue"], array.dtype)
         return Variable(dims, indexing.LazilyIndexedArray(lazy), attributes, encoding)
+
+    def _shows_fill_value(self, name: str, zarr_format: int) -> bool:
+        """Return whether the fill value is the attribute `_FillValue`.
+
+        In formats 1 and 2 it is one where nothing is masked, too: there `Dataset.to_zarr` stores the attribute as the
+        fill value.
+        """
+        is_masked = self._masks.get(name, True) if isinstance(self._masks, Mapping) else self._masks
+        return self._masks_fill_value or (zarr_format != 3 and is_masked is False)
 
 
 def _shown_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:

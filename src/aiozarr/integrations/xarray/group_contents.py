@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class OpenOptions:
     settings: Settings | None = None
     drop_variables: str | Iterable[str] | None = None
     max_coordinate_bytes: int = MAX_COORDINATE_BYTES
+    group_filter: str | None = None
 
     @property
     def dropped(self) -> frozenset[str]:
@@ -77,6 +79,11 @@ class OpenedGroups:
     groups: list[GroupContents]
 
     @property
+    def is_consolidated(self) -> bool:
+        """Whether the documents come from consolidated metadata."""
+        return self.root.metadata.consolidated is not None
+
+    @property
     def root(self) -> hierarchy.Group:
         """The opened group."""
         return self.groups[0].group
@@ -104,7 +111,10 @@ async def fetch_groups(target: Target | hierarchy.Group, options: OpenOptions, *
 async def _fetch(target: Target | hierarchy.Group, options: OpenOptions, *, deep: bool) -> OpenedGroups:
     root = await _open_group(target, options)
     try:
-        opened = OpenedGroups(options, await _list_groups(root, options.dropped, deep=deep))
+        groups = await _list_groups(root, options.dropped, deep=deep)
+        if options.group_filter is not None:
+            groups = _matching(groups, options.group_filter)
+        opened = OpenedGroups(options, groups)
         await _fetch_coordinates(opened)
     except BaseException:
         await root.aclose()
@@ -189,6 +199,16 @@ async def _list_groups(root: hierarchy.Group, dropped: frozenset[str], *, deep: 
             elif deep:
                 groups[found.name] = GroupContents(found.name, node)
     return list(groups.values())
+
+
+def _matching(groups: list[GroupContents], pattern: str) -> list[GroupContents]:
+    """Return the groups whose path matches, as in `DataTree.match`, and those above them."""
+    kept = {""}
+    for each in groups:
+        path = PurePosixPath("/", each.name)
+        if path.match(pattern):
+            kept.update(str(above).removeprefix("/") for above in (path, *path.parents))
+    return [each for each in groups if each.name in kept]
 
 
 async def _fetch_coordinates(opened: OpenedGroups) -> None:

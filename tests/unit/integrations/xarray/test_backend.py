@@ -110,9 +110,10 @@ def test_the_fill_value_masks_where_that_is_asked_for(tmp_path: Path, masks: boo
     group = aiozarr.sync.create_group(tmp_path / "a.zarr")
     group.create_array("v", data=np.array([1, 7, 3]), fill_value=7, dimension_names=["x"])
     path = tmp_path / "a.zarr"
-    dataset = xr.open_dataset(path, engine=Engine, use_zarr_fill_value_as_mask=masks)
+    options: dict[str, Any] = {"consolidated": False, "use_zarr_fill_value_as_mask": masks}
+    dataset = xr.open_dataset(path, engine=Engine, **options)
     assert bool(np.isnan(dataset["v"].values[1])) is masked
-    tree = xr.open_datatree(path, engine=Engine, use_zarr_fill_value_as_mask=masks)
+    tree = xr.open_datatree(path, engine=Engine, **options)
     assert bool(np.isnan(tree["v"].values[1])) is masked
 
 
@@ -125,8 +126,9 @@ def test_data_sets_pickle_lazily(stored: Path) -> None:
 def test_arrays_without_names_of_dimensions_are_an_error_that_names_the_remedy(tmp_path: Path) -> None:
     aiozarr.sync.create_group(tmp_path / "a.zarr").create_array("v", data=np.arange(3))
     with pytest.raises(KeyError, match="drop_variables='v'"):
-        xr.open_dataset(tmp_path / "a.zarr", engine=Engine)
-    assert not xr.open_dataset(tmp_path / "a.zarr", engine=Engine, drop_variables="v").variables
+        xr.open_dataset(tmp_path / "a.zarr", engine=Engine, consolidated=False)
+    with pytest.warns(RuntimeWarning, match="Failed to open Zarr store with consolidated metadata"):
+        assert not xr.open_dataset(tmp_path / "a.zarr", engine=Engine, drop_variables="v").variables
 
 
 def test_stores_of_zarr_python_and_dictionaries_of_its_buffers_are_sources(stored: Path) -> None:
@@ -164,7 +166,28 @@ def test_the_keywords_are_all_of_the_stock_engine(stored: Path) -> None:
 
     stock = ZarrBackendEntrypoint.open_dataset.__kwdefaults__
     assert stock.keys() <= set(Engine.open_dataset_parameters)
-    assert set(Engine.open_dataset.__kwdefaults__) == set(Engine.open_dataset_parameters) - {"filename_or_obj"}
+    with pytest.raises(TypeError, match="no option 'groups'; did you mean 'group'"):
+        xr.open_dataset(stored, engine=Engine, groups="a")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         xr.open_dataset(stored, engine=Engine, decode_cf=False, consolidated=True, group="/", zarr_format=3).close()
+
+
+def test_a_filter_opens_the_groups_that_it_matches_and_those_above(tmp_path: Path) -> None:
+    names = ("/", "/a", "/a/day", "/a/month", "/b/day", "/b/day/hour")
+    tree = xr.DataTree.from_dict({name: xr.Dataset(coords={f"x{n}": [1.0]}) for n, name in enumerate(names)})
+    store = RoundTripStore(LocalStore(write(tree, tmp_path / "a.zarr")))
+    opened = xr.open_datatree(store, engine=Engine, group_filter="*/day")
+    assert opened.groups == ("/", "/a", "/b", "/a/day", "/b/day")
+    assert sorted(store.rounds[-1]) == ["a/day/x2/c/0", "a/x1/c/0", "b/day/x4/c/0", "x0/c/0"]
+    assert xr.open_datatree(store, engine=Engine, group="b", group_filter="day").groups == ("/", "/day")
+
+
+@pytest.mark.parametrize("mask_and_scale", [False, {"v": False}])
+def test_a_fill_value_of_format_2_is_an_attribute_where_nothing_is_masked(tmp_path: Path, mask_and_scale: Any) -> None:
+    data = xr.Dataset({"v": ("x", [1, 7])}, {"x": [0, 1]})
+    data["v"].encoding["_FillValue"] = 7
+    path = write(data, tmp_path / "a.zarr", zarr_format=2)
+    opened = xr.open_dataset(path, engine=Engine, mask_and_scale=mask_and_scale, use_zarr_fill_value_as_mask=False)
+    assert opened["v"].attrs == {"_FillValue": 7}
+    assert opened["v"].dtype.kind == "i"
