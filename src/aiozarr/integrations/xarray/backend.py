@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -12,7 +13,6 @@ from typing import Any, ClassVar, TypeVar
 from xarray import Dataset, DataTree
 from xarray.backends import BackendEntrypoint, StoreBackendEntrypoint
 from xarray.backends.common import datatree_from_dict_with_io_cleanup
-from xarray.core.utils import emit_user_level_warning
 
 from aiozarr import hierarchy, sync
 from aiozarr.integrations.xarray.data_store import GroupDataStore
@@ -130,12 +130,21 @@ def open_target(target: Any, mode: str, options: OpenOptions, *, deep: bool) -> 
         and getattr(target, "supports_consolidated_metadata", True)
     ):
         # The words of xarray's own engine, by which programs filter it.
-        emit_user_level_warning(
+        warnings.warn(
             f"Failed to open Zarr store with consolidated metadata: {opened.root.store.url} has none, and opening took "
             "two more round trips; aiozarr.consolidate_metadata adds it, and consolidated=False silences this",
             RuntimeWarning,
+            stacklevel=_caller_level(),
         )
     return opened
+
+
+def _caller_level() -> int:
+    """Return the level in the stack of the first caller outside of xarray and this package."""
+    level, frame = 0, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("aiozarr", "xarray"):
+        level, frame = level + 1, frame.f_back
+    return level + 1
 
 
 def source_of(target: Any) -> str | os.PathLike[str] | Store | hierarchy.Group:

@@ -127,8 +127,9 @@ def test_arrays_without_names_of_dimensions_are_an_error_that_names_the_remedy(t
     aiozarr.sync.create_group(tmp_path / "a.zarr").create_array("v", data=np.arange(3))
     with pytest.raises(KeyError, match="drop_variables='v'"):
         xr.open_dataset(tmp_path / "a.zarr", engine=Engine, consolidated=False)
-    with pytest.warns(RuntimeWarning, match="Failed to open Zarr store with consolidated metadata"):
+    with pytest.warns(RuntimeWarning, match="Failed to open Zarr store with consolidated metadata") as caught:
         assert not xr.open_dataset(tmp_path / "a.zarr", engine=Engine, drop_variables="v").variables
+    assert caught[0].filename == __file__
 
 
 def test_stores_of_zarr_python_and_dictionaries_of_its_buffers_are_sources(stored: Path) -> None:
