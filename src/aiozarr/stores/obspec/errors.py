@@ -11,6 +11,7 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
+from aiozarr.stores.http.errors import error_for
 from aiozarr.stores.obstore.errors import translate as translate_obstore
 
 _CLASSES: dict[str, tuple[type[StoreError], str]] = {
@@ -29,7 +30,7 @@ _CLASSES: dict[str, tuple[type[StoreError], str]] = {
 
 def is_missing(error: Exception) -> bool:
     """Return whether the error says that the object is not stored."""
-    if {"NotFoundError", "FileNotFoundError"} & _names(error):
+    if {"NotFoundError", "FileNotFoundError"} & _names(error) or _http_status(error) in (404, 410):
         return True
     # A key below the key of a file, or the name of a directory, in obstore's local store.
     return is_of_obstore(error) and any(kind in str(error) for kind in ("NotADirectory", "IsADirectory"))
@@ -50,8 +51,17 @@ def translate(error: Exception) -> StoreError:
             return kind(message)
     if is_of_obstore(error):
         return translate_obstore(error)
-    is_network = isinstance(error, ConnectionError)
+    status = _http_status(error)
+    if status is not None:
+        return error_for(status, {}, b"")
+    is_network = isinstance(error, ConnectionError) or bool({"ClientConnectionError", "ClientPayloadError"} & names)
     return StoreError(f"the store failed with {type(error).__name__}", retryable=is_network)
+
+
+def _http_status(error: Exception) -> int | None:
+    """Return the status of a response that aiohttp has raised, which obspec-utils does not translate."""
+    status = getattr(error, "status", None) if "ClientResponseError" in _names(error) else None
+    return status if isinstance(status, int) and status >= 400 else None
 
 
 def _names(error: Exception) -> set[str]:

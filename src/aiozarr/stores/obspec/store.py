@@ -132,7 +132,11 @@ class ObspecStore(Store):
         version, size = _version(result.meta), result.meta.get("size")
         self._check_version(key, version, if_match)
         if range is not None and size is not None:
-            data = _cut(data, size, range, result.range)
+            selected = _cut(data, size, range, result.range)
+            if selected is None:
+                message = f"the store gave {data.nbytes} bytes of the {size}, and not those of the range"
+                raise StoreError(message, store=self._url, key=key, range=range)
+            data = selected
         return Value(data, version, size)
 
     async def stat(self, key: str) -> Entry | None:
@@ -284,11 +288,19 @@ def _obspec_range(range: ByteRange) -> Any:
     return {"offset": range.start} if range.length is None else (range.start, range.start + range.length)
 
 
-def _cut(data: memoryview, size: int, range: ByteRange, given: tuple[int, int]) -> memoryview:
-    """Return the bytes of `range`, of an object of `size` bytes, where a store may have returned others, too."""
+def _cut(data: memoryview, size: int, range: ByteRange, given: tuple[int, int]) -> memoryview | None:
+    """Return the bytes of `range`, of an object of `size` bytes, where a store may have returned others, too.
+
+    The lengths decide before the range that the store names: that of obspec-utils' `AiohttpStore` is the requested one
+    where a server sent the whole object, and begins at 0 for the last bytes.
+
+    Returns: the bytes, or None if the data are not those that the store names.
+    """
     start, stop = resolve_range(size, range)
-    first, _ = given
-    return data[max(0, start - first) : max(0, stop - first)]
+    if data.nbytes == stop - start:
+        return data
+    first, end = (0, size) if data.nbytes == size else given
+    return data[start - first : stop - first] if first <= start and data.nbytes >= min(end, size) - first else None
 
 
 def _mode(precondition: Precondition) -> Any:

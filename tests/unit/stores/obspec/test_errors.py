@@ -37,6 +37,21 @@ def test_a_missing_object_is_told_from_others() -> None:
     assert not is_missing(named("PermissionDeniedError"))
 
 
+@pytest.mark.parametrize(
+    ("status", "kind", "retryable"),
+    [(403, aiozarr.PermissionDeniedError, False), (400, aiozarr.StoreError, False), (503, aiozarr.StoreError, True)],
+)
+def test_responses_that_aiohttp_raised_are_those_of_the_status(status: int, kind: type, retryable: bool) -> None:
+    error = named("ClientResponseError")
+    error.status = status  # type: ignore[attr-defined]
+    assert not is_missing(error)
+    found = translate(error)
+    assert isinstance(found, kind)
+    assert found.retryable is retryable
+    error.status = 404  # type: ignore[attr-defined]
+    assert is_missing(error)
+
+
 def test_a_broken_connection_may_be_retried() -> None:
     assert translate(ConnectionResetError()).retryable
     assert not translate(named("SomethingElse")).retryable

@@ -59,6 +59,43 @@ async def test_an_object_with_one_method_can_be_read() -> None:
         await store.fetch("a", max_bytes=4)
 
 
+class MisnamedRange(Reader):
+    """Names the requested range, whatever it answers."""
+
+    def __init__(self, answers: bytes, size: int, named: tuple[int, int]) -> None:
+        super().__init__({"a": answers})
+        self.size = size
+        self.named = named
+
+    async def get_async(self, path: str, *, options: Any = None) -> Any:
+        result = await super().get_async(path, options=options)
+        result.meta["size"], result.range = self.size, self.named
+        return result
+
+
+@pytest.mark.parametrize(
+    ("answers", "named", "wanted", "expected"),
+    [
+        (b"0123456789", (4, 6), Range(4, 2), b"45"),
+        (b"89", (0, 2), Suffix(2), b"89"),
+        (b"89", (8, 20), Range(8, 12), b"89"),
+        (b"3456", (3, 7), Range(4, 2), b"45"),
+    ],
+)
+async def test_the_lengths_say_which_bytes_were_answered(
+    answers: bytes, named: tuple[int, int], wanted: Any, expected: bytes
+) -> None:
+    value = await ObspecStore(MisnamedRange(answers, 10, named)).fetch("a", wanted)
+    assert value is not None
+    assert bytes(value.data) == expected
+
+
+async def test_bytes_of_another_range_are_an_error() -> None:
+    for answers, named in ((b"4", (4, 6)), (b"678", (6, 9))):
+        with pytest.raises(aiozarr.StoreError, match="not those of the range"):
+            await ObspecStore(MisnamedRange(answers, 10, named)).fetch("a", Range(4, 2))
+
+
 async def test_values_of_stores_in_memory_are_copied() -> None:
     store = ObspecStore(MemoryStore())
     data = bytearray(b"123")
