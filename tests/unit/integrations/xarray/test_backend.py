@@ -105,6 +105,13 @@ def test_the_encoding_stores_the_data_set_again_in_the_same_way(tmp_path: Path, 
     assert (own / "v01" / name).read_text() == (first / "v01" / name).read_text()
 
 
+def test_texts_of_format_2_are_stored_again(tmp_path: Path) -> None:
+    data = xr.Dataset({"v": ("x", np.array(["a", "", "ü"], dtype=object))})
+    first = xr.open_dataset(write(data, tmp_path / "a.zarr", zarr_format=2), engine=Engine)
+    second = xr.open_dataset(write(first, tmp_path / "b.zarr", zarr_format=2), engine=Engine)
+    xr.testing.assert_equal(second, data)
+
+
 @pytest.mark.parametrize(("masks", "masked"), [(None, False), (True, True), (False, False)])
 def test_the_fill_value_masks_where_that_is_asked_for(tmp_path: Path, masks: bool | None, masked: bool) -> None:
     group = aiozarr.sync.create_group(tmp_path / "a.zarr")
