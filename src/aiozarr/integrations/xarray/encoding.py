@@ -32,10 +32,10 @@ def codec_encoding(array: hierarchy.Array) -> dict[str, Any]:
         encoding = read_encoding(metadata.codecs, metadata.dtype, metadata.ndim)
         compressor = [] if encoding.compressor is None else [encoding.compressor]
         # `to_zarr` stores such texts with a fixed length, which the filter does not suit.
-        filters = [each for each in encoding.filters if array.dtype.kind != "T" or each.get("id") != "vlen-utf8"]
+        own_filters = [each for each in encoding.filters if array.dtype.kind != "T" or each.get("id") != "vlen-utf8"]
         return {
             "compressors": tuple([_numcodec(each) for each in compressor]),
-            "filters": tuple([_numcodec(each) for each in filters]),
+            "filters": tuple([_numcodec(each) for each in own_filters]),
         }
     filters: list[Any] = []
     serializer: Any = None
