@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
         }
         if not suites:
             continue
-        built = build(name, world, interpreters[name], options.folder)
+        built = build(name, world, interpreters[world.get("python", name)], options.folder)
         for suite, each in suites.items():
             result = run(built, suite, each, stock=options.stock, processes=options.processes)
             status |= report(name, suite, each, result, stock=options.stock)

@@ -3,7 +3,7 @@
 The ```` ```python ```` blocks of a page run from top to bottom in one namespace, in an empty folder, with `await`
 allowed at the top level. Comments above a block direct this:
 
-- `<!-- not run: reason -->`: the block is only compiled.
+- `<!-- not run: reason -->`: the block is only compiled. `make test-ecosystem` runs it if the reason ends with that.
 - `<!-- prints -->` above a ```` ```text ```` block: what the block of code before it printed.
 - `<!-- raises: Name -->`: the block ends with this exception.
 - `<!-- needs: module -->`: the page is skipped where this module is not installed; the group `test` has all of them.
@@ -38,6 +38,7 @@ PAGES = [
 ]
 S3_ENDPOINT = "http://127.0.0.1:9000"
 GCS_ENDPOINT = "http://127.0.0.1:4443"
+IN_LANE = "make test-ecosystem runs it"
 BLOCK = re.compile(
     r"^(?P<indent> *)(?:<!-- (?P<note>[^\n]*?) -->\n\s*)?"
     r"```(?P<language>python|text)[^\n]*\n(?P<body>.*?)^(?P=indent)```",
@@ -79,16 +80,22 @@ def snippets() -> list[Any]:
 
 
 def run_block(
-    block: Block, page: Path, names: dict[str, Any], runner: asyncio.Runner, endpoints: dict[str, str]
-) -> str:
-    """Run one block and return what it printed. Line numbers in errors are those of the page."""
+    block: Block,
+    page: Path,
+    names: dict[str, Any],
+    runner: asyncio.Runner,
+    endpoints: dict[str, str],
+    *,
+    in_lane: bool = False,
+) -> str | None:
+    """Run one block and return what it printed, or None if it is not run. Line numbers in errors are the page's."""
     source = "\n" * block.line + block.body
     for documented, actual in endpoints.items():
         source = source.replace(documented, actual)
     code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     printed = StringIO()
-    if block.note.startswith("not run: "):
-        return ""
+    if block.note.startswith("not run: ") and not (in_lane and block.note.endswith(IN_LANE)):
+        return None
     with redirect_stdout(printed):
         if code.co_flags & inspect.CO_COROUTINE:
             runner.run(_awaited(code, names))
@@ -110,22 +117,34 @@ def test_the_snippets_of_a_page_run(
     monkeypatch.chdir(tmp_path)
     s3_server.reset()
     s3_server.create_bucket("weather")
+    with GcsServer("weather") as gcs_server:
+        run_page(page, {S3_ENDPOINT: s3_server.endpoint_url, GCS_ENDPOINT: gcs_server.url})
+
+
+def run_page(page: Path, endpoints: dict[str, str], *, in_lane: bool = False) -> None:
+    """Run all blocks of a page in the current folder, and compare what they print and raise.
+
+    Args:
+        page: the page.
+        endpoints: addresses of servers, by the addresses that the page names.
+        in_lane: run the blocks too that only `make test-ecosystem` runs.
+    """
     blocks = blocks_of(page.read_text("utf-8"))
     for module in modules_needed(blocks):
         pytest.importorskip(module)
     names: dict[str, Any] = {"__name__": "__main__"}
-    printed = ""
-    with asyncio.Runner() as runner, GcsServer("weather") as gcs_server:
-        endpoints = {S3_ENDPOINT: s3_server.endpoint_url, GCS_ENDPOINT: gcs_server.url}
+    printed: str | None = None
+    with asyncio.Runner() as runner:
         for block in blocks:
             if block.language == "text":
-                assert block.note != "prints" or printed.strip() == block.body.strip(), f"line {block.line}"
+                if block.note == "prints" and printed is not None:
+                    assert printed.strip() == block.body.strip(), f"line {block.line}"
             elif block.note.startswith("raises: "):
                 with pytest.raises(BaseException) as caught:
                     run_block(block, page, names, runner, endpoints)
                 assert caught.type.__name__ == block.note.removeprefix("raises: ")
             else:
-                printed = run_block(block, page, names, runner, endpoints)
+                printed = run_block(block, page, names, runner, endpoints, in_lane=in_lane)
 
 
 def test_blocks_are_found_with_their_comments() -> None:

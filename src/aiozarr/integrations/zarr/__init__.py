@@ -1,4 +1,4 @@
-"""aiozarr below zarr-python: a codec pipeline, which reads and writes chunks, and a store.
+"""aiozarr below zarr-python: a codec pipeline, which reads and writes chunks, a store, and an array for its readers.
 
 `enable()` is the one line. `ZARR_CODEC_PIPELINE__PATH=aiozarr.integrations.zarr.CodecPipeline` in the environment does
 the same without code. zarr-python imports this package at its first array, enabled or not, so that nothing is imported
@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aiozarr.integrations.zarr.async_array_like import AsyncArrayLike
     from aiozarr.integrations.zarr.chunk_pipeline import PipelineUsage, enable, usage
     from aiozarr.integrations.zarr.chunk_pipeline import ZarrCodecPipeline as CodecPipeline
     from aiozarr.integrations.zarr.store import ZarrStore as Store
 
-__all__ = ["CodecPipeline", "PipelineUsage", "Store", "enable", "usage"]
+__all__ = ["AsyncArrayLike", "CodecPipeline", "PipelineUsage", "Store", "enable", "usage"]
 
 
 def __getattr__(name: str) -> Any:
@@ -22,6 +23,11 @@ def __getattr__(name: str) -> Any:
         from aiozarr.integrations.zarr.store import ZarrStore
 
         return ZarrStore
+    if name == "AsyncArrayLike":
+        # It needs no zarr-python.
+        from aiozarr.integrations.zarr.async_array_like import AsyncArrayLike
+
+        return AsyncArrayLike
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from aiozarr.integrations.zarr import chunk_pipeline
