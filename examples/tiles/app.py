@@ -104,7 +104,7 @@ def png(values: np.ndarray) -> bytes:
     rows = np.zeros((height, width + 1), "u1")  # each row begins with its filter: none
     rows[:, 1:] = values
     ramp = np.arange(256)
-    palette = np.stack([ramp, (ramp * ramp) // 255, 255 - ramp // 2], 1).astype("u1")
+    palette = np.stack([ramp, (ramp * ramp) // 255, 96 + 159 * np.sin(ramp * np.pi / 255)], 1).astype("u1")
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"PLTE", palette.tobytes()), (b"IDAT", zlib.compress(rows, 3)), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
