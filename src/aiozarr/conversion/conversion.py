@@ -21,6 +21,7 @@ from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
 from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
 from aiozarr.hierarchy.node_access import check_format
 from aiozarr.schedule import current_recorder
+from aiozarr.schedule.operations import name_operation, observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
@@ -30,6 +31,7 @@ from aiozarr.transfer.overlap import check_disjoint
 Targets: TypeAlias = tuple[tuple[Target, Mapping[str, Any] | None], ...]
 
 
+@observed("convert", lambda *_: None)
 async def convert(
     source: Target,
     destination: Target,
@@ -115,6 +117,7 @@ async def convert(
     async def work(engine: Engine) -> ConversionReport:
         async with AsyncExitStack() as stack:
             stores = await open_stores(stack, targets, limits.settings, closes=True)
+            name_operation(stores[1].url)
             plan = await _plan(stores, options, region, limits)
             execution = ConversionRun(
                 engine,

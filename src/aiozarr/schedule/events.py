@@ -180,6 +180,16 @@ class Report(Totals):
                 totals._add(more)
             report = report.outer
 
+    @property
+    def has_listener(self) -> bool:
+        """Whether this report, or an enclosing one, has a listener."""
+        report: Report | None = self
+        while report is not None:
+            if report.listener is not None:
+                return True
+            report = report.outer
+        return False
+
     def notify(self, event: RequestEvent) -> None:
         """Call the listener of this report, or of the nearest enclosing one that has a listener."""
         report: Report | None = self

@@ -1,16 +1,20 @@
-"""Observers of operations: told when a read, write, opening or copy begins, of its requests, and when it ends."""
+"""Observers of operations: told when a read, write, opening or copy begins, of its requests, and when it ends.
+
+An operation that runs inside another one, such as a read of a conversion's task, is part of that one.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from aiozarr.schedule.events import Report, RequestEvent, current_recorder, recording
 
-OperationKind: TypeAlias = Literal["read", "stream", "write", "open", "create", "copy"]
+OperationKind: TypeAlias = Literal["read", "stream", "write", "open", "create", "copy", "convert"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -65,9 +69,13 @@ class _ObservedOperation:
 
     Attributes:
         report: receives the sums of the operation, and passes the events of its requests to the traces.
+        url: the URL of the node, if the operation itself has named it.
+        has_ended: whether it has ended. Callbacks of the caller may still run in its context.
     """
 
     def __init__(self, kind: OperationKind) -> None:
+        self.url: str | None = None
+        self.has_ended = False
         begun = [_guarded(observer.begin, kind) for observer in _observers]
         self._traces = [trace for trace in begun if trace is not None]
         self.report = Report(outer=current_recorder(), listener=self._request)
@@ -77,8 +85,25 @@ class _ObservedOperation:
             _guarded(trace.request, event)
 
     def end(self, url: str | None, error: BaseException | None) -> None:
+        self.has_ended = True
         for trace in self._traces:
-            _guarded(trace.end, self.report, url, error)
+            _guarded(trace.end, self.report, self.url or url, error)
+
+
+_operation: ContextVar[_ObservedOperation | None] = ContextVar("aiozarr_operation", default=None)
+
+
+def _current_operation() -> _ObservedOperation | None:
+    """Return the operation that runs around the caller and is followed, or None."""
+    operation = _operation.get()
+    return None if operation is None or operation.has_ended else operation
+
+
+def name_operation(url: str) -> None:
+    """Name the node of the operation around the caller, which knows it only now."""
+    operation = _current_operation()
+    if operation is not None:
+        operation.url = url
 
 
 def observed(
@@ -96,6 +121,7 @@ def observed(
             operation = _ObservedOperation(kind)
             result: T | None = None
             failure: BaseException | None = None
+            token = _operation.set(operation)
             try:
                 with recording(operation.report):
                     result = await function(*args, **kwargs)
@@ -104,6 +130,7 @@ def observed(
                 failure = error
                 raise
             finally:
+                _operation.reset(token)
                 operation.end(_guarded(url_of, result, *args), failure)
                 # The traceback of the error holds this frame.
                 del failure, operation
@@ -111,7 +138,8 @@ def observed(
         # A coroutine function itself: frameworks ask `inspect.iscoroutinefunction`.
         @wraps(function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            return await (follow(*args, **kwargs) if _observers else function(*args, **kwargs))
+            is_followed = _observers and _current_operation() is None
+            return await (follow(*args, **kwargs) if is_followed else function(*args, **kwargs))
 
         return call
 
@@ -120,7 +148,7 @@ def observed(
 
 def observed_stream(url: str, start: Callable[[Report | None], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
     """Return the generator `start(report)`, as an operation of kind "stream" if there are observers."""
-    if not _observers:
+    if not _observers or _current_operation() is not None:
         return start(current_recorder())
     return _follow_stream(_ObservedOperation("stream"), url, start)
 

@@ -12,7 +12,7 @@ from aiozarr.engine.progress_bar import ProgressLike, shown_progress
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.schedule import current_recorder
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.operations import observed
+from aiozarr.schedule.operations import name_operation, observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
@@ -134,6 +134,7 @@ async def copy(
                 if owned:
                     stack.push_async_callback(store.aclose)
             source_store, destination_store = child_store(stores[0], path), stores[1]
+            name_operation(destination_store.url)
             await _check(source_store, destination_store, read_back=verify == "checksum")
             objects: ObjectSource | None = None
             if select or not source_store.supports.listable:

@@ -79,7 +79,8 @@ class Download(FetchOperation):
             state.pool,
             state.queue_for(source),
             settings=settings,
-            report=None,
+            # A listener is told of each request, and the sums are then those of the events.
+            report=report if report.has_listener else None,
             progress=None,
             total=1,  # not known while the listing streams
             bytes_total=settings.max_bytes_in_flight,
@@ -189,7 +190,8 @@ class Download(FetchOperation):
         return self._is_closed and not self._entries and not self._parts
 
     def add_to_report(self) -> None:
-        self._copy_report.add(self.source.url, self._reads)
+        if self.observer is None:
+            self._copy_report.add(self.source.url, self._reads)
         self._copy_report.add(self.destination.url, self._written)
         self._reads, self._written = Totals(), Totals()
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -164,6 +165,40 @@ async def test_requests_over_http_follow_the_conventions(telemetry: Telemetry) -
         assert str(span.attributes["url.full"]).startswith(server.url)
     points = telemetry.metrics()["http.client.request.duration"]
     assert {point.attributes.get("http.response.status_code") for point in points} >= {200}
+
+
+async def test_copies_and_conversions_are_spans_with_their_requests_and_metrics(
+    telemetry: Telemetry, tmp_path: Path
+) -> None:
+    values = MemoryStore()
+    await aiozarr.create_array(values, data=np.arange(8), chunks=2)
+    with FaultServer({key: bytes(await values.get(key) or b"") for key in await values.list()}) as server:
+        telemetry.exporter.clear()
+        report = await aiozarr.copy(server.url, tmp_path / "copy")
+        [copy] = telemetry.spans("aiozarr.copy")
+        requests = telemetry.spans("GET")
+        await aiozarr.convert(server.url, tmp_path / "converted", chunks=(4,))
+    assert copy.attributes is not None
+    assert copy.attributes["zarr.url"] == f"file://{tmp_path}/copy"
+    # Those that found the objects count too.
+    assert int(str(copy.attributes["aiozarr.requests"])) > report.requests
+    assert copy.attributes["aiozarr.bytes"]
+    assert int(str(copy.attributes["aiozarr.bytes_written"])) >= report.bytes
+    chunks = [span for span in requests if "c/" in str((span.attributes or {})["aiozarr.key"])]
+    assert len(chunks) == 4
+    assert {span.parent.span_id for span in requests if span.parent} == {copy.context.span_id}  # type: ignore[union-attr]
+    # Its reads and writes are parts of a conversion, not operations beside it.
+    assert len(telemetry.spans("aiozarr.convert")) == 1
+    assert not telemetry.spans("aiozarr.read")
+    assert not telemetry.spans("aiozarr.write")
+    metrics = telemetry.metrics()
+    counted = {point.attributes["aiozarr.operation"]: point.value for point in metrics["aiozarr.requests"]}
+    assert counted["copy"] == copy.attributes["aiozarr.requests"]
+    assert counted["convert"] > 4
+    fetched = {point.attributes["aiozarr.operation"] for point in metrics["aiozarr.bytes_fetched"]}
+    assert fetched >= {"copy", "convert"}
+    kinds = {point.attributes["aiozarr.operation"] for point in metrics["aiozarr.operation.duration"]}
+    assert kinds >= {"create", "copy", "convert"}
 
 
 async def test_nothing_is_observed_before_and_after(telemetry: Telemetry) -> None:

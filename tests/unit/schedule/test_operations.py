@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import aiozarr
 from aiozarr.schedule import Report, RequestEvent
 from aiozarr.schedule.operations import OperationKind, add_observer, observed, remove_observer
 from aiozarr.stores import MemoryStore
+from tests.support.servers.http_server import FaultServer
 
 
 class Recorded:
@@ -103,6 +105,32 @@ async def test_requests_belong_to_the_innermost_operation_and_count_in_the_recor
     with aiozarr.record() as report:
         await array[:4]
     assert report.requests == observer.ended[-1][3].requests
+
+
+async def test_copies_and_conversions_are_one_operation_each_with_the_requests_of_all_their_parts(
+    observer: Recorded, tmp_path: Path
+) -> None:
+    values = MemoryStore()
+    array = await aiozarr.create_array(values, data=np.arange(8), chunks=2, dimension_names=["x"])
+    observer.ended.clear()
+    observer.requests.clear()
+    with FaultServer({key: bytes(await values.get(key) or b"") for key in await values.list()}) as server:
+        copied = await aiozarr.copy(server.url, tmp_path / "copy")
+        part = await aiozarr.copy(values, MemoryStore(), select={"x": slice(1, 7)})
+        await aiozarr.convert(values, tmp_path / "converted", chunks=(4,))
+    kinds = [kind for kind, *_ in observer.ended]
+    assert kinds == ["copy", "copy", "convert"]
+    assert [error for _, _, error, _ in observer.ended] == [None] * 3
+    assert observer.ended[0][1] == f"file://{tmp_path}/copy"
+    assert observer.ended[2][1] == f"file://{tmp_path}/converted"
+    chunks = [event.key for kind, event in observer.requests if event.store == f"{server.url}" and "c/" in event.key]
+    assert sorted(chunks) == ["c/0", "c/1", "c/2", "c/3"]
+    assert observer.ended[0][3].requests >= copied.objects > 4
+    assert part.objects
+    converted = [event for kind, event in observer.requests if kind == "convert"]
+    assert {event.operation for event in converted} >= {"fetch", "set"}
+    assert observer.ended[2][3].chunks == 4 + 2
+    assert list(await array[:2]) == [0, 1]
 
 
 async def test_an_observed_function_stays_a_coroutine_function_and_is_called_without_observers() -> None:

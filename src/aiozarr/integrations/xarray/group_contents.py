@@ -21,6 +21,7 @@ from aiozarr.hierarchy.location import join_path
 from aiozarr.hierarchy.view import AnyArray, View
 from aiozarr.integrations.xarray.lazy_array import Corners
 from aiozarr.metadata import GroupMetadata
+from aiozarr.schedule.operations import observed
 from aiozarr.settings import Settings, settings_or_default
 
 MAX_COORDINATE_BYTES = 64 << 20
@@ -93,6 +94,7 @@ class OpenedGroups:
         return ("aiozarr.OpenedGroups", self.root.url, arrays)
 
 
+@observed("open", lambda opened, *_: None if opened is None else opened.root.url)
 async def fetch_groups(target: Target | hierarchy.Group, options: OpenOptions, *, deep: bool) -> OpenedGroups:
     """Open a group, its arrays and, with `deep`, everything below it, and read coordinates and times.
 

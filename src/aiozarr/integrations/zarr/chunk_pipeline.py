@@ -208,14 +208,13 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
         plan = self._plan(batch, out, drop_axes)
         if plan is None:
             return await self._stock.read(batch, out, drop_axes)
-        from aiozarr.engine import Read, run
-        from aiozarr.schedule import current_recorder
+        from aiozarr.engine import Read
+        from aiozarr.integrations.zarr.listed_operations import run_read
 
         fresh = plan.values if plan.values.flags.c_contiguous else None
         read = Read.of_listed(plan.store, plan.chunks, plan.values, fresh=fresh)
-        settings, report = _settings(), current_recorder()
         with _values_checked():
-            await run(lambda engine: engine.read([read], settings=settings, report=report), timeout=settings.timeout)
+            await run_read(plan.store, read, _settings())
         _counts["read"] += 1
         if not _TELLS_PRESENCE:
             return None
@@ -244,16 +243,15 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
             await self._stock.write(batch, value, drop_axes)
             await _invalidate(batch)
             return
-        from aiozarr.engine import Write, run
-        from aiozarr.schedule import current_recorder
+        from aiozarr.engine import Write
+        from aiozarr.integrations.zarr.listed_operations import run_write
 
         batch[0][0].store._check_writable()  # type: ignore[attr-defined]
         write = Write.of_listed(
             plan.store, plan.chunks, plan.values, stores_empty=batch[0][1].config.write_empty_chunks
         )
-        settings, report = _settings(), current_recorder()
         with _values_checked():
-            await run(lambda engine: engine.write([write], settings=settings, report=report), timeout=settings.timeout)
+            await run_write(plan.store, write, _settings())
         _counts["write"] += 1
 
     def _plan(self, batch: Sequence[Any], values: NDBuffer, drop_axes: tuple[int, ...]) -> _Plan | None:
