@@ -39,6 +39,7 @@ RANK = {
     "plugins": 1,
     "memory": 1,
     "concurrency": 1,
+    "serial_numbers": 1,
     "fork_safe_lock": 0,
     "lazy_names": 0,
     "formatting": 0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import secrets
 from collections.abc import AsyncIterator, Hashable
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from aiozarr.model import (
     check_prefix,
     resolve_range,
 )
+from aiozarr.serial_numbers import SerialNumbers
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes, split_root, with_root
 
@@ -108,7 +108,7 @@ class MemoryStore(BlockingStore):
     def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
         full_key = self._full_key(key)
         data = bytes(byte_view(value))
-        version = Version(generation=str(next(_generations)))
+        version = Version(generation=str(_generations.next()))
         with self._space.lock:
             found = self._space.values.get(full_key)
             if not _holds(precondition, None if found is None else found[1]):
@@ -199,12 +199,12 @@ class _Spaces:
 
 
 _spaces = _Spaces()
-_generations = itertools.count(1)
+_generations = SerialNumbers()
 
 
 def _restore(name: str, base: str, values: _Values) -> MemoryStore:
     # Versions of another process could equal versions of this one, so unpickled values get new ones.
-    fresh = {full_key: (data, Version(generation=str(next(_generations)))) for full_key, (data, _) in values.items()}
+    fresh = {full_key: (data, Version(generation=str(_generations.next()))) for full_key, (data, _) in values.items()}
     return MemoryStore._of(_spaces.get(name, values=fresh), base)
 
 

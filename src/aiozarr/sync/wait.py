@@ -95,7 +95,12 @@ def unchanged(value: A) -> A:
     return value
 
 
-def iterate(items: AsyncGenerator[A, None], wrap: Callable[[A], B]) -> Generator[B, None, None]:
+def iterate(
+    items: AsyncGenerator[A, None],
+    wrap: Callable[[A], B],
+    # Bound: free-threaded builds may clear this module before they close the generators that are left.
+    is_finalizing: Callable[[], bool] = sys.is_finalizing,
+) -> Generator[B, None, None]:
     """Iterate over an asynchronous generator. Leaving early closes it, and waits until no request is in flight."""
     end = object()
 
@@ -110,5 +115,5 @@ def iterate(items: AsyncGenerator[A, None], wrap: Callable[[A], B]) -> Generator
             yield wrap(item)
     finally:
         # At the interpreter's exit the I/O thread has ended already, and has closed the generator.
-        if not sys.is_finalizing():
+        if not is_finalizing():
             wait(close)

@@ -325,7 +325,8 @@ class CopyOperation:
                     await self._copy_all(data, max(1, concurrency))
                 else:
                     await gather_all([download.run(), self._feed(data, download, documents)])
-                    await self._copy_all(_iterate([(entry,) for entry in download.deferred]), DEFERRED_CONCURRENCY)
+                    async with aclosing(_iterate(download.deferred)) as deferred:
+                        await self._copy_all(deferred, DEFERRED_CONCURRENCY)
             except StoreError as error:
                 raise CopyError(f"{self.source.url} could not be listed: {error}") from error
         return list(documents.values())
@@ -367,7 +368,8 @@ class CopyOperation:
             await self._copier.prefetch(documents)
         for level in document_levels(documents):
             ready = [entry for entry in level if node_of(entry.key) not in self._incomplete_nodes]
-            await self._copy_all(_iterate([(entry,) for entry in ready]), min(len(ready), self._object_concurrency()))
+            async with aclosing(_iterate(ready)) as batches:
+                await self._copy_all(batches, min(len(ready), self._object_concurrency()))
             for entry in level:
                 if entry not in ready:
                     self._fail(entry, CopyError("not written, because something below its node was not copied"))
@@ -555,6 +557,7 @@ def _storing_order(entry: Entry) -> tuple[int, int]:
     return -entry.key.count("/"), document_write_order(entry.key) or 0
 
 
-async def _iterate(batches: Iterable[tuple[Entry, ...]]) -> AsyncIterator[tuple[Entry, ...]]:
-    for batch in batches:
-        yield batch
+async def _iterate(entries: Iterable[Entry]) -> AsyncGenerator[tuple[Entry, ...], None]:
+    """Yield each entry as a batch of its own."""
+    for entry in entries:
+        yield (entry,)

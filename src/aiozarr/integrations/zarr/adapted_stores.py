@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Hashable
-from itertools import count
 from typing import Any
 from uuid import uuid4
 
@@ -26,11 +25,12 @@ from aiozarr.model import (
     check_prefix,
     resolve_range,
 )
+from aiozarr.serial_numbers import SerialNumbers
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes
 from aiozarr.stores.fsspec.cross_loop import run_on_loop
 
-_generations = count(1)
+_generations = SerialNumbers()
 _PROCESS = uuid4().hex
 """Buffers are pickled with their versions."""
 
@@ -141,7 +141,7 @@ class BufferStore(BlockingStore):
 
 def _version_of(buffer: Any) -> Version:
     """Return the version of a buffer, which is noted in it: a write puts another buffer into its place."""
-    generation: str = buffer.__dict__.setdefault("_aiozarr_generation", f"{_PROCESS}-{next(_generations)}")
+    generation: str = buffer.__dict__.setdefault("_aiozarr_generation", f"{_PROCESS}-{_generations.next()}")
     return Version(generation=generation)
 
 

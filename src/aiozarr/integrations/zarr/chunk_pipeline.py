@@ -23,6 +23,7 @@ except ImportError as error:
     raise ImportError("the codec pipeline needs the package zarr: pip install 'aiozarr[zarr]'") from error
 
 from aiozarr.errors import CodecError
+from aiozarr.fork_safe_lock import ForkSafeLock
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteGetter, ByteSetter
@@ -61,6 +62,7 @@ class PipelineUsage:
 
 _counts: Counter[str] = Counter()
 _fallbacks: Counter[str] = Counter()
+_lock = ForkSafeLock()
 
 
 def usage() -> PipelineUsage:
@@ -215,7 +217,7 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
         read = Read.of_listed(plan.store, plan.chunks, plan.values, fresh=fresh)
         with _values_checked():
             await run_read(plan.store, read, _settings())
-        _counts["read"] += 1
+        _count(_counts, "read")
         if not _TELLS_PRESENCE:
             return None
         missing = read.missing or ()
@@ -252,7 +254,7 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
         )
         with _values_checked():
             await run_write(plan.store, write, _settings())
-        _counts["write"] += 1
+        _count(_counts, "write")
 
     def _plan(self, batch: Sequence[Any], values: NDBuffer, drop_axes: tuple[int, ...]) -> _Plan | None:
         """Return what the engine is to do, or None if zarr-python's own pipeline has to."""
@@ -314,10 +316,16 @@ def _has_positions(plan: _Plan) -> bool:
     )
 
 
+def _count(counter: Counter[str], name: str) -> int:
+    """Add one, from any thread, and return the sum."""
+    with _lock:
+        counter[name] += 1
+        return counter[name]
+
+
 def _note_fallback(reason: str, error: Exception | None = None) -> None:
     """Count something that is left to zarr-python's own pipeline, and log it if the reason is new."""
-    _fallbacks[reason] += 1
-    log = _logger.info if _fallbacks[reason] == 1 else _logger.debug
+    log = _logger.info if _count(_fallbacks, reason) == 1 else _logger.debug
     log("left to zarr-python's own pipeline: %s%s", reason, "" if error is None else f" ({error})")
 
 

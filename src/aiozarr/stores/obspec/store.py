@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
 from dataclasses import replace
-from itertools import count
 from typing import Any, Protocol
 from weakref import ref
 
@@ -25,6 +24,7 @@ from aiozarr.model import (
     check_prefix,
     resolve_range,
 )
+from aiozarr.serial_numbers import SerialNumbers
 from aiozarr.stores.condition_probe import conditions_hold
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes
 from aiozarr.stores.obspec.errors import is_missing, is_of_obstore, translate
@@ -32,7 +32,7 @@ from aiozarr.stores.obspec.errors import is_missing, is_of_obstore, translate
 DELETE_KEYS = 1000
 """Keys of one call of `delete_async`, as many as S3 deletes with one request."""
 
-_numbers = count(1)
+_numbers = SerialNumbers()
 
 
 class GetAsync(Protocol):
@@ -72,7 +72,7 @@ class ObspecStore(Store):
 
     def __init__(self, obj: GetAsync, *, url: str | None = None) -> None:
         self._obj: Any = obj
-        self._url = (url or f"obspec://{type(obj).__name__}-{next(_numbers)}").rstrip("/")
+        self._url = (url or f"obspec://{type(obj).__name__}-{_numbers.next()}").rstrip("/")
         self._identity: Hashable = (type(self), _ObjectKey(obj), self._url)
         # Stores in memory hold the buffer itself, which the caller may change afterwards.
         self._copies_values = is_of_obstore(obj) and type(obj).__name__ != "MemoryStore"
