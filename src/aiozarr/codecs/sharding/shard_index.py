@@ -36,6 +36,10 @@ class ShardIndex:
         start = self.offsets.item(linear_index)
         return None if start == EMPTY else Range(start, self.lengths.item(linear_index))
 
+    def locate_all(self, linear_indices: list[int]) -> tuple[list[int], list[int]]:
+        """Return the first bytes of inner chunks in their shard, and their lengths; both are `EMPTY` for empty ones."""
+        return self.offsets[linear_indices].tolist(), self.lengths[linear_indices].tolist()
+
     @property
     def nbytes(self) -> int:
         """Size of the index in memory, in bytes."""

@@ -23,7 +23,7 @@ from aiozarr.engine.request.multipart_request import MultipartRequest
 from aiozarr.engine.request.object_request import FetchRequest, ObjectRequest
 from aiozarr.engine.request.share_key import DEFAULT_OUTCOME_KEY, outcome_key
 from aiozarr.engine.state import EngineState
-from aiozarr.engine.workers.prefault import OutputPrefaulter, head_extent
+from aiozarr.engine.workers.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter, head_extent
 from aiozarr.engine.workers.worker_pool import WorkItem
 from aiozarr.errors import MissingChunkError
 from aiozarr.grid.projection import ChunkSelection
@@ -99,8 +99,10 @@ class ReadOperation(ChunkOperation):
         self._tasks: set[asyncio.Task[None]] = set()
         self._cancelling: set[FetchRequest] = set()
         self._blocking_reads: set[ObjectRequest] = set()
-        fresh = [read.fresh for read in reads if read.fresh is not None]
-        self._prefault = OutputPrefaulter(state.pool, fresh, head_extent(reads[0].out, reads[0].parts) if fresh else 0)
+        fresh = [read.fresh for read in reads if read.fresh is not None and read.fresh.nbytes >= MIN_OUTPUT_BYTES]
+        # Only reads from memory and local files wait for the pages.
+        head_bytes = head_extent(reads[0].out, reads[0].parts) if fresh and self.queue.is_blocking else 0
+        self._prefault = OutputPrefaulter(state.pool, fresh, head_bytes)
 
     async def run(self) -> None:
         self._prefault.begin(on_done=self.check_end, on_head_ready=self.resume)
@@ -208,8 +210,12 @@ class ReadOperation(ChunkOperation):
         """A subscription has ended; `is_done`: the elements of a chunk are in place."""
         self._subscriptions.discard(subscription)
         if is_done:
-            self.add_done(1, subscription.nbytes if self.has_progress else 0)
-        self.check_end()
+            self._chunks_done += 1
+            if self.has_progress:
+                self.report_progress(subscription.nbytes)
+        # A read whose objects are not all done has more to wait for.
+        if self.stopped or self.done == self.total:
+            self.check_end()
 
     def forget(self, subscription: Subscription) -> None:
         """Do not wait for `subscription` any more, which has failed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from numpy.typing import NDArray
@@ -51,7 +50,7 @@ class ShardRead:
         self._key = key
         self._out = out
         self._projection = projection
-        self._sorted: list[tuple[int, ChunkSelection]] | None = None
+        self._parts: list[tuple[int, ChunkSelection]] | None = None
         self._shard_id = (store.identity, key, layout.token)
 
     async def read(self) -> None:
@@ -96,15 +95,16 @@ class ShardRead:
 
     def sort(self) -> None:
         """Sort the points of index arrays by inner chunk; in a worker."""
-        self._sorted = list(inner_parts(self._stored, self._projection))
+        self._inner_parts()
 
-    def _inner_parts(self) -> Iterable[tuple[int, ChunkSelection]]:
-        return inner_parts(self._stored, self._projection) if self._sorted is None else self._sorted
+    def _inner_parts(self) -> list[tuple[int, ChunkSelection]]:
+        """Return the linear index of every inner chunk, with what is wanted of it; made once for all steps."""
+        if self._parts is None:
+            self._parts = list(inner_parts(self._stored, self._projection))
+        return self._parts
 
     def _count_inner(self) -> int:
-        return (
-            len(self._projection.inner_chunks(self._stored.inner_axes)) if self._sorted is None else len(self._sorted)
-        )
+        return len(self._inner_parts())
 
     # --- the index --------------------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class ShardRead:
             ranges = self._store.supports.partial_reads
             limits = operation.merge_limits
             whole_bytes = whole_request(self._shard, self._projection, self._count_inner, limits, ranges=ranges)
-        is_first = attempt == 1 and self._sorted is None
+        is_first = attempt == 1 and not self.is_long
         while True:
             request = await indexes.get(
                 operation,
@@ -145,9 +145,7 @@ class ShardRead:
         no request would be sent, and a newer shard would go unnoticed.
         """
         index = entry.index
-        if index is None:
-            return False
-        return any(index.locate(position) is not None for position, _ in self._inner_parts())
+        return index is not None and any(index.locate(position) is not None for position, _ in self._inner_parts())
 
     # --- the inner chunks -------------------------------------------------------------------------------------------
 
@@ -170,6 +168,8 @@ class ShardRead:
         finally:
             if request is not None:
                 request.reader_done(operation)
+            if not self.is_long:
+                self._parts = None  # those who wait for the chunks have what they need of it
         operation.resume()
         try:
             await group.wait()
@@ -201,26 +201,26 @@ class ShardRead:
         empty: list[Subscription] = []
         # Without a version nothing says whether a cached chunk is still stored.
         cached = version is not None and not version.weak
-        for position, part in self._inner_parts():
-            located = index.locate(position)
-            if located is None:
-                empty.append(group.add(self._out, part))
+        inner, out = self._shard.inner, self._out
+        may_be_partial = whole is None and inner.raw is not None
+        numbered = self._inner_parts()
+        starts, lengths = index.locate_all([position for position, _ in numbered])
+        for (position, part), start, length in zip(numbered, starts, lengths, strict=True):
+            if start == EMPTY:
+                empty.append(group.add(out, part))
                 continue
-            assert located.length is not None
             chunk_id = (object_id, position)
-            if whole is None:
-                ranges = self._subscribe_partial(
-                    group, partial, part, chunk_id, located.length, versioned=version is not None
-                )
+            if may_be_partial:
+                ranges = self._subscribe_partial(group, partial, part, chunk_id, length, versioned=version is not None)
                 if ranges is not None:
-                    wanted += [WantedRange(chunk, located.start + start, length) for chunk, start, length in ranges]
+                    wanted += [WantedRange(chunk, start + first, nbytes) for chunk, first, nbytes in ranges]
                     continue
-            subscription = group.add(self._out, part)
+            subscription = group.add(out, part)
             if cached and operation.serve_cached(subscription, chunk_id):
                 continue
-            chunk = operation.subscribe(subscription, chunk_id, self._shard.inner, cached=cached)
+            chunk = operation.subscribe(subscription, chunk_id, inner, cached=cached)
             if chunk is not None:
-                wanted.append(WantedRange(chunk, located.start, located.length))
+                wanted.append(WantedRange(chunk, start, length))
         if empty:
             operation.fill(empty, self._stored.spec.fill_value, self._store)
         if whole is not None:
@@ -284,14 +284,14 @@ class ShardRead:
             return None
         if operation.has_cache or self._count_inner() < MIN_BATCH_CHUNKS:
             return None
-        numbered = list(self._inner_parts())
+        numbered = self._inner_parts()
         planner, versioned = operation.partial_planner, version is not None
         if inner.raw is not None and any(planner.ranges(part, inner, versioned=versioned) for _, part in numbered):
             return None
         positions = [position for position, _ in numbered]
         if any(operation.is_in_flight((object_id, position)) for position in positions):
             return None
-        offsets, sizes = index.offsets[positions].tolist(), index.lengths[positions].tolist()
+        offsets, sizes = index.locate_all(positions)
         stored = [at for at, start in enumerate(offsets) if start != EMPTY]
         lengths = [sizes[at] for at in stored]
         if len(stored) < MIN_BATCH_CHUNKS or max(lengths) > operation.merge_limits.max_request_bytes:

@@ -23,7 +23,10 @@ class OutputPrefaulter:
     """
 
     def __init__(self, pool: WorkerPool, outputs: list[NDArray[Any]], head_bytes: int = 0) -> None:
-        """Take the outputs in the order of writing, and the bytes that the first chunks are scattered over."""
+        """Take the outputs in the order of writing, and the bytes that the first chunks are scattered over.
+
+        Outputs below `MIN_OUTPUT_BYTES` are left alone.
+        """
         self._pool = pool
         self._missing_pieces = head_bytes // PIECE_BYTES
         self._outputs = [PagePrefaulter(each) for each in outputs if each.nbytes >= MIN_OUTPUT_BYTES]
