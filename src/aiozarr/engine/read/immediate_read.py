@@ -11,6 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from aiozarr.codecs.sharding.shard_index import EMPTY
 from aiozarr.engine.cache.chunks import ChunkCache
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan.plan import inner_parts
@@ -104,9 +105,11 @@ def _find_in_shards(state: EngineState, cache: ChunkCache, read: Read, since: fl
             yield None, None
             return
         is_any_stored = False
-        for position, inner in inner_parts(layout.object_of(part), part):
+        numbered = list(inner_parts(layout.object_of(part), part))
+        starts, _ = entry.index.locate_all([position for position, _ in numbered])
+        for (position, inner), start in zip(numbered, starts, strict=True):
             chunk = None
-            if entry.index.locate(position) is not None:
+            if start != EMPTY:
                 is_any_stored = True
                 chunk = cache.peek((object_id, position), since)
                 if chunk is None:
