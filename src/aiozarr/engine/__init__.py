@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aiozarr.engine.read.stream import BlockStream
     from aiozarr.engine.runtime import bind_callback, run, run_blocking
     from aiozarr.engine.scheduled_store import ScheduledStore
-    from aiozarr.engine.trio_calls import checkpoint
+    from aiozarr.engine.trio_calls import checkpoint, take_turn
     from aiozarr.engine.workers.worker_pool import InlinePool, ThreadPool, WorkerPool
     from aiozarr.engine.write.write import Write
 else:
@@ -41,7 +41,7 @@ else:
             ".cross_thread_call": "Callback",
             ".private_thread": "current_engine io_thread shut_down",
             ".runtime": "bind_callback run run_blocking",
-            ".trio_calls": "checkpoint",
+            ".trio_calls": "checkpoint take_turn",
             ".scheduled_store": "ScheduledStore",
             ".workers.worker_pool": "InlinePool ThreadPool WorkerPool",
             ".write.write": "Write",
@@ -77,4 +77,5 @@ __all__ = [
     "run_blocking",
     "shut_down",
     "split_limit",
+    "take_turn",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
@@ -16,6 +15,7 @@ from aiozarr.engine.operation import Operation
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.scheduled_store import ScheduledStore
 from aiozarr.engine.state import EngineState
+from aiozarr.engine.turn_gate import TurnGate
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.queue import RequestQueue
@@ -38,36 +38,6 @@ MAX_STARTS_PER_TURN = 64
 readers of neighbours in a shard still share requests, which are cut once a turn."""
 
 
-class _StartGate:
-    """Spreads the beginning of many operations over turns of the loop, first come, first served."""
-
-    def __init__(self) -> None:
-        self._started = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    async def enter(self) -> None:
-        """Wait for a turn of the loop in which another operation may begin."""
-        loop = asyncio.get_running_loop()
-        if not self._started and not self._waiting:
-            loop.call_soon(self._next_turn)
-        if self._started < MAX_STARTS_PER_TURN and not self._waiting:
-            self._started += 1
-            return
-        future = loop.create_future()
-        self._waiting.append(future)
-        await future
-
-    def _next_turn(self) -> None:
-        self._started = 0
-        while self._waiting and self._started < MAX_STARTS_PER_TURN:
-            future = self._waiting.popleft()
-            if not future.done():  # its caller was cancelled
-                self._started += 1
-                future.set_result(None)
-        if self._started:
-            asyncio.get_running_loop().call_soon(self._next_turn)
-
-
 class Engine:
     """What the callers of one loop share. All methods run on that loop.
 
@@ -87,7 +57,7 @@ class Engine:
         self._clock_offset: float | None = None
         self.state = EngineState(pool or ThreadPool(loop))
         self.group_commit: GroupCommit[ObjectWrite] = GroupCommit(self.state.key_locks)
-        self._start_gate = _StartGate()
+        self._start_gate = TurnGate(MAX_STARTS_PER_TURN)
 
     def scheduled(self, store: Store, settings: Settings, report: Report | None = None) -> ScheduledStore:
         """Return `store` for operations on single keys, which wait their turn like everything else."""

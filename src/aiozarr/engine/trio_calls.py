@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from aiozarr.engine.cross_thread_call import Callback, CrossThreadCall, limited
 from aiozarr.engine.engine import Engine
 from aiozarr.engine.private_thread import IOThread
+from aiozarr.engine.turn_gate import read_gate
 
 T = TypeVar("T")
 
@@ -32,6 +33,12 @@ def post_to_trio() -> Callable[[Callable[[], None]], None]:
             token.run_sync_soon(function)
 
     return post
+
+
+async def take_turn() -> None:
+    """Wait for a turn of the caller's loop in which another read from memory may be done; trio has no such turns."""
+    if not is_trio_running():
+        await read_gate().enter()
 
 
 async def checkpoint() -> None:

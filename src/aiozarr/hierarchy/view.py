@@ -33,6 +33,7 @@ from aiozarr.engine import (
     plan_bounds,
     run,
     split_limit,
+    take_turn,
 )
 from aiozarr.engine.progress_bar import ProgressLike, shown_progress
 from aiozarr.engine.read.immediate_read import MAX_OUT_BYTES, may_read_immediately
@@ -193,9 +194,11 @@ class View(UnreadValues):
             TypeError, ValueError: `out` does not fit.
             TimeoutError: it took longer than `Settings.timeout`.
         """
-        if progress is None and (found := self._read_immediately(out)) is not None:
-            await checkpoint()  # A loop of such reads must not keep others waiting.
-            return found
+        if progress is None and self._may_read_immediately():
+            await take_turn()  # Hundreds of such reads must not keep others waiting.
+            if (found := self._read_immediately(out)) is not None:
+                await checkpoint()  # Nor must a loop of them.
+                return found
         await self._check_size()
         target = self._output(out)
         if self.size:
@@ -391,15 +394,17 @@ class View(UnreadValues):
         read = Read(self._layout, self._array._chunk_store, self._prefix, transform.maps, core, self._fields, fresh)
         return read, target
 
-    def _read_immediately(self, out: AnyArray | None) -> AnyArray | None:
-        """Return the elements if they are few and in memory; None if the ordinary read has to be done.
+    def _may_read_immediately(self) -> bool:
+        """Return whether the elements are few and can be in memory.
 
         A recorded or observed read takes the ordinary way: its counts belong to the I/O thread.
         """
         if not may_read_immediately(self._array._chunk_store, self._settings) or not 0 < self.nbytes <= MAX_OUT_BYTES:
-            return None
-        if current_recorder() is not None or has_observers() or is_expensive(self._transform.maps):
-            return None
+            return False
+        return current_recorder() is None and not has_observers() and not is_expensive(self._transform.maps)
+
+    def _read_immediately(self, out: AnyArray | None) -> AnyArray | None:
+        """Return the elements if they are in memory; None if the ordinary read has to be done."""
         engine = current_engine() or io_thread().engine
         assert engine is not None
         check_size(self._layout, self._touched(), self._settings)

@@ -1,0 +1,54 @@
+"""The gate that spreads short pieces of work over turns of a loop."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import aiozarr
+from aiozarr.engine.turn_gate import MAX_IMMEDIATE_READS_PER_TURN, TurnGate, read_gate
+
+
+async def _turns(gate: TurnGate, callers: int) -> list[list[int]]:
+    """Return which of the callers have passed in each turn of the loop."""
+    turns: list[list[int]] = [[]]
+
+    async def pass_through(number: int) -> None:
+        await gate.enter()
+        turns[-1].append(number)
+
+    tasks = [asyncio.ensure_future(pass_through(number)) for number in range(callers)]
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        turns.append([])
+    return [turn for turn in turns if turn]
+
+
+async def test_so_many_callers_pass_in_one_turn_first_come_first_served() -> None:
+    assert await _turns(TurnGate(3), 8) == [[0, 1, 2], [3, 4, 5], [6, 7]]
+
+
+async def test_a_cancelled_caller_leaves_its_place_to_others() -> None:
+    gate = TurnGate(1)
+    tasks = [asyncio.ensure_future(gate.enter()) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert [task.done() for task in tasks] == [True, False, False]
+    tasks[1].cancel()
+    await asyncio.wait(tasks)
+    await asyncio.sleep(0)
+    assert gate.try_enter()
+
+
+async def test_hundreds_of_reads_from_memory_let_other_tasks_run() -> None:
+    array = await aiozarr.create_array("memory://turn-gate", shape=(8, 4), dtype="i4", chunks=(2, 4), overwrite=True)
+    await array[...].write([[row] * 4 for row in range(8)])
+    await array[...]  # the first read of a process makes the tables that immediate reads look into
+    count = 10 * MAX_IMMEDIATE_READS_PER_TURN
+    tasks = [asyncio.ensure_future(array[number % 8, 0].read()) for number in range(count)]
+    done = [0]
+    while done[-1] < count:
+        await asyncio.sleep(0)
+        done.append(sum([task.done() for task in tasks]))
+    assert max([after - before for before, after in pairwise(done)]) <= MAX_IMMEDIATE_READS_PER_TURN
+    assert [int(task.result()) for task in tasks] == [number % 8 for number in range(count)]
+    assert read_gate() is read_gate()
