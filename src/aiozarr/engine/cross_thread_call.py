@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
@@ -58,14 +58,18 @@ class CrossThreadCall(ABC, Generic[T]):
             self.answer(task)
 
 
-async def limited(function: Callable[[Engine], Awaitable[T]], engine: Engine, timeout: float | None) -> T:
-    """Await `function(engine)`, for at most `timeout` seconds.
+def limited(
+    function: Callable[[Engine], Coroutine[Any, Any, T]], engine: Engine, timeout: float | None
+) -> Coroutine[Any, Any, T]:
+    """Return `function(engine)`, which runs for at most `timeout` seconds.
 
-    Raises:
+    Raises, when it is awaited:
         StoreTimeoutError: it took longer.
     """
-    if timeout is None:
-        return await function(engine)
+    return function(engine) if timeout is None else _limited(function, engine, timeout)
+
+
+async def _limited(function: Callable[[Engine], Coroutine[Any, Any, T]], engine: Engine, timeout: float) -> T:
     limit = asyncio.timeout(timeout)
     try:
         async with limit:

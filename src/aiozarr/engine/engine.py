@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiozarr.concurrency import gather_all
 from aiozarr.engine.group_commit import GroupCommit
@@ -126,7 +126,8 @@ class Engine:
         for read in reads:
             read.layout.check_read(settings, read.maps)
         self._prepare(settings)
-        await self._start_gate.enter()
+        if not self._start_gate.try_enter():
+            await self._start_gate.enter()
         await self.sort(reads)
         begun = 0.0 if report is None else monotonic()
         operations = [
@@ -244,10 +245,9 @@ class _RequestLimit(RequestSource):
         return 0
 
 
-async def _run_all(operations: Sequence[Operation]) -> None:
-    """Run all operations; the first error stops the others, and is raised when they have ended."""
+def _run_all(operations: Sequence[Operation]) -> Coroutine[Any, Any, object]:
+    """Return the run of all operations; the first error stops the others, and is raised when they have ended."""
     if len(operations) == 1:
         # Nearly always; a task of its own would cost as much as a small read.
-        await operations[0].run()
-    else:
-        await gather_all(each.run() for each in operations)
+        return operations[0].run()
+    return gather_all(each.run() for each in operations)

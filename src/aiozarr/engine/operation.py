@@ -13,7 +13,7 @@ from aiozarr.engine.timing import RequestObserver
 from aiozarr.engine.workers.worker_pool import WorkerPool
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.queue import RequestQueue
-from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.schedule.retry import retry_policy
 from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
 from aiozarr.settings import Settings
 
@@ -51,7 +51,7 @@ class Operation(RequestSource):
         self.queue = queue
         self.settings = settings
         self.report = report
-        self.policy = RetryPolicy(settings.retries, settings.retry_seconds)
+        self.policy = retry_policy(settings.retries, settings.retry_seconds)
         self.max_requests = None if settings.max_requests == "auto" else settings.max_requests
         self.max_bytes = settings.max_bytes_in_flight
         self.total = total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -38,7 +38,7 @@ class _AwaitedCall(CrossThreadCall[T]):
         thread: IOThread,
         engine: Engine,
         loop: asyncio.AbstractEventLoop,
-        function: Callable[[Engine], Awaitable[T]],
+        function: Callable[[Engine], Coroutine[Any, Any, T]],
         timeout: float | None,
     ) -> None:
         super().__init__(thread)
@@ -76,7 +76,10 @@ class _AwaitedCall(CrossThreadCall[T]):
 
 
 async def run(
-    function: Callable[[Engine], Awaitable[T]], *, timeout: float | None = None, callback: Callback[Any] | None = None
+    function: Callable[[Engine], Coroutine[Any, Any, T]],
+    *,
+    timeout: float | None = None,
+    callback: Callback[Any] | None = None,
 ) -> T:
     """Await `function(engine)` on the I/O thread, from any loop.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from aiozarr.engine.cross_thread_call import Callback, CrossThreadCall, limited
@@ -63,7 +63,11 @@ class _TrioCall(CrossThreadCall[T]):
     __slots__ = ("_engine", "_function", "_post", "_timeout", "changed", "ended", "failure", "is_ended", "outcome")
 
     def __init__(
-        self, thread: IOThread, engine: Engine, function: Callable[[Engine], Awaitable[T]], timeout: float | None
+        self,
+        thread: IOThread,
+        engine: Engine,
+        function: Callable[[Engine], Coroutine[Any, Any, T]],
+        timeout: float | None,
     ) -> None:
         super().__init__(thread)
         trio: Any = sys.modules["trio"]
@@ -97,7 +101,7 @@ class _TrioCall(CrossThreadCall[T]):
 async def run_from_trio(
     thread: IOThread,
     engine: Engine,
-    function: Callable[[Engine], Awaitable[T]],
+    function: Callable[[Engine], Coroutine[Any, Any, T]],
     timeout: float | None,
     callback: Callback[Any] | None,
 ) -> T:

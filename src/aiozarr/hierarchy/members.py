@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import index as as_index
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from aiozarr.concurrency import cancel_and_wait, map_concurrently
 from aiozarr.errors import InvalidKeyError, LimitError, MetadataError, UnsupportedOperationError
@@ -124,7 +124,7 @@ async def load_nodes(
 class RunAtNode(Protocol):
     """Awaits a function with the access to a group, on the I/O thread."""
 
-    def __call__(self, function: Callable[[NodeAccess], Awaitable[T]], /) -> Awaitable[T]: ...
+    def __call__(self, function: Callable[[NodeAccess], Coroutine[Any, Any, T]], /) -> Awaitable[T]: ...
 
 
 async def walk_levels(

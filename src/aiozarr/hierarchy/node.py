@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
@@ -171,7 +171,9 @@ class Node(ABC, Generic[M]):
 
     # --- for this package ----------------------------------------------------------------------------------------
 
-    async def _run_on_io_thread(self, function: Callable[[NodeAccess], Awaitable[T]], path: str | None = None) -> T:
+    async def _run_on_io_thread(
+        self, function: Callable[[NodeAccess], Coroutine[Any, Any, T]], path: str | None = None
+    ) -> T:
         """Await `function` on the I/O thread, with access to this node or to the one at `path`."""
         path = self._path if path is None else path
         report = current_recorder()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 
@@ -203,20 +203,15 @@ class View(UnreadValues):
         target = self._output(out)
         if self.size:
             read, filled = self._reading(target, new=out is None)
-            report = current_recorder()
             if progress is None:
-                await self._run(lambda engine: engine.read([read], settings=self._settings, report=report))
+                await self._fill(read)
             else:
                 with shown_progress(progress, f"reading {self._array.name}") as shown:
-                    callback = bind_callback(shown)
-                    await self._run(
-                        lambda engine: engine.read([read], settings=self._settings, progress=callback, report=report),
-                        callback,
-                    )
+                    await self._fill(read, bind_callback(shown))
             if filled is not target:
                 # Elements that index arrays repeat were read once, and are copied to their repetitions here.
                 # An `out` of the other byte order gets its values here, too.
-                await self._run(lambda engine: engine.run_in_worker(lambda: np.copyto(target, filled)))
+                await self._copy(filled, target)
         return out if out is not None else self._result(target)
 
     @observed("write", lambda _, view, *rest: view._array.url)
@@ -394,6 +389,17 @@ class View(UnreadValues):
         read = Read(self._layout, self._array._chunk_store, self._prefix, transform.maps, core, self._fields, fresh)
         return read, target
 
+    def _fill(self, read: Read, callback: Callback[Progress] | None = None) -> Coroutine[Any, Any, None]:
+        """Return the coroutine that fills the output of `read`."""
+        settings, report = self._settings, current_recorder()
+        return self._run(
+            lambda engine: engine.read([read], settings=settings, progress=callback, report=report), callback
+        )
+
+    def _copy(self, source: AnyArray, target: AnyArray) -> Coroutine[Any, Any, None]:
+        """Return the coroutine in which a worker copies `source` to `target`."""
+        return self._run(lambda engine: engine.run_in_worker(lambda: np.copyto(target, source)))
+
     def _may_read_immediately(self) -> bool:
         """Return whether the elements are few and can be in memory.
 
@@ -471,12 +477,19 @@ class View(UnreadValues):
             return view_region(self._transform, region, block)
         return await self._run(lambda engine: engine.run_in_worker(lambda: view_region(self._transform, region, block)))
 
-    async def _run(self, function: Callable[[Engine], Awaitable[T]], callback: Callback[Progress] | None = None) -> T:
-        timeout = self._settings.timeout
-        if timeout is None:
-            return await run(function, callback=callback)
+    def _run(
+        self, function: Callable[[Engine], Coroutine[Any, Any, T]], callback: Callback[Progress] | None = None
+    ) -> Coroutine[Any, Any, T]:
+        """Return the coroutine that awaits `function` on the I/O thread."""
+        if self._settings.timeout is None:
+            return run(function, callback=callback)
+        return self._run_within_timeout(function, callback)
+
+    async def _run_within_timeout(
+        self, function: Callable[[Engine], Coroutine[Any, Any, T]], callback: Callback[Progress] | None
+    ) -> T:
         with timeouts_located([self._array.store], self._array.path):
-            return await run(function, timeout=timeout, callback=callback)
+            return await run(function, timeout=self._settings.timeout, callback=callback)
 
 
 def _is_same_type(dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, MutableMapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -57,7 +57,7 @@ class StoreMapping(MutableMapping[str, bytes]):
         self.store = store
         self._settings = settings
 
-    def _wait(self, function: Callable[[ScheduledStore], Awaitable[T]]) -> T:
+    def _wait(self, function: Callable[[ScheduledStore], Coroutine[Any, Any, T]]) -> T:
         return wait(lambda _: _request(self.store, self._settings, function))
 
     def __getitem__(self, key: str) -> bytes:
@@ -265,7 +265,7 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
         except InvalidKeyError as error:
             raise FileNotFoundError(path) from error
 
-    async def _request(self, function: Callable[[ScheduledStore], Awaitable[T]]) -> T:
+    async def _request(self, function: Callable[[ScheduledStore], Coroutine[Any, Any, T]]) -> T:
         return await _request(self.store, self._settings, function)
 
 
@@ -302,7 +302,9 @@ class _File(AbstractBufferedFile):  # type: ignore[misc]  # fsspec ships no type
         self.fs.pipe_file(self.path, self._data, mode="create" if self.mode == "xb" else "overwrite")
 
 
-async def _request(store: Store, settings: Settings | None, function: Callable[[ScheduledStore], Awaitable[T]]) -> T:
+async def _request(
+    store: Store, settings: Settings | None, function: Callable[[ScheduledStore], Coroutine[Any, Any, T]]
+) -> T:
     """Await `function` on the I/O thread, with the scheduled store."""
     settings, report = settings_or_default(settings), current_recorder()
     return await run(lambda engine: function(engine.scheduled(store, settings, report)), timeout=settings.timeout)

@@ -7,7 +7,7 @@ them: the requests are aiozarr's, with its retries, its budget and its connectio
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -231,7 +231,7 @@ class ObspecView:
 
     # --- helpers -------------------------------------------------------------------------------------------------
 
-    async def _run(self, function: Callable[[ScheduledStore], Awaitable[T]]) -> T:
+    async def _run(self, function: Callable[[ScheduledStore], Coroutine[Any, Any, T]]) -> T:
         """Await a call of the store on the I/O thread, retried and budgeted like all requests."""
         return await run(
             lambda engine: function(engine.scheduled(self._store, self._settings)), timeout=self._settings.timeout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -20,6 +21,12 @@ class MergeLimits:
     gap: int
     max_over_read: float = 1.5
     max_request_bytes: int = 16 << 20
+
+
+@lru_cache(64)
+def merge_limits(gap: int, max_over_read: float, max_request_bytes: int) -> MergeLimits:
+    """Return the one record of these limits: each read has one, and few differ."""
+    return MergeLimits(gap, max_over_read, max_request_bytes)
 
 
 class MergedRange(NamedTuple):

@@ -14,7 +14,7 @@ from time import monotonic
 from aiozarr.errors import StoreError
 from aiozarr.schedule.admission import AdmissionQueue
 from aiozarr.schedule.budget import Budget
-from aiozarr.schedule.coalesce import MergeLimits
+from aiozarr.schedule.coalesce import MergeLimits, merge_limits
 from aiozarr.schedule.cost_estimator import RequestCostEstimator
 from aiozarr.schedule.retry import retry
 from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
@@ -87,7 +87,7 @@ class RequestExecutor:
 
     def merge_limits(self, settings: Settings) -> MergeLimits:
         gap = self._cost_estimator.gap() if settings.gap == "auto" else settings.gap
-        return MergeLimits(gap, settings.max_over_read, settings.max_request_bytes)
+        return merge_limits(gap, settings.max_over_read, settings.max_request_bytes)
 
     def batch_bytes(self, nbytes: int) -> int:
         # Each stored object is a request of its own.

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from aiozarr.concurrency import random_jitter
@@ -43,6 +44,12 @@ class RetryPolicy:
         if error.retry_after is not None:
             delay = max(delay, error.retry_after)
         return delay if elapsed + delay <= self.seconds else None
+
+
+@lru_cache(64)
+def retry_policy(retries: int, seconds: float) -> RetryPolicy:
+    """Return the one policy of these limits: each operation has one, and few differ."""
+    return RetryPolicy(retries, seconds)
 
 
 class Attempts:

@@ -64,6 +64,7 @@ class ArrayRead(ReadOperation):
 
         A large one begins what it has requests for, and others join that.
         """
+        super().start_eagerly()
         if self.queue.is_blocking or self.total > MAX_EAGER_OBJECTS:
             return
         try:

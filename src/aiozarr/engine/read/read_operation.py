@@ -104,9 +104,8 @@ class ReadOperation(ChunkOperation):
         head_bytes = head_extent(reads[0].out, reads[0].parts) if fresh and self.queue.is_blocking else 0
         self._prefault = OutputPrefaulter(state.pool, fresh, head_bytes)
 
-    async def run(self) -> None:
+    def start_eagerly(self) -> None:
         self._prefault.begin(on_done=self.check_end, on_head_ready=self.resume)
-        await super().run()
 
     # --- chunks -----------------------------------------------------------------------------------------------------
 

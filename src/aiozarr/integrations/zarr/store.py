@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
@@ -195,7 +195,7 @@ class ZarrStore(ForeignStore):
         if not self._is_open:
             await self._open()
 
-    async def _request(self, function: Callable[[ScheduledStore], Awaitable[T]]) -> T:
+    async def _request(self, function: Callable[[ScheduledStore], Coroutine[Any, Any, T]]) -> T:
         report = current_recorder()
         return await run(
             lambda engine: function(engine.scheduled(self.inner, self._settings, report)),
