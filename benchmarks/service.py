@@ -3,6 +3,8 @@
 `make bench BENCH="--scenarios service"` runs it beside the peers. One measurement alone, as JSON:
 
 python -m benchmarks.service '{"peer": "aiozarr", "root": "http://127.0.0.1:9801/bucket", "names": ["a.zarr"]}'
+
+With `--curve` before the JSON, the same from 1 to 1,024 readers; with `--mixes`, under other loads. Both print a table.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class ServiceTask:
     Attributes:
         peer: who reads.
         root: the URL of the folder of the arrays.
-        names: the arrays; a window is of each in turn.
+        names: the arrays, or the URLs of arrays elsewhere; a window is of each in turn.
         readers: how many windows are awaited at once.
         window: edge of a window in elements, along the last two axes.
         seconds: of the measurement, after the warm-up.
@@ -106,7 +108,7 @@ async def open_arrays(task: ServiceTask) -> list[Opened]:
         ValueError: the peer has no such cache.
     """
     name, requests = split(task.peer)
-    urls = [f"{task.root}/{each}" for each in task.names]
+    urls = [each if "://" in each else f"{task.root}/{each}" for each in task.names]
     if name == "aiozarr":
         module = import_module("aiozarr")
         settings = module.Settings(
@@ -244,6 +246,36 @@ LOADS: Mapping[str, dict[str, float]] = {
 """The loads of the comparison, by title, each with what it changes in a task."""
 
 
+CURVE = (1, 4, 16, 64, 256, 1024)
+"""Readers of the curve."""
+
+MIXES: Mapping[str, dict[str, float]] = {
+    "as it is": {},
+    "windows of 32": {"window": 32},
+    "windows of 512": {"window": 512},
+    "all hot": {"hot_share": 1.0},
+    "none hot": {"hot_share": 0.0},
+    "a third leaves": {"leave_share": 0.33},
+    "cached, a third leaves": {"cache_bytes": CACHE_BYTES, "leave_share": 0.33},
+}
+"""Other loads, by title, each with what it changes in a task."""
+
+
+def measured(python: str, task: Mapping[str, Any]) -> ServiceOutcome | str:
+    """Return the outcome of `task` in a fresh process of `python`, or the last line of its error."""
+    done = subprocess.run(
+        [python, "-m", "benchmarks.service", json.dumps(task)],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        timeout=TASK_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+    return ServiceOutcome(**json.loads(done.stdout.splitlines()[-1]))
+
+
 def compare_services(
     peers: Sequence[str], pythons: Mapping[str, str], root: str, names: Sequence[str], rounds: int
 ) -> Iterator[tuple[str, dict[str, list[ServiceOutcome] | str]]]:
@@ -255,20 +287,12 @@ def compare_services(
                 found = outcomes[peer]
                 if isinstance(found, str):
                     continue
-                task = json.dumps({"peer": peer, "root": root, "names": list(names), **changes})
                 python = pythons["aiozarr" if split(peer)[0] == "aiozarr" else "peers"]
-                done = subprocess.run(
-                    [python, "-m", "benchmarks.service", task],
-                    cwd=Path(__file__).parents[1],
-                    capture_output=True,
-                    text=True,
-                    timeout=TASK_SECONDS,
-                    check=False,
-                )
-                if done.returncode:
-                    outcomes[peer] = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+                outcome = measured(python, {"peer": peer, "root": root, "names": list(names), **changes})
+                if isinstance(outcome, str):
+                    outcomes[peer] = outcome
                 else:
-                    found.append(ServiceOutcome(**json.loads(done.stdout.splitlines()[-1])))
+                    found.append(outcome)
         yield title, outcomes
 
 
@@ -304,8 +328,23 @@ def service_table(title: str, outcomes: dict[str, list[ServiceOutcome] | str]) -
     return table
 
 
+def print_table(title: str, task: Mapping[str, Any], rows: Mapping[str, Mapping[str, float]]) -> None:
+    """Measure `task` with the changes of each row, and print the table."""
+    from rich import print as show
+
+    found = {name: measured(sys.executable, {**task, **changes}) for name, changes in rows.items()}
+    show(service_table(title, {name: each if isinstance(each, str) else [each] for name, each in found.items()}))
+
+
 def main() -> None:
-    fields: dict[str, Any] = json.loads(sys.argv[1])
+    *options, text = sys.argv[1:]
+    fields: dict[str, Any] = json.loads(text)
+    if options == ["--curve"]:
+        print_table("readers", fields, {str(readers): {"readers": readers} for readers in CURVE})
+        return
+    if options == ["--mixes"]:
+        print_table("mixes", fields, MIXES)
+        return
     print(json.dumps(asdict(asyncio.run(serve(ServiceTask(**fields))))), flush=True)
 
 
