@@ -410,7 +410,10 @@ class View(UnreadValues):
         return current_recorder() is None and not has_observers() and not is_expensive(self._transform.maps)
 
     def _read_immediately(self, out: AnyArray | None) -> AnyArray | None:
-        """Return the elements if they are in memory; None if the ordinary read has to be done."""
+        """Return the elements if they are in memory; None if the ordinary read has to be done.
+
+        Ask `_may_read_immediately` first.
+        """
         engine = current_engine() or io_thread().engine
         assert engine is not None
         check_size(self._layout, self._touched(), self._settings)
