@@ -3,7 +3,7 @@
 A value is written to a temporary file in the directory of its key, which is then renamed. The precondition is checked,
 and the file renamed, under an exclusive `flock` of that directory, like every other change of a name in it. So
 compare-and-swap holds against all writers of the host, and no lock file remains. A directory with a temporary file
-cannot be pruned.
+cannot be pruned. Its writer holds a lock of the temporary file, so that a killed writer's file is known by it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from aiozarr.model import IfAbsent, IfMatch, Precondition, Version
 if sys.platform != "win32":  # LocalStore refuses Windows
     import fcntl
 
-# Names with this prefix are temporary files: not listed, not read, refused as keys, removed by `sweep` when old.
+# Names with this prefix are temporary files: not listed, not read, refused as keys, removed by `sweep`.
 TEMPORARY = b".aiozarr-write~"
 
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EBADF})
 _NO_RESERVATION = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.ENODEV})
@@ -106,12 +106,17 @@ class NewFile:
         if self._durable:
             _flush(self._descriptor)
         version = version_of(os.fstat(self._descriptor))
-        self._close()
-        with _locked(self._directory) as locked:
-            _check(self._path, precondition)
-            os.replace(self._temporary, self._path)
-            if self._durable:
-                os.fsync(locked)
+        # Its lock says, until the file has its name, that the temporary file has a writer.
+        holder = os.dup(self._descriptor)
+        try:
+            self._close()
+            with _locked(self._directory) as locked:
+                _check(self._path, precondition)
+                os.replace(self._temporary, self._path)
+                if self._durable:
+                    os.fsync(locked)
+        finally:
+            os.close(holder)
         if self._durable:
             for parent in self._created:
                 _flush_directory(parent)
@@ -119,9 +124,9 @@ class NewFile:
 
     def abort(self) -> None:
         """Remove the temporary file; the file `path` is unchanged."""
-        self._close()
         with suppress(OSError):
             os.unlink(self._temporary)
+        self._close()
 
     def _close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -170,13 +175,21 @@ def prune(directory: bytes, root: bytes) -> None:
 # --- temporary files ---------------------------------------------------------------------------------------------
 
 
+def open_temporary(directory: bytes) -> tuple[bytes, int]:
+    """Return path and descriptor of a new temporary file in `directory`. Its lock is held while it is open."""
+    temporary = directory + b"/" + TEMPORARY + secrets.token_hex(8).encode()
+    descriptor = os.open(temporary, _CREATE, 0o666)
+    with suppress(OSError):  # without locks, only its age says that a file has no writer
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return temporary, descriptor
+
+
 def _create_temporary(directory: bytes) -> tuple[bytes, int, list[bytes]]:
     """Return (path, descriptor, directories that got a new entry) of a new temporary file in `directory`."""
     created: list[bytes] = []
     for _ in range(_MAX_CREATE_ATTEMPTS):
-        temporary = directory + b"/" + TEMPORARY + secrets.token_hex(8).encode()
         try:
-            return temporary, os.open(temporary, _CREATE, 0o666), created
+            return *open_temporary(directory), created
         except FileExistsError:
             continue
         except FileNotFoundError:
@@ -185,6 +198,24 @@ def _create_temporary(directory: bytes) -> tuple[bytes, int, list[bytes]]:
     # An eraser that prunes directories loses such a race soon. File systems such as /proc report a directory that they
     # do not create as missing, so a repetition would fail in the same way.
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
+
+
+def has_writer(path: bytes) -> bool:
+    """Return whether the temporary file `path` may have a writer: its lock is held, or cannot be asked for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _make_directories(directory: bytes, created: list[bytes]) -> None:

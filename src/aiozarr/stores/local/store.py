@@ -62,8 +62,8 @@ class LocalStore(BlockingStore):
 
     The key of a directory reads as missing. A key cannot be written if other keys are below it, or below another key.
     Names that begin with `.aiozarr-write~` are temporary files and not keys. A killed process may leave some, which
-    `sweep` removes. Empty directories are prefixes of `list_dir`. On a file system that ignores case, keys that differ
-    only in case are one file.
+    `sweep` and `erase_prefix` remove. Empty directories are prefixes of `list_dir`. On a file system that ignores case,
+    keys that differ only in case are one file.
     """
 
     supports = Supports(
@@ -286,8 +286,11 @@ class LocalStore(BlockingStore):
             keys, directories = await in_thread(lambda: walk.list_one(start))
         return [prefix + name for name in keys], [f"{prefix}{name}/" for name in directories]
 
-    async def sweep(self, older_than: float = 86400.0) -> int:
-        """Remove temporary files that were last written `older_than` seconds ago or earlier; return their number."""
+    async def sweep(self, older_than: float | None = 86400.0) -> int:
+        """Remove temporary files that were last written `older_than` seconds ago or earlier; return their number.
+
+        None: those of writers that have ended, whatever their age. That needs a file system with `flock`.
+        """
         with self._translated("sweeping", None):
             async with aclosing(iterate_in_thread(walk.sweep(self._root, older_than))) as steps:
                 return sum([count async for count in steps])

@@ -8,15 +8,18 @@ Erasing removes a link and not its target.
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 
 from aiozarr.model import Entry
-from aiozarr.stores.local.atomic_write import TEMPORARY, prune, remove_files, version_of
+from aiozarr.stores.local.atomic_write import TEMPORARY, has_writer, prune, remove_files, version_of
 from aiozarr.stores.local.errors import MISSING
 
 BATCH_ENTRIES = 512
+MIN_ABANDONED_SECONDS = 1.0
+"""Age of a temporary file without a writer. Its writer creates it, and locks it some microseconds later."""
 
 # A directory to walk: its path, and the real paths of the directories with the links on the way to it.
 _Pending = tuple[bytes, tuple[bytes, ...]]
@@ -71,6 +74,8 @@ def list_one(directory: bytes) -> tuple[list[str], list[str]]:
 def remove_tree(root: bytes, start: bytes) -> Iterator[int]:
     """Remove the keys below `start`, then directories that are empty; yields the number of files of each step.
 
+    Temporary files that a killed writer has left are removed, too.
+
     Raises:
         OSError: a directory could not be read, or a file could not be removed.
     """
@@ -85,7 +90,7 @@ def remove_tree(root: bytes, start: bytes) -> Iterator[int]:
         seen.append(directory)
         names: list[bytes] = []
         for found in _scandir(directory):
-            if _name(found) is None:
+            if _name(found) is None and not _is_abandoned(found):
                 continue
             if found.is_dir(follow_symlinks=False):
                 pending.append(found.path)
@@ -102,9 +107,12 @@ def remove_tree(root: bytes, start: bytes) -> Iterator[int]:
         prune(os.path.dirname(start), root)
 
 
-def sweep(root: bytes, older_than: float) -> Iterator[int]:
-    """Remove temporary files below `root` that were last written `older_than` seconds ago or earlier."""
-    latest = time.time() - older_than
+def sweep(root: bytes, older_than: float | None) -> Iterator[int]:
+    """Remove temporary files below `root` that were last written `older_than` seconds ago or earlier.
+
+    None: those that have no writer any more, whatever their age.
+    """
+    latest = None if older_than is None else time.time() - older_than
     pending = [root]
     while pending:
         directory = pending.pop()
@@ -114,7 +122,7 @@ def sweep(root: bytes, older_than: float) -> Iterator[int]:
                 pending.append(found.path)
             elif found.name.startswith(TEMPORARY):
                 with suppress(FileNotFoundError):
-                    if found.stat(follow_symlinks=False).st_mtime < latest:
+                    if _is_abandoned(found) if latest is None else found.stat(follow_symlinks=False).st_mtime < latest:
                         old.append(found.name)
         if old:
             remove_files(directory, old)
@@ -139,6 +147,18 @@ def _name(found: os.DirEntry[bytes]) -> str | None:
         return found.name.decode()
     except UnicodeDecodeError:
         return None
+
+
+def _is_abandoned(found: os.DirEntry[bytes]) -> bool:
+    """Return whether a temporary file has no writer. A new one may not have its lock yet."""
+    if not found.name.startswith(TEMPORARY):
+        return False
+    try:
+        status = found.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    is_new = status.st_mtime > time.time() - MIN_ABANDONED_SECONDS
+    return stat.S_ISREG(status.st_mode) and not is_new and not has_writer(found.path)
 
 
 def _is_directory(found: os.DirEntry[bytes]) -> bool:

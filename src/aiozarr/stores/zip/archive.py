@@ -18,13 +18,12 @@ from weakref import WeakValueDictionary
 
 from aiozarr.errors import AiozarrError, ForkedProcessError, PreconditionFailedError, StoreError
 from aiozarr.fork_safe_lock import ForkSafeLock
-from aiozarr.stores.local.atomic_write import TEMPORARY
+from aiozarr.stores.local.atomic_write import open_temporary
 from aiozarr.stores.zip.contents import PIECE_BYTES, ArchiveFile, Contents, load, token_of
 from aiozarr.stores.zip.format import DEFLATED, STORED, Member, new_member, render_directory, render_header
 
 # Without O_NONBLOCK, opening a named pipe would wait for its writer.
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class Archive:
@@ -190,8 +189,8 @@ class _Writer:
         self.contents = Contents(dict(contents.members), dict(contents.starts), file=file, token=token)
 
     def _create(self) -> tuple[bytes, ArchiveFile]:
-        name = os.path.dirname(self.path) + b"/" + TEMPORARY + secrets.token_hex(8).encode()
-        return name, ArchiveFile(os.open(name, _CREATE, 0o666), self.url)
+        name, descriptor = open_temporary(os.path.dirname(self.path))
+        return name, ArchiveFile(descriptor, self.url)
 
     @property
     def _file(self) -> ArchiveFile:

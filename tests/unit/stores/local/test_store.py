@@ -12,7 +12,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -506,6 +506,27 @@ async def test_sweep_takes_old_temporary_files_alone(store: LocalStore, root: Pa
         os.utime(path, (0, 0))
     assert await store.sweep() == 2
     assert files(root) == {"a", "a/b", "a/.aiozarr-write~fresh"}
+
+
+@pytest.mark.parametrize("remove", [lambda store: store.sweep(None), lambda store: store.erase_prefix("a/")])
+async def test_files_of_killed_writers_are_removed_and_those_of_living_ones_stay(
+    remove: Callable[[LocalStore], Awaitable[Any]], store: LocalStore, root: Path
+) -> None:
+    await store.set("b", b"1")
+    (root / "a").mkdir()
+    (root / "a" / ".aiozarr-write~killed").write_bytes(b"")
+    os.utime(root / "a" / ".aiozarr-write~killed", (0, 0))
+    (root / "a" / ".aiozarr-write~new").write_bytes(b"")
+    file = store.begin_file("a/written", 1)
+    written = next(
+        path for path in (root / "a").iterdir() if path.name not in (".aiozarr-write~killed", ".aiozarr-write~new")
+    )
+    os.utime(written, (0, 0))
+    await remove(store)
+    assert files(root) == {"a", "b", "a/.aiozarr-write~new", f"a/{written.name}"}
+    file.write(0, b"1")
+    file.commit()
+    assert await store.get("a/written") == b"1"
 
 
 def test_a_lock_is_given_back_though_a_forked_child_holds_the_same_open_file(root: Path) -> None:
