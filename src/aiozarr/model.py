@@ -14,6 +14,7 @@ MAX_KEY_BYTES = 1024
 """Maximum length of a key in UTF-8, as S3 and GCS have it."""
 
 JOURNAL_PREFIX = ".aiozarr-copy~/"
+JOURNAL_HEADER_KEY = f"{JOURNAL_PREFIX}copy.json"
 """The keys of the journal of an unfinished copy, below its destination. They belong to no node, and are not copied."""
 
 # Most keys: ASCII segments that do not begin with a dot. They need no further checks.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Any
@@ -35,6 +36,18 @@ COMMANDS = {
     "completion": ("completion_command:completion", "Print the script of shell completion."),
 }
 """By name: module and function of the command, and its line in `aiozarr --help`."""
+
+
+_OPTIONS = (
+    (r"\b(overwrite|resume|delete|strict)=True\b", r"--\1"),
+    (r"\berase_old(=True)?\b", "--erase-old"),
+    (r"\bverify='checksum'", "--verify checksum"),
+    (r"\b(include|exclude)=", r"--\1 "),
+    (r"\b(max_memory|max_amplification|zarr_format)\b=?", lambda found: f"--{found[1].replace('_', '-')}"),
+    (r"\bstorage_options(=…|=\.\.\.)?", "--storage-option"),
+    (r"\b(source|destination)_options\b", r"--\1-option"),
+)
+"""Arguments of Python in messages, and how the command line names them."""
 
 
 class CommandGroup(click.Group):
@@ -95,9 +108,11 @@ class CommandGroup(click.Group):
 
 
 def message_of(error: BaseException) -> str:
-    """Return the text of an error with its notes, on lines of their own."""
-    text = str(error) or type(error).__name__
-    return "\n".join([text, *getattr(error, "__notes__", ())])
+    """Return the text of an error with its notes, on lines of their own. Python's arguments are named as options."""
+    text = "\n".join([str(error) or type(error).__name__, *getattr(error, "__notes__", ())])
+    for argument, option in _OPTIONS:
+        text = re.sub(argument, option, text)
+    return text
 
 
 def _say(message: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,6 +36,7 @@ class CopyOptions:
     resume: bool
     verify: Verify
     delete: bool
+    skip_equal: bool
     dry_run: bool
     on_error: Literal["raise", "continue"]
     select: Mapping[str, Any] | None = None
@@ -63,7 +64,7 @@ _COPY_OPTIONS = (
         help="Check the size of each object, or compare all bytes of it with those that were read.",
     ),
     click.option("-c", "--checksum", is_flag=True, help="The same as --verify checksum."),
-    click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Write nothing, and report what would be copied."),
+    click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Write nothing, and list what would be done."),
     click.option(
         "--on-error",
         type=click.Choice(["raise", "continue"]),
@@ -85,7 +86,9 @@ _COPY_OPTIONS = (
 @click.argument("dst")
 @click.option("-r", "--recursive", is_flag=True, hidden=True, help="Stores are copied with everything in them anyway.")
 @select_option
-@click.option("--overwrite", is_flag=True, help="Replace objects of the same key at DST, and keep the others.")
+@click.option(
+    "--overwrite", is_flag=True, help="Replace copied nodes and objects of the same key at DST, and keep the others."
+)
 @_copy_options
 @copy_store_options
 @output_options
@@ -97,7 +100,7 @@ def cp(src: str, dst: str, recursive: bool, select: Any, overwrite: bool, **opti
     """
     if isinstance(select, tuple):
         raise click.UsageError("cp selects by name, as in --select time=0:24,lat=100:200")
-    _copy(src, dst, select=select, overwrite=overwrite, delete=False, **options)
+    _copy(src, dst, select=select, overwrite=overwrite, delete=False, skip_equal=False, **options)
 
 
 @click.command()
@@ -110,11 +113,11 @@ def cp(src: str, dst: str, recursive: bool, select: Any, overwrite: bool, **opti
 def sync(src: str, dst: str, delete: bool, **options: Any) -> None:
     """Copy SRC onto DST, and with --delete make DST equal to SRC.
 
-    With --delete, equal objects are not copied again, and what SRC lacks is removed at the end. Without it every object
-    is copied, and what only DST has stays: a chunk that SRC does not store, because it holds fill values, keeps the old
-    values at DST. Nothing is removed if SRC is empty or not there.
+    Objects that are equal by size and ETag, or by the bytes of local files, are not copied again. Chunks of copied
+    arrays that SRC does not store are removed at DST. With --delete all that SRC lacks is removed at the end. Nothing is
+    removed if SRC is empty or not there.
     """
-    _copy(src, dst, select=None, overwrite=True, delete=delete, **options)
+    _copy(src, dst, select=None, overwrite=True, delete=delete, skip_equal=True, **options)
 
 
 def _copy(
@@ -179,19 +182,8 @@ def _copy_store(
     except (NodeNotFoundError, NodeTypeError, CopyError) as error:
         # Only now: for a store it would be a request before all others.
         if getattr(error, "failed", ()) or (found := run(lambda: find_object(src, source))) is None:
-            _name_options(error)
             raise
     return copy_object(found)
-
-
-def _name_options(error: NodeNotFoundError | NodeTypeError | CopyError) -> None:
-    """Replace the arguments of Python in the message of an error by options."""
-    for argument, option in (
-        ("overwrite=True", "--overwrite"),
-        ("resume=True", "--resume"),
-        ("include=", "--include "),
-    ):
-        error.message = error.message.replace(argument, option)
 
 
 async def _copy_object(
@@ -237,15 +229,19 @@ async def _copy_object(
 
     await with_store(location, destination, store, settings)
     size = memoryview(found.data).nbytes
-    return CopyReport(1, size, 0, (), (), 0, 0.0, 0, dry_run=rules.dry_run)
+    planned = (("copy", key),) if rules.dry_run else ()
+    return CopyReport(1, size, 0, (), (), 0, 0.0, 0, dry_run=rules.dry_run, planned=planned)
 
 
 def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
+    print_planned(report.planned, out)
     if out.as_json:
         record = {name: getattr(report, name) for name in REPORT_NAMES}
         record["failed"] = [{"key": key, "error": str(error)} for key, error in report.failed]
         out.record({"type": "report", "source": src, "destination": dst, **record}, "")
-    if report.seconds or report.objects > 1:
+    if report.skipped and not (report.objects or report.deleted or report.failed):
+        out.say(f"{plain(dst)} has all {report.skipped:,} objects already")
+    elif report.seconds or report.objects > 1:
         out.say(plain_lines(str(report)))
     else:
         out.say(f"{plain(src)} -> {plain(dst)}: {bytes_text(report.bytes)}")
@@ -267,6 +263,12 @@ REPORT_NAMES = (
     "seconds",
     "requests",
 )
+
+
+def print_planned(planned: Iterable[tuple[str, str]], out: Output) -> None:
+    """Print what a dry run would do: a line for each key."""
+    for action, key in planned:
+        out.record({"type": "object", "action": action, "key": key}, f"{action:<6} {plain(key)}")
 
 
 def plain_lines(text: str) -> str:

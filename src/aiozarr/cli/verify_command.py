@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 def verify(target: str, stores: TargetOptions, out: Output) -> None:
     """Read and decode every stored chunk of the array TARGET, or of all arrays below the group TARGET.
 
-    Checksums and shard indexes are checked. Bad chunks are printed by key; the exit status is then 1.
+    Checksums and shard indexes are checked. Bad chunks are printed by key; the exit status is then 1, and 3 if there is no array.
     """
     from aiozarr.cli.verification import VerifyCounts
+    from aiozarr.errors import NodeNotFoundError
 
     counts = VerifyCounts()
     with (
@@ -40,6 +41,8 @@ def verify(target: str, stores: TargetOptions, out: Output) -> None:
             where = f" ({bad.range})" if bad.range else ""
             text = f"{bad.problem:<7} {plain(bad.key)}{where}: {plain(bad.error)}"
             out.record({"type": "bad" if bad.problem != "outside" else "outside", **asdict(bad)}, text)
+    if not (counts.arrays or counts.bad):
+        raise NodeNotFoundError(f"there is no array at or below {target}", url=target)
     if out.as_json:
         out.record({"type": "total", **asdict(counts)}, "")
     missing = "" if counts.missing is None else f", {counts.missing:,} not stored"

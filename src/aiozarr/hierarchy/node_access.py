@@ -25,17 +25,20 @@ from aiozarr.metadata import (
     ArrayMetadata,
     GroupMetadata,
     check_path,
+    document_write_order,
     likely_keys,
     parse_node,
     probe_keys,
     rules_of,
 )
-from aiozarr.model import Value
+from aiozarr.model import JOURNAL_HEADER_KEY, Value
 from aiozarr.schedule import Report, current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.transformer import ALL_TRANSFORMER_NAMES
 
+MAX_SEARCHED_PREFIXES = 1000
+"""Prefixes that are listed in search of a node, before a place without documents counts as no group."""
 T = TypeVar("T")
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata
 Documents: TypeAlias = Mapping[str, Value | None]
@@ -237,10 +240,10 @@ async def search_node(
         return None, None
     may_be_implicit = has_keys and (zarr_format is None or rules_of(zarr_format).has_implicit_groups)
     probes: list[Coroutine[Any, Any, Any]] = [_read_rest(access, documents, is_refusal_missing=zarr_format is not None)]
-    probes += [_is_below_array(access)] if may_be_implicit else []
-    other, *below_array = await gather_all(probes)
+    probes += [_is_implicit_group(access)] if may_be_implicit else []
+    other, *is_implicit = await gather_all(probes)
     if other is None:
-        return (implicit_group() if below_array == [False] else None), None
+        return (implicit_group() if is_implicit == [True] else None), None
     return (other, None) if zarr_format is None else (None, other)
 
 
@@ -347,8 +350,28 @@ def _is_refusal(error: StoreError) -> bool:
     return isinstance(error, PermissionDeniedError | UnauthenticatedError) or error.status == 404
 
 
-async def _is_below_array(access: NodeAccess) -> bool:
-    """Return whether an array is above the path, whose chunks the keys below it would be."""
+async def _is_implicit_group(access: NodeAccess) -> bool:
+    """Return whether keys below a path without documents make it a group.
+
+    They do inside a hierarchy: below a group, or above another node, which implies the group (v3 core specification).
+    Below an array they are chunks. The journal of a copy says that the copy is unfinished, and its documents missing.
+    """
     array_keys = [rules_of(number).array_key for number in DOCUMENT_KEYS]
-    above = await gather_all(read_kind(access.sibling(path), array_keys) for path in ancestors(access.path))
-    return any(isinstance(each, ArrayMetadata) for each in above)
+    probes: list[Coroutine[Any, Any, Any]] = [access.scheduled.fetch(access.prefix + JOURNAL_HEADER_KEY)]
+    probes += [read_kind(access.sibling(path), array_keys) for path in ancestors(access.path)]
+    journal, *above = await gather_all(probes)
+    if journal is not None or any(isinstance(each, ArrayMetadata) for each in above):
+        return False
+    return any(each is not None for each in above) or await _has_node_below(access)
+
+
+async def _has_node_below(access: NodeAccess) -> bool:
+    """Return whether a document is stored below a path: level by level, in at most `MAX_SEARCHED_PREFIXES` listings."""
+    level, left = [access.prefix], MAX_SEARCHED_PREFIXES
+    while level and left:
+        level, left = level[:left], left - min(left, len(level))
+        listed = await gather_all(access.scheduled.list_dir(prefix) for prefix in level)
+        if any(document_write_order(key) is not None for keys, _ in listed for key in keys):
+            return True
+        level = [prefix for _, prefixes in listed for prefix in prefixes]
+    return False

@@ -36,6 +36,7 @@ async def copy(
     resume: bool = False,
     verify: Verify = "size",
     delete: bool = False,
+    skip_equal: bool = False,
     dry_run: bool = False,
     on_error: OnError = "raise",
     progress: ProgressLike = None,
@@ -50,8 +51,9 @@ async def copy(
     sees a node at the destination sees everything below it. A copy that is interrupted or fails leaves no half-written
     object, and none of the later documents.
 
-    A destination that holds objects is refused unless `overwrite` is true. Objects of the same key are then replaced,
-    and others remain. If those could be taken for chunks of the copy, erase them first.
+    A destination that holds objects is refused unless `overwrite` is true. Objects of the same key are then replaced.
+    Documents and chunks of the copied nodes that the source does not have are removed, so that each copied node reads
+    equal to its source. All other objects remain.
 
     The listing streams: memory is bounded by `Settings.max_bytes_in_flight`, and beyond that grows with the number of
     metadata documents only. Objects are stored whole, so each is held in memory whole. An object larger than the limit
@@ -68,19 +70,20 @@ async def copy(
             that it cuts are decoded and encoded again: all of them, if it begins inside a chunk.
         include: patterns of keys that are copied, such as `"air/*"`; all keys without any. `*` matches slashes, too.
         exclude: patterns of keys that are not copied, also of those that `include` names.
-        overwrite: copy onto a destination that holds objects, replacing those of the same key. A destination that
-            may not be listed is not checked.
+        overwrite: copy onto a destination that holds objects, replacing copied nodes and objects of the same key. A
+            destination that may not be listed is not checked, and keeps chunks that the source does not have.
         resume: continue an interrupted copy. Objects that it copied are skipped, unless they have another size or
-            ETag in the source now, or another size at the destination.
+            ETag in the source now, or another size at the destination. After a complete copy nothing is left to do.
         verify: "size": a stored object has as many bytes as its source reports, and is of one version. An object that
             was replaced since it was listed is copied as it is now, and named in `CopyReport.changed`. "checksum": in
             addition, all bytes are compared with the fetched ones: by the MD5 that the destination reports, or by
             reading them back. None: neither.
         delete: make the destination a mirror: objects that it has and the source lacks are removed at the end, if
             nothing failed and the source has any. `include` and `exclude` protect the objects that they leave out.
-            Objects whose bytes are there already are skipped: by the MD5 that servers report, or by comparing local
-            files.
-        dry_run: write and delete nothing. The report counts what would be copied and deleted.
+            Objects whose bytes are there already are skipped, as with `skip_equal`.
+        skip_equal: skip objects whose bytes the destination has already: of equal size, and of equal MD5 where servers
+            report it, or of equal bytes in local files. Goes with `overwrite` or `delete`.
+        dry_run: write and delete nothing. The report counts and names what would be copied and deleted.
         on_error: "raise" stops at the first object that cannot be copied; "continue" copies the others, and
             `CopyReport.failed` names it.
         progress: called with `Progress`, objects and their bytes. The totals grow while the listing streams. Its
@@ -105,6 +108,8 @@ async def copy(
         raise ValueError(f"verify is 'size', 'checksum' or None, not {verify!r}")
     if on_error not in ("raise", "continue"):
         raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
+    if skip_equal and not (overwrite or delete):
+        raise ValueError("skip_equal goes with overwrite or delete: objects that differ are replaced")
     if not isinstance(path, str):
         raise TypeError(f"path is a str, not {type(path).__name__}")
     rules = CopyRules(
@@ -113,6 +118,7 @@ async def copy(
         resume=resume,
         verify=verify,
         delete=delete,
+        skip_equal=skip_equal,
         dry_run=dry_run,
         on_error=on_error,
         part=f"{sorted(select.items())!r}" if isinstance(select, Mapping) and select else "",

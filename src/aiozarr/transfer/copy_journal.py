@@ -11,9 +11,9 @@ from typing import Any
 from aiozarr.concurrency import cancel_and_wait, map_concurrently
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import CopyError, StoreError
-from aiozarr.model import JOURNAL_PREFIX, Entry
+from aiozarr.model import JOURNAL_HEADER_KEY, JOURNAL_PREFIX, Entry
 
-HEADER_KEY = f"{JOURNAL_PREFIX}copy.json"
+HEADER_KEY = JOURNAL_HEADER_KEY
 """The document that describes the copy."""
 DIGEST_BYTES = 16
 """Bytes of the record of a copied object. Its digest covers key, size and version."""

@@ -24,7 +24,7 @@ from aiozarr.metadata import document_write_order
 from aiozarr.model import JOURNAL_PREFIX, Entry, Version, check_key
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
-from aiozarr.stores import BlockingStore, Store
+from aiozarr.stores import BlockingStore, LocalStore, Store
 from aiozarr.stores.nowait import NowaitStore
 from aiozarr.transfer.copy_journal import CopyJournal, is_journal_key, size_hash
 from aiozarr.transfer.copy_object import (
@@ -38,6 +38,7 @@ from aiozarr.transfer.copy_object import (
 from aiozarr.transfer.destination import DestinationListing, Mirror
 from aiozarr.transfer.download import Download
 from aiozarr.transfer.key_filter import KeyFilter
+from aiozarr.transfer.replaced_nodes import ReplacedNodes
 from aiozarr.transfer.report import CopyCounters, CopyReport
 from aiozarr.transfer.source_listing import list_objects
 
@@ -70,6 +71,7 @@ class CopyRules:
         resume: continue an interrupted copy.
         verify: how each object is checked.
         delete: remove objects that the source does not have.
+        skip_equal: skip objects that the destination has already; `delete` does, too.
         dry_run: count, and write nothing.
         on_error: stop at the first error, or continue.
         part: names the part of the source that is copied, for the journal.
@@ -81,10 +83,21 @@ class CopyRules:
     resume: bool = False
     verify: Verify = "size"
     delete: bool = False
+    skip_equal: bool = False
     dry_run: bool = False
     on_error: OnError = "raise"
     part: str = ""
     is_journaled: bool = True
+
+    @property
+    def may_replace(self) -> bool:
+        """True if objects of the destination may be replaced."""
+        return self.overwrite or self.delete
+
+    @property
+    def compares(self) -> bool:
+        """True if objects of the destination are compared with those of the source."""
+        return self.delete or self.skip_equal
 
 
 class ObjectSource(Protocol):
@@ -132,7 +145,7 @@ class CopyOperation:
         # A record of its own: the result counts this copy alone.
         self._report = Report(outer=report)
         self._has_source = False
-        self._counters = CopyCounters(progress)
+        self._counters = CopyCounters(progress, plans=self._rules.dry_run)
         self._objects = objects
         verify = self._rules.verify
         self._copier = ObjectCopier(
@@ -148,7 +161,10 @@ class CopyOperation:
         description = {"source": source.url, "part": self._rules.part}
         self._journal = CopyJournal(self._scheduled_destination, description) if self._can_have_journal() else None
         self._old_journal: list[str] | None = None
-        self._mirror = Mirror() if self._rules.delete else None
+        may_have_others = rules is not None and (rules.may_replace or rules.resume)
+        self._mirror = Mirror() if may_have_others and (self._journal is not None or self._rules.compares) else None
+        self._replaced = ReplacedNodes(engine.scheduled(source, settings, self._report), settings)
+        self._is_complete = False
         self._incomplete_nodes: set[str] = set()
         self._download: Download | None = None
 
@@ -165,7 +181,8 @@ class CopyOperation:
             with self._engine.request_limit(self._settings, self.source, self.destination):
                 await self._begin()
                 try:
-                    await self._copy()
+                    if not self._is_complete:
+                        await self._copy()
                 except Exception:
                     if self._journal is not None:
                         await self._journal.flush()
@@ -187,14 +204,18 @@ class CopyOperation:
     async def _copy(self) -> None:
         documents = await self._copy_data()
         # A misspelled source must not empty the destination of a mirror.
-        may_be_none = self._mirror is not None and self._has_source
+        may_be_none = self._rules.delete and self._has_source
         if self._counters.listed == self._counters.folder_markers and not may_be_none:
             url = self.source.url
             of = f" that match include={self._rules.keys.include}" if self._rules.keys.include else ""
             raise NodeNotFoundError(f"there is nothing to copy at {url}{of}", url=url, path="")
+        mirror = None if self._counters.failed else self._mirror
+        if mirror is not None and not self._rules.delete:
+            # Before the documents: a reader of the new ones reads no older chunk.
+            await self._delete_extra(mirror)
         await self._copy_documents(documents)
-        if self._mirror is not None and not self._counters.failed:
-            await self._delete_extra(self._mirror)
+        if mirror is not None and self._rules.delete and not self._counters.failed:
+            await self._delete_extra(mirror)
         if self._journal is not None and not self._rules.dry_run:
             await (self._journal.flush() if self._counters.failed else self._journal.remove())
 
@@ -215,8 +236,12 @@ class CopyOperation:
             raise UnsupportedOperationError(
                 "resume=True needs a destination that can be listed and erased", store=self.destination.url
             )
+        if (rules.resume or rules.compares) and isinstance(self.destination, LocalStore) and not rules.dry_run:
+            await self.destination.sweep(None)
         found = await self._look_at_destination()
-        if self._journal is None:
+        if not (found.count or rules.compares):
+            self._mirror = None  # there is nothing to remove
+        if self._journal is None or self._is_complete:
             return
         if found.journal_keys and rules.resume:
             await self._journal.resume(found.journal_keys, found.size_hashes)
@@ -239,11 +264,12 @@ class CopyOperation:
             CopyError: it holds objects that may not be overwritten.
         """
         rules, found = self._rules, DestinationListing()
-        may_replace = rules.overwrite or rules.delete
-        if not self.destination.supports.listable or (may_replace and self._journal is None and not rules.delete):
+        may_replace = rules.may_replace
+        if not self.destination.supports.listable or (may_replace and self._journal is None and not rules.compares):
             return found
         # A resumed copy and a mirror look at all objects, an overwritten destination is asked for an old journal.
-        prefix = JOURNAL_PREFIX if may_replace and not (rules.resume or rules.delete) else ""
+        looks_at_all = not may_replace or rules.resume or rules.compares
+        prefix = "" if looks_at_all else JOURNAL_PREFIX
         try:
             async with aclosing(self._list_destination(prefix)) as entries:
                 async for entry in entries:
@@ -252,16 +278,44 @@ class CopyOperation:
                         # Metadata do not have the sizes of chunks.
                         known = entry if self._objects is None else Entry(entry.key, None)
                         found.size_hashes.add(size_hash(known))
-                    if self._mirror is not None:
+                    if self._mirror is not None and rules.compares:
                         self._mirror.add_stored(entry)
-                    if not rules.resume and self._mirror is None and found.count == MAX_COUNTED_OBJECTS:
+                    if not rules.resume and not rules.compares and found.count == MAX_COUNTED_OBJECTS:
                         break
+            if not looks_at_all:
+                async with aclosing(self._list_destination("")) as entries:
+                    async for entry in entries:
+                        if not is_journal_key(entry.key):
+                            found.add(entry)
+                            break
         except PermissionDeniedError:
             # Credentials that may only write cannot check it.
             return found
         if found.count and not may_replace and not (rules.resume and found.journal_keys):
+            if rules.resume and await self._has_all():
+                self._is_complete = True
+                return found
             raise CopyError(self._occupied_message(found))
         return found
+
+    async def _has_all(self) -> bool:
+        """Return whether the destination has all objects of the source: of a complete copy. Count them as skipped."""
+        if self._objects is not None:
+            return False
+        mirror, counters = Mirror(), CopyCounters(None)
+        async with aclosing(self._list_destination("")) as stored:
+            async for entry in stored:
+                mirror.add_stored(entry)
+        async with aclosing(self._list_source()) as listing:
+            async for entry in listing:
+                if is_journal_key(entry.key) or is_folder_marker(entry) or not self._rules.keys.matches(entry.key):
+                    continue
+                if not (mirror.may_have(entry) and await self._is_up_to_date(mirror, entry)):
+                    return False
+                counters.add_listed(entry)
+                counters.add_skipped(entry)
+        self._counters = counters
+        return bool(counters.listed)
 
     def _occupied_message(self, found: DestinationListing) -> str:
         count = found.count
@@ -278,13 +332,23 @@ class CopyOperation:
         url = self.destination.url
         return list_objects(lambda: self._scheduled_destination.scan(prefix), settings=self._settings, store_url=url)
 
+    def _list_source(self) -> AsyncGenerator[Entry, None]:
+        scheduled = self._engine.scheduled(self.source, self._settings, self._report)
+        return list_objects(scheduled.scan, settings=self._settings, store_url=self.source.url)
+
     async def _delete_extra(self, mirror: Mirror) -> None:
-        """Remove the objects of the destination that the source does not have: documents of a page first."""
+        """Remove objects of the destination that the source does not have: documents of a page first.
+
+        Unless the copy deletes all of them, they are those of copied nodes: chunks that would be read with the new
+        documents, and documents that would take precedence.
+        """
         batch: list[str] = []
         async with aclosing(self._list_destination("")) as entries:
             async for entry in entries:
                 key = entry.key
                 if is_journal_key(key) or key in mirror or not self._rules.keys.matches(key):
+                    continue
+                if not (self._rules.delete or await self._replaced.has(key)):
                     continue
                 batch.append(key)
                 if len(batch) == MAX_ERASED_KEYS:
@@ -293,7 +357,7 @@ class CopyOperation:
         await self._erase(batch)
 
     async def _erase(self, keys: list[str]) -> None:
-        self._counters.deleted += len(keys)
+        self._counters.add_deleted(keys)
         if keys and not self._rules.dry_run:
             for part in (list(filter(is_document, keys)), [key for key in keys if not is_document(key)]):
                 if part:
@@ -307,12 +371,7 @@ class CopyOperation:
     async def _copy_data(self) -> list[Entry]:
         """Copy everything but the metadata documents. Return their entries, the only ones that are held in memory."""
         documents: dict[str, Entry] = {}
-        scheduled = self._engine.scheduled(self.source, self._settings, self._report)
-        listing = (
-            list_objects(scheduled.scan, settings=self._settings, store_url=self.source.url)
-            if self._objects is None
-            else self._objects.entries()
-        )
+        listing = self._list_source() if self._objects is None else self._objects.entries()
         download = self._download = self._new_download()
         async with aclosing(listing), aclosing(self._partition(listing, documents)) as data:
             try:
@@ -399,6 +458,8 @@ class CopyOperation:
                 continue
             if mirror is not None:
                 mirror.add_key(key)
+                if is_document(key):
+                    self._replaced.add_document(key)
             is_there = journal is not None and journal.has(entry)
             if is_there or (mirror is not None and mirror.may_have(entry) and await self._is_up_to_date(mirror, entry)):
                 self._counters.add_skipped(entry)
@@ -499,6 +560,8 @@ class CopyOperation:
     def _add_missing(self, entry: Entry) -> None:
         if self._objects is not None:
             self._counters.add_missing_chunk(entry)
+            if self._mirror is not None:
+                self._mirror.discard_key(entry.key)
         else:
             self._counters.add_folder_marker(entry)
 

@@ -56,6 +56,10 @@ class Mirror:
         """Record a key of the source."""
         self._keys.add(hash(key))
 
+    def discard_key(self, key: str) -> None:
+        """Remove a recorded key: the source does not have it after all."""
+        self._keys.discard(hash(key))
+
     def may_have(self, entry: Entry) -> bool:
         """Return whether the destination has an object of equal key and size."""
         return size_hash(entry) in self._sizes

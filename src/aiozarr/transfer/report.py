@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from aiozarr.engine import Progress
 from aiozarr.formatting import preformatted
@@ -31,6 +31,7 @@ class CopyReport:
         server_side: number of copied objects that the server copied itself.
         rewritten: number of copied objects that were decoded and encoded again, at the edges of a selection.
         dry_run: True if nothing was written: the other numbers are those of the copy that would be made.
+        planned: what a dry run would do: pairs of "copy" or "delete" and a key. Empty for a copy.
         seconds: wall time.
         requests: requests to both stores, repetitions included. Each start of the listing counts as one.
     """
@@ -49,6 +50,7 @@ class CopyReport:
     server_side: int = 0
     rewritten: int = 0
     dry_run: bool = False
+    planned: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def _repr_html_(self) -> str:
         return preformatted(str(self))
@@ -82,12 +84,13 @@ class CopyReport:
 class CopyCounters:
     """The counters of a copy in progress; `progress` is called when an object is finished."""
 
-    def __init__(self, progress: Callable[[Progress], None] | None) -> None:
+    def __init__(self, progress: Callable[[Progress], None] | None, *, plans: bool = False) -> None:
         self.objects = self.bytes = self.metadata_documents = self.folder_markers = 0
         self.failed: list[tuple[str, BaseException]] = []
         self.changed: list[str] = []
         self.listed = self.skipped = self.deleted = self.missing_chunks = 0
         self._progress = progress
+        self._planned: list[tuple[str, str]] | None = [] if plans else None
         self._done = self._bytes_done = self._bytes_total = 0
 
     def add_listed(self, entry: Entry) -> None:
@@ -105,6 +108,8 @@ class CopyCounters:
         self.objects += 1
         self.bytes += size
         self.metadata_documents += is_document
+        if self._planned is not None:
+            self._planned.append(("copy", entry.key))
         if is_changed:
             self.changed.append(entry.key)
         self._finish(entry, size)
@@ -113,6 +118,12 @@ class CopyCounters:
         """Count an object that the destination has already."""
         self.skipped += 1
         self._finish(entry, entry.size or 0)
+
+    def add_deleted(self, keys: Sequence[str]) -> None:
+        """Count objects that are removed from the destination."""
+        self.deleted += len(keys)
+        if self._planned is not None:
+            self._planned += [("delete", key) for key in keys]
 
     def add_missing_chunk(self, entry: Entry) -> None:
         """Count a chunk that the source does not have."""
@@ -143,6 +154,7 @@ class CopyCounters:
             server_side=server_side,
             rewritten=rewritten,
             dry_run=is_dry_run,
+            planned=tuple(self._planned or ()),
         )
 
     def _finish(self, entry: Entry, size: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import aiozarr
 from aiozarr.errors import PermissionDeniedError
+from aiozarr.model import JOURNAL_HEADER_KEY
 from aiozarr.stores import MemoryStore, Store
 
 V3, V2, V1 = ["zarr.json"], [".zarray", ".zgroup", ".zattrs", ".zmetadata"], ["meta", "attrs"]
@@ -116,6 +117,19 @@ async def test_keys_without_documents_above_make_an_implicit_group(store: Store)
     assert [name async for name, _ in group.members()] == ["a"]
     await group.update_attributes({"now": "explicit"})
     assert (await aiozarr.open_group(store, "g/h")).attrs == {"now": "explicit"}
+
+
+async def test_files_without_a_node_and_an_unfinished_copy_are_no_group(store: Store) -> None:
+    await store.set("folder/notes.txt", b"x")
+    with pytest.raises(aiozarr.NodeNotFoundError):
+        await aiozarr.open(store)
+    await aiozarr.create_array(store, "folder/a", shape=3, dtype="i4")
+    for key in ("zarr.json", "folder/zarr.json"):
+        await store.erase(key)
+    assert isinstance(await aiozarr.open(store), aiozarr.Group)
+    await store.set(JOURNAL_HEADER_KEY, b"{}")
+    with pytest.raises(aiozarr.NodeNotFoundError):
+        await aiozarr.open(store)
 
 
 async def test_the_chunks_of_an_array_are_not_a_group(store: Store) -> None:
@@ -262,7 +276,7 @@ async def test_an_implicit_group_reads_the_documents_that_arrays_above_it_would_
     await aiozarr.open(remote, "g")
     calls = await calls_of(remote, aiozarr.open_group(remote, "g/h"))
     assert calls[:2] == ["fetch g/h/zarr.json", "scan g/h/"]
-    assert len(calls) == 2 + 6 + 2 * 3
+    assert len(calls) == 2 + 6 + 1 + 2 * 3
 
 
 async def test_creating_in_an_empty_store_is_ten_requests_and_beside_others_seven(remote: Any) -> None:

@@ -1,0 +1,69 @@
+"""The objects of a destination that belong to the nodes of a source: what a copy onto older nodes must not leave."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiozarr.engine import ScheduledStore
+from aiozarr.errors import LimitError, MetadataError
+from aiozarr.metadata import document_write_order
+from aiozarr.settings import Settings
+
+if TYPE_CHECKING:
+    from aiozarr.grid import ChunkKeyEncoding
+
+
+class ReplacedNodes:
+    """Decides which objects belong to the nodes that a copy replaces. Lives on the I/O thread.
+
+    An array has its documents, and objects with its chunk keys. A group has its documents alone: other nodes and files
+    below it belong to themselves. A document of an array is fetched when the first key below the array is asked for.
+
+    Args:
+        source: the source of the copy.
+        settings: limits of documents.
+    """
+
+    def __init__(self, source: ScheduledStore, settings: Settings) -> None:
+        self._source = source
+        self._settings = settings
+        self._names: dict[str, list[str]] = {}
+        self._encodings: dict[str, tuple[ChunkKeyEncoding, int] | None] = {}
+
+    def add_document(self, key: str) -> None:
+        """Record a document of the source."""
+        path, _, name = key.rpartition("/")
+        self._names.setdefault(path, []).append(name)
+
+    async def has(self, key: str) -> bool:
+        """Return whether an object of the destination belongs to a node of the source."""
+        path = key.rpartition("/")[0]
+        if document_write_order(key) is not None:
+            return path in self._names
+        while path not in self._names:
+            if not path:
+                return False
+            path = path.rpartition("/")[0]
+        if path not in self._encodings:
+            self._encodings[path] = await self._load(path)
+        found = self._encodings[path]
+        return found is not None and found[0].decode(key[len(path) + 1 :] if path else key, found[1]) is not None
+
+    async def _load(self, path: str) -> tuple[ChunkKeyEncoding, int] | None:
+        """Return the chunk keys of the array at a path and its number of dimensions; None: it is no readable array."""
+        # Imported on use: a copy of bytes needs no numpy.
+        from aiozarr.grid import resolve_key_encoding
+        from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, parse_node
+
+        prefix = f"{path}/" if path else ""
+        documents = dict.fromkeys(PROBE_KEYS)
+        try:
+            for name in self._names[path]:
+                value = await self._source.fetch(prefix + name, max_bytes=self._settings.max_metadata_bytes)
+                documents[name] = None if value is None else value.data
+            metadata = parse_node(documents, node=self._source.store.url_of(path), settings=self._settings)
+            if not isinstance(metadata, ArrayMetadata):
+                return None
+            return resolve_key_encoding(metadata.chunk_key_encoding, len(metadata.shape)), len(metadata.shape)
+        except (MetadataError, LimitError):
+            return None  # no reader decodes its chunks
