@@ -33,12 +33,31 @@ JSON_MEMBERS = {
     "over_read, rows",
     "cp": "type, source, destination, objects, bytes, metadata_documents, failed, changed, folder_markers, skipped, "
     "deleted, missing_chunks, server_side, rewritten, dry_run, seconds, requests",
+    "sync": "type, source, destination, objects, bytes, metadata_documents, failed, changed, folder_markers, skipped, "
+    "deleted, missing_chunks, server_side, rewritten, dry_run, seconds, requests",
+    "rm": "key, removed",
     "check": "type, equal, differs, missing, surplus, error",
     "verify": "type, arrays, objects, missing, bad, outside, bytes",
     "validate": "type, nodes, error, warning, note",
+    "convert": "type, arrays, groups, tasks, skipped, copied, bytes, bytes_read, bytes_written, requests, seconds, "
+    "reencoded, notes, failed",
+    "migrate": "type, arrays, groups, tasks, skipped, copied, bytes, bytes_read, bytes_written, requests, seconds, "
+    "reencoded, notes, failed",
     "consolidate": "url, zarr_format, nodes",
+    "bench": "type, max_requests, gap",
+    "plot": "title, names, shape, low, high",
 }
 """Members of the last line that `--json` prints, by command. Members are added and never removed."""
+
+JSON_LINES = {
+    "cp -n, sync -n, migrate -n": "type, action, key",
+    "convert -n": "type, source, destination, arrays, groups, max_memory, nbytes, bytes_read, requests, notes, stages",
+    "check": "type, key, state, source_size, destination_size, reason",
+    "verify": "type, array, key, problem, range, error",
+    "validate": "type, severity, rule, path, key, member, message",
+    "bench": "type, measure, concurrency, requests, bytes, seconds, requests_per_second, bytes_per_second",
+}
+"""Members of the lines before the last one, where they are others."""
 
 
 def page() -> str:
@@ -87,7 +106,10 @@ def json_section() -> str:
         "`--json` prints one object per line; the last line of a command that lists things has the totals. Members are "
         "added and never removed."
     )
-    return "\n".join(["## JSON", "", about, "", "| command | members |", "|---|---|", *rows, ""])
+    lines = [f"| {name} | {', '.join(f'`{each}`' for each in text.split(', '))} |" for name, text in JSON_LINES.items()]
+    table = ["| command | members |", "|---|---|"]
+    others = ["", "Lines before the last one, and dry runs:", "", *table, *lines, ""]
+    return "\n".join(["## JSON", "", about, "", *table, *rows, *others])
 
 
 def status_section() -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiozarr.cli.copy_commands import RESUME_ADVICE, plain_lines
+from aiozarr.cli.copy_commands import RESUME_ADVICE, plain_lines, print_planned
 from aiozarr.cli.exit_codes import PARTIAL
 from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, output_options
@@ -168,7 +168,7 @@ def convert(
 @click.argument("target")
 @click.argument("dst", required=False)
 @click.option("--erase-old", is_flag=True, help="In place: erase the documents of the old format at the end.")
-@click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Write nothing, and report what would be done.")
+@click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Write nothing, and list what would be done.")
 @_max_memory
 @_workers
 @_overwrite
@@ -232,8 +232,10 @@ def _plan_record(plan: ConversionPlan) -> dict[str, Any]:
 
 
 def _print_report(report: ConversionReport, out: Output) -> None:
+    print_planned(report.planned, out)
     if out.as_json:
-        record = {**vars(report), "reencoded": dict(report.reencoded)}
+        record = {**vars(report), "reencoded": dict(report.reencoded), "notes": dict(report.notes)}
+        del record["planned"]
         record["failed"] = [{"region": region, "error": str(error)} for region, error in report.failed]
         out.record({"type": "report", **record}, "")
     out.say(plain_lines(str(report)))

@@ -114,8 +114,8 @@ def sync(src: str, dst: str, delete: bool, **options: Any) -> None:
     """Copy SRC onto DST, and with --delete make DST equal to SRC.
 
     Objects that are equal by size and ETag, or by the bytes of local files, are not copied again. Chunks of copied
-    arrays that SRC does not store are removed at DST. With --delete all that SRC lacks is removed at the end. Nothing is
-    removed if SRC is empty or not there.
+    arrays that SRC does not store are removed at DST. With --delete all that SRC lacks is removed at the end. Nothing
+    is removed if SRC is empty or not there.
     """
     _copy(src, dst, select=None, overwrite=True, delete=delete, skip_equal=True, **options)
 

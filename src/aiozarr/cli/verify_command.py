@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def verify(target: str, stores: TargetOptions, out: Output) -> None:
     """Read and decode every stored chunk of the array TARGET, or of all arrays below the group TARGET.
 
-    Checksums and shard indexes are checked. Bad chunks are printed by key; the exit status is then 1, and 3 if there is no array.
+    Checksums and shard indexes are checked. Bad chunks are printed by key; the exit status is then 1. It is 3 if there
+    is no array.
     """
     from aiozarr.cli.verification import VerifyCounts
     from aiozarr.errors import NodeNotFoundError

@@ -26,6 +26,7 @@ class ConversionReport:
         seconds: wall time.
         reencoded: why chunks of an array could not stay as they are, by the path of the array (`migrate` only).
         notes: remarks, by the path of the array they are about.
+        planned: what a dry run of `migrate` would do: pairs of "write", "erase" or "encode", and a key or path.
         failed: the regions that could not be converted, with the error of each (`on_error="continue"` only).
     """
 
@@ -42,6 +43,7 @@ class ConversionReport:
     reencoded: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     failed: tuple[tuple[str, BaseException], ...] = ()
+    planned: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         mib = self.bytes / MIB

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiozarr.concurrency import for_each, gather_all
 from aiozarr.conversion.conversion import Targets, memory_limit
-from aiozarr.conversion.conversion_journal import FOLDER
+from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY
 from aiozarr.conversion.conversion_plan import ArrayPass, ConversionPlan
 from aiozarr.conversion.conversion_planning import ATTRIBUTES_NOTE, PassPlanner, has_renamed_attributes, plan_of
 from aiozarr.conversion.conversion_report import ConversionReport
@@ -23,7 +23,8 @@ from aiozarr.engine.open_store import Target
 from aiozarr.engine.progress_bar import ProgressLike, shown_progress
 from aiozarr.errors import MetadataError, NodeExistsError, NodeNotFoundError, UnsupportedMetadataError
 from aiozarr.hierarchy import Array, Group
-from aiozarr.hierarchy.node_access import NodeAccess, read_documents
+from aiozarr.hierarchy.node import check_store_writeable
+from aiozarr.hierarchy.node_access import NodeAccess, read_documents, read_explicit
 from aiozarr.metadata import ArrayMetadata, GroupMetadata, as_v3, document_write_order, render_node, rules_of
 from aiozarr.model import Entry
 from aiozarr.schedule import current_recorder
@@ -68,7 +69,8 @@ async def migrate(
         source: a URL, a local path, or a `Store`.
         destination: the location of the migrated tree; None: in place.
         erase_old: in place only: erase the old documents at the end, and old chunks of arrays that were encoded again.
-        dry_run: write nothing; the report says what would be done.
+            After a complete migration, only this is done.
+        dry_run: write nothing; the report says what would be done, and names the documents.
         executor: where arrays are encoded again, as in `convert`.
         max_memory: as in `convert`.
         overwrite: with a destination: first erase everything stored there. In place: replace documents of format 3.
@@ -106,9 +108,16 @@ async def migrate(
                 await in_thread(lambda: check_disjoint(origin, result))
             nodes = await _old_nodes(origin, settings)
             plan, reencoded = _plan(nodes, PassPlanner(result, result, most, float("inf"), settings))
-            if dry_run:
-                return ConversionReport(arrays=plan.arrays, groups=plan.groups, reencoded=reencoded, notes=plan.notes)
             access = NodeAccess(engine, result, "", settings, report)
+            is_done = erase_old and not (overwrite or resume) and await _is_migrated(access, nodes)
+            counts = ConversionReport(arrays=plan.arrays, groups=plan.groups, notes=plan.notes)
+            if dry_run:
+                planned = _planned(plan, nodes, reencoded, is_done=is_done, erase_old=erase_old)
+                return replace(counts, reencoded={} if is_done else reencoded, planned=planned)
+            if is_done:
+                check_store_writeable(result)
+                await _erase_old(access, nodes, reencoded)
+                return counts
             execution = ConversionRun(engine, plan, result, result, settings=settings, report=report, progress=callback)
             copied: CopyReport | None = None
             if destination is None:
@@ -172,6 +181,42 @@ def _plan(nodes: Mapping[str, Array | Group], planner: PassPlanner) -> tuple[Con
         bounds = tuple([(0, length) for length in node.shape])
         passes += planner.passes(len(result), path, node, metadata, bounds)
     return plan_of(nodes, result, passes, planner, options, notes), reencoded
+
+
+async def _is_migrated(access: NodeAccess, nodes: Mapping[str, Array | Group]) -> bool:
+    """Return whether an earlier migration in place is complete: only old documents are left to erase."""
+    found = await gather_all(read_explicit(access.sibling(path), NEW_FORMAT) for path in nodes)
+    if any(
+        new is None
+        or isinstance(new, ArrayMetadata) != isinstance(node, Array)
+        or (isinstance(new, ArrayMetadata) and new.shape != node.metadata.shape)  # type: ignore[union-attr]
+        for new, node in zip(found, nodes.values(), strict=True)
+    ):
+        return False
+    return await access.scheduled.fetch(JOURNAL_KEY) is None
+
+
+def _planned(
+    plan: ConversionPlan,
+    nodes: Mapping[str, Array | Group],
+    reencoded: Mapping[str, str],
+    *,
+    is_done: bool,
+    erase_old: bool,
+) -> tuple[tuple[str, str], ...]:
+    """Return what a migration would do: the documents that it would write and erase, and arrays that it would encode."""
+    planned: list[tuple[str, str]] = []
+    for path, metadata in plan._nodes.items():
+        prefix = f"{path}/" if path else ""
+        if not is_done:
+            planned += [("encode", path or ".")] if path in reencoded else []
+            planned += [("write", prefix + key) for key in render_node(metadata)]
+    for path, node in nodes.items() if erase_old else ():
+        prefix = f"{path}/" if path else ""
+        rules = rules_of(node.zarr_format)
+        kind = rules.array_key if isinstance(node, Array) else rules.group_key
+        planned.append(("erase", f"{prefix}{kind}"))
+    return tuple(planned)
 
 
 async def _check_not_migrated(access: NodeAccess, nodes: Mapping[str, Array | Group]) -> None:

@@ -81,7 +81,8 @@ def test_cp_with_globs(sample: Path, tmp_path: Path) -> None:
 
 
 def test_dry_runs_write_nothing(sample: Path, tmp_path: Path) -> None:
-    [report] = records("cp", "-n", sample, tmp_path / "copy.zarr")
+    *planned, report = records("cp", "-n", sample, tmp_path / "copy.zarr")
+    assert {each["key"] for each in planned if each["action"] == "copy"} == set(files(sample))
     assert report["dry_run"]
     assert report["objects"] == len(files(sample))
     succeed("cp", "-n", sample / "zarr.json", tmp_path / "one.json")
@@ -95,9 +96,16 @@ def test_sync_replaces_and_deletes(sample: Path, tmp_path: Path) -> None:
     (sample / "lat/c/0").write_bytes(b"changed")
     succeed("sync", sample, tmp_path / "mirror")
     assert files(tmp_path / "mirror") == files(sample) | {"extra": b"x"}
+    assert succeed("sync", "-n", "--delete", sample, tmp_path / "mirror").stdout == "delete extra\n"
     [report] = records("sync", "--delete", sample, tmp_path / "mirror")
-    assert report["deleted"] == 1
+    assert (report["deleted"], report["objects"]) == (1, 0)
     assert files(tmp_path / "mirror") == files(sample)
+
+
+def test_a_finished_copy_that_is_resumed_says_that_all_is_there(sample: Path, tmp_path: Path) -> None:
+    succeed("cp", sample, tmp_path / "copy.zarr")
+    result = succeed("cp", "--resume", sample, tmp_path / "copy.zarr")
+    assert result.stderr == f"{tmp_path / 'copy.zarr'} has all {len(files(sample))} objects already\n"
 
 
 @pytest.mark.parametrize(

@@ -62,3 +62,16 @@ def test_arrays_without_dimensions_and_without_elements(tmp_path: Path) -> None:
 
 def test_verify_of_nothing_is_not_found(tmp_path: Path) -> None:
     assert invoke("verify", tmp_path / "none").exit_code == 3
+
+
+def test_there_is_nothing_to_verify_without_an_array(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/notes.txt").write_text("x")
+    for command in ("info", "tree", "verify"):
+        result = invoke(command, tmp_path / "folder")
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert "there is no array and no group" in result.stderr
+    aiozarr.sync.create_group(tmp_path / "empty.zarr")
+    result = invoke("verify", tmp_path / "empty.zarr")
+    assert result.exit_code == 3
+    assert "there is no array at or below" in result.stderr
