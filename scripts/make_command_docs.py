@@ -52,6 +52,8 @@ JSON_MEMBERS = {
 JSON_LINES = {
     "cp -n, sync -n, migrate -n": "type, action, key",
     "convert -n": "type, source, destination, arrays, groups, max_memory, nbytes, bytes_read, requests, notes, stages",
+    "info of a group": "type, url, zarr_format, store, read_only, consolidated, arrays, groups, objects_stored, "
+    "bytes_stored, attributes",
     "check": "type, key, state, source_size, destination_size, reason",
     "verify": "type, array, key, problem, range, error",
     "validate": "type, severity, rule, path, key, member, message",
@@ -108,7 +110,7 @@ def json_section() -> str:
     )
     lines = [f"| {name} | {', '.join(f'`{each}`' for each in text.split(', '))} |" for name, text in JSON_LINES.items()]
     table = ["| command | members |", "|---|---|"]
-    others = ["", "Lines before the last one, and dry runs:", "", *table, *lines, ""]
+    others = ["", "Lines before the last one, dry runs and groups:", "", *table, *lines, ""]
     return "\n".join(["## JSON", "", about, "", *table, *rows, *others])
 
 

@@ -204,7 +204,7 @@ def _planned(
     is_done: bool,
     erase_old: bool,
 ) -> tuple[tuple[str, str], ...]:
-    """Return what a migration would do: the documents that it would write and erase, and arrays that it would encode."""
+    """Return what a migration would do: documents to write and to erase, and arrays to encode again."""
     planned: list[tuple[str, str]] = []
     for path, metadata in plan._nodes.items():
         prefix = f"{path}/" if path else ""

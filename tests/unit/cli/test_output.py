@@ -74,8 +74,8 @@ def test_control_characters_are_escaped() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        "info {s}/air", "tree {s}", "ls {s}", "stat {s}/zarr.json", "du {s}", "cat {s}/lat", "plan {s}/air", "plot {s}/lat",
-        "cp {s} {n}", "sync {s} {n}", "rm {s}/zarr.json", "check {s} {s}", "verify {s}", "validate {s}",
+        "info {s}/air", "tree {s}", "ls {s}", "stat {s}/zarr.json", "du {s}", "cat {s}/lat", "plan {s}/air",
+        "plot {s}/lat", "cp {s} {n}", "sync {s} {n}", "rm {s}/zarr.json", "check {s} {s}", "verify {s}", "validate {s}",
         "convert {s} {n}", "migrate {o} {n}", "consolidate {s}", "bench {s} --seconds 0.01 --max-requests 1",
     ],
 )  # fmt: skip
