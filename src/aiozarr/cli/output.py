@@ -94,13 +94,16 @@ class _Bar:
             if monotonic() - self._begun < SHOW_AFTER_SECONDS:
                 return
             self._bars = make_bars()
-            self._task = self._bars.add_task(self._title, total=None, objects="")
+            self._task = self._bars.add_task(self._title, total=None, objects="", rate="", left="")
             self._bars.start()
+        rate, left = rate_texts(state, monotonic() - self._begun)
         self._bars.update(
             self._task,
             completed=state.bytes_done,
             total=state.bytes_total,
             objects=f"{state.done:,}/{state.total:,}",
+            rate=rate,
+            left="" if left is None else f"{left} left",
         )
 
     def close(self) -> None:
@@ -116,8 +119,6 @@ def make_bars(**options: Any) -> Any:
         DownloadColumn,
         Progress,
         TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
     )
 
     columns = (
@@ -125,21 +126,28 @@ def make_bars(**options: Any) -> Any:
         BarColumn(bar_width=30),
         TextColumn("{task.fields[objects]}"),
         DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        # Not rich's own columns: these forget the rate whenever the total grows, as it does while a listing streams.
+        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[left]}"),
     )
     return Progress(*columns, console=Console(**{"stderr": True, **options}))
 
 
 def progress_text(state: Progress, seconds: float) -> str:
     """Return one line of progress: objects, bytes, rate and time left."""
-    rate = state.bytes_done / seconds if seconds > 0 else 0.0
-    left = (state.bytes_total - state.bytes_done) / rate if rate else None
+    rate, left = rate_texts(state, seconds)
     text = (
         f"{state.done:,} of {state.total:,} objects, "
-        f"{bytes_text(state.bytes_done)} of {bytes_text(state.bytes_total)}, {bytes_text(rate)}/s"
+        f"{bytes_text(state.bytes_done)} of {bytes_text(state.bytes_total)}, {rate}"
     )
-    return text if left is None else f"{text}, {seconds_text(left)} left"
+    return text if left is None else f"{text}, {left} left"
+
+
+def rate_texts(state: Progress, seconds: float) -> tuple[str, str | None]:
+    """Return the mean rate and the time left, or None for that if nothing has come yet."""
+    rate = state.bytes_done / seconds if seconds > 0 else 0.0
+    left = (state.bytes_total - state.bytes_done) / rate if rate else None
+    return f"{bytes_text(rate)}/s", None if left is None else seconds_text(left)
 
 
 def bytes_text(count: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -47,6 +48,21 @@ def test_progress_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str], mon
         "copying: 2 of 4 objects, 2.0 MiB of 4.0 MiB, 341.3 KiB/s, 6 s left",
         "copying: 4 of 4 objects, 4.0 MiB of 4.0 MiB, 341.3 KiB/s, 0 s left",
     ]
+
+
+def test_a_bar_has_rate_and_time_left_while_the_total_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = io.StringIO()
+    options = {"file": drawn, "force_terminal": True, "width": 120}
+    make_bars = output.make_bars
+    monkeypatch.setattr(output, "make_bars", lambda: make_bars(**options))
+    clock = iter([0.0, 1.0, 1.0, 2.0, 4.0])
+    monkeypatch.setattr(output, "monotonic", lambda: next(clock))
+    bar = output._Bar("copying")
+    for done in (1, 2, 4):
+        bar.update(Progress(done, 2 * done, done << 20, 2 * done << 20))
+    bar.close()
+    assert "1.0 MiB/s" in drawn.getvalue()
+    assert "4 s left" in drawn.getvalue()
 
 
 def test_progress_without_bytes_has_no_time_left() -> None:
