@@ -92,6 +92,13 @@ def test_all_bytes_reach_a_slow_reader(large: Path, variables: dict[str, str]) -
     process.stdout.close()
 
 
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", "<&-"])
+def test_a_closed_stream_is_no_error(redirection: str, sample: Path) -> None:
+    command = f"exec '{sys.executable}' -m aiozarr ls -r '{sample}' {redirection}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=LIVENESS_SECONDS)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 @pytest.mark.parametrize("command", [["ls"], ["cat", "-f", "raw"]])
 def test_a_full_disk_below_standard_output_is_an_error(command: list[str], large: Path) -> None:
@@ -115,6 +122,8 @@ def test_a_file_that_cannot_grow_fails_the_copy_and_leaves_no_document(tmp_path:
     done = run_process("cp", source, tmp_path / "copy.zarr", preexec_fn=limit_files)
     assert done.returncode == 1
     assert "File too large" in done.stderr
+    listed = run_process("tree", tmp_path / "copy.zarr")  # an unfinished copy is no group
+    assert (listed.returncode, listed.stdout) == (3, "")
     assert not (tmp_path / "copy.zarr/zarr.json").exists()
 
 

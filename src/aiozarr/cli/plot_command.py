@@ -60,6 +60,8 @@ def plot(
     async def read(array: Array) -> tuple[Any, list[str], str]:
         view = await select_view(array, select, target, options)
         names = [name for name, length in zip(axis_names(array, view, select), view.shape, strict=True) if length != 1]
+        if not array.ndim:
+            raise click.UsageError("a plot has one or two dimensions, and the array has none: cat shows its value")
         if len(names) not in (1, 2):
             raise click.UsageError(
                 f"a plot has one or two dimensions, and the selection has {len(names)} {view.shape}: "

@@ -18,6 +18,7 @@ def main() -> NoReturn:
     Everything that a command writes is complete when it returns, so nothing is left to the teardown. It would end
     threads, and free memory object by object, which takes longer than many commands.
     """
+    _open_closed_streams()
     try:
         import click
     except ModuleNotFoundError as error:
@@ -34,6 +35,17 @@ def main() -> NoReturn:
         ROOT.main(prog_name="aiozarr")
     except SystemExit as end:
         _end(end.code if isinstance(end.code, int) else ERROR)
+
+
+def _open_closed_streams() -> None:
+    """Open the null device in place of closed standard streams, as after `>&-`: files would get their numbers."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
