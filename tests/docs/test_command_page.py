@@ -28,6 +28,12 @@ ARGUMENTS = {
     "cat": ["a.zarr/t"],
     "plan": ["a.zarr/t"],
     "cp": ["a.zarr", "b.zarr"],
+    "sync": ["a.zarr", "b.zarr"],
+    "rm": ["a.zarr/zarr.json"],
+    "convert": ["a.zarr", "b.zarr"],
+    "migrate": ["old.zarr", "b.zarr"],
+    "bench": ["a.zarr", "--seconds", "0.01", "--max-requests", "1"],
+    "plot": ["a.zarr/t"],
     "check": ["a.zarr", "a.zarr"],
     "verify": ["a.zarr"],
     "validate": ["a.zarr"],
@@ -42,6 +48,7 @@ def test_json_has_the_members_that_the_page_lists(
     monkeypatch.chdir(tmp_path)
     group = aiozarr.sync.create_group("a.zarr")
     group.create_array("t", data=np.arange(6.0).reshape(2, 3))
+    aiozarr.sync.create_array("old.zarr", data=[1], zarr_format=2)
     result = CliRunner().invoke(CommandGroup(name="aiozarr"), [command, "--json", *ARGUMENTS[command]])
     assert result.exit_code == 0, result.output
     last = json.loads(result.stdout.splitlines()[-1])

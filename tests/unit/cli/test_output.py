@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
 
 import pytest
 
-import aiozarr.sync
 from aiozarr.cli import output
 from aiozarr.cli.output import Output, bytes_text, plain, progress_text, seconds_text
 from aiozarr.engine import Progress
-from scripts.make_command_docs import JSON_MEMBERS
-from tests.support.command_line import records
 
 
 def test_data_go_to_standard_output_and_talk_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,18 +81,3 @@ def test_durations(seconds: float, text: str) -> None:
 def test_control_characters_are_escaped() -> None:
     assert plain("a\x1b[0m\n") == "a\\x1b[0m\\n"
     assert plain("größe/0.0") == "größe/0.0"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "info {s}/air", "tree {s}", "ls {s}", "stat {s}/zarr.json", "du {s}", "cat {s}/lat", "plan {s}/air",
-        "plot {s}/lat", "cp {s} {n}", "sync {s} {n}", "rm {s}/zarr.json", "check {s} {s}", "verify {s}", "validate {s}",
-        "convert {s} {n}", "migrate {o} {n}", "consolidate {s}", "bench {s} --seconds 0.01 --max-requests 1",
-    ],
-)  # fmt: skip
-def test_the_last_line_of_json_has_the_documented_members(arguments: str, sample: Path, tmp_path: Path) -> None:
-    old = tmp_path / "old.zarr"
-    aiozarr.sync.create_array(old, data=[1], zarr_format=2)
-    command, *rest = arguments.format(s=sample, n=tmp_path / "new.zarr", o=old).split()
-    assert list(records(command, *rest)[-1]) == JSON_MEMBERS[command].split(", ")
