@@ -67,7 +67,7 @@ class CopyReport:
             (self.server_side, "copied by the server itself"),
             (self.rewritten, "encoded again, at the edges of the selection"),
             (self.missing_chunks, "chunks missing in the source"),
-            (self.deleted, "deleted from the destination"),
+            (self.deleted, "to delete from the destination" if self.dry_run else "deleted from the destination"),
         ):
             if count:
                 lines.append(f"{count:,} {what}")
