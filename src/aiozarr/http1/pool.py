@@ -11,12 +11,10 @@ from aiozarr.concurrency import cancel_and_wait
 from aiozarr.errors import StoreError, StoreTimeoutError
 from aiozarr.fd_limit import open_file_limit
 from aiozarr.http1.buffer_pool import BufferPool
-from aiozarr.http1.connect import connect, connect_error, is_out_of_files, server_name
+from aiozarr.http1.connect import HostAddresses, connect, connect_error, is_out_of_files, server_name
 from aiozarr.http1.connection import Connection, Response, ResponseReceiver, StaleConnectionError
-from aiozarr.http1.dns import HostAddresses
-from aiozarr.http1.endpoint import Endpoint
+from aiozarr.http1.endpoint import Endpoint, default_ssl_context
 from aiozarr.http1.response_check import Expectation
-from aiozarr.http1.tls import default_ssl_context
 
 TICKS = 4
 """How often the sweep checks every connection within `idle_timeout`."""

@@ -14,9 +14,9 @@ from yarl import URL
 from aiozarr.errors import StoreTimeoutError
 from aiozarr.http1 import SLOWEST_BYTES_PER_SECOND, Endpoint, Headers, WebAddress
 from aiozarr.http1.aiohttp_fallback import quotable, translate
+from aiozarr.http1.endpoint import default_ssl_context
 from aiozarr.http1.request import USER_AGENT
 from aiozarr.http1.response_check import MAX_ERROR_BODY_BYTES
-from aiozarr.http1.tls import default_ssl_context
 from aiozarr.http1.url import proxy_for, usable_proxy
 
 SLICE_BYTES = 1 << 18

@@ -21,7 +21,7 @@ from aiozarr.http1 import (
     fingerprint,
     quote_key,
 )
-from aiozarr.http1.tls import custom_ssl_context
+from aiozarr.http1.endpoint import custom_ssl_context
 from aiozarr.model import Entry, Supports, check_key
 from aiozarr.stores.contract import Store, directory_url, with_root
 from aiozarr.stores.http.credentials import headers_of

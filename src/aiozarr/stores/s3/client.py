@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from aiozarr.http1.tls import custom_ssl_context
+from aiozarr.http1.endpoint import custom_ssl_context
 from aiozarr.stores.obstore.client_options import NO_RETRIES, client_options
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import S3Endpoint, Source
