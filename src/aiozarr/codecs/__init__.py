@@ -23,8 +23,7 @@ if TYPE_CHECKING:
         Region,
     )
     from aiozarr.codecs.core.registry import get_codec, register
-    from aiozarr.codecs.dimensions.reshape import ReshapeCodec, SingletonDimCodec, SqueezeCodec
-    from aiozarr.codecs.dimensions.transpose import TransposeCodec
+    from aiozarr.codecs.dimensions import ReshapeCodec, SingletonDimCodec, SqueezeCodec, TransposeCodec
     from aiozarr.codecs.numcodecs.arrays import (
         NumcodecsAsTypeCodec,
         NumcodecsBitRoundCodec,
@@ -33,30 +32,36 @@ if TYPE_CHECKING:
         NumcodecsPackBitsCodec,
         NumcodecsQuantizeCodec,
     )
-    from aiozarr.codecs.numcodecs.byte_filters import NumcodecsBase64Codec, NumcodecsShuffleCodec
-    from aiozarr.codecs.numcodecs.checksums import (
+    from aiozarr.codecs.numcodecs.byte_filters import (
         NumcodecsAdler32Codec,
+        NumcodecsBase64Codec,
         NumcodecsCrc32cCodec,
         NumcodecsCrc32Codec,
         NumcodecsFletcher32Codec,
         NumcodecsJenkinsLookup3Codec,
+        NumcodecsShuffleCodec,
     )
-    from aiozarr.codecs.numcodecs.deflate import NumcodecsBz2Codec, NumcodecsLzmaCodec, NumcodecsZlibCodec
-    from aiozarr.codecs.numcodecs.lz4 import NumcodecsLz4Codec
-    from aiozarr.codecs.numcodecs.native import NumcodecsBloscCodec, NumcodecsGzipCodec, NumcodecsZstdCodec
+    from aiozarr.codecs.numcodecs.compressors import (
+        NumcodecsBloscCodec,
+        NumcodecsBz2Codec,
+        NumcodecsGzipCodec,
+        NumcodecsLz4Codec,
+        NumcodecsLzmaCodec,
+        NumcodecsZlibCodec,
+        NumcodecsZstdCodec,
+    )
     from aiozarr.codecs.numcodecs.numbers import NumcodecsPcodecCodec, NumcodecsZfpyCodec
     from aiozarr.codecs.numeric.bitround import BitroundCodec
     from aiozarr.codecs.numeric.cast_value import CastValueCodec
     from aiozarr.codecs.numeric.scale_offset import ScaleOffsetCodec
     from aiozarr.codecs.pipeline.codec_pipeline import CodecPipeline
+    from aiozarr.codecs.pipeline.shard_layout import ShardIndex, ShardLayout
     from aiozarr.codecs.serializers.bytes import BytesCodec
     from aiozarr.codecs.serializers.n5_default import N5DefaultCodec
     from aiozarr.codecs.serializers.packbits import PackbitsCodec
+    from aiozarr.codecs.serializers.sharding import ShardingCodec
     from aiozarr.codecs.serializers.vlen import VlenBytesCodec, VlenUtf8Codec
     from aiozarr.codecs.serializers.zfp import ZfpCodec
-    from aiozarr.codecs.sharding.shard_index import ShardIndex
-    from aiozarr.codecs.sharding.shard_layout import ShardLayout
-    from aiozarr.codecs.sharding.sharding_codec import ShardingCodec
     from aiozarr.codecs.v2.elements import V2ElementsCodec
 else:
     __getattr__, __dir__ = lazy_names(
@@ -69,33 +74,31 @@ else:
             ".core.chain": "CodecChain NamedCodec",
             ".core.codec": "JSON AnyArray ArrayArrayCodec ArrayBytesCodec ArraySpec BytesBytesCodec Codec Region",
             ".core.registry": "get_codec register",
-            ".dimensions.reshape": "ReshapeCodec SingletonDimCodec SqueezeCodec",
-            ".dimensions.transpose": "TransposeCodec",
+            ".dimensions": "ReshapeCodec SingletonDimCodec SqueezeCodec TransposeCodec",
             ".numcodecs.arrays": (
                 "NumcodecsAsTypeCodec NumcodecsBitRoundCodec NumcodecsDeltaCodec NumcodecsFixedScaleOffsetCodec "
                 "NumcodecsPackBitsCodec NumcodecsQuantizeCodec"
             ),
-            ".numcodecs.byte_filters": "NumcodecsBase64Codec NumcodecsShuffleCodec",
-            ".numcodecs.checksums": (
-                "NumcodecsAdler32Codec NumcodecsCrc32cCodec NumcodecsCrc32Codec NumcodecsFletcher32Codec "
-                "NumcodecsJenkinsLookup3Codec"
+            ".numcodecs.byte_filters": (
+                "NumcodecsAdler32Codec NumcodecsBase64Codec NumcodecsCrc32Codec NumcodecsCrc32cCodec "
+                "NumcodecsFletcher32Codec NumcodecsJenkinsLookup3Codec NumcodecsShuffleCodec"
             ),
-            ".numcodecs.deflate": "NumcodecsBz2Codec NumcodecsLzmaCodec NumcodecsZlibCodec",
-            ".numcodecs.lz4": "NumcodecsLz4Codec",
-            ".numcodecs.native": "NumcodecsBloscCodec NumcodecsGzipCodec NumcodecsZstdCodec",
+            ".numcodecs.compressors": (
+                "NumcodecsBloscCodec NumcodecsBz2Codec NumcodecsGzipCodec NumcodecsLz4Codec NumcodecsLzmaCodec "
+                "NumcodecsZlibCodec NumcodecsZstdCodec"
+            ),
             ".numcodecs.numbers": "NumcodecsPcodecCodec NumcodecsZfpyCodec",
             ".numeric.bitround": "BitroundCodec",
             ".numeric.cast_value": "CastValueCodec",
             ".numeric.scale_offset": "ScaleOffsetCodec",
             ".pipeline.codec_pipeline": "CodecPipeline",
+            ".pipeline.shard_layout": "ShardIndex ShardLayout",
             ".serializers.bytes": "BytesCodec",
             ".serializers.n5_default": "N5DefaultCodec",
             ".serializers.packbits": "PackbitsCodec",
+            ".serializers.sharding": "ShardingCodec",
             ".serializers.vlen": "VlenBytesCodec VlenUtf8Codec",
             ".serializers.zfp": "ZfpCodec",
-            ".sharding.shard_index": "ShardIndex",
-            ".sharding.shard_layout": "ShardLayout",
-            ".sharding.sharding_codec": "ShardingCodec",
             ".v2.elements": "V2ElementsCodec",
         },
     )

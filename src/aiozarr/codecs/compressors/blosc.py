@@ -13,8 +13,7 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs.compressors import blosc_snappy
 from aiozarr.codecs.compressors.blosc_blocks import COPIED, FORMAT, Header, cut_blocks, find_blocks
-from aiozarr.codecs.core.buffers import byte_view
-from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span
+from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view
 from aiozarr.codecs.core.configuration import check_members, integer, one_of
 from aiozarr.codecs.core.registry import register
 from aiozarr.errors import CodecError

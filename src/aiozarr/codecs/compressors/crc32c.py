@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import google_crc32c
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.buffers import byte_array
-from aiozarr.codecs.core.codec import BytesBytesCodec
+from aiozarr.codecs.core.codec import BytesBytesCodec, byte_array
 from aiozarr.codecs.core.configuration import UnconfiguredCodec
 from aiozarr.codecs.core.registry import register
 from aiozarr.errors import ChecksumError, CodecError

@@ -16,19 +16,18 @@ _MODULES = {
     "compressors.crc32c": "crc32c",
     "compressors.gzip": "gzip",
     "compressors.zstd": "zstd",
-    "dimensions.reshape": "reshape singleton_dim zarrs.squeeze",
-    "dimensions.transpose": "transpose",
+    "dimensions": "reshape singleton_dim transpose zarrs.squeeze",
     "numcodecs.arrays": (
-        "numcodecs.delta numcodecs.bitround numcodecs.fixedscaleoffset numcodecs.quantize numcodecs.astype "
-        "numcodecs.packbits"
+        "numcodecs.astype numcodecs.bitround numcodecs.delta numcodecs.fixedscaleoffset numcodecs.packbits "
+        "numcodecs.quantize"
     ),
-    "numcodecs.byte_filters": "numcodecs.shuffle numcodecs.base64",
-    "numcodecs.checksums": (
-        "numcodecs.crc32 numcodecs.adler32 numcodecs.crc32c numcodecs.fletcher32 numcodecs.jenkins_lookup3"
+    "numcodecs.byte_filters": (
+        "numcodecs.adler32 numcodecs.base64 numcodecs.crc32 numcodecs.crc32c numcodecs.fletcher32 "
+        "numcodecs.jenkins_lookup3 numcodecs.shuffle"
     ),
-    "numcodecs.deflate": "numcodecs.zlib numcodecs.bz2 numcodecs.lzma",
-    "numcodecs.lz4": "numcodecs.lz4",
-    "numcodecs.native": "numcodecs.blosc numcodecs.zstd numcodecs.gzip",
+    "numcodecs.compressors": (
+        "numcodecs.blosc numcodecs.bz2 numcodecs.gzip numcodecs.lz4 numcodecs.lzma numcodecs.zlib numcodecs.zstd"
+    ),
     "numcodecs.numbers": "numcodecs.pcodec numcodecs.zfpy",
     "numeric.bitround": "bitround",
     "numeric.cast_value": "cast_value",
@@ -36,9 +35,9 @@ _MODULES = {
     "serializers.bytes": "bytes",
     "serializers.n5_default": "n5_default",
     "serializers.packbits": "packbits",
-    "serializers.vlen": "vlen-utf8 vlen-bytes",
+    "serializers.sharding": "sharding_indexed",
+    "serializers.vlen": "vlen-bytes vlen-utf8",
     "serializers.zfp": "zfp",
-    "sharding.sharding_codec": "sharding_indexed",
     "v2.elements": "v2_elements",
 }
 BUILT_IN = built_in_modules("aiozarr.codecs", _MODULES)

@@ -11,8 +11,7 @@ import numpy as np
 from numcodecs.vlen import VLenArray, VLenBytes, VLenUTF8  # pyright: ignore[reportMissingImports]  # compiled
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.buffers import byte_array
-from aiozarr.codecs.core.codec import JSON, AnyArray
+from aiozarr.codecs.core.codec import JSON, AnyArray, byte_array
 from aiozarr.codecs.core.configuration import check_members, invalid, required, short
 from aiozarr.codecs.numcodecs.parameters import data_type, is_object_type, simple_type
 from aiozarr.errors import CodecError

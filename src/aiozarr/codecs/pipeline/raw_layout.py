@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.buffers import byte_view
-from aiozarr.codecs.core.codec import AnyArray, ArrayBytesCodec, ArraySpec
-from aiozarr.codecs.dimensions.transpose import TransposeCodec
+from aiozarr.codecs.core.codec import AnyArray, ArrayBytesCodec, ArraySpec, byte_view
+from aiozarr.codecs.dimensions import TransposeCodec
 
 if TYPE_CHECKING:
     from aiozarr.codecs.core.chain import CodecChain

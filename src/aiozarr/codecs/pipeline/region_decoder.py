@@ -16,10 +16,20 @@ from typing import Any, TypeAlias
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.buffers import array_over, byte_view, fast_byte_view, has_fast_view
 from aiozarr.codecs.core.chain import CodecChain
-from aiozarr.codecs.core.codec import AnyArray, ArrayBytesCodec, ArraySpec, BytesBytesCodec, Region, Span
-from aiozarr.codecs.dimensions.transpose import TransposeCodec
+from aiozarr.codecs.core.codec import (
+    AnyArray,
+    ArrayBytesCodec,
+    ArraySpec,
+    BytesBytesCodec,
+    Region,
+    Span,
+    array_over,
+    byte_view,
+    fast_byte_view,
+    has_fast_view,
+)
+from aiozarr.codecs.dimensions import TransposeCodec
 from aiozarr.codecs.serializers.bytes import BytesCodec
 from aiozarr.codecs.serializers.storage_type import storage_type
 from aiozarr.errors import CodecError

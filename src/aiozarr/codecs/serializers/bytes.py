@@ -9,8 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.buffers import array_over, byte_view
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, array_over, byte_view
 from aiozarr.codecs.core.configuration import check_members, one_of
 from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.serializers.storage_type import (

@@ -14,7 +14,7 @@ from aiozarr.codecs.core.chain import CodecChain, parse_chain
 from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
 from aiozarr.codecs.core.configuration import check_members, invalid, required
 from aiozarr.codecs.core.registry import register
-from aiozarr.codecs.dimensions.transpose import TransposeCodec
+from aiozarr.codecs.dimensions import TransposeCodec
 from aiozarr.codecs.pipeline.codec_pipeline import CodecPipeline
 from aiozarr.codecs.serializers.bytes import BytesCodec
 from aiozarr.errors import CodecError, InvalidMetadataError

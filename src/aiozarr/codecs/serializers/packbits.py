@@ -9,8 +9,7 @@ from typing import Literal, Self
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.buffers import byte_array
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array
 from aiozarr.codecs.core.configuration import check_members, integer, invalid, one_of
 from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.serializers.storage_type import bits_used, storage_type

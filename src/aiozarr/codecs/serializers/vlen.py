@@ -10,8 +10,7 @@ import numpy as np
 from numcodecs.vlen import VLenBytes, VLenUTF8
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.buffers import byte_array
-from aiozarr.codecs.core.codec import AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs.core.codec import AnyArray, ArrayBytesCodec, ArraySpec, byte_array
 from aiozarr.codecs.core.configuration import UnconfiguredCodec
 from aiozarr.codecs.core.registry import register
 from aiozarr.errors import CodecError, UnsupportedMetadataError

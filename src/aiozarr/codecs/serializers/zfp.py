@@ -13,8 +13,7 @@ import ml_dtypes
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.buffers import byte_array
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array
 from aiozarr.codecs.core.configuration import check_members, integer, invalid, one_of, required, short
 from aiozarr.codecs.core.registry import register
 from aiozarr.errors import CodecError, InvalidMetadataError, UnsupportedMetadataError

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aiozarr.codecs.core.buffers import byte_array, byte_view
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArraySpec, BytesBytesCodec
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArraySpec, BytesBytesCodec, byte_array, byte_view
 from aiozarr.codecs.core.configuration import short
 from aiozarr.codecs.numcodecs.filters import ARRAY_FILTERS, ArrayFilter
 from aiozarr.codecs.numcodecs.numbers import NumbersCodec

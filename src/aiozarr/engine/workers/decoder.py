@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline, ShardIndex, ShardLayout
-from aiozarr.codecs.core.buffers import array_over, byte_view
+from aiozarr.codecs.core.codec import array_over, byte_view
 from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.grid.adjacent_chunks import adjacent_window
 from aiozarr.grid.bounding_box import joint_bounding_box

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline, ShardIndex
-from aiozarr.codecs.core.buffers import byte_array
+from aiozarr.codecs.core.codec import byte_array
 from aiozarr.engine.layout import ObjectLayout
 from aiozarr.grid.projection import ChunkProjection, ChunkSelection
 from aiozarr.grid.reorder import assign, row_type

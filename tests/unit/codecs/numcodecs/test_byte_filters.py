@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from aiozarr.codecs import BytesBytesCodec, CodecPipeline, get_codec
 from aiozarr.codecs.core.codec import ArraySpec
-from aiozarr.codecs.v2.filter_registry import BYTES_CODEC_IDS
+from aiozarr.codecs.v2.elements import BYTES_CODEC_IDS
 from aiozarr.errors import ChecksumError, CodecError, InvalidMetadataError, UnsupportedMetadataError
 from tests.support.inflate_libraries import inflating
 

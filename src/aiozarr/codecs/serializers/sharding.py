@@ -15,8 +15,7 @@ from aiozarr.codecs.core.codec import JSON, AnyArray, ArraySpec, Region, view_re
 from aiozarr.codecs.core.configuration import check_members, integers, invalid, one_of, required
 from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.pipeline.codec_pipeline import CodecPipeline
-from aiozarr.codecs.sharding.shard_index import EMPTY, NAME
-from aiozarr.codecs.sharding.shard_layout import ShardedArrayBytesCodec, ShardLayout
+from aiozarr.codecs.pipeline.shard_layout import EMPTY, NAME, ShardedArrayBytesCodec, ShardLayout
 from aiozarr.model import resolve_range
 
 _MAX_EDGE = 2**63 - 1

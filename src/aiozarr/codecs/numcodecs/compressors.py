@@ -1,4 +1,9 @@
-"""The codecs `numcodecs.zlib`, `numcodecs.bz2` and `numcodecs.lzma`, decompressed in pieces within a bound."""
+"""The compressors of numcodecs as v3 codecs, with its parameters.
+
+`numcodecs.blosc`, `zstd` and `gzip` have the bytes and checks of the v3 codecs. `zlib`, `bz2` and `lzma` decompress in
+pieces within a bound. `lz4` is an LZ4 block after four bytes with its decoded size, which is checked first. Unknown
+members are tolerated, because the compressed bytes contain all parameters of decoding.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +11,22 @@ import bz2
 import lzma
 import zlib
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
+import numpy as np
+from numcodecs import lz4 as _native  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
 from typing_extensions import Buffer
 
+from aiozarr.codecs.compressors.blosc import BloscCodec
+from aiozarr.codecs.compressors.gzip import GzipCodec
 from aiozarr.codecs.compressors.inflate import ZLIB, inflate_errors, inflater
-from aiozarr.codecs.core.codec import JSON, BytesBytesCodec
+from aiozarr.codecs.compressors.zstd import ZstdCodec
+from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view
 from aiozarr.codecs.core.configuration import integer, invalid, is_integer, short
 from aiozarr.codecs.core.registry import register
-from aiozarr.codecs.numcodecs.parameters import optional_integer
+from aiozarr.codecs.numcodecs.parameters import any_level, flag, optional_choice, optional_integer
 from aiozarr.errors import CodecError
 
 MAX_DICTIONARY = 128 << 20
@@ -250,3 +260,155 @@ def _lzma_filter(item: object) -> tuple[tuple[str, int], ...]:
     if item.get("dict_size", 0) > MAX_DICTIONARY or item.get("preset", 0) & 0x1F > 9:
         raise invalid("filters", f"the dictionary has more than {MAX_DICTIONARY} bytes")
     return tuple((str(key), int(option)) for key, option in item.items())
+
+
+_PREFIX_BYTES = 4
+_MAX_INPUT = 0x7E000000
+_EMPTY_BLOCK = b"\x00"
+_MAX_EXPANSION = 255
+
+
+@register
+@dataclass(frozen=True)
+class NumcodecsLz4Codec(BytesBytesCodec):
+    """The codec `numcodecs.lz4`. An `acceleration` below 1 means 1."""
+
+    name = "numcodecs.lz4"
+    acceleration: int = 1
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        return cls(optional_integer(configuration, "acceleration", 1, -(2**31), 2**31 - 1))
+
+    def to_json(self) -> dict[str, JSON]:
+        return {"acceleration": self.acceleration}
+
+    def encode(self, data: Buffer) -> Buffer:
+        size = memoryview(data).nbytes
+        if size > _MAX_INPUT:
+            raise CodecError(f"lz4 takes at most {_MAX_INPUT} bytes, not {size}", codec=self.name)
+        try:
+            encoded: bytes = _native.compress(data, self.acceleration)
+        except (RuntimeError, ValueError) as error:
+            raise CodecError(f"cannot compress: {error}", codec=self.name) from error
+        return encoded
+
+    def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
+        view = memoryview(data).cast("B")
+        block = len(view) - _PREFIX_BYTES
+        if block < 1:
+            raise CodecError(f"{len(view)} bytes are too few for an lz4 block and its size", codec=self.name)
+        size = int.from_bytes(view[:_PREFIX_BYTES], "little", signed=True)
+        if not 0 <= size <= max_size:
+            raise CodecError(f"it declares {size} decoded bytes, of at most {max_size}", codec=self.name)
+        if size == 0 and view[_PREFIX_BYTES:] == _EMPTY_BLOCK:
+            # The decoder treats a size of zero as an error.
+            return b""
+        if size == 0 or size > _MAX_EXPANSION * block:
+            raise CodecError(f"{block} bytes cannot hold the declared {size} decoded bytes", codec=self.name)
+        result = out if out is not None and len(out) == size else byte_view(np.empty(size, np.uint8))
+        try:
+            _native.decompress(view, result)
+        except (RuntimeError, ValueError) as error:
+            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
+        return result
+
+    def compute_encoded_size(self, size: int) -> None:
+        return None
+
+
+_COMPRESSORS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+_SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
+_AUTOSHUFFLE = -1
+_MAX_SIZE = 2**31 - 1
+
+
+class _Blosc(BloscCodec):
+    name = "numcodecs.blosc"
+
+
+_DECODER = _Blosc("lz4", 5, "noshuffle", None, 0)
+
+
+@register
+@dataclass(frozen=True)
+class NumcodecsBloscCodec(BytesBytesCodec):
+    """The codec `numcodecs.blosc`.
+
+    Attributes:
+        cname: the inner compressor.
+        clevel: 0 to 9.
+        shuffle: 0 none, 1 bytes, 2 bits, -1 bits for items of one byte and bytes for others.
+        blocksize: bytes of a block, or 0 if Blosc chooses it.
+        typesize: bytes of an item for the shuffle. None means `item_size`.
+        item_size: bytes of the array's items.
+    """
+
+    name = "numcodecs.blosc"
+    cname: str = "lz4"
+    clevel: int = 5
+    shuffle: int = 1
+    blocksize: int = 0
+    typesize: int | None = None
+    item_size: int = field(default=1, compare=False)
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        shuffle = configuration.get("shuffle", 1)
+        if isinstance(shuffle, str) and shuffle in _SHUFFLES:
+            configuration = {**configuration, "shuffle": _SHUFFLES.index(shuffle)}
+        untyped = configuration.get("typesize") is None
+        return cls(
+            cname=optional_choice(configuration, "cname", "lz4", _COMPRESSORS),
+            clevel=optional_integer(configuration, "clevel", 5, 0, 9),
+            shuffle=optional_integer(configuration, "shuffle", 1, _AUTOSHUFFLE, 2),
+            blocksize=optional_integer(configuration, "blocksize", 0, 0, _MAX_SIZE),
+            typesize=None if untyped else optional_integer(configuration, "typesize", 1, 1, _MAX_SIZE),
+        )
+
+    def to_json(self) -> dict[str, JSON]:
+        typed = {} if self.typesize is None else {"typesize": self.typesize}
+        members = {"cname": self.cname, "clevel": self.clevel, "shuffle": self.shuffle, "blocksize": self.blocksize}
+        return {**members, **typed}
+
+    def for_items(self, item_size: int) -> Self:
+        return replace(self, item_size=max(1, item_size))
+
+    def encode(self, data: Buffer) -> Buffer:
+        typesize = self.item_size if self.typesize is None else self.typesize
+        kind = self.shuffle if self.shuffle != _AUTOSHUFFLE else 2 if typesize == 1 else 1
+        return _Blosc(self.cname, self.clevel, _SHUFFLES[kind], typesize, self.blocksize).encode(data)
+
+    def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
+        return _DECODER.decode(data, max_size=max_size, out=out)
+
+    def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
+        return _DECODER.decode_spans(data, spans, max_size=max_size, out=out)
+
+    def compute_encoded_size(self, size: int) -> None:
+        return None
+
+
+@register
+@dataclass(frozen=True)
+class NumcodecsZstdCodec(ZstdCodec):
+    """The codec `numcodecs.zstd`. Levels above the highest mean the highest. `checksum` may be "YES" or "NO"."""
+
+    name = "numcodecs.zstd"
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        return cls(any_level(configuration, "level", 0, -131072, 22), flag(configuration, "checksum", default=False))
+
+
+@register
+@dataclass(frozen=True)
+class NumcodecsGzipCodec(GzipCodec):
+    """The codec `numcodecs.gzip`. Level -1 is zlib's default."""
+
+    name = "numcodecs.gzip"
+    level: int = 1
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        return cls(optional_integer(configuration, "level", 1, -1, 9))

@@ -1,1 +1,0 @@
-"""Array -> array codecs that change dimensions: order and shape."""

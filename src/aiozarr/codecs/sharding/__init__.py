@@ -1,1 +1,0 @@
-"""The codec `sharding_indexed`: shards of inner chunks with an index."""
