@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from aiozarr.hierarchy.casting.values import convert_values
+from aiozarr.hierarchy.casting import convert_values
 
 TYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"]
 SPECIAL = [0, 1, -1, 2, 127, 128, 255, 256, -128, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), 2**63, 2**64 - 1]

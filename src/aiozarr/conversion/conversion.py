@@ -16,7 +16,7 @@ from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLi
 from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.open_store import Target
 from aiozarr.engine.progress_bar import ProgressLike, shown_progress
-from aiozarr.hierarchy.casting.numeric import Casting
+from aiozarr.hierarchy.casting import Casting
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
 from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
 from aiozarr.hierarchy.node_access import check_format

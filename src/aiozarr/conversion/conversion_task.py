@@ -18,7 +18,7 @@ from aiozarr.engine import Engine, run, run_blocking
 from aiozarr.errors import AiozarrError, CopyError
 from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.hierarchy import Array
-from aiozarr.hierarchy.casting.numeric import Casting
+from aiozarr.hierarchy.casting import Casting
 from aiozarr.hierarchy.node import Mode
 from aiozarr.hierarchy.node_access import NodeAccess, node_not_found_error, read_explicit
 from aiozarr.metadata import ArrayMetadata

@@ -14,8 +14,7 @@ import numpy as np
 
 from aiozarr.errors import MetadataError
 from aiozarr.hierarchy import Array
-from aiozarr.hierarchy.casting.numeric import Casting
-from aiozarr.hierarchy.casting.values import convert_values
+from aiozarr.hierarchy.casting import Casting, convert_values
 from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, as_json, codec_chain, list_codecs

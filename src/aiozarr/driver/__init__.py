@@ -9,10 +9,10 @@ from aiozarr.lazy_names import lazy_names
 if TYPE_CHECKING:
     from aiozarr.driver.chunk_layout import ChunkLayout
     from aiozarr.driver.codec_spec import CodecChainSpec, CodecSpec
-    from aiozarr.driver.conflicts import SpecConflictError
     from aiozarr.driver.context_resources import CachePool, Context
     from aiozarr.driver.index_domain import Dimension, IndexDomain
     from aiozarr.driver.index_transform import DomainTransform
+    from aiozarr.driver.json_members import SpecConflictError
     from aiozarr.driver.kv_store import KvStore
     from aiozarr.driver.open_target import open, open_any, open_spec  # noqa: A004  # the public name
     from aiozarr.driver.schema import Schema
@@ -25,7 +25,7 @@ else:
         {
             ".chunk_layout": "ChunkLayout",
             ".codec_spec": "CodecChainSpec CodecSpec",
-            ".conflicts": "SpecConflictError",
+            ".json_members": "SpecConflictError",
             ".context_resources": "CachePool Context",
             ".index_domain": "Dimension IndexDomain",
             ".index_transform": "DomainTransform",

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from aiozarr.driver.conflicts import SpecConflictError
-from aiozarr.driver.json_members import JSON, Members, integer, invalid, number, permutation, ranked
+from aiozarr.driver.json_members import JSON, Members, SpecConflictError, integer, invalid, number, permutation, ranked
 from aiozarr.driver.json_members import rank as parse_rank
 
 T = TypeVar("T")

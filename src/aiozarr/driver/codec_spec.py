@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from aiozarr.driver.conflicts import SpecConflictError
 from aiozarr.driver.json_members import (
     JSON,
     Members,
+    SpecConflictError,
     boolean,
     integer,
     invalid,

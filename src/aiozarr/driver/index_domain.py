@@ -6,8 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from aiozarr.driver.conflicts import SpecConflictError
-from aiozarr.driver.json_members import JSON, MAX_INDEX, Members, array, integer, invalid, ranked, text
+from aiozarr.driver.json_members import (
+    JSON,
+    MAX_INDEX,
+    Members,
+    SpecConflictError,
+    array,
+    integer,
+    invalid,
+    ranked,
+    text,
+)
 from aiozarr.driver.json_members import rank as parse_rank
 
 INFINITY = MAX_INDEX + 1

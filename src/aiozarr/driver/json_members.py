@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar
 
-from aiozarr.errors import InvalidSpecError
+from aiozarr.errors import InvalidSpecError, SpecMismatchError
 
 JSON: TypeAlias = Any
 T = TypeVar("T")
@@ -177,3 +177,21 @@ def same_json(a: JSON, b: JSON) -> bool:
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(map(same_json, a, b))
     return bool(a == b)
+
+
+class SpecConflictError(InvalidSpecError, SpecMismatchError):
+    """Two constraints of one spec contradict each other, so no array satisfies it. Nothing was read or written."""
+
+    def _facts(self) -> list[str]:
+        return SpecMismatchError._facts(self)
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        member: str | None = None,
+        expected: object = None,
+        found: object = None,
+        url: str | None = None,
+    ) -> None:
+        SpecMismatchError.__init__(self, message, member=member, expected=expected, found=found, url=url)

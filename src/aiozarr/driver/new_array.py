@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aiozarr.codecs.serializers.storage_type import has_byte_order
-from aiozarr.driver.array_facts import ArrayFacts, domain_labels, with_index_location
 from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, Grid, hard_shape
 from aiozarr.driver.chunk_shape import choose_chunk_shapes
 from aiozarr.driver.codec_resolve import Elements, chain_layout, resolve_chain
 from aiozarr.driver.codec_spec import SHARDING, CodecChainSpec, CodecSpec
-from aiozarr.driver.conflicts import SpecConflictError
 from aiozarr.driver.data_types import NAMES
 from aiozarr.driver.index_domain import INFINITY, Dimension, IndexDomain
-from aiozarr.driver.json_members import invalid
-from aiozarr.driver.matching import check_metadata, check_schema
+from aiozarr.driver.json_members import SpecConflictError, invalid
+from aiozarr.driver.matching import ArrayFacts, check_metadata, check_schema, domain_labels, with_index_location
 from aiozarr.driver.metadata_constraints import SEPARATORS, KeyEncoding, MetadataConstraints
 from aiozarr.driver.schema import Schema
 from aiozarr.driver.unit import merge_units

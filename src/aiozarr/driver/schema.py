@@ -7,10 +7,9 @@ from typing import Any
 
 from aiozarr.driver.chunk_layout import ChunkLayout
 from aiozarr.driver.codec_spec import CodecChainSpec
-from aiozarr.driver.conflicts import SpecConflictError
 from aiozarr.driver.data_types import NAMES, parse_dtype, parse_schema_fill
 from aiozarr.driver.index_domain import IndexDomain
-from aiozarr.driver.json_members import JSON, Members, as_json, text
+from aiozarr.driver.json_members import JSON, Members, SpecConflictError, as_json, text
 from aiozarr.driver.json_members import rank as parse_rank
 from aiozarr.driver.unit import Units, parse_units
 from aiozarr.metadata import DataType

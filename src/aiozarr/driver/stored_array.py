@@ -14,9 +14,8 @@ from aiozarr.driver.spec import Spec
 from aiozarr.errors import InvalidSpecError, NodeExistsError, NodeNotFoundError, PreconditionFailedError
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
-from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, load_consolidated_ancestors
+from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, group_keys, load_consolidated_ancestors
 from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node
-from aiozarr.hierarchy.mutations.parent_store import group_keys
 from aiozarr.hierarchy.mutations.store_documents import set_if_absent
 from aiozarr.hierarchy.node import check_store_writeable
 from aiozarr.hierarchy.node_access import NodeAccess, run_at_target

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aiozarr.driver.conflicts import SpecConflictError
-from aiozarr.driver.json_members import JSON, array, invalid, number, ranked, shown, text
+from aiozarr.driver.json_members import JSON, SpecConflictError, array, invalid, number, ranked, shown, text
 
 _MULTIPLIER = re.compile(r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)?(.*)", re.DOTALL)
 

@@ -12,10 +12,19 @@ from typing_extensions import Buffer
 
 from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, hard_shape
 from aiozarr.driver.chunk_shape import choose_chunk_shapes
-from aiozarr.driver.conflicts import SpecConflictError
 from aiozarr.driver.data_types import NAMES, FillValue, fill_json, same_bits
 from aiozarr.driver.index_domain import INFINITY, Dimension, IndexDomain
-from aiozarr.driver.json_members import JSON, Members, as_json, invalid, lengths, one_of, same_json, shown
+from aiozarr.driver.json_members import (
+    JSON,
+    Members,
+    SpecConflictError,
+    as_json,
+    invalid,
+    lengths,
+    one_of,
+    same_json,
+    shown,
+)
 from aiozarr.driver.schema import CodecSchema, Schema
 from aiozarr.driver.unit import Units
 from aiozarr.errors import InvalidMetadataError, MetadataError

@@ -17,7 +17,7 @@ from aiozarr.grid.axes import Axis, RegularAxis, regular_axes
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.grid.run_length_axis import RunLengthAxis
 from aiozarr.metadata import ArrayMetadata
-from aiozarr.metadata.member_paths import stored_member_path
+from aiozarr.metadata.v2_encoding import stored_member_path
 from aiozarr.settings import Settings
 
 MAX_LISTED = 1_000_000

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from aiozarr.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from aiozarr.grid.advanced import select_orthogonal, select_pointwise
+    from aiozarr.grid.advanced import ArraySelection, select_orthogonal, select_pointwise
     from aiozarr.grid.chunk_grid import ChunkGrid, RegularGrid, register_chunk_grid, resolve_grid
     from aiozarr.grid.fields import FieldNames, Fields
-    from aiozarr.grid.indices import ArraySelection
     from aiozarr.grid.key_encoding import (
         ChunkKeyEncoding,
         DefaultKeyEncoding,
@@ -38,16 +37,15 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".advanced": "select_orthogonal select_pointwise",
+            ".advanced": "ArraySelection select_orthogonal select_pointwise",
             ".chunk_grid": "ChunkGrid RegularGrid register_chunk_grid resolve_grid",
             ".fields": "FieldNames Fields",
-            ".indices": "ArraySelection",
             ".key_encoding": (
                 "ChunkKeyEncoding DefaultKeyEncoding V2KeyEncoding register_chunk_key_encoding resolve_key_encoding"
             ),
             ".key_extensions": "FanoutKeyEncoding PrefixKeyEncoding SuffixKeyEncoding TemplateKeyEncoding",
             ".rectilinear": "RectilinearGrid",
-            ".transform": "BasicSelection Constant DimensionMap Indexed IndexTransform Strided core_shape_of",
+            ".transform": "BasicSelection Constant DimensionMap IndexTransform Indexed Strided core_shape_of",
         },
     )
 

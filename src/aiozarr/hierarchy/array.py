@@ -22,10 +22,9 @@ from aiozarr.errors import (
 )
 from aiozarr.formatting import format_bytes, printable
 from aiozarr.grid import BasicSelection
-from aiozarr.hierarchy.casting.values import convert_values
-from aiozarr.hierarchy.html_repr import grid_svg, table
+from aiozarr.hierarchy.casting import convert_values
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer, block_slices, length_of
-from aiozarr.hierarchy.info import ArrayInfo, count_objects
+from aiozarr.hierarchy.info import ArrayInfo, count_objects, grid_svg, table
 from aiozarr.hierarchy.location import key_prefix
 from aiozarr.hierarchy.mutations.locks import erasures
 from aiozarr.hierarchy.new_metadata.v3 import check_shape, storage_order

@@ -12,9 +12,8 @@ from aiozarr.errors import NodeTypeError
 from aiozarr.hierarchy.group import Group, HandleOptions, make_group
 from aiozarr.hierarchy.members import check_listable, walk_levels
 from aiozarr.hierarchy.mutations.consolidated_update import MAX_INVALIDATIONS, invalidate, write_consolidated
-from aiozarr.hierarchy.mutations.context import ConsolidatedGroup
+from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, group_keys, resolve_outermost
 from aiozarr.hierarchy.mutations.locks import changes_of
-from aiozarr.hierarchy.mutations.parent_store import group_keys, resolve_outermost
 from aiozarr.hierarchy.mutations.store_documents import MAX_SWAP_DELAY
 from aiozarr.hierarchy.node import check_store_writeable
 from aiozarr.hierarchy.node_access import (

@@ -15,9 +15,7 @@ from numpy.typing import ArrayLike
 from aiozarr.errors import ChildNotFoundError, NodeExistsError, NodeNotFoundError, NodeTypeError
 from aiozarr.formatting import printable
 from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.consolidated_lookup import find_node, iter_nodes
-from aiozarr.hierarchy.html_repr import table
-from aiozarr.hierarchy.info import GroupInfo, count_objects
+from aiozarr.hierarchy.info import GroupInfo, count_objects, table
 from aiozarr.hierarchy.location import child_path, join_path, relative_name
 from aiozarr.hierarchy.members import (
     BATCH_NODES,
@@ -25,14 +23,14 @@ from aiozarr.hierarchy.members import (
     Tree,
     check_depth,
     check_listable,
+    find_node,
+    iter_nodes,
     render_tree,
     walk_levels,
 )
-from aiozarr.hierarchy.missing import missing_node_error
-from aiozarr.hierarchy.mutations.create_many import create_nodes
 from aiozarr.hierarchy.mutations.locks import changes_of
 from aiozarr.hierarchy.mutations.move import move_node
-from aiozarr.hierarchy.mutations.nodes import create_node, delete_node
+from aiozarr.hierarchy.mutations.nodes import create_node, create_nodes, delete_node
 from aiozarr.hierarchy.new_metadata.by_format import new_array_with_data, new_group_metadata, new_node_metadata
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
@@ -51,7 +49,7 @@ from aiozarr.hierarchy.node_access import (
     read_child,
     read_explicit,
 )
-from aiozarr.hierarchy.opening import opens
+from aiozarr.hierarchy.opening import missing_node_error, opens
 from aiozarr.metadata import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.schedule.operations import observed
 from aiozarr.settings import Settings

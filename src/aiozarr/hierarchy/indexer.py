@@ -17,7 +17,7 @@ from aiozarr.grid import (
     select_orthogonal,
     select_pointwise,
 )
-from aiozarr.grid.indices import expand, parse_items
+from aiozarr.grid.advanced import expand, parse_items
 
 V = TypeVar("V")
 

@@ -1,10 +1,14 @@
-"""Walks the nodes below a group: names from listings, documents in batches, and the text of a tree."""
+"""Walks the nodes below a group: names from listings, documents in batches, and the text of a tree.
+
+Consolidated metadata give one node by its name, or all of them, without a request.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import index as as_index
 from typing import Any, Protocol, TypeVar
@@ -21,10 +25,12 @@ from aiozarr.hierarchy.node_access import (
     read_documents,
     read_other_format,
 )
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_node_name, rules_of
+from aiozarr.metadata import ArrayMetadata, Consolidated, GroupMetadata, check_node_name, consolidated_node, rules_of
 from aiozarr.model import JOURNAL_PREFIX
+from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import BlockingStore
+from aiozarr.stores.transformer import ALL_TRANSFORMER_NAMES
 
 T = TypeVar("T")
 
@@ -206,3 +212,74 @@ def _is_node_name(name: str, zarr_format: int) -> bool:
     except InvalidKeyError:
         return False
     return f"{name}/" != JOURNAL_PREFIX
+
+
+def find_node(access: NodeAccess, consolidated: Consolidated, name: str, zarr_format: int) -> NodeMetadata | None:
+    """Find the node `name` in the consolidated metadata of a group of this format.
+
+    A group is returned with the consolidated metadata of the nodes below it. In format 3, a path above a node is an
+    implicit group.
+
+    Args:
+        access: the access to the node itself.
+        consolidated: the consolidated metadata of the group.
+        name: the node's name relative to the group.
+        zarr_format: the format of the group.
+
+    Returns: the metadata, or None if there is no such node.
+    """
+    found = _parse(consolidated, name, access.url, access.settings)
+    if found is None and rules_of(zarr_format).has_implicit_groups:
+        nodes = consolidated.nodes
+        below = {each[len(name) + 1 :]: nodes[each] for each in nodes if each.startswith(f"{name}/")}
+        if below:
+            return replace(implicit_group(), consolidated=replace(consolidated, nodes=below))
+    return found
+
+
+def iter_nodes(
+    consolidated: Consolidated,
+    store: Store,
+    path: str,
+    settings: Settings,
+    zarr_format: int,
+    *,
+    max_depth: int | None,
+) -> Iterator[ListedNode]:
+    """Yield the nodes in the consolidated metadata of the group at `path`, level by level."""
+    ordered = sorted(consolidated.nodes, key=_segments)
+    keys = [_segments(name) for name in ordered]
+    for name in sorted(ordered, key=lambda name: (name.count("/"), name)):
+        if max_depth is not None and name.count("/") > max_depth:
+            break
+        # One node at a time: parsing a group in the whole would search all nodes for those below it.
+        single = replace(consolidated, nodes={name: consolidated.nodes[name]})
+        try:
+            found = _parse(single, name, store.url_of(join_path(path, name, zarr_format)), settings)
+        except InvalidKeyError:
+            continue
+        except (MetadataError, LimitError) as error:
+            yield ListedNode(name, error)
+            continue
+        if isinstance(found, GroupMetadata):
+            start, stop = bisect_left(keys, (*_segments(name), "")), bisect_left(keys, _after_descendants(name))
+            below = {each[len(name) + 1 :]: consolidated.nodes[each] for each in ordered[start:stop]}
+            yield ListedNode(name, replace(found, consolidated=replace(consolidated, nodes=below)))
+        elif found is not None:
+            yield ListedNode(name, found)
+
+
+def _parse(consolidated: Consolidated, name: str, url: str, settings: Settings) -> NodeMetadata | None:
+    return consolidated_node(
+        consolidated, name, node=url, settings=settings, storage_transformers=ALL_TRANSFORMER_NAMES
+    )
+
+
+def _segments(name: str) -> tuple[str, ...]:
+    return tuple(name.split("/"))
+
+
+def _after_descendants(name: str) -> tuple[str, ...]:
+    """Return a sort key directly after those of all names below `name`."""
+    *parents, last = name.split("/")
+    return (*parents, f"{last}\0")

@@ -19,7 +19,6 @@ from aiozarr.hierarchy.group import (
     make_group,
     make_node,
 )
-from aiozarr.hierarchy.missing import check_no_mode, missing_node_error
 from aiozarr.hierarchy.mutations.locks import changes_of
 from aiozarr.hierarchy.mutations.nodes import create_node
 from aiozarr.hierarchy.new_metadata.by_format import DEFAULTS, new_array_metadata, new_group_metadata
@@ -33,7 +32,7 @@ from aiozarr.hierarchy.node_access import (
     run_at_target,
     search_node,
 )
-from aiozarr.hierarchy.opening import opens, unknown_keyword_error
+from aiozarr.hierarchy.opening import check_no_mode, missing_node_error, opens, unknown_keyword_error
 from aiozarr.schedule.operations import observed
 from aiozarr.settings import Settings
 from aiozarr.stores import Store

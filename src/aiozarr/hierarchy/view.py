@@ -51,8 +51,7 @@ from aiozarr.grid import (
 from aiozarr.grid.axis_layout import core_array, new_array, view_region
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive
 from aiozarr.grid.projection import CoreRegion
-from aiozarr.hierarchy.casting.numeric import Casting
-from aiozarr.hierarchy.casting.values import broadcast_values, convert_values
+from aiozarr.hierarchy.casting import Casting, broadcast_values, convert_values
 from aiozarr.hierarchy.indexer import Indexer, is_basic, length_of, select_as_numpy, split_fields
 from aiozarr.hierarchy.location import key_prefix
 from aiozarr.hierarchy.node_access import timeouts_located

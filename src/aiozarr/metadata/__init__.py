@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         StringType,
         StructType,
     )
-    from aiozarr.metadata.dimension_names import with_dimension_names
     from aiozarr.metadata.fill_value import make_fill_value, parse_fill_value, render_fill_value
     from aiozarr.metadata.format_rules import FormatRules, document_write_order, rules_of
     from aiozarr.metadata.formats import (
@@ -37,23 +36,22 @@ if TYPE_CHECKING:
         encoding_in_v2,
         v3_codecs,
     )
-    from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata, NamedConfig
+    from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata, NamedConfig, with_dimension_names
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             ".data_type": "DataType register_data_type",
             ".data_types": "BytesType ObjectType StringType StructType",
-            ".dimension_names": "with_dimension_names",
             ".fill_value": "make_fill_value parse_fill_value render_fill_value",
             ".format_rules": "FormatRules document_write_order rules_of",
             ".formats": (
-                "DOCUMENT_KEYS PROBE_KEYS consolidate consolidated_node is_document likely_keys node_keys "
-                "parse_node probe_keys render_node"
+                "DOCUMENT_KEYS PROBE_KEYS consolidate consolidated_node is_document likely_keys node_keys parse_node "
+                "probe_keys render_node"
             ),
             ".names": "check_new_path check_node_name check_path normalize_path",
             ".other_format": "as_v3 attributes_in_format attributes_without_names encoding_in_v2 v3_codecs",
-            ".records": "ArrayMetadata Consolidated GroupMetadata NamedConfig",
+            ".records": "ArrayMetadata Consolidated GroupMetadata NamedConfig with_dimension_names",
         },
     )
 

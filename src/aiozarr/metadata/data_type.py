@@ -35,13 +35,12 @@ _SMALL_COMPLEXES = " ".join(f"complex_{name}" for name in _SMALL_FLOATS.split())
 BUILT_IN = built_in_modules(
     "aiozarr.metadata.data_types",
     {
-        "byte_strings": "null_terminated_bytes bytes variable_length_bytes",
-        "complexes": (
-            "complex64 complex128 complex_float16 complex_bfloat16 complex_float32 complex_float64 " + _SMALL_COMPLEXES
+        "byte_strings": "null_terminated_bytes bytes variable_length_bytes r* raw_bytes",
+        "number_types": (
+            "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 int2 int4 uint2 uint4 "
+            "float16 float32 float64 bfloat16 " + _SMALL_FLOATS + " complex64 complex128 complex_float16 "
+            "complex_bfloat16 complex_float32 complex_float64 " + _SMALL_COMPLEXES
         ),
-        "floats": "float16 float32 float64 bfloat16 " + _SMALL_FLOATS,
-        "integers": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 int2 int4 uint2 uint4",
-        "raw": "r* raw_bytes",
         "struct": "struct structured",
         "text": "fixed_length_utf32 string",
         "times": "numpy.datetime64 numpy.timedelta64",

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from aiozarr.errors import UnsupportedMetadataError
-from aiozarr.metadata.dimension_names import ATTRIBUTE
-from aiozarr.metadata.records import ArrayMetadata, GroupMetadata, NamedConfig
+from aiozarr.metadata.records import ATTRIBUTE, ArrayMetadata, GroupMetadata, NamedConfig
 from aiozarr.metadata.v2_dtype import parse_dtype
 from aiozarr.metadata.v2_encoding import BYTES_CODECS, ELEMENTS, PREFIX, Encoding, read_encoding
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.metadata.data_type import DataType
-from aiozarr.metadata.dimension_names import dimension_names_of
 from aiozarr.metadata.document import Document
 
 JSON: TypeAlias = Any
@@ -194,3 +193,24 @@ class GroupMetadata:
     def __hash__(self) -> int:
         # Attributes are JSON, which has no hash.
         return hash(self.zarr_format)
+
+
+ATTRIBUTE = "_ARRAY_DIMENSIONS"
+
+
+def dimension_names_of(attributes: Mapping[str, Any], ndim: int) -> tuple[str | None, ...] | None:
+    """Return the dimension names in the attributes, or None if they have no valid names for `ndim` dimensions."""
+    names = attributes.get(ATTRIBUTE)
+    if not isinstance(names, list | tuple) or len(names) != ndim:
+        return None
+    if not all(name is None or isinstance(name, str) for name in names):
+        return None
+    return tuple(names)
+
+
+def with_dimension_names(attributes: Mapping[str, Any], names: tuple[str | None, ...] | None) -> dict[str, Any]:
+    """Return the attributes with these dimension names; None leaves the attributes unchanged."""
+    result = dict(attributes)
+    if names is not None and dimension_names_of(attributes, len(names)) != names:
+        result[ATTRIBUTE] = list(names)
+    return result

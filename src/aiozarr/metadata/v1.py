@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata.dimension_names import dimension_names_of, with_dimension_names
 from aiozarr.metadata.document import Document
 from aiozarr.metadata.format_rules import ATTRS_KEY, META_KEY
-from aiozarr.metadata.records import ArrayMetadata, NamedConfig
+from aiozarr.metadata.records import ArrayMetadata, NamedConfig, dimension_names_of, with_dimension_names
 from aiozarr.metadata.v2 import (
     check_members,
     chunk_lengths,

@@ -11,11 +11,17 @@ import numpy as np
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.data_types import ObjectType
-from aiozarr.metadata.dimension_names import dimension_names_of, with_dimension_names
 from aiozarr.metadata.document import Document, clip
 from aiozarr.metadata.extensions import unsupported_member
 from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, CONSOLIDATED_MEMBER, GROUP_KEY
-from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
+from aiozarr.metadata.records import (
+    ArrayMetadata,
+    FillValue,
+    GroupMetadata,
+    NamedConfig,
+    dimension_names_of,
+    with_dimension_names,
+)
 from aiozarr.metadata.v2_dtype import parse_dtype
 from aiozarr.metadata.v2_encoding import Encoding, parse_compressor, parse_filters, read_encoding
 from aiozarr.metadata.v2_fill_value import parse_v2_fill, render_v2_fill

@@ -1,7 +1,11 @@
-"""Conversion of the order, type, filters and compressor of v1 and v2 arrays to a codec chain, and back."""
+"""Conversion of the order, type, filters and compressor of v1 and v2 arrays to a codec chain, and back.
+
+For error messages, member paths of the model are translated to member paths of the stored document.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +15,8 @@ import numpy as np
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.document import clip
 from aiozarr.metadata.extensions import MAX_EXTENSIONS, MAX_NAME_LENGTH, unsupported_member
-from aiozarr.metadata.records import NamedConfig
+from aiozarr.metadata.format_rules import rules_of
+from aiozarr.metadata.records import ArrayMetadata, NamedConfig
 from aiozarr.metadata.v2_dtype import DTypeJSON, parse_dtype, render_dtype
 
 ELEMENTS = "v2_elements"
@@ -202,3 +207,32 @@ def _not_representable(codecs: Sequence[NamedConfig], i: int, reason: str) -> Un
     return UnsupportedMetadataError(
         f"Zarr v1 and v2 cannot represent this chain: {reason}", member=f"codecs[{i}]", point="codec", name=name
     )
+
+
+_CODEC_PATH = re.compile(r"codecs\[([0-9]+)\](?:\.name|\.configuration)?(.*)", re.DOTALL)
+_RENAMED_MEMBERS = {"chunk_grid": "chunks", "chunk_key_encoding": "dimension_separator"}
+
+
+def stored_member_path(metadata: ArrayMetadata, member: str | None) -> tuple[str, str | None]:
+    """Return the key, relative to the node, of the document with `member` of the model, and the path there.
+
+    Documents of formats 1 and 2 have no codecs: `codecs[1].configuration.level` of the model is their
+    `compressor.level`.
+    """
+    key = rules_of(metadata.zarr_format).array_key
+    if metadata.zarr_format == 3 or member is None:
+        return key, member
+    found = _CODEC_PATH.fullmatch(member)
+    if found is None:
+        return key, _RENAMED_MEMBERS.get(member.partition(".")[0], member)
+    number, rest = int(found[1]), found[2].replace(".configuration.", ".")
+    name = metadata.codecs[number].name if number < len(metadata.codecs) else ""
+    if name == "transpose":
+        return key, "order"
+    if name in ("bytes", ELEMENTS) and not rest.startswith(".compressor"):
+        # The type of the elements stands for the codec `bytes`.
+        return key, rest.removeprefix(".") if name == ELEMENTS and rest else "dtype"
+    rest = rest.removeprefix(".compressor")
+    if metadata.zarr_format == 2:
+        return key, f"compressor{rest}"
+    return key, f"compression_opts{rest}" if rest.removeprefix(".id") else "compression"

@@ -11,7 +11,7 @@ from aiozarr.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from aiozarr.schedule import record
-    from aiozarr.sync.array import Array
+    from aiozarr.sync.array import Array, View
     from aiozarr.sync.functions import (
         consolidate_metadata,
         convert,
@@ -29,20 +29,18 @@ if TYPE_CHECKING:
     )
     from aiozarr.sync.group import Group
     from aiozarr.sync.tensor_view import TensorView
-    from aiozarr.sync.view import View
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "aiozarr.schedule": "record",
-            ".array": "Array",
+            ".array": "Array View",
             ".functions": (
                 "consolidate_metadata convert copy create_array create_group migrate open open_array open_group "
                 "plan_conversion read_many require_array require_group"
             ),
             ".group": "Group",
             ".tensor_view": "TensorView",
-            ".view": "View",
         },
     )
 

@@ -1,24 +1,90 @@
-"""The blocking array: each method runs that of the asynchronous array and waits for it."""
+"""The blocking array and its views: each method runs that of the asynchronous one and waits for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from aiozarr import hierarchy
+from aiozarr.engine import Plan
+from aiozarr.engine.progress_bar import ProgressLike
 from aiozarr.grid import ArraySelection, BasicSelection
-from aiozarr.hierarchy.casting.values import convert_values
-from aiozarr.hierarchy.indexer import BlockIndexer
+from aiozarr.hierarchy.casting import Casting, convert_values
+from aiozarr.hierarchy.indexer import BlockIndexer, Indexer
+from aiozarr.hierarchy.node import Node as AsyncNode
 from aiozarr.hierarchy.unread_values import UnreadValues
-from aiozarr.hierarchy.view import AnyArray, FieldSelection
+from aiozarr.hierarchy.view import AnyArray, FieldSelection, Region
 from aiozarr.metadata import ArrayMetadata
+from aiozarr.settings import Settings
+from aiozarr.stores import Store
 from aiozarr.stores.transformer import StorageTransformer
-from aiozarr.sync.node import Node
-from aiozarr.sync.view import View, as_numpy
-from aiozarr.sync.wait import blocking_method, unchanged, wait
+from aiozarr.sync.wait import blocking_method, iterate, unchanged, wait
+
+N = TypeVar("N", hierarchy.Array, hierarchy.Group)
+
+
+class Node(Generic[N]):
+    """A blocking handle of one node. It may be used from any number of threads, and be pickled."""
+
+    def __init__(self, node: N) -> None:
+        self._async: N = node
+
+    @property
+    def store(self) -> Store:
+        """The store of the node."""
+        return self._async.store
+
+    @property
+    def path(self) -> str:
+        """The node's path in the store, such as `a/b`. The root's path is empty."""
+        return self._async.path
+
+    @property
+    def name(self) -> str:
+        """The path with a leading `/`, as in h5py: `/a/b`; `/` is the root."""
+        return self._async.name
+
+    @property
+    def url(self) -> str:
+        """The canonical URL of the node, without secrets."""
+        return self._async.url
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the node's reads and writes."""
+        return self._async.settings
+
+    @property
+    def zarr_format(self) -> int:
+        """Version of the Zarr format of the stored node."""
+        return self._async.zarr_format
+
+    @property
+    def read_only(self) -> bool:
+        """True if writes raise."""
+        return self._async.read_only
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """The attributes, as a read-only copy. `update_attributes` and `replace_attributes` change the stored ones."""
+        return self._async.attrs
+
+    update_attributes = blocking_method(AsyncNode.update_attributes, unchanged)
+    replace_attributes = blocking_method(AsyncNode.replace_attributes, unchanged)
+    refresh = blocking_method(AsyncNode.refresh, unchanged)
+    close = blocking_method(AsyncNode.aclose, unchanged)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class Array(UnreadValues, Node[hierarchy.Array]):
@@ -211,3 +277,104 @@ class ArrayBlockIndexer(ArrayIndexer):
 
     def __iter__(self) -> Iterator[tuple[slice, ...]]:  # type: ignore[override]  # other indexers cannot be iterated
         return iter(self._blocks)
+
+
+class View(UnreadValues):
+    """Elements of an array, as numpy's indexing selects them; see `aiozarr.View`. `view.read()` reads them."""
+
+    __slots__ = ("_array", "_async")
+
+    if TYPE_CHECKING:
+        __iter__ = None
+    else:
+        __iter__ = UnreadValues._refuse_iteration
+
+    def __init__(self, array: Array, view: hierarchy.View) -> None:
+        self._array = array
+        self._async = view
+
+    @property
+    def array(self) -> Array:
+        """The array of the view."""
+        return self._array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the view's axes."""
+        return self._async.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self._async.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements, as an unbounded integer."""
+        return self._async.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements in memory."""
+        return self._async.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements in memory."""
+        return self._async.nbytes
+
+    def __len__(self) -> int:
+        return len(self._async)
+
+    def __getitem__(self, selection: BasicSelection | FieldSelection) -> View:
+        """Return a view of this view, without I/O."""
+        return View(self._array, self._async[selection])
+
+    @property
+    def oindex(self) -> Indexer[View]:
+        """Orthogonal indexing: `view.oindex[selection]` is a view; see `aiozarr.View.oindex`."""
+        return Indexer(lambda selection: View(self._array, self._async.oindex[selection]))
+
+    @property
+    def vindex(self) -> Indexer[View]:
+        """Pointwise indexing: `view.vindex[selection]` is a view; see `aiozarr.View.vindex`."""
+        return Indexer(lambda selection: View(self._array, self._async.vindex[selection]))
+
+    def read(self, out: AnyArray | None = None, progress: ProgressLike = None) -> AnyArray:
+        """Read the elements; arguments and errors are those of `aiozarr.View.read`. `progress` runs in this thread."""
+        view = self._async
+        may_be_immediate = progress is None and view._may_read_immediately()
+        found = view._read_immediately(out) if may_be_immediate else None
+        return wait(lambda callback: self._async.read(out, callback), progress) if found is None else found
+
+    def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "exact") -> None:
+        """Write `values`; arguments and errors are those of `aiozarr.View.write`. `progress` runs in this thread."""
+        # Cast in this thread: the cast may run user code, which may call this package again.
+        converted = convert_values(values, self.dtype, casting, is_element=self._async._scalar)
+        wait(lambda callback: self._async.write(converted, callback), progress)
+
+    def plan(self, *, probe: bool = False) -> Plan:
+        """Return the cost of reading this view: bounds without I/O, or exact with `probe=True`."""
+        return wait(lambda _: self._async.plan(probe=True)) if probe else self._async.plan()
+
+    def stream(self, prefetch: int | None = None) -> Iterator[tuple[Region, AnyArray]]:
+        """Iterate over the blocks of the view as they complete; arguments are those of `aiozarr.View.stream`."""
+        return iterate(self._async.stream(prefetch), unchanged)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+        return as_numpy(self, dtype, copy)
+
+    def __repr__(self) -> str:
+        return f"<aiozarr.sync.View {self.shape} {self.dtype} of {self._array.url}; .read() reads it>"
+
+
+def as_numpy(view: View, dtype: Any, copy: bool | None) -> AnyArray:
+    """Return the elements for numpy's array protocol, as a 0-d array where there are no axes.
+
+    Raises:
+        ValueError: `copy` is False, and reading always copies.
+    """
+    if copy is False:
+        raise ValueError("the values are not in memory: reading them makes a copy")
+    values = np.asarray(view.read())
+    return values if dtype is None else values.astype(dtype, copy=False)

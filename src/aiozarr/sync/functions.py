@@ -12,10 +12,9 @@ from aiozarr.hierarchy.array import wrong_view_error
 from aiozarr.hierarchy.node import Mode
 from aiozarr.hierarchy.view import AnyArray
 from aiozarr.settings import Settings
-from aiozarr.sync.array import Array
+from aiozarr.sync.array import Array, View
 from aiozarr.sync.group import AnyNode, Group, wrap_node
 from aiozarr.sync.tensor_view import TensorView
-from aiozarr.sync.view import View
 from aiozarr.sync.wait import blocking_function, blocking_operation, data_in_this_thread, unchanged, wait
 from aiozarr.transfer import CopyReport, OnError, Verify
 

@@ -9,8 +9,7 @@ from aiozarr import hierarchy
 from aiozarr.errors import ChildNotFoundError, InvalidKeyError
 from aiozarr.hierarchy.group import ForeignGroupNames
 from aiozarr.metadata import GroupMetadata
-from aiozarr.sync.array import Array
-from aiozarr.sync.node import Node
+from aiozarr.sync.array import Array, Node
 from aiozarr.sync.wait import blocking_method, data_in_this_thread, iterate, unchanged
 
 AnyNode: TypeAlias = "Array | Group"

@@ -16,7 +16,7 @@ from aiozarr.driver.schema import CodecSchema, Schema
 from aiozarr.driver.tensor_view import AnyArray, ByDimension
 from aiozarr.driver.unit import Unit
 from aiozarr.engine.progress_bar import ProgressLike
-from aiozarr.hierarchy.casting.values import convert_values
+from aiozarr.hierarchy.casting import convert_values
 from aiozarr.sync.array import Array
 from aiozarr.sync.wait import blocking_method, unchanged, wait
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from aiozarr.driver.array_facts import ArrayFacts
-from aiozarr.driver.conflicts import SpecConflictError
+from aiozarr.driver.json_members import SpecConflictError
+from aiozarr.driver.matching import ArrayFacts
 from aiozarr.driver.metadata_constraints import MetadataConstraints
 from aiozarr.driver.new_array import new_array
 from aiozarr.driver.schema import Schema

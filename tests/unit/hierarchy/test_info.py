@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
 
 import aiozarr
-from aiozarr.stores import Store
+import aiozarr.sync
+from aiozarr.stores import MemoryStore, Store
 
 
 async def test_stored_objects_are_counted(store: Store) -> None:
@@ -36,3 +40,52 @@ async def test_nothing_is_counted_if_the_store_cannot_list(remote_with: Callable
     info = await array.info()
     assert (info.objects_stored, info.bytes_stored, info.ratio) == (None, None, None)
     assert "objects stored" not in str(info)
+
+
+HOSTILE = "<script>alert('&\"')</script>"
+
+
+def tags(html: str) -> list[str]:
+    return [element.tag.rpartition("}")[2] for element in ET.fromstring(html).iter()]
+
+
+def lines(html: str) -> int:
+    return tags(html).count("line")
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks", "drawn"),
+    [
+        ((4, 6), (2, 3), 2),
+        ((10,), (2,), 4),
+        ((), (), 0),
+        ((0, 3), (1, 1), 0),
+        ((3, 4, 6), (1, 2, 2), 3),
+        ((10**9, 2), (1, 2), 31),
+    ],
+)
+async def test_the_drawing_has_a_bounded_number_of_lines(shape: Any, chunks: Any, drawn: int) -> None:
+    array = await aiozarr.create_array(MemoryStore(), shape=shape, dtype="i4", chunks=chunks)
+    assert lines(array._repr_html_()) == drawn
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+async def test_foreign_text_is_escaped(remote: Any, zarr_format: int) -> None:
+    attributes = {HOSTILE: HOSTILE, "long": "x" * 10000, **{f"k{n}": n for n in range(50)}}
+    root = await aiozarr.create_group(remote, attributes=attributes, zarr_format=zarr_format)
+    array = await root.create_array("a<b>", shape=3, dtype="i4", dimension_names=[HOSTILE], attributes=attributes)
+    remote.calls.clear()
+    for node in (root, array):
+        html = node._repr_html_()
+        assert "script" not in tags(html)
+        assert "&lt;script&gt;" in html
+        assert "x" * 300 not in html
+    assert remote.calls == []
+
+
+def test_the_blocking_twins_have_their_own_names() -> None:
+    group = aiozarr.sync.create_group(MemoryStore())
+    array = group.create_array("a", shape=(4, 4), dtype="i4", chunks=2)
+    assert "aiozarr.sync.Group" in group._repr_html_()
+    assert "aiozarr.sync.Array" in array._repr_html_()
+    assert lines(array._repr_html_()) == 2

@@ -10,8 +10,10 @@ import pytest
 
 import aiozarr
 from aiozarr.errors import PermissionDeniedError
+from aiozarr.hierarchy import node_access
+from aiozarr.hierarchy.node_access import FormatMemory
 from aiozarr.model import JOURNAL_HEADER_KEY
-from aiozarr.stores import MemoryStore, Store
+from aiozarr.stores import MemoryStore, PrefixStore, Store
 
 V3, V2, V1 = ["zarr.json"], [".zarray", ".zgroup", ".zattrs", ".zmetadata"], ["meta", "attrs"]
 
@@ -285,3 +287,25 @@ async def test_creating_in_an_empty_store_is_ten_requests_and_beside_others_seve
     assert calls[-3:] == ["set zarr.json", "set a/zarr.json", "set a/b/zarr.json"]
     assert len(await calls_of(remote, aiozarr.create_array(remote, "a/c", shape=3, dtype="i4"))) == 7
     assert await calls_of(remote, aiozarr.open_array(remote, "a/b")) == ["fetch a/b/zarr.json"]
+
+
+def test_the_nearest_place_says_the_format() -> None:
+    memory, store = FormatMemory(), MemoryStore()
+    assert memory.find(store, "a/b") is None
+    memory.record(store, "a", 3)
+    memory.record(store, "a/c/d", 2)
+    assert [memory.find(store, path) for path in ("a", "a/c", "a/c/d", "a/c/d/e")] == [3, 3, 2, 2]
+    assert memory.find(store, "other") == 2  # the last one of the store
+    assert memory.find(PrefixStore(store, "a/"), "x") == 3
+    assert memory.find(MemoryStore(), "a") is None
+
+
+def test_the_places_are_bounded_and_the_last_used_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_access, "MAX_PLACES", 3)
+    memory, store = FormatMemory(), MemoryStore()
+    memory.record(store, "a", 2)
+    memory.record(store, "b", 3)
+    assert memory.find(store, "a") == 2
+    memory.record(store, "c", 3)
+    assert memory.find(store, "a") == 2
+    assert memory.find(store, "b") == 3  # by its store

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aiozarr.metadata import ArrayMetadata, DataType, GroupMetadata, NamedConfig, make_fill_value
+from aiozarr.metadata import ArrayMetadata, DataType, GroupMetadata, NamedConfig, make_fill_value, with_dimension_names
+from aiozarr.metadata.records import dimension_names_of
 
 
 def array(fill: object = 0.5, data_type: str = "float32") -> ArrayMetadata:
@@ -58,3 +59,12 @@ def test_an_invalid_shape_is_a_value_error(shape: tuple[int, ...]) -> None:
         array().with_shape(shape)
     with pytest.raises(TypeError):
         array().with_shape((1.0, 2))  # type: ignore[arg-type]
+
+
+def test_names_become_an_attribute_and_are_parsed_from_it() -> None:
+    attributes = with_dimension_names({"a": 1}, ("y", "x"))
+    assert attributes == {"a": 1, "_ARRAY_DIMENSIONS": ["y", "x"]}
+    assert dimension_names_of(attributes, 2) == ("y", "x")
+    assert dimension_names_of(attributes, 3) is None
+    assert with_dimension_names({"a": 1}, None) == {"a": 1}
+    assert dimension_names_of({"_ARRAY_DIMENSIONS": []}, 0) == ()

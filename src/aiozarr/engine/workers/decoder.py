@@ -27,9 +27,8 @@ from aiozarr.codecs import CodecPipeline, ShardIndex, ShardLayout
 from aiozarr.codecs.core.codec import array_over, byte_view
 from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.grid.adjacent_chunks import adjacent_window
-from aiozarr.grid.bounding_box import joint_bounding_box
-from aiozarr.grid.projection import ChunkSelection
-from aiozarr.grid.reorder import assign, row_type
+from aiozarr.grid.byte_runs import joint_bounding_box
+from aiozarr.grid.projection import ChunkSelection, assign, row_type
 from aiozarr.memory.per_thread import thread_memory
 
 MAX_BOXES = 16

@@ -13,8 +13,7 @@ from typing_extensions import Buffer
 from aiozarr.codecs import CodecPipeline, ShardIndex
 from aiozarr.codecs.core.codec import byte_array
 from aiozarr.engine.layout import ObjectLayout
-from aiozarr.grid.projection import ChunkProjection, ChunkSelection
-from aiozarr.grid.reorder import assign, row_type
+from aiozarr.grid.projection import ChunkProjection, ChunkSelection, assign, row_type
 from aiozarr.memory.per_thread import thread_memory
 from aiozarr.model import Suffix
 

@@ -18,9 +18,8 @@ from aiozarr.concurrency import gather_all
 from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.errors import PreconditionFailedError
 from aiozarr.hierarchy.location import relative_name
-from aiozarr.hierarchy.mutations.context import ConsolidatedGroup
+from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, resolve_outermost, resolve_parent
 from aiozarr.hierarchy.mutations.locks import changes_of
-from aiozarr.hierarchy.mutations.parent_store import resolve_outermost, resolve_parent
 from aiozarr.hierarchy.mutations.store_documents import (
     MAX_SWAP_DELAY,
     has_conditional_writes,

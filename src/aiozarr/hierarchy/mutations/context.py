@@ -1,15 +1,29 @@
-"""Loads the context of a node that is about to change, in one round trip: its documents, its ancestors, keys below."""
+"""Loads the context of a node that is about to change, in one round trip: its documents, its ancestors, keys below.
+
+The ancestors may stand above the root of the store, so that a change runs from the outermost group of its hierarchy.
+`open_array("memory://q/g", "a")` opens an array of the store `memory://q/g`. The group `memory://q` may have
+consolidated metadata that contain it. A change of the array therefore looks one level above the root, concurrently with
+its other reads, and further up only if a group is found.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiozarr.concurrency import gather_all
-from aiozarr.errors import LimitError, MetadataError, NodeTypeError, PermissionDeniedError, UnauthenticatedError
-from aiozarr.hierarchy.location import ancestors
+from aiozarr.errors import (
+    InvalidKeyError,
+    LimitError,
+    MetadataError,
+    NodeTypeError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+from aiozarr.hierarchy.location import ancestors, join_path
+from aiozarr.hierarchy.mutations.store_documents import has_conditional_writes
 from aiozarr.hierarchy.node_access import (
     Documents,
     NodeAccess,
@@ -19,7 +33,8 @@ from aiozarr.hierarchy.node_access import (
     read_documents,
     read_kind,
 )
-from aiozarr.metadata import DOCUMENT_KEYS, ArrayMetadata, GroupMetadata, node_keys, probe_keys, rules_of
+from aiozarr.metadata import DOCUMENT_KEYS, ArrayMetadata, GroupMetadata, check_path, node_keys, probe_keys, rules_of
+from aiozarr.stores import BlockingStore
 
 
 @dataclass(frozen=True)
@@ -205,3 +220,55 @@ def _consolidated_groups(
 ) -> list[ConsolidatedGroup]:
     groups = [as_consolidated(access.sibling(path), above.get(path), documents.get(path, {})) for path in paths]
     return [group for group in groups if group is not None]
+
+
+def group_keys(formats: Iterable[int] = tuple(DOCUMENT_KEYS)) -> tuple[str, ...]:
+    """Return the keys of the documents of groups in these formats."""
+    return tuple(key for number in formats if (key := rules_of(number).group_key) is not None)
+
+
+async def resolve_parent(access: NodeAccess, keys: Sequence[str], *, is_creation: bool = False) -> NodeAccess | None:
+    """Return the access to the node through the parent store, if one of `keys` there is the document of a group.
+
+    Returns: the access, or None if there is no parent store, no group, or its documents cannot be read.
+
+    Raises:
+        NodeTypeError: `is_creation`, and the parent is an array, or in a store without round trips any node above.
+    """
+    parent = None if access.target_path is not None or not keys else access.store.parent_store()
+    if parent is None:
+        return None
+    root = replace(access, store=parent[0], path="")
+    try:
+        path = join_path(check_path(parent[1], None), access.path, None)
+        documents = await read_documents(root, keys)
+    except (InvalidKeyError, LimitError, PermissionDeniedError, UnauthenticatedError):
+        return None
+    if is_creation and _is_kind(root, documents, ArrayMetadata):
+        raise below_array_error(root, "")
+    if not _is_kind(root, documents, GroupMetadata):
+        if is_creation and isinstance(parent[0], BlockingStore):
+            await resolve_parent(root, keys, is_creation=True)
+        return None
+    # A parent store that is made after the probe shares its result.
+    await has_conditional_writes(access.store)
+    parent = access.store.parent_store()
+    return None if parent is None else replace(access, store=parent[0], path=path)
+
+
+async def resolve_outermost(accesses: Sequence[NodeAccess], keys: Sequence[str]) -> list[NodeAccess]:
+    """Return the accesses, all of one store, through the store of the outermost group above the root."""
+    root = accesses[0].sibling("")
+    while (parent := await resolve_parent(root, keys)) is not None:
+        root = parent
+    root = replace(root, target_path=root.path)
+    return [root.sibling(join_path(root.path, access.path, None)) for access in accesses]
+
+
+def _is_kind(root: NodeAccess, documents: Documents, kind: type[ArrayMetadata | GroupMetadata]) -> bool:
+    """Return whether the documents of any format are those of an array, or of a group."""
+    for number in DOCUMENT_KEYS:
+        with suppress(MetadataError, LimitError):
+            if isinstance(parse_documents(root, documents, number), kind):
+                return True
+    return False

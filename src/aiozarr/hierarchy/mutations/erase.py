@@ -1,17 +1,32 @@
-"""Erases a node and everything below it: all documents before any chunk, and nothing if not all can be erased."""
+"""Erases a node and everything below it: all documents before any chunk, and nothing if not all can be erased.
+
+Before that, it is decided whether stored keys hinder a new node, and described what an overwrite would delete.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
 from itertools import product
 from math import prod
+from typing import cast
 
-from aiozarr.concurrency import for_each
+from aiozarr.concurrency import for_each, gather_all
 from aiozarr.engine import ArrayLayout
-from aiozarr.errors import LimitError, MetadataError, UnsupportedOperationError
+from aiozarr.errors import (
+    LimitError,
+    MetadataError,
+    NodeExistsError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
+from aiozarr.hierarchy.location import relative_name
 from aiozarr.hierarchy.mutations.locks import record_erasure
-from aiozarr.hierarchy.node_access import NodeAccess, parse_documents, read_documents
+from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, parse_documents, read_documents, read_kind
 from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, document_write_order
+from aiozarr.model import Entry
 
 MAX_COMPUTED_CHUNKS = 100_000
 """Chunks whose keys are computed if the store cannot list. Each costs a request, whether it is stored or not."""
@@ -85,3 +100,109 @@ def _needs_listing_error(access: NodeAccess) -> UnsupportedOperationError:
         f"only arrays of at most {MAX_COMPUTED_CHUNKS} chunks are erased without",
         store=access.store.url,
     )
+
+
+MAX_COUNTED_OBJECTS = 10_000
+"""Objects that an error message counts: one listing of ten pages."""
+MAX_DESCRIBED_NODES = 64
+"""Nodes whose kind an error message looks up: one round trip of the initial concurrency."""
+
+# Chunk keys of the encodings `default` and `v2` with either separator, of arrays and of single elements.
+_CHUNK_KEY = re.compile(r"c([/.]\d+)*|\d+([/.]\d+)*")
+_PLAIN_ENCODINGS = ("default", "v2")
+
+
+async def is_occupied(access: NodeAccess, metadata: NodeMetadata) -> bool:
+    """Return whether the keys below the path hinder a node with these metadata, which has no documents itself.
+
+    A group is hindered by documents of another format at its path only: the nodes below it become its members. An
+    array is hindered by documents at any depth, and by keys that could be its chunks.
+    """
+    if not isinstance(metadata, ArrayMetadata):
+        return any(value is not None for value in (await read_documents(access, PROBE_KEYS)).values())
+    is_plain = metadata.chunk_key_encoding.name in _PLAIN_ENCODINGS
+    async with aclosing(_scan(access)) as entries:
+        async for entry in entries:
+            key = entry.key[len(access.prefix) :]
+            if not is_plain or document_write_order(key) is not None or _CHUNK_KEY.fullmatch(key):
+                return True
+    return False
+
+
+async def node_exists_error(access: NodeAccess, *, may_overwrite: bool = True) -> NodeExistsError:
+    """Return the error of an occupied path. It says what keeps the node, and what `overwrite=True` would delete.
+
+    Args:
+        access: the access to the path.
+        may_overwrite: whether the operation takes `overwrite`.
+    """
+    kinds, objects, is_complete = await _count_stored(access)
+    own = kinds.pop("", None)
+    found = f"there is {own} at {access.url}" if own else f"objects are stored below {access.url}"
+    advice = {"an array": "open_array opens it", "a group": "open_group opens it"}.get(
+        own or "", "another path keeps what is stored"
+    )
+    deleted = [] if own is None else [f"the {own.split()[-1]}"]
+    for kind, name in (("an array", "array"), ("a group", "group"), ("a node", "node")):
+        count = sum(each == kind for each in kinds.values())
+        deleted += [_count(count, name)] if count else []
+    if objects:
+        deleted.append(f"{'' if is_complete else 'at least '}{_count(objects, 'object')}")
+    if not access.store.supports.listable:
+        deleted.append("everything stored below")
+    parts = [found]
+    parts.append(advice)
+    if may_overwrite:
+        parts.append(f"overwrite=True would delete {', '.join(deleted)}")
+    return NodeExistsError("; ".join(parts), url=access.url, path=access.path)
+
+
+async def _count_stored(access: NodeAccess) -> tuple[dict[str, str], int, bool]:
+    """Return the kinds of the nodes at and below the path by relative name, the number of other objects below it, and
+    whether all of them were counted.
+    """
+    names: dict[str, list[str]] = {}
+    objects, listed = 0, 0
+    try:
+        async with aclosing(_scan(access)) as entries:
+            async for entry in entries:
+                listed += 1
+                if document_write_order(entry.key) is None:
+                    objects += 1
+                else:
+                    above, _, document = entry.key.rpartition("/")
+                    names.setdefault(relative_name(above, access.path), []).append(document)
+                if listed == MAX_COUNTED_OBJECTS:
+                    break
+    except (PermissionDeniedError, UnauthenticatedError):
+        pass
+    if not access.store.supports.listable:
+        names[""] = list(PROBE_KEYS)
+    described = sorted(names)[:MAX_DESCRIBED_NODES]
+    kinds = dict.fromkeys(names, "a node")
+    found = await gather_all(
+        _kind(access.sibling(access.prefix + name if name else access.path), names[name]) for name in described
+    )
+    return kinds | dict(zip(described, found, strict=True)), objects, listed < MAX_COUNTED_OBJECTS
+
+
+async def _kind(access: NodeAccess, documents: Sequence[str]) -> str:
+    try:
+        metadata = await read_kind(access, documents)
+    except (MetadataError, LimitError, PermissionDeniedError, UnauthenticatedError):
+        return "a node"
+    if metadata is None:
+        return "a node"
+    return "an array" if isinstance(metadata, ArrayMetadata) else "a group"
+
+
+async def _scan(access: NodeAccess) -> AsyncGenerator[Entry, None]:
+    """Yield the stored objects below the path; none if the store cannot list."""
+    if access.store.supports.listable:
+        async with aclosing(cast("AsyncGenerator[Entry, None]", access.scheduled.scan(access.prefix))) as entries:
+            async for entry in entries:
+                yield entry
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

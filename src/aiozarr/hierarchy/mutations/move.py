@@ -8,11 +8,9 @@ from typing import Any
 from aiozarr.concurrency import for_each, gather_all
 from aiozarr.errors import NodeExistsError, PreconditionFailedError, UnsupportedOperationError
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
-from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, NodeContext, load_context
-from aiozarr.hierarchy.mutations.erase import erase_node
+from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, NodeContext, group_keys, load_context
+from aiozarr.hierarchy.mutations.erase import erase_node, node_exists_error
 from aiozarr.hierarchy.mutations.nodes import check_creatable, create_parents
-from aiozarr.hierarchy.mutations.occupied import node_exists_error
-from aiozarr.hierarchy.mutations.parent_store import group_keys
 from aiozarr.hierarchy.mutations.store_documents import set_if_absent
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, parse_documents
 from aiozarr.metadata import check_new_path, document_write_order

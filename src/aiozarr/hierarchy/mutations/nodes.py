@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aiozarr.concurrency import gather_all
+from aiozarr.concurrency import for_each, gather_all
 from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.errors import MetadataError, NodeExistsError, PreconditionFailedError
-from aiozarr.hierarchy.format_memory import formats_of
+from aiozarr.hierarchy.location import ancestors
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
 from aiozarr.hierarchy.mutations.context import (
     ConsolidatedGroup,
@@ -17,12 +17,12 @@ from aiozarr.hierarchy.mutations.context import (
     as_consolidated,
     below_array_error,
     check_ancestor_formats,
+    group_keys,
     load_consolidated_ancestors,
     load_context,
+    resolve_outermost,
 )
-from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node
-from aiozarr.hierarchy.mutations.occupied import is_occupied, node_exists_error
-from aiozarr.hierarchy.mutations.parent_store import group_keys
+from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node, is_occupied, node_exists_error
 from aiozarr.hierarchy.mutations.store_documents import (
     MAX_SWAP_DELAY,
     replace_documents,
@@ -33,6 +33,7 @@ from aiozarr.hierarchy.node_access import (
     Documents,
     NodeAccess,
     NodeMetadata,
+    formats_of,
     implicit_group,
     node_not_found_error,
     parse_documents,
@@ -258,3 +259,25 @@ def _render_leniently(metadata: NodeMetadata) -> dict[str, bytes]:
         return render_node(_without_separate(metadata))
     except (MetadataError, TypeError):
         return {}
+
+
+async def create_nodes(access: NodeAccess, nodes: Mapping[str, NodeMetadata], *, overwrite: bool) -> None:
+    """Create nodes, given by path in the store, and the missing groups between them.
+
+    Raises:
+        ValueError: a node is below an array of the mapping.
+        NodeExistsError, NodeTypeError: as `create_node`. Nodes that were stored before remain.
+    """
+    for path in nodes:
+        for ancestor in ancestors(path):
+            if isinstance(nodes.get(ancestor), ArrayMetadata):
+                raise ValueError(f"{path!r} lies below {ancestor!r}, which is an array")
+    if nodes:
+        accesses = await resolve_outermost([access.sibling(path) for path in nodes], group_keys())
+        nodes = {each.path: metadata for each, metadata in zip(accesses, nodes.values(), strict=True)}
+        access = accesses[0]
+    levels: dict[int, list[str]] = {}
+    for path in nodes:
+        levels.setdefault(path.count("/"), []).append(path)
+    for _, paths in sorted(levels.items()):
+        await for_each(lambda path: create_node(access.sibling(path), nodes[path], overwrite=overwrite), paths)

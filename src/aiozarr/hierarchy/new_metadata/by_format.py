@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aiozarr.hierarchy.attributes import checked_attributes
-from aiozarr.hierarchy.casting.values import convert_values
+from aiozarr.hierarchy.casting import convert_values
 from aiozarr.hierarchy.new_metadata.v2 import new_v1_array, new_v2_array
 from aiozarr.hierarchy.new_metadata.v3 import check_shape, new_v3_array
 from aiozarr.hierarchy.node_access import NodeMetadata, check_format

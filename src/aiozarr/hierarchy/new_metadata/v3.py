@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.errors import LimitError
 from aiozarr.hierarchy.attributes import checked_attributes
-from aiozarr.hierarchy.casting.values import AnyArray
+from aiozarr.hierarchy.casting import AnyArray
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike, resolve_chunking
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, codec_chain, sharding
 from aiozarr.metadata import ArrayMetadata, DataType, NamedConfig, make_fill_value, parse_fill_value

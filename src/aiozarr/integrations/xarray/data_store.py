@@ -14,7 +14,7 @@ from aiozarr import hierarchy
 from aiozarr.integrations.xarray.encoding import chunk_encoding, codec_encoding
 from aiozarr.integrations.xarray.group_contents import GroupContents, dims_of
 from aiozarr.integrations.xarray.lazy_array import LazyArray
-from aiozarr.metadata.dimension_names import ATTRIBUTE
+from aiozarr.metadata.records import ATTRIBUTE
 from aiozarr.sync.wait import wait
 
 

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 from aiozarr.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from aiozarr.metadata.data_types.byte_strings import BytesType, NullTerminatedBytesType
-    from aiozarr.metadata.data_types.complexes import ComplexType
-    from aiozarr.metadata.data_types.floats import FloatType
-    from aiozarr.metadata.data_types.integers import BoolType, IntegerType
+    from aiozarr.metadata.data_types.byte_strings import BytesType, NullTerminatedBytesType, RawType
+    from aiozarr.metadata.data_types.number_types import BoolType, ComplexType, FloatType, IntegerType
     from aiozarr.metadata.data_types.python_objects import ObjectType
-    from aiozarr.metadata.data_types.raw import RawType
     from aiozarr.metadata.data_types.struct import StructField, StructType
     from aiozarr.metadata.data_types.text import FixedLengthTextType, StringType
     from aiozarr.metadata.data_types.times import TimeType
@@ -20,12 +17,9 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".byte_strings": "BytesType NullTerminatedBytesType",
-            ".complexes": "ComplexType",
-            ".floats": "FloatType",
-            ".integers": "BoolType IntegerType",
+            ".byte_strings": "BytesType NullTerminatedBytesType RawType",
+            ".number_types": "BoolType ComplexType FloatType IntegerType",
             ".python_objects": "ObjectType",
-            ".raw": "RawType",
             ".struct": "StructField StructType",
             ".text": "FixedLengthTextType StringType",
             ".times": "TimeType",

@@ -19,7 +19,7 @@ from aiozarr.metadata.data_type import (
     frozen,
     register_data_type,
 )
-from aiozarr.metadata.data_types._bytes import parse_base64
+from aiozarr.metadata.data_types.byte_strings import parse_base64
 from aiozarr.metadata.document import clip
 
 MAX_FIELDS = 1024

@@ -18,7 +18,7 @@ from aiozarr.metadata.data_type import (
     frozen,
     register_data_type,
 )
-from aiozarr.metadata.data_types._bytes import parse_length
+from aiozarr.metadata.data_types.byte_strings import parse_length
 
 # numpy 1 has no type for strings of variable length.
 _STRING: np.dtype[Any] = np.dtypes.StringDType() if hasattr(np.dtypes, "StringDType") else np.dtype(object)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import numpy as np
 import pytest
 
 import aiozarr
+import aiozarr.sync
 from aiozarr.errors import PermissionDeniedError
 from aiozarr.stores import MemoryStore, Store
 
@@ -111,3 +113,138 @@ async def test_an_erased_array_is_not_found_though_its_chunks_remain(store: Stor
     for change in (array.resize(2), array.append([1]), array.update_attributes({"a": 1})):
         with pytest.raises(aiozarr.NodeNotFoundError):
             await change
+
+
+FORMATS = pytest.mark.parametrize("zarr_format", [2, 3])
+
+
+async def test_a_required_node_is_created_once_and_then_opened(store: Store) -> None:
+    root = await aiozarr.create_group(store)
+    made = await root.require_array("g/a", shape=(3, 2), dtype="i4", attributes={"n": 1})
+    await made[...].write(5)
+    for array in [await root.require_array("g/a", shape=(3, 2), dtype="i8") for _ in range(2)]:
+        assert (array.attrs, array.dtype) == ({"n": 1}, np.dtype("i4"))
+        assert (await array[...]).sum() == 30
+    group = await root.require_group("g")
+    assert [name async for name, _ in group.members()] == ["a"]
+    assert (await root.require_group("h")).path == "h"
+
+
+async def test_an_existing_array_that_does_not_match_is_an_error(store: Store) -> None:
+    root = await aiozarr.create_group(store)
+    await root.create_array("a", shape=3, dtype="i4")
+    await root.create_group("g")
+    with pytest.raises(TypeError, match="shape"):
+        await root.require_array("a", shape=4, dtype="i4")
+    with pytest.raises(TypeError, match="int32"):
+        await root.require_array("a", shape=3, dtype="i2")
+    with pytest.raises(TypeError, match="int32"):
+        await root.require_array("a", shape=3, dtype="i8", exact=True)
+    with pytest.raises(aiozarr.NodeTypeError):
+        await root.require_array("g", shape=3, dtype="i4")
+    with pytest.raises(aiozarr.NodeTypeError):
+        await root.require_group("a")
+
+
+async def test_of_many_concurrent_requirers_one_creates_the_node(store: Store) -> None:
+    root = await aiozarr.create_group(store)
+    arrays = await asyncio.gather(*[root.require_array("a", shape=3, dtype="i4") for _ in range(5)])
+    groups = await asyncio.gather(*[root.require_group("g") for _ in range(5)])
+    assert {array.shape for array in arrays} == {(3,)}
+    assert {group.path for group in groups} == {"g"}
+
+
+@FORMATS
+async def test_a_hierarchy_is_created_from_a_mapping(store: Store, zarr_format: int) -> None:
+    model = await aiozarr.create_array(MemoryStore(), shape=7, dtype="u1", zarr_format=zarr_format)
+    root = await aiozarr.create_group(store, "r", zarr_format=zarr_format)
+    made = await root.create_hierarchy(
+        {
+            "g/h/a": {"shape": (4, 5), "dtype": "f4", "chunks": 2},
+            "g": {"attributes": {"n": 1}},
+            "e": {},
+            "m": model.metadata,
+        }
+    )
+    assert sorted(made) == ["e", "g", "g/h/a", "m"]
+    array = made["g/h/a"]
+    assert isinstance(array, aiozarr.Array)
+    await array[...].write(1)
+    assert sorted([name async for name, _ in root.members(None)]) == ["e", "g", "g/h", "g/h/a", "m"]
+    assert (await root.open("g")).attrs == {"n": 1}
+    assert (await root.open("m")).metadata == model.metadata
+
+
+@pytest.mark.parametrize(
+    ("nodes", "error"),
+    [
+        ({"a": {"shape": 1, "dtype": "i4"}, "a/b": {}}, ValueError),
+        ({"a": {}, "/a": {}}, ValueError),
+        ({"": {}}, ValueError),
+        ({"a": {"dtype": "i4"}}, TypeError),
+        ({"a": {"shape": 1, "dtype": "i4", "no_such_option": 1}}, TypeError),
+        ({"a": {"atributes": {}}}, TypeError),
+        ({"a": 3}, TypeError),
+        ({"a": aiozarr.sync.create_group(MemoryStore(), zarr_format=2).metadata}, ValueError),
+        ({"ok": {}, "..": {}}, aiozarr.InvalidKeyError),
+    ],
+)
+async def test_an_invalid_mapping_is_refused_whole(
+    memory: MemoryStore, nodes: dict[str, Any], error: type[Exception]
+) -> None:
+    root = await aiozarr.create_group(memory)
+    with pytest.raises(error):
+        await root.create_hierarchy(nodes)
+    assert await memory.list() == ["zarr.json"]
+
+
+async def test_the_nodes_of_a_level_are_created_concurrently(remote: Any) -> None:
+    root = await aiozarr.create_group(remote)
+    most = under_way = 0
+
+    async def count(operation: str, key: str) -> None:
+        nonlocal most, under_way
+        under_way += operation == "set"
+        most = max(most, under_way)
+        await asyncio.sleep(0.01)
+        under_way -= operation == "set"
+
+    remote._before = count
+    await root.create_hierarchy({f"n{n}": {"shape": 1, "dtype": "i1"} for n in range(30)})
+    assert most >= 15
+
+
+async def test_a_read_only_group_changes_nothing(memory: MemoryStore) -> None:
+    await (await aiozarr.create_group(memory)).create_group("g")
+    root = await aiozarr.open_group(memory)
+    for action in (
+        root.move("g", "h"),
+        root.create_hierarchy({"x": {}}),
+        root.require_group("x"),
+        root.require_array("x", shape=1, dtype="i4"),
+    ):
+        with pytest.raises(aiozarr.UnsupportedOperationError):
+            await action
+    assert (await root.require_group("g")).path == "g"
+
+
+@FORMATS
+async def test_the_info_of_a_group_counts_the_nodes_and_objects_below(store: Store, zarr_format: int) -> None:
+    root = await aiozarr.create_group(store, zarr_format=zarr_format, attributes={"n": 1})
+    array = await root.create_array("g/a", shape=4, dtype="i4", chunks=2)
+    await array[...].write(1)
+    info = await root.info()
+    assert (info.arrays, info.groups, info.objects_stored, info.attributes) == (1, 1, 2, 1)
+    assert "arrays         : 1" in str(info).splitlines()
+    assert info.as_dict()["zarr_format"] == zarr_format
+
+
+def test_the_blocking_twins_do_the_same() -> None:
+    root = aiozarr.sync.create_group(MemoryStore())
+    assert isinstance(root.require_array("a", shape=1, dtype="i4"), aiozarr.sync.Array)
+    assert isinstance(root.require_group("g"), aiozarr.sync.Group)
+    made = root.create_hierarchy({"x": {"shape": 1, "dtype": "i4"}, "y": {}})
+    assert [type(node) for node in made.values()] == [aiozarr.sync.Array, aiozarr.sync.Group]
+    root.move("x", "z")
+    assert sorted(root) == ["a", "g", "y", "z"]
+    assert root.info().arrays == 2

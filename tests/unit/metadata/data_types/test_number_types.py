@@ -1,4 +1,4 @@
-"""Fill values of numbers outside the core, and numbers that a type lacks."""
+"""Bools and integers: limits, and fill values of the core and of narrow types."""
 
 from __future__ import annotations
 
@@ -11,6 +11,75 @@ import pytest
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata import DataType
 from aiozarr.metadata.data_types import FloatType
+from aiozarr.metadata.data_types.number_types import IntegerType
+
+LIMITS = {
+    "int2": (-2, 1),
+    "uint2": (0, 3),
+    "int4": (-8, 7),
+    "uint4": (0, 15),
+    "int8": (-128, 127),
+    "uint64": (0, 2**64 - 1),
+}
+
+
+@pytest.mark.parametrize(("name", "limits"), LIMITS.items())
+def test_the_limits_are_fill_values_and_their_neighbours_are_not(name: str, limits: tuple[int, int]) -> None:
+    data_type = DataType.from_json(name)
+    assert isinstance(data_type, IntegerType)
+    assert data_type.limits == limits
+    for limit in limits:
+        assert data_type.render_fill_value(data_type.parse_fill_value(limit)) == limit
+    for outside in (limits[0] - 1, limits[1] + 1):
+        with pytest.raises(InvalidMetadataError):
+            data_type.parse_fill_value(outside)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("bool", 1), ("bool", "true"), ("int8", True), ("int8", 1.0), ("uint4", None)]
+)
+def test_other_json_values_are_rejected(name: str, value: Any) -> None:
+    with pytest.raises(InvalidMetadataError):
+        DataType.from_json(name).parse_fill_value(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "bits"),
+    [
+        ("float16", 1.5, "003e"),
+        ("float32", "Infinity", "0000807f"),
+        ("float64", "-Infinity", "000000000000f0ff"),
+        ("float32", "NaN", "0000c07f"),
+        ("float32", "0x7fc00001", "0100c07f"),
+        ("bfloat16", -2.0, "00c0"),
+    ],
+)
+def test_numbers_names_and_bits_are_fill_values(name: str, value: Any, bits: str) -> None:
+    data_type = DataType.from_json(name)
+    parsed = data_type.parse_fill_value(value)
+    assert parsed.tobytes() == bytes.fromhex(bits)
+    assert data_type.parse_fill_value(data_type.render_fill_value(parsed)).tobytes() == parsed.tobytes()
+
+
+@pytest.mark.parametrize("value", [1e999, "nan", "0x7fc0000", "1.0", True, None, [1.0]])
+def test_json_values_that_are_no_float_are_rejected(value: Any) -> None:
+    with pytest.raises(InvalidMetadataError):
+        DataType.from_json("float32").parse_fill_value(value)
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_both_parts_keep_their_bits(name: str) -> None:
+    data_type = DataType.from_json(name)
+    parsed = data_type.parse_fill_value([-0.0, "-Infinity"])
+    assert np.signbit(parsed.real)
+    assert parsed.imag == -np.inf
+    assert data_type.render_fill_value(parsed) == [-0.0, "-Infinity"]
+
+
+@pytest.mark.parametrize("value", [1.0, [1.0], [1.0, 2.0, 3.0], [1.0, None], "NaN"])
+def test_json_values_that_are_no_complex_number_are_rejected(value: Any) -> None:
+    with pytest.raises(InvalidMetadataError):
+        DataType.from_json("complex64").parse_fill_value(value)
 
 
 @pytest.mark.parametrize(

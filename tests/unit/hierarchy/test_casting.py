@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
-from aiozarr.hierarchy.casting.values import broadcast_values, convert_values
+from aiozarr.hierarchy.casting import broadcast_values, convert_values
 
 
 def test_an_array_of_the_same_type_is_not_copied() -> None:

@@ -1,0 +1,345 @@
+"""Bools, integers, floating point and complex numbers of the core, and the small types of the registry.
+
+Integers are literals in JSON, floating point numbers are numbers, names or bits. Complex ones are pairs of these.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import ml_dtypes
+import numpy as np
+
+from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
+from aiozarr.metadata.data_type import JSON, DataType, FillValue, check_no_configuration, frozen, register_data_type
+
+
+class DTypeNames:
+    """A two-way mapping of names and numpy types."""
+
+    def __init__(self, dtypes: Mapping[str, np.dtype[Any]]) -> None:
+        self.dtypes = dtypes
+        self._names = {_key(dtype): name for name, dtype in dtypes.items()}
+
+    def find(self, dtype: np.dtype[Any]) -> str | None:
+        """Return the name of a numpy type of any byte order, or None if it has none."""
+        return self._names.get(_key(dtype))
+
+
+@dataclass(frozen=True)
+class NumberType(DataType):
+    """Numbers without configuration: one class for several names, each with one numpy type."""
+
+    name: str
+    _table: ClassVar[DTypeNames]
+
+    @classmethod
+    def from_configuration(
+        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
+    ) -> Self:
+        check_no_configuration(name, configuration, member)
+        return cls(name)
+
+    @classmethod
+    def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
+        name = cls._table.find(dtype)
+        return None if name is None else cls(name)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._table.dtypes[self.name]
+
+
+def cast_number(value: object, dtype: np.dtype[Any], name: str) -> FillValue:
+    """Return a number as a read-only 0-d array of `dtype`, rounded for floats and exact for other types.
+
+    Raises:
+        TypeError: `value` is not a number.
+        ValueError: the type has no such value.
+    """
+    given = np.asarray(value)
+    if given.ndim == 0 and given.dtype != dtype and given.dtype.type.__module__ != "numpy":
+        given = np.asarray(given.item())  # numpy has no casts between types of other packages
+    if given.ndim or not (given.dtype.kind in "biufcO" or given.dtype == dtype):
+        raise TypeError(f"a fill value of {name} is a number or bool, not {value!r}")
+    if given.dtype == dtype:
+        return frozen(given.copy())
+    # Complex numbers have no order and floats no exact integers, so only these casts are allowed.
+    if given.dtype.kind == "O" or (is_complex(given.dtype) and not is_complex(dtype)):
+        raise ValueError(f"{name} has no value {value!r}")
+    with np.errstate(all="ignore"):
+        cast = given.astype(dtype)
+    return frozen(cast)
+
+
+def is_complex(dtype: np.dtype[Any]) -> bool:
+    """Return whether `dtype` is a complex type of numpy or ml_dtypes."""
+    return dtype.kind in "cW"
+
+
+def _key(dtype: np.dtype[Any]) -> object:
+    # numpy has several types of one width, such as long and long long of C. Types of other packages have kind V or f.
+    builtin = dtype.type.__module__ == "numpy"
+    return (dtype.kind, dtype.itemsize) if builtin else dtype.type
+
+
+_CORE_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+_NARROW = ("int2", "int4", "uint2", "uint4")
+_INTEGER_NAMES = DTypeNames(
+    {
+        **{name: np.dtype(name) for name in _CORE_INTEGERS},
+        # An element is one byte in memory. Its upper bits are ignored.
+        **{name: np.dtype(getattr(ml_dtypes, name)) for name in _NARROW},
+    }
+)
+
+
+@register_data_type
+@dataclass(frozen=True)
+class BoolType(DataType):
+    """The data type `bool`."""
+
+    names = ("bool",)
+    name: str = "bool"
+
+    @classmethod
+    def from_configuration(
+        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
+    ) -> Self:
+        check_no_configuration(name, configuration, member)
+        return cls()
+
+    @classmethod
+    def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
+        return cls() if dtype.kind == "b" else None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.bool_)
+
+    def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
+        if not isinstance(value, bool):
+            raise InvalidMetadataError("the fill value of bool is true or false", member=member)
+        return frozen(np.array(value))
+
+    def render_fill_value(self, array: FillValue) -> JSON:
+        return bool(array)
+
+    def make_fill_value(self, value: object) -> FillValue:
+        if value is None:
+            return self.default_fill_value
+        cast = cast_number(value, self.dtype, self.name)
+        if cast.item() != np.asarray(value).item():
+            raise ValueError(f"bool has no value {value!r}")
+        return cast
+
+
+@register_data_type
+@dataclass(frozen=True)
+class IntegerType(NumberType):
+    """The integers: `int8` … `uint64` of the core, and `int2`, `int4`, `uint2`, `uint4` of the registry."""
+
+    names = (*_CORE_INTEGERS, *_NARROW)
+    _table = _INTEGER_NAMES
+
+    @fork_safe_cached_property
+    def limits(self) -> tuple[int, int]:
+        """The smallest and the largest value."""
+        bits = int(self.name.lstrip("uint"))
+        return (0, (1 << bits) - 1) if self.name[0] == "u" else (-1 << bits - 1, (1 << bits - 1) - 1)
+
+    def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
+        # Python counts bool as int, and 1.0 is not an integer in JSON.
+        if type(value) is not int:
+            raise InvalidMetadataError(f"the fill value of {self.name} is an integer", member=member)
+        if not self._holds(value):
+            raise InvalidMetadataError(f"the fill value is out of the range of {self.name}", member=member)
+        return frozen(np.array(value, self.dtype))
+
+    def render_fill_value(self, array: FillValue) -> JSON:
+        return int(array)
+
+    def make_fill_value(self, value: object) -> FillValue:
+        if value is None:
+            return self.default_fill_value
+        given = np.asarray(value)
+        if given.ndim == 0 and given.dtype.kind == "O" and not isinstance(given.item(), int):
+            raise ValueError(f"{self.name} has no value {value!r}")
+        if given.ndim == 0 and given.dtype.kind in "iuO" and self._holds(int(given.item())):
+            return frozen(np.array(int(given.item()), self.dtype))
+        cast = cast_number(value, self.dtype, self.name)
+        if int(cast) != given.item():
+            raise ValueError(f"{self.name} has no value {value!r}")
+        return cast
+
+    def _holds(self, value: int) -> bool:
+        least, greatest = self.limits
+        return least <= value <= greatest
+
+
+_CORE_FLOATS = ("float16", "float32", "float64")
+_SMALL = (
+    *("bfloat16", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"),
+    *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz"),
+    *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+)
+_FLOAT_NAMES = DTypeNames(
+    {
+        **{name: np.dtype(name) for name in _CORE_FLOATS},
+        **{name: np.dtype(getattr(ml_dtypes, name)) for name in _SMALL},
+    }
+)
+_NAMED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_HEX = re.compile(r"0x[0-9a-fA-F]+", re.ASCII)
+_BITS = re.compile(r"b?float([0-9]+)")
+
+
+@register_data_type
+@dataclass(frozen=True)
+class FloatType(NumberType):
+    """The floating point numbers: `float16`, `float32`, `float64`, `bfloat16`, and the formats of 4, 6 and 8 bits."""
+
+    names = (*_CORE_FLOATS, *_SMALL)
+    _table = _FLOAT_NAMES
+
+    def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
+        if isinstance(value, str):
+            return self._parse_text(value, member)
+        if type(value) is not float and type(value) is not int:
+            raise InvalidMetadataError(f"the fill value of {self.name} is a number or a string", member=member)
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            # Infinity is a string in JSON. A number such as 1e999 is more likely a mistake than a rounding.
+            raise InvalidMetadataError(f"the number is beyond the range of {self.name}", member=member)
+        if number == 0 and self.name == "float8_e8m0fnu" and not strict:
+            # The type has no zero. TensorStore writes 0.0 for the smallest number, which has no bits set.
+            return self.default_fill_value
+        if not self._holds(number):
+            raise InvalidMetadataError(f"{self.name} has no such number", member=member)
+        return frozen(self._cast(number))
+
+    def render_fill_value(self, array: FillValue) -> JSON:
+        number = float(array)
+        if math.isfinite(number):
+            return number
+        if math.isinf(number):
+            return "Infinity" if number > 0 else "-Infinity"
+        bits, canonical = _bits(array), _bits(self._cast(math.nan))
+        return "NaN" if bits == canonical else f"0x{bits:0{2 * array.dtype.itemsize}x}"
+
+    def make_fill_value(self, value: object) -> FillValue:
+        if value is None:
+            return self.default_fill_value
+        cast = cast_number(value, self.dtype, self.name)
+        if np.asarray(value).dtype != self.dtype and not self._holds(float(np.asarray(value).item())):
+            raise ValueError(f"{self.name} has no value {value!r}")
+        return cast
+
+    @fork_safe_cached_property
+    def _greatest(self) -> float:
+        """The largest number of types without infinity."""
+        return math.inf if math.isinf(float(self._cast(math.inf))) else _greatest_of(self.dtype)
+
+    def _holds(self, number: float) -> bool:
+        """Return whether the type has `number`: small formats lack NaN, infinities, zero or the sign."""
+        if math.isnan(number):
+            return math.isnan(float(self._cast(number)))
+        return abs(number) <= self._greatest and not math.isnan(float(self._cast(number)))
+
+    def _cast(self, number: float) -> FillValue:
+        with np.errstate(all="ignore"):
+            return np.array(number).astype(self.dtype)
+
+    def _parse_text(self, text: str, member: str) -> FillValue:
+        size = self.dtype.itemsize
+        if text in _NAMED and self._holds(_NAMED[text]):
+            return frozen(self._cast(_NAMED[text]))
+        if _HEX.fullmatch(text) is None or len(text) != 2 + 2 * size:
+            names = ", ".join([f"'{name}'" for name, number in _NAMED.items() if self._holds(number)])
+            raise InvalidMetadataError(
+                f"the fill value of {self.name} is a number, {names}{' or ' if names else ''}'0x' and "
+                f"{2 * size} hexadecimal digits",
+                member=member,
+            )
+        bits, match = int(text, 16), _BITS.match(self.name)
+        if match is None or bits >> int(match[1]):
+            raise InvalidMetadataError(f"{self.name} has fewer bits", member=member)
+        return frozen(np.array(bits, f"u{size}").view(self.dtype))
+
+
+def _greatest_of(dtype: np.dtype[Any]) -> float:
+    return float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
+
+
+def _bits(array: FillValue) -> int:
+    return int(array.copy().view(f"u{array.dtype.itemsize}"))
+
+
+_PARTS = {"complex64": "float32", "complex128": "float64", "complex_float16": "float16", "complex_bfloat16": "bfloat16"}
+_ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
+_COMPLEX_NAMES = DTypeNames(
+    {
+        "complex64": np.dtype("complex64"),
+        "complex128": np.dtype("complex128"),
+        # Only newer releases of ml_dtypes have these.
+        **{
+            name: np.dtype(getattr(ml_dtypes, theirs))
+            for name, theirs in (("complex_float16", "complex32"), ("complex_bfloat16", "bcomplex32"))
+            if hasattr(ml_dtypes, theirs)
+        },
+    }
+)
+
+
+@register_data_type
+@dataclass(frozen=True)
+class ComplexType(NumberType):
+    """The complex numbers: `complex64`, `complex128`, `complex_float16`, `complex_bfloat16`.
+
+    The registry has `complex_float32` and `complex_float64` as other names of the first two. numpy and ml_dtypes lack
+    the complex numbers of small floats that the registry has, too.
+    """
+
+    names = (
+        *_PARTS,
+        *_ALIASES,
+        *[f"complex_{name}" for name in FloatType.names if name.startswith(("float4", "float6", "float8"))],
+    )
+    _table = _COMPLEX_NAMES
+
+    @classmethod
+    def from_configuration(
+        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
+    ) -> Self:
+        found = super().from_configuration(_ALIASES.get(name, name), configuration, member=member, strict=strict)
+        if found.name not in _COMPLEX_NAMES.dtypes:
+            reason = f"numpy and the installed ml_dtypes have no {found.name}"
+            raise UnsupportedMetadataError(reason, member=member, point="data_type", name=found.name)
+        return found
+
+    @fork_safe_cached_property
+    def part(self) -> FloatType:
+        """The type of the real and the imaginary part."""
+        return FloatType(_PARTS[self.name])
+
+    def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
+        if not isinstance(value, list) or len(value) != 2:
+            raise InvalidMetadataError(f"the fill value of {self.name} is a list of two parts", member=member)
+        parts = [self.part.parse_fill_value(each, f"{member}[{i}]", strict=strict) for i, each in enumerate(value)]
+        # Set both parts in memory: arithmetic such as re + 1j * im changes NaN payloads and the sign of zero.
+        return frozen(np.frombuffer(b"".join([part.tobytes() for part in parts]), self.dtype).reshape(()))
+
+    def render_fill_value(self, array: FillValue) -> JSON:
+        parts = np.frombuffer(array.tobytes(), self.part.dtype)
+        return [self.part.render_fill_value(parts[0, ...]), self.part.render_fill_value(parts[1, ...])]
+
+    def make_fill_value(self, value: object) -> FillValue:
+        return self.default_fill_value if value is None else cast_number(value, self.dtype, self.name)
