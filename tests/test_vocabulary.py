@@ -15,12 +15,11 @@ SHARED_BASENAMES = {
     "address": "the parts of a URL of one cloud",
     "authoriser": "how one cloud authorises a request",
     "bucket_client": "the client of a bucket or container of one cloud",
-    "client": "the client of one service",
     "credentials": "how one service finds and renews its credentials",
     "errors": "the errors of the package, and those of one library translated into them",
     "listing": "what is stored below a prefix, listed page by page",
+    "responses": "what responses of one cloud contain",
     "store": "the store of one kind",
-    "tokens": "where one cloud's bearer tokens come from",
     "v2": "format 2",
     "v3": "format 3",
 }

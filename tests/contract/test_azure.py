@@ -13,7 +13,7 @@ import aiozarr
 from aiozarr.errors import EraseError, PermissionDeniedError, PreconditionFailedError, StoreError, UnauthenticatedError
 from aiozarr.model import Entry, IfMatch, Suffix
 from aiozarr.stores import ObjectStore, Store
-from aiozarr.stores.azure.signature import sign_container
+from aiozarr.stores.azure.authoriser import sign_container
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
 from tests.support.servers import Azurite

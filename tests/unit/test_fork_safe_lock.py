@@ -14,11 +14,11 @@ warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forks in pr
 from fsspec.implementations.memory import MemoryFileSystem
 from aiozarr.stores import LatencyStore, MemoryStore, ZipStore
 from aiozarr.stores.fsspec.file_system_calls import _path_locks
-from aiozarr.stores.gcs.tokens import GcsTokenSource
+from aiozarr.stores.gcs.authoriser import GcsTokenSource
 from aiozarr.stores.local.atomic_write import _process_locks
 from aiozarr.stores.memory_store import _spaces
 from aiozarr.stores.options.gcs_options import GcsOptions
-from aiozarr.stores.s3.profiles import ProfileCredentials
+from aiozarr.stores.s3.client import ProfileCredentials
 from aiozarr.stores.zip.archive import open_archives
 
 fs, memory, archive = MemoryFileSystem(), MemoryStore(), ZipStore("/no/such.zip")

@@ -14,8 +14,8 @@ from aiozarr.errors import ChangedError, CodecError, ShortReadError, located
 from aiozarr.memory import empty_bytes
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version
 from aiozarr.stores import object_tail
+from aiozarr.stores.capabilities import FetchIntoStore, ResponseHead
 from aiozarr.stores.contract import Store
-from aiozarr.stores.fetch_into import FetchIntoStore, ResponseHead
 
 MAX_ATTEMPTS = 4
 """How often a read begins again of an object that is replaced while it is read."""

@@ -22,8 +22,8 @@ from aiozarr.schedule.queue import RequestQueue
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
 from aiozarr.settings import Settings
+from aiozarr.stores.capabilities import CopyFromStore
 from aiozarr.stores.contract import Store, too_large
-from aiozarr.stores.copy_from import CopyFromStore
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 from aiozarr.schedule.retry import Attempts, RetryPolicy
-from aiozarr.stores.nowait import PendingFetch
+from aiozarr.stores.capabilities import PendingFetch
 
 
 class NowaitExecutor(Protocol):

@@ -22,14 +22,13 @@ if TYPE_CHECKING:
         check_prefix,
     )
     from aiozarr.stores.blocking import BlockingStore
-    from aiozarr.stores.caching_transformer import CachingTransformer
     from aiozarr.stores.contract import Store, byte_view
     from aiozarr.stores.fsspec.store import FsspecStore
     from aiozarr.stores.http.store import HTTPStore
     from aiozarr.stores.local.store import LocalStore
     from aiozarr.stores.memory_store import MemoryStore
     from aiozarr.stores.object.store import ObjectStore
-    from aiozarr.stores.transformer import StorageTransformer, register_storage_transformer
+    from aiozarr.stores.transformer import CachingTransformer, StorageTransformer, register_storage_transformer
     from aiozarr.stores.urls import from_url, register_store
     from aiozarr.stores.wrappers import (
         CacheStore,
@@ -51,14 +50,13 @@ else:
                 "check_prefix"
             ),
             ".blocking": "BlockingStore",
-            ".caching_transformer": "CachingTransformer",
             ".contract": "Store byte_view",
             ".fsspec.store": "FsspecStore",
             ".http.store": "HTTPStore",
             ".local.store": "LocalStore",
             ".memory_store": "MemoryStore",
             ".object.store": "ObjectStore",
-            ".transformer": "StorageTransformer register_storage_transformer",
+            ".transformer": "CachingTransformer StorageTransformer register_storage_transformer",
             ".urls": "from_url register_store",
             ".wrappers": "CacheStore LatencyStore PrefixStore ReadOnlyStore StoreEvent TraceStore WrapperStore",
             ".zip": "ZipStore",

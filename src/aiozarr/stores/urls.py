@@ -12,7 +12,7 @@ from aiozarr.errors import UnknownSchemeError, UnsupportedMetadataError
 from aiozarr.plugins import entry_point_names, load_plugin, wrong_entry_point
 from aiozarr.stores.contract import Store, directory_url
 from aiozarr.stores.object.schemes import BUCKET_CLIENTS
-from aiozarr.stores.options.by_protocol import flatten, pick
+from aiozarr.stores.options.option_table import flatten, pick
 
 Opener: TypeAlias = Callable[..., Store]
 

@@ -28,7 +28,7 @@ from aiozarr.model import Entry, Range, Value, Version
 from aiozarr.schedule.events import Report, Totals
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, Store, byte_view
-from aiozarr.stores.copy_from import CopyFromStore
+from aiozarr.stores.capabilities import CopyFromStore
 
 Verify: TypeAlias = Literal["size", "checksum"] | None
 

@@ -25,7 +25,7 @@ from aiozarr.model import JOURNAL_PREFIX, Entry, Version, check_key
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, LocalStore, Store
-from aiozarr.stores.nowait import NowaitStore
+from aiozarr.stores.capabilities import NowaitStore
 from aiozarr.transfer.copy_journal import CopyJournal, is_journal_key, size_hash
 from aiozarr.transfer.copy_object import (
     CopiedObject,

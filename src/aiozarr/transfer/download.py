@@ -23,8 +23,8 @@ from aiozarr.model import Entry, Range
 from aiozarr.schedule.events import Report, Totals
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, LocalStore
+from aiozarr.stores.capabilities import NowaitStore
 from aiozarr.stores.local.store import LocalFile
-from aiozarr.stores.nowait import NowaitStore
 from aiozarr.transfer.copy_object import (
     MIN_WORK_BYTES,
     CopyDecision,

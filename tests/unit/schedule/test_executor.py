@@ -14,7 +14,7 @@ from aiozarr.schedule.budget import START, Budget
 from aiozarr.schedule.executor import RequestExecutor
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
-from aiozarr.stores.nowait import PendingFetch
+from aiozarr.stores.capabilities import PendingFetch
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 
 

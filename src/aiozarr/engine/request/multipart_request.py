@@ -14,8 +14,8 @@ from aiozarr.engine.request.object_request import AwaitableRequest, FetchOperati
 from aiozarr.errors import StoreError
 from aiozarr.model import Range, Value, Version
 from aiozarr.schedule.scheduled_request import ScheduledRequest
+from aiozarr.stores.capabilities import PendingFetch
 from aiozarr.stores.contract import Store
-from aiozarr.stores.nowait import PendingFetch
 
 MAX_SIZE_FACTOR = 4
 """An object may be so many times larger than its codecs make it: some writers leave old bytes in objects."""

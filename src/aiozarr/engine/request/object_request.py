@@ -19,8 +19,8 @@ from aiozarr.schedule.queue import RequestQueue
 from aiozarr.schedule.scheduled_request import ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
+from aiozarr.stores.capabilities import NowaitStore, PendingFetch
 from aiozarr.stores.contract import Store
-from aiozarr.stores.nowait import NowaitStore, PendingFetch
 
 
 def is_missing_status(error: StoreError, settings: Settings) -> bool:

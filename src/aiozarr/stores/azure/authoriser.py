@@ -1,12 +1,27 @@
-"""Authorised requests for one container of Azure Blob Storage, by signature or token."""
+"""Authorised requests for one container of Azure Blob Storage, by signature or token.
+
+Shared access signatures by an account key are each for all blobs of a container and a limited time ("Create a service
+SAS" in Azure's documentation). obstore signs single blobs, and incorrectly if a name needs percent-encoding. Tokens of
+a credential object, such as those of the package azure-identity, are cached while they are valid.
+"""
 
 from __future__ import annotations
 
+import inspect
+import time
+from base64 import b64decode, b64encode
+from datetime import UTC, datetime
+from hashlib import sha256
+from hmac import digest
+from typing import Any
+from urllib.parse import urlencode
+
+from aiozarr.concurrency import SingleFlight
+from aiozarr.errors import AiozarrError, UnauthenticatedError
 from aiozarr.http1 import EndpointClient, Expectation, Request, RequestTemplate, Response, quote_key
 from aiozarr.stores.azure.address import AzureEndpoint
 from aiozarr.stores.azure.credentials import AzureCredentials
-from aiozarr.stores.azure.signature import ContainerSignatures
-from aiozarr.stores.azure.tokens import AzureTokenSource
+from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES
 from aiozarr.stores.options.azure_options import AzureOptions
 
@@ -112,3 +127,113 @@ def _headers(method: str, token: str) -> dict[str, str]:
     if method == "DELETE":
         headers["x-ms-delete-snapshots"] = "include"
     return headers
+
+
+SIGNATURE_VERSION = "2021-12-02"
+
+VALID_SECONDS = 3600
+REUSE_SECONDS = 900
+"""A signature is used for this long. The clocks may differ by the rest of its validity."""
+
+MIN_AGE_SECONDS = 10
+"""A signature that is refused when it is younger was never valid, and a new one would not be."""
+
+
+def sign_container(account: str, key: str, container: str, permissions: str, expires: float) -> str:
+    """Return the query that allows `permissions` on all blobs of `container` until `expires` (seconds since 1970).
+
+    Args:
+        account: the account's name, that of its primary region.
+        key: the account's key, in base64.
+        container: the container's name.
+        permissions: `r` to read, `d` to delete, `l` to list; several in the order `racwdxltmeop`.
+        expires: the time of its expiry.
+    """
+    expiry = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expires))
+    # Permissions, start, expiry, resource, identifier, addresses, protocol, version, kind of resource, snapshot,
+    # encryption scope, and five headers of the answer.
+    fields = [permissions, "", expiry, f"/blob/{account}/{container}", "", "", "", SIGNATURE_VERSION, "c", *[""] * 7]
+    signature = b64encode(digest(b64decode(key), "\n".join(fields).encode(), sha256)).decode("ascii")
+    return urlencode({"sv": SIGNATURE_VERSION, "se": expiry, "sr": "c", "sp": permissions, "sig": signature})
+
+
+class ContainerSignatures:
+    """The signatures of one container, each renewed every quarter of an hour."""
+
+    def __init__(self, account: str, key: str, container: str) -> None:
+        self._account = account.removesuffix("-secondary")
+        self._key = key
+        self._container = container
+        self._signatures: dict[str, tuple[float, str]] = {}
+
+    def query(self, permissions: str) -> str:
+        """Return the query that allows `permissions` for a while."""
+        cached = self._signatures.get(permissions)
+        now = time.monotonic()
+        if cached is None or cached[0] + REUSE_SECONDS < now:
+            expires = time.time() + VALID_SECONDS
+            query = sign_container(self._account, self._key, self._container, permissions, expires)
+            cached = self._signatures[permissions] = (now, query)
+        return cached[1]
+
+    def renew(self, refused: str) -> bool:
+        """Drop the signature `refused`; return False if it was new: another one would be refused as well."""
+        for permissions, (made, query) in list(self._signatures.items()):
+            if query == refused:
+                if time.monotonic() - made < MIN_AGE_SECONDS:
+                    return False
+                del self._signatures[permissions]
+        return True
+
+
+SCOPE = "https://storage.azure.com/.default"
+
+RENEW_BEFORE_SECONDS = 300
+"""A token is renewed so long before it expires."""
+
+
+class AzureTokenSource:
+    """The tokens of one credential; concurrent callers share one request for a token."""
+
+    def __init__(self, credential: Any) -> None:
+        self._credential = credential
+        self._token = ""
+        self._expires = 0.0
+        self._requests: SingleFlight[None] = SingleFlight()
+
+    def cached(self) -> str | None:
+        """Return a valid token, or None if one has to be requested."""
+        return self._token if time.time() < self._expires - RENEW_BEFORE_SECONDS else None
+
+    async def token(self) -> str:
+        """Return a valid token.
+
+        Raises:
+            UnauthenticatedError: the credential gave none.
+        """
+        if self.cached() is None:
+            await self._requests.run(None, self._request)
+        return self._token
+
+    async def provide(self) -> dict[str, Any]:
+        """Return a valid token in obstore's form."""
+        token = await self.token()
+        return {"token": token, "expires_at": datetime.fromtimestamp(self._expires, UTC)}
+
+    def record_refusal(self, token: str) -> None:
+        """Request a new token next time, if the refused `token` is still the current one."""
+        if token == self._token:
+            self._expires = 0.0
+
+    async def _request(self) -> None:
+        get_token = self._credential.get_token
+        try:
+            if inspect.iscoroutinefunction(get_token):
+                found = await get_token(SCOPE)
+            else:
+                found = await in_thread(lambda: get_token(SCOPE))
+            self._token, self._expires = str(found.token), float(found.expires_on)
+        except AiozarrError:
+            raise
+        except Exception as error:  # its package defines its own errors
+            raise UnauthenticatedError("the credential gave no token") from error

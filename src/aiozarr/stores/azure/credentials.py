@@ -11,8 +11,14 @@ from typing import Any, Literal
 
 from aiozarr.http1 import check_headers
 from aiozarr.http1.url import fingerprint
-from aiozarr.stores.azure.address import ACCOUNT_NAMES, AzureEndpoint, environment_connection
-from aiozarr.stores.azure.connection_string import EMULATOR_ACCOUNT, EMULATOR_KEY, parse_connection_string
+from aiozarr.stores.azure.address import (
+    ACCOUNT_NAMES,
+    EMULATOR_ACCOUNT,
+    EMULATOR_KEY,
+    AzureEndpoint,
+    environment_connection,
+    parse_connection_string,
+)
 from aiozarr.stores.options.azure_options import AzureOptions
 from aiozarr.stores.options.option_table import is_set
 

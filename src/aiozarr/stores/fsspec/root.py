@@ -8,10 +8,8 @@ from typing import Any
 
 from aiozarr.errors import UnknownSchemeError
 from aiozarr.http1.url import WebAddress
-from aiozarr.stores.fsspec.instances import InstanceSource, UrlSource, usable_instance
-from aiozarr.stores.fsspec.native_options import native_options, with_timeouts
-from aiozarr.stores.fsspec.option_routing import ChainLink, needs_target
-from aiozarr.stores.fsspec.redaction import without_secrets
+from aiozarr.stores.fsspec.instances import InstanceSource, UrlSource, usable_instance, without_secrets
+from aiozarr.stores.fsspec.option_routing import ChainLink, native_options, needs_target, with_timeouts
 from aiozarr.stores.fsspec.traits import below, protocol_of
 from aiozarr.stores.options.s3_options import S3_TABLE
 

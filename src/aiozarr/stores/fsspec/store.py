@@ -18,9 +18,8 @@ from aiozarr.stores.contract import Store, byte_view, directory_url, split_root,
 from aiozarr.stores.fsspec.errors import is_missing_file, translate
 from aiozarr.stores.fsspec.file_listing import FileLister
 from aiozarr.stores.fsspec.file_system_calls import FileSystemCalls
-from aiozarr.stores.fsspec.instances import digest
+from aiozarr.stores.fsspec.instances import digest, reveals, secrets_of
 from aiozarr.stores.fsspec.object_reads import UNKNOWN_SIZE, read, read_at_most, size_of
-from aiozarr.stores.fsspec.redaction import reveals, secrets_of
 from aiozarr.stores.fsspec.root import FileSystemRoot, resolve_root
 from aiozarr.stores.fsspec.traits import traits_of
 from aiozarr.stores.local.store import LocalStore

@@ -14,11 +14,14 @@ from aiozarr.errors import ChangedError, StoreError, UnauthenticatedError, Unsup
 from aiozarr.http1 import Accept, EndpointClient, Expectation, Headers, Request, Response
 from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.gcs.address import find_endpoint, find_source, parse_url, sends_credentials_openly
-from aiozarr.stores.gcs.authoriser import GcsAuthoriser
-from aiozarr.stores.gcs.errors import gcs_error
-from aiozarr.stores.gcs.hashes import MAX_HASH_ON_LOOP_BYTES, matches_checksum, verify_checksum
-from aiozarr.stores.gcs.listing import parse_page
-from aiozarr.stores.gcs.tokens import account_name
+from aiozarr.stores.gcs.authoriser import GcsAuthoriser, account_name
+from aiozarr.stores.gcs.responses import (
+    MAX_HASH_ON_LOOP_BYTES,
+    gcs_error,
+    matches_checksum,
+    parse_page,
+    verify_checksum,
+)
 from aiozarr.stores.gcs.upload import upload
 from aiozarr.stores.http.errors import is_missing_key
 from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient

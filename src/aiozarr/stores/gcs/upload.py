@@ -14,8 +14,7 @@ from aiozarr.errors import PreconditionFailedError, StoreError, UnsupportedOpera
 from aiozarr.model import IfAbsent, Precondition, Version
 from aiozarr.stores.gcs.address import GcsEndpoint
 from aiozarr.stores.gcs.authoriser import GcsAuthoriser
-from aiozarr.stores.gcs.errors import gcs_error
-from aiozarr.stores.gcs.hashes import crc32c_of
+from aiozarr.stores.gcs.responses import crc32c_of, gcs_error
 from aiozarr.stores.gcs.upload_client import UploadResponse
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 

@@ -1,10 +1,18 @@
-"""The store of a plain web server: values are read by GET, and nothing is listed or written."""
+"""The store of a plain web server: values are read by GET, and nothing is listed or written.
+
+Whole objects that came in place of ranges are cached for further ranges of the same version.
+"""
 
 from __future__ import annotations
 
+import os
+import warnings
+from base64 import b64encode
 from collections.abc import AsyncIterator, Hashable, Mapping
 from copy import copy
 from dataclasses import fields, replace
+from netrc import NetrcParseError, netrc
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -18,14 +26,15 @@ from aiozarr.http1 import (
     RequestTemplate,
     Response,
     WebAddress,
+    etag_of,
     fingerprint,
     quote_key,
 )
 from aiozarr.http1.endpoint import custom_ssl_context
-from aiozarr.model import Entry, Supports, check_key
+from aiozarr.http1.request import check_headers
+from aiozarr.http1.response_check import MAX_CUT_BYTES
+from aiozarr.model import Entry, Supports, check_key, resolve_range
 from aiozarr.stores.contract import Store, directory_url, with_root
-from aiozarr.stores.http.credentials import headers_of
-from aiozarr.stores.http.full_object_cache import FullObjectCache
 from aiozarr.stores.http.object_client import ObjectClient
 from aiozarr.stores.http.web_store import HEAD_REFUSED, WebStore
 from aiozarr.stores.options.http_options import HTTPOptions, http_options
@@ -203,3 +212,130 @@ def _open(kind: type[HTTPStore], url: str, options: Mapping[str, Any], supports:
     store = kind(url, **options)
     store.supports = supports
     return store
+
+
+MAX_OBJECTS = 64
+"""The most objects that are cached, together no more than `MAX_CUT_BYTES`."""
+
+
+class FullObjectCache:
+    """The responses of a server without ranges, by key: it does not send a shard again for each of its chunks.
+
+    Only a request for a certain version is answered from the cache, after a HEAD has confirmed that version. Threads
+    need no lock: the dictionary is replaced, never changed.
+
+    Attributes:
+        responses: the cached responses, by key.
+    """
+
+    def __init__(self) -> None:
+        self.responses: dict[str, Response] = {}
+
+    def find(self, key: str, expectation: Expectation) -> Response | None:
+        """Return the cached response for `expectation`, or None."""
+        if not self.responses or expectation.range is None or expectation.etag is None:
+            return None
+        response = self.responses.get(key)
+        return response if response is not None and etag_of(response.headers) == expectation.etag else None
+
+    def add(self, key: str, expectation: Expectation, response: Response) -> None:
+        """Add a response if it is a whole object in place of a part of it; the oldest ones are evicted."""
+        action = response.action
+        if not isinstance(action, Accept) or not action.cut:
+            return
+        etag = etag_of(response.headers)
+        if etag is None or etag.startswith("W/"):
+            return
+        size = memoryview(response.body).nbytes
+        if resolve_range(size, expectation.range) == (0, size):
+            return
+        room = MAX_CUT_BYTES
+        responses = {name: each for name, each in self.responses.items() if name != key} | {key: response}
+        fitting: dict[str, Response] = {}
+        for name, each in reversed(responses.items()):
+            room -= memoryview(each.body).nbytes
+            if room < 0 or len(fitting) == MAX_OBJECTS:
+                break
+            fitting[name] = each
+        self.responses = dict(reversed(fitting.items()))
+
+    def clear(self) -> None:
+        """Remove all responses."""
+        self.responses = {}
+
+
+# Headers of single requests, and of the connection pool.
+_RESERVED = frozenset(
+    {"accept-encoding", "connection", "content-length", "expect", "host", "if-match", "range", "transfer-encoding"}
+)
+
+
+def headers_of(address: WebAddress, options: HTTPOptions) -> dict[str, str]:
+    """Return the given headers of a store's requests. All of them are secrets.
+
+    Raises:
+        ValueError: a header is given twice, cannot be sent, or is reserved; or there are credentials of two kinds. The
+            message holds no values.
+    """
+    headers: dict[str, str] = {}
+    for name, value in check_headers(options.headers).items():
+        if name.lower() in _RESERVED:
+            raise ValueError(f"the header {name!r} is set by the store itself")
+        usual = "-".join(part.capitalize() for part in name.split("-"))
+        if headers.setdefault(usual, value) != value:
+            raise ValueError(f"the header {name!r} is given twice, with different values")
+    if options.user_agent is not None and headers.setdefault("User-Agent", options.user_agent) != options.user_agent:
+        raise ValueError("the header 'User-Agent' and the storage option 'user_agent' contradict each other")
+    authorization = _authorization(address, options, headers.get("Authorization"))
+    if authorization is not None:
+        headers["Authorization"] = authorization
+    return check_headers(headers)
+
+
+def basic_credentials(user: str, password: str, encoding: str = "utf-8") -> str:
+    """Return the value of an Authorization header (RFC 7617).
+
+    Raises:
+        ValueError: the user name holds a colon, or user or password cannot be encoded.
+    """
+    if ":" in user:
+        raise ValueError("a user of basic authentication holds no colon")
+    try:
+        data = f"{user}:{password}".encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        raise ValueError("user and password of basic authentication cannot be encoded") from None
+    return "Basic " + b64encode(data).decode("ascii")
+
+
+def _authorization(address: WebAddress, options: HTTPOptions, header: str | None) -> str | None:
+    given = {
+        "the header 'Authorization'": header,
+        "the storage option 'auth'": None if options.auth is None else basic_credentials(*options.auth),
+        "the storage option 'token'": None if options.token is None else f"Bearer {options.token}",
+        "the URL": None if address.user is None else basic_credentials(address.user, address.password or ""),
+    }
+    places = [place for place, value in given.items() if value is not None]
+    values = {value for value in given.values() if value is not None}
+    if len(values) > 1:
+        raise ValueError(f"{' and '.join(places)} hold different credentials")
+    if values:
+        return values.pop()
+    return _from_netrc(address) if options.trust_env else None
+
+
+def _from_netrc(address: WebAddress) -> str | None:
+    """Return the credentials for the host in the file that `NETRC` names, or in `~/.netrc`."""
+    path = Path(os.environ.get("NETRC") or Path.home() / (".netrc" if os.name == "posix" else "_netrc"))
+    try:
+        found = netrc(str(path)).authenticators(address.host)
+    except FileNotFoundError:
+        return None
+    except (OSError, NetrcParseError, UnicodeDecodeError) as error:
+        warnings.warn(f"{path} cannot be read: {type(error).__name__}", stacklevel=2)
+        return None
+    if found is None:
+        return None
+    if address.exposed:
+        warnings.warn(f"credentials of {path} are sent to {address.origin} without TLS", stacklevel=2)
+    user, account, password = found
+    return basic_credentials(user or account or "", password or "")

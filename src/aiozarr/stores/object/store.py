@@ -25,9 +25,8 @@ from aiozarr.model import (
     check_key,
     check_prefix,
 )
-from aiozarr.stores.condition_probe import conditions_hold
+from aiozarr.stores.capabilities import CopyFromStore, conditions_hold
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, with_root
-from aiozarr.stores.copy_from import CopyFromStore
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.web_store import WebStore
 from aiozarr.stores.object.bucket_client import PAGE_SIZE, BucketClient, open_bucket

@@ -25,7 +25,7 @@ from aiozarr.model import (
     resolve_range,
 )
 from aiozarr.serial_numbers import SerialNumbers
-from aiozarr.stores.condition_probe import conditions_hold
+from aiozarr.stores.capabilities import conditions_hold
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes
 from aiozarr.stores.obspec.errors import is_missing, is_of_obstore, translate
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import time
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiozarr.concurrency import for_each
-from aiozarr.errors import StoreError, UnsupportedOperationError
+from aiozarr.errors import ForkedProcessError, StoreError, UnsupportedOperationError
 from aiozarr.http1 import SLOWEST_BYTES_PER_SECOND, Expectation
 from aiozarr.model import Entry, IfAbsent, Precondition, Version
 from aiozarr.stores.object.bucket_client import PAGE_SIZE, BucketClient
 from aiozarr.stores.object.listing import PaginationLoopGuard
 from aiozarr.stores.obstore.errors import call, translated
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
 
 T = TypeVar("T")
 
@@ -164,3 +170,64 @@ def _version(etag: str | None) -> Version | None:
     if not etag or etag == '""':  # some servers return none after a multipart upload
         return None
     return Version(etag if etag.endswith('"') else f'"{etag}"')
+
+
+REQUEST_TIMEOUT = 86_400.0
+"""Seconds for one request of obstore, longer than any takes. obstore does not measure progress. The caller knows how
+many bytes are sent, and sets a limit accordingly."""
+
+NO_RETRIES = 0
+"""Only the scheduler retries."""
+
+
+def client_options(*, secure: bool, connect_timeout: float, keep_alive: bool = True) -> ClientConfig:
+    """Return the options of a client.
+
+    A client for listings must not keep connections. An abandoned listing is dropped by Python, outside of obstore's
+    threads. Its connection would return to the pool there, where obstore panics and becomes unusable.
+    """
+    options: ClientConfig = {
+        "allow_http": not secure,
+        "connect_timeout": f"{min(max(1, round(connect_timeout * 1000)), 86_400_000)} ms",
+        "timeout": f"{REQUEST_TIMEOUT:g} s",
+    }
+    if not keep_alive:
+        options["pool_max_idle_per_host"] = "0"
+    return options
+
+
+EXIT_PAUSE = 0.05
+"""Seconds. obstore's threads release Python objects shortly after a call has ended. A thread that does so while the
+interpreter shuts down aborts the process."""
+
+
+class _Usage:
+    """Whether obstore was used in this process, and whether in the parent before the fork."""
+
+    used = False
+    parent_used = False
+
+
+def check_fork(url: str) -> None:
+    """Record that obstore is used in this process.
+
+    Raises:
+        ForkedProcessError: it was used before this process was forked. Its threads do not exist here, so it would hang.
+    """
+    if _Usage.parent_used:
+        raise ForkedProcessError(
+            "the client library of object stores was used before this process was forked, and cannot be used after "
+            "it: start the process with the 'spawn' or 'forkserver' method, or use such stores first in the child",
+            store=url,
+        )
+    if not _Usage.used:
+        _Usage.used = True
+        atexit.register(time.sleep, EXIT_PAUSE)
+
+
+def _after_fork() -> None:
+    _Usage.parent_used = _Usage.parent_used or _Usage.used
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

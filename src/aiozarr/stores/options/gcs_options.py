@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from aiozarr.stores.options.client_unsupported import CLIENT_UNSUPPORTED, TRUST_UNSUPPORTED
+from aiozarr.stores.options.http_options import CLIENT_UNSUPPORTED, TRUST_UNSUPPORTED
 from aiozarr.stores.options.option_table import Option, OptionTable, UnsupportedOption, as_bool
 
 Access = Literal["read_only", "read_write", "full_control"]

@@ -37,14 +37,11 @@ from aiozarr.stores.s3.address import (
     parse_url,
     sends_found_credentials_openly,
 )
-from aiozarr.stores.s3.bulk_delete import failures_in, first_failure
-from aiozarr.stores.s3.client import make_provider
+from aiozarr.stores.s3.client import has_files, make_provider, read_configured
 from aiozarr.stores.s3.credentials import knows_credentials
 from aiozarr.stores.s3.direct_put import DirectPut, may_succeed_otherwise, stored_version
-from aiozarr.stores.s3.listing import listing_query, parse_page
-from aiozarr.stores.s3.profiles import has_files, read_configured
-from aiozarr.stores.s3.region import is_elsewhere, region_in
 from aiozarr.stores.s3.region_client import S3RegionClient, fetch_region
+from aiozarr.stores.s3.responses import failures_in, first_failure, is_elsewhere, listing_query, parse_page, region_in
 
 T = TypeVar("T")
 

@@ -9,9 +9,8 @@ from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.obstore.errors import ANON
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import Source
-from aiozarr.stores.s3.client import Provider
+from aiozarr.stores.s3.client import NoCredentialsError, Provider
 from aiozarr.stores.s3.presign import S3Credentials
-from aiozarr.stores.s3.profiles import NoCredentialsError
 
 _TOKENS = ("AWS_SESSION_TOKEN", "AWS_TOKEN")
 """Variables of the environment, as in obstore."""

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 from aiozarr.http1 import EndpointClient, Expectation, Proxies, Request, RequestTemplate, quote_key
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES
 from aiozarr.stores.obstore.errors import translated
-from aiozarr.stores.obstore.fork_guard import check_fork
+from aiozarr.stores.obstore.obstore_bucket import check_fork
 from aiozarr.stores.obstore.url_signer import Signer
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import S3Endpoint, Source
-from aiozarr.stores.s3.client import Provider, make_client, ssl_context_of
+from aiozarr.stores.s3.client import ProfileCredentials, Provider, make_client, ssl_context_of
 from aiozarr.stores.s3.credentials import find_credentials, fixed_credentials
 from aiozarr.stores.s3.presign import Presigner, canonical_query, presign
-from aiozarr.stores.s3.profiles import ProfileCredentials
-from aiozarr.stores.s3.region import region_in
+from aiozarr.stores.s3.responses import region_in
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from aiozarr.stores.wrappers.cache_store import CacheStore
     from aiozarr.stores.wrappers.latency_store import LatencyStore
     from aiozarr.stores.wrappers.prefix_store import PrefixStore
-    from aiozarr.stores.wrappers.read_only_store import ReadOnlyStore
     from aiozarr.stores.wrappers.trace_store import StoreEvent, TraceStore
-    from aiozarr.stores.wrappers.wrapper_store import WrapperStore
+    from aiozarr.stores.wrappers.wrapper_store import ReadOnlyStore, WrapperStore
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -20,9 +19,8 @@ else:
             ".cache_store": "CacheStore",
             ".latency_store": "LatencyStore",
             ".prefix_store": "PrefixStore",
-            ".read_only_store": "ReadOnlyStore",
             ".trace_store": "StoreEvent TraceStore",
-            ".wrapper_store": "WrapperStore",
+            ".wrapper_store": "ReadOnlyStore WrapperStore",
         },
     )
 

@@ -1,7 +1,12 @@
 """Cached values in a directory, which several processes may share and which outlives them.
 
 Every value or range is a file, in a directory per key. A file gets its name when it is complete. Its access time is the
-time of its last use, its modification time the time of the last check with the store.
+time of its last use, its modification time the time of the last check with the store. A file has a head that describes
+the value, and blocks whose checksums are verified on reading:
+
+    magic (8 bytes) · length of the head · CRC-32 of head and table · head (JSON) · table (a CRC-32 per block) · data
+
+Numbers have 4 bytes, little-endian. A range is read, and verified, without the rest of the file.
 
 The file `size` has the total of all bytes, those of unfinished files included. A process that finds no room counts the
 files again and removes the least recently used ones. It does so under a lock of the directory, so that the limit holds
@@ -11,23 +16,28 @@ by a killed process.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import secrets
+import struct
 import sys
 import time
+import zlib
 from collections.abc import Generator, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
+from typing import Any, Final
 
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.fork_safe_lock import ForkSafeLock
-from aiozarr.model import ByteRange, Suffix, Value
+from aiozarr.model import ByteRange, Suffix, Value, Version, resolve_range
+from aiozarr.stores.contract import byte_view
+from aiozarr.stores.memory_store import MemoryStore
 from aiozarr.stores.wrappers.cache_backend import CacheBackend, CachedValue, InvalidationGuard, ObjectKey, is_below
-from aiozarr.stores.wrappers.cache_file import CacheFileHead, CorruptFileError, encode, read_head, read_value
-from aiozarr.stores.wrappers.stable_identity import stable_name
 
 if sys.platform != "win32":
     import fcntl
@@ -312,3 +322,161 @@ def _read_total(descriptor: int) -> int | None:
 
 def _write_total(descriptor: int, total: int) -> None:
     os.pwrite(descriptor, b"%0*d" % (_DIGITS, total), 0)
+
+
+MAGIC: Final = b"aiozarr\x01"
+BLOCK_BYTES: Final = 1 << 18
+_START: Final = struct.Struct("<8sII")
+_MAX_HEAD_BYTES: Final = 1 << 16
+
+
+class CorruptFileError(Exception):
+    """The file is damaged, or of another format."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFileHead:
+    """The description of a cached value in its file.
+
+    Attributes:
+        store: the name of the store.
+        key: the key.
+        version: version of the value.
+        size: size of the whole value in bytes.
+        length: number of its bytes in the file.
+    """
+
+    store: str
+    key: str
+    version: Version | None
+    size: int | None
+    length: int
+
+
+def encode(store: str, key: str, value: Value) -> list[memoryview]:
+    """Return the bytes of the file, in pieces."""
+    data = byte_view(value.data)
+    version = value.version
+    head = {
+        "store": store,
+        "key": key,
+        "etag": None if version is None else version.etag,
+        "generation": None if version is None else version.generation,
+        "size": value.size,
+        "length": len(data),
+    }
+    text = json.dumps(head).encode()
+    table = b"".join(_checksum(data[at : at + BLOCK_BYTES]) for at in range(0, len(data), BLOCK_BYTES))
+    start = _START.pack(MAGIC, len(text), zlib.crc32(text + table))
+    return [memoryview(start + text + table), data]
+
+
+def read_head(descriptor: int) -> tuple[CacheFileHead, bytes, int]:
+    """Return the head of an open file, its table, and the offset of its data.
+
+    Raises:
+        CorruptFileError: the file is damaged, or of another format or length.
+        OSError: it could not be read.
+    """
+    first = os.pread(descriptor, _START.size, 0)
+    if len(first) < _START.size:
+        raise CorruptFileError
+    magic, text_length, checksum = _START.unpack(first)
+    if magic != MAGIC or text_length > _MAX_HEAD_BYTES:
+        raise CorruptFileError
+    try:
+        text = _read_exactly(descriptor, _START.size, text_length)
+        head = _parse_head(json.loads(text))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptFileError from error
+    blocks = -(-head.length // BLOCK_BYTES)
+    at = _START.size + text_length
+    if os.fstat(descriptor).st_size != at + 4 * blocks + head.length:
+        raise CorruptFileError
+    table = _read_exactly(descriptor, at, 4 * blocks)
+    if zlib.crc32(text + table) != checksum:
+        raise CorruptFileError
+    return head, table, at + len(table)
+
+
+def read_value(descriptor: int, byte_range: ByteRange | None) -> Value:
+    """Return the bytes `byte_range` of the data in an open file.
+
+    Raises:
+        CorruptFileError: the file is damaged, or of another format.
+        OSError: it could not be read.
+    """
+    head, table, origin = read_head(descriptor)
+    start, stop = resolve_range(head.length, byte_range)
+    if start >= stop:
+        return Value(b"", head.version, head.size)
+    first = start // BLOCK_BYTES
+    begin, end = first * BLOCK_BYTES, min(-(-stop // BLOCK_BYTES) * BLOCK_BYTES, head.length)
+    data = memoryview(_read_exactly(descriptor, origin + begin, end - begin))
+    for number, at in enumerate(range(0, len(data), BLOCK_BYTES), first):
+        if _checksum(data[at : at + BLOCK_BYTES]) != table[4 * number : 4 * number + 4]:
+            raise CorruptFileError
+    return Value(data[start - begin : stop - begin], head.version, head.size)
+
+
+def _parse_head(head: dict[str, Any]) -> CacheFileHead:
+    etag, generation = head["etag"], head["generation"]
+    version = None if etag is None and generation is None else Version(etag, generation)
+    size, length = head["size"], head["length"]
+    if not isinstance(length, int) or length < 0 or not isinstance(size, int | None):
+        raise ValueError
+    return CacheFileHead(str(head["store"]), str(head["key"]), version, size, length)
+
+
+def _read_exactly(descriptor: int, at: int, length: int) -> bytes:
+    data = os.pread(descriptor, length, at)
+    while len(data) < length:  # one call returns at most 2 GiB
+        more = os.pread(descriptor, length - len(data), at + len(data))
+        if not more:
+            raise CorruptFileError
+        data += more
+    return data
+
+
+def _checksum(block: memoryview) -> bytes:
+    return zlib.crc32(block).to_bytes(4, "little")
+
+
+_PROCESS_TOKEN = secrets.token_hex(16)
+
+
+@lru_cache(maxsize=256)
+def stable_name(identity: Hashable) -> str:
+    """Return a name that is equal for equal identities, and different for others.
+
+    The names of stores of one process, such as `MemoryStore`, are unique to this process.
+    """
+    return sha256("".join(_terms(identity)).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _terms(part: object) -> Iterator[str]:
+    match part:
+        case tuple():
+            yield f"({len(part)} "
+            for each in part:
+                yield from _terms(each)
+            if len(part) == 2 and isinstance(part[0], type) and type(part[1]) is int:
+                yield _process()  # the default of `Store.identity`: one object of this process
+        case type():
+            yield f"class {part.__module__}.{part.__qualname__} "
+            if issubclass(part, MemoryStore):
+                yield _process()
+        case str() | bytes() | int() | float() | None:
+            text = repr(part)
+            yield f"{len(text)} {text} "
+        case _:
+            text = repr(part)
+            yield f"object {len(text)} {text} {_process()}"
+
+
+def _process() -> str:
+    return f"process {os.getpid()} {_PROCESS_TOKEN} "
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=stable_name.cache_clear)

@@ -16,7 +16,7 @@ from aiozarr.model import ByteRange, Range, Suffix, Supports, Value, Version, ch
 from aiozarr.settings import GIB
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.contract import Store, check_max_bytes, too_large
-from aiozarr.stores.zip.contents import Duplicates, KeyIndex
+from aiozarr.stores.zip.contents import Duplicates, KeyIndex, check_checksum, check_limit, packed_bound, unpack
 from aiozarr.stores.zip.format import (
     LOCAL_HEADER_BYTES,
     MAX_END_BYTES,
@@ -27,7 +27,6 @@ from aiozarr.stores.zip.format import (
     find_end,
     read_directory,
 )
-from aiozarr.stores.zip.unpack_member import check_checksum, check_limit, packed_bound, unpack
 from aiozarr.stores.zip.zip_store import ZipMode, ZipStore
 
 MAX_WHOLE_ARCHIVE_BYTES = 64 << 20

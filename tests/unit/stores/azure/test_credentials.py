@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from aiozarr.stores.azure.address import AzureEndpoint
-from aiozarr.stores.azure.connection_string import EMULATOR_KEY
+from aiozarr.stores.azure.address import EMULATOR_KEY, AzureEndpoint
 from aiozarr.stores.azure.credentials import AzureCredentials, find_credentials
 from aiozarr.stores.options.azure_options import AzureOptions, azure_options
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import UnauthenticatedError
-from aiozarr.stores.azure.tokens import RENEW_BEFORE_SECONDS, SCOPE, AzureTokenSource
+from aiozarr.stores.azure.authoriser import RENEW_BEFORE_SECONDS, SCOPE, AzureTokenSource
 
 
 @dataclass

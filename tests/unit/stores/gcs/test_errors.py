@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import StoreError
-from aiozarr.stores.gcs.errors import gcs_error
+from aiozarr.stores.gcs.responses import gcs_error
 from aiozarr.stores.object.store import ObjectStore
 from tests.support.servers.gcs_server import GcsServer
 

@@ -12,7 +12,7 @@ import aiozarr
 from aiozarr.errors import ChangedError
 from aiozarr.model import Range, Version
 from aiozarr.stores import HTTPStore
-from aiozarr.stores.fetch_into import ResponseHead
+from aiozarr.stores.capabilities import ResponseHead
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer
 

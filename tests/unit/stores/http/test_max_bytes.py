@@ -10,7 +10,7 @@ import pytest
 
 from aiozarr.errors import LimitError
 from aiozarr.model import ByteRange, Range, Suffix, Value
-from aiozarr.stores.fetch_into import ResponseHead
+from aiozarr.stores.capabilities import ResponseHead
 from aiozarr.stores.http.store import HTTPStore
 from aiozarr.stores.http.web_store import WebStore
 from aiozarr.stores.object.store import ObjectStore

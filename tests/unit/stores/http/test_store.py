@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import pickle
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+import warnings
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 
 import aiozarr
 from aiozarr.errors import (
+    ChangedError,
     InvalidKeyError,
     PermissionDeniedError,
     StoreError,
@@ -19,7 +24,7 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
-from aiozarr.model import ByteRange, Range, Suffix
+from aiozarr.model import ByteRange, Range, Suffix, Version
 from aiozarr.stores.http.store import HTTPStore
 from tests.support.certificates import authority
 from tests.support.servers import http_replies as spoil
@@ -284,3 +289,171 @@ def test_reading_does_not_import_aiohttp() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["StoreError", "False"]
+
+
+def whole_always(server: FaultServer) -> spoil.Script:
+    """Answer like a server without ranges."""
+    return lambda request, reply: (
+        reply
+        if reply.status in (404, 412) or request.method == "HEAD"
+        else spoil.whole(server.get(request.key) or b"")(reply)
+    )
+
+
+async def test_a_whole_object_that_came_for_a_range_serves_all_ranges_of_its_version(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.script = whole_always(server)
+    async with HTTPStore(server.url) as store:
+        tail = await store.fetch("a/b", Suffix(7))
+        assert tail is not None
+        for part, expected in ((Range(5, 10), DATA[5:15]), (Suffix(3), DATA[-3:]), (Range(1 << 40, 1), b"")):
+            value = await store.fetch("a/b", part, if_match=tail.version)
+            assert value is not None
+            assert (bytes(value.data), value.size, value.version) == (expected, len(DATA), tail.version)
+        assert [request.method for request in server.requests] == ["GET", "HEAD", "HEAD", "HEAD"]
+        assert pickle.loads(pickle.dumps(store)) == store
+        # Who asks for what is stored now is never answered from what was kept.
+        server.put("a/b", DATA[::-1])
+        value = await store.fetch("a/b", Range(5, 10))
+        assert value is not None
+        assert bytes(value.data) == DATA[::-1][5:15]
+        with pytest.raises(ChangedError):
+            await store.fetch("a/b", Range(5, 10), if_match=tail.version)
+        # What is kept is bounded.
+        monkeypatch.setattr("aiozarr.stores.http.store.MAX_CUT_BYTES", len(DATA))
+        server.put("c", DATA)
+        versions = [value.version for key in ("a/b", "c") if (value := await store.fetch(key, Range(0, 1)))]
+        server.requests.clear()
+        for key, version in zip(("c", "a/b"), reversed(versions), strict=True):
+            await store.fetch(key, Range(1, 1), if_match=version)
+        asked = [(request.method, request.key) for request in server.requests]
+        assert asked == [("HEAD", "c"), ("GET", "a/b")]
+        server.remove("a/b")
+        assert await store.fetch("a/b", Range(1, 1), if_match=versions[0]) is None
+        server.put("a/b", DATA, etag='"1"')
+        version = Version('"1"')
+        script, refused = server.script, spoil.status(405)
+        server.script = lambda request, reply: (
+            refused(reply) if request.method == "HEAD" else script(request, reply) if script else reply
+        )
+        for _ in range(2):
+            value = await store.fetch("a/b", Range(5, 10), if_match=version)
+            assert value is not None
+            assert bytes(value.data) == DATA[5:15]
+
+
+async def test_a_shard_is_sent_once_by_a_server_without_ranges(server: FaultServer) -> None:
+    source = aiozarr.stores.MemoryStore()
+    array = await aiozarr.create_array(source, shape=(4096,), dtype="int32", chunks=(64,), shards=(2048,))
+    await array[...].write(range(4096))
+    for entry in [entry async for entry in source.scan("")]:
+        server.put(entry.key, bytes(memoryview(await source.get(entry.key) or b"")))
+    server.script = whole_always(server)
+    async with await aiozarr.open_array(server.url, zarr_format=3) as found:
+        server.requests.clear()
+        assert list(await found[::700]) == list(range(0, 4096, 700))
+    assert sorted(request.key for request in server.requests if request.method == "GET") == ["c/0", "c/1"]
+
+
+def basic(text: str, encoding: str = "utf-8") -> str:
+    return "Basic " + base64.b64encode(text.encode(encoding)).decode()
+
+
+def old_style(user: str, password: str, encoding: str) -> aiohttp.BasicAuth:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return aiohttp.BasicAuth(user, password, encoding)
+
+
+async def sent(store: HTTPStore, server: FaultServer) -> Mapping[str, str]:
+    async with store:
+        await store.exists("a")
+    return server.requests[-1].headers
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"auth": ("us", "p:ß")}, basic("us:p:ß")),
+        ({"auth": old_style("us", "ß", "latin1")}, basic("us:ß", "latin1")),
+        ({"client_kwargs": {"auth": old_style("us", "pw", "utf-8")}}, basic("us:pw")),
+        ({"token": "abc.def"}, "Bearer abc.def"),
+        ({"headers": {"authorization": "Custom x"}}, "Custom x"),
+        ({"client_kwargs": {"headers": {"Authorization": "Bearer y"}}}, "Bearer y"),
+        ({"client_options": {"default_headers": {"Authorization": b"Bearer z"}}}, "Bearer z"),
+        ({"auth": ("us", "pw"), "headers": {"Authorization": basic("us:pw")}}, basic("us:pw")),
+    ],
+)
+async def test_credentials_are_sent_however_they_are_spelled(options: dict[str, Any], expected: str) -> None:
+    with FaultServer() as server:
+        store = HTTPStore(server.url, **options)
+        assert (await sent(store, server))["authorization"] == expected
+        assert (await sent(pickle.loads(pickle.dumps(store)), server))["authorization"] == expected
+    assert not any(word in repr(store) for word in ("pw", "abc", "Custom", "Bearer", "ß"))
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("http://u:hidden@h/", {"auth": ("u", "other-hidden")}),
+        ("http://u:hidden@h/", {"token": "hidden"}),
+        ("http://h/", {"auth": ("u", "hidden"), "token": "hidden"}),
+        ("http://h/", {"headers": {"authorization": "hidden"}, "token": "hidden"}),
+        ("http://h/", {"headers": {"X-A": "hidden", "x-a": "hidden-too"}}),
+        ("http://h/", {"headers": {"user-agent": "hidden"}, "user_agent": "me"}),
+        ("http://h/", {"headers": {"X-A": "hidden\r\nX-B: 1"}}),
+        ("http://h/", {"headers": {"Range": "bytes=0-hidden"}}),
+        ("http://h/", {"headers": {"accept-encoding": "hidden"}}),
+        ("http://h/", {"auth": ("a:b", "hidden")}),
+        ("http://h/", {"auth": old_style("a", "hidden日", "latin1")}),
+        ("http://h/", {"allow_http": False}),
+    ],
+)
+def test_what_contradicts_itself_or_cannot_be_sent_is_refused_without_showing_it(
+    url: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match=r"different|store itself|cannot|contradict|colon|without TLS") as caught:
+        HTTPStore(url, **options)
+    assert "hidden" not in str(caught.value)
+
+
+async def test_headers_replace_those_of_the_store_in_any_case() -> None:
+    with FaultServer() as server:
+        store = HTTPStore(server.url, headers={"user-agent": "me", "ACCEPT": "x/y", "Cookie": "a=b"})
+        headers = await sent(store, server)
+        assert (headers["user-agent"], headers["accept"], headers["cookie"]) == ("me", "x/y", "a=b")
+        assert (await sent(HTTPStore(server.url, user_agent="you"), server))["user-agent"] == "you"
+
+
+@pytest.fixture
+def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "netrc"
+    path.write_text("machine 127.0.0.1 login me password of-the-file\nmachine data.example login a password b\n")
+    monkeypatch.setenv("NETRC", str(path))
+    return path
+
+
+async def test_netrc_is_read_where_the_environment_is_trusted_by_word(netrc: Path) -> None:
+    with FaultServer() as server:
+        assert "authorization" not in await sent(HTTPStore(server.url), server)
+        assert "authorization" not in await sent(HTTPStore(server.url, trust_env=False), server)
+        for options in ({"trust_env": True}, {"client_kwargs": {"trust_env": True}}):
+            store = HTTPStore(server.url, **options)
+            assert b"of-the-file" not in pickle.dumps(store)
+            for each in (store, pickle.loads(pickle.dumps(store))):
+                assert (await sent(each, server))["authorization"] == basic("me:of-the-file")
+        store = HTTPStore(server.url, trust_env=True, token="t")
+        assert (await sent(store, server))["authorization"] == "Bearer t"
+        netrc.unlink()  # noqa: ASYNC240  # no loop waits for it
+        assert "authorization" not in await sent(HTTPStore(server.url, trust_env=True), server)
+
+
+def test_netrc_that_goes_out_without_tls_or_cannot_be_read_is_warned_of(netrc: Path) -> None:
+    HTTPStore("https://data.example/", trust_env=True)
+    with pytest.warns(UserWarning, match="without TLS"):
+        HTTPStore("http://data.example/", trust_env=True)
+    netrc.write_text("machine data.example password 'hidden\nnonsense")
+    with pytest.warns(UserWarning, match="cannot be read") as caught:
+        HTTPStore("https://data.example/", trust_env=True)
+    assert "hidden" not in str(caught[0].message)

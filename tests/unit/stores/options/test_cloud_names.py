@@ -10,9 +10,8 @@ import s3fs
 from fsspec.implementations.http import HTTPFileSystem
 
 from aiozarr.stores.options.azure_options import AZURE_TABLE, azure_options
-from aiozarr.stores.options.client_unsupported import CLIENT_UNSUPPORTED, TRUST_UNSUPPORTED
 from aiozarr.stores.options.gcs_options import GCS_TABLE, gcs_options
-from aiozarr.stores.options.http_options import http_options
+from aiozarr.stores.options.http_options import CLIENT_UNSUPPORTED, TRUST_UNSUPPORTED, http_options
 from aiozarr.stores.options.option_table import OptionTable, UnsupportedOption
 from aiozarr.stores.options.s3_options import S3_TABLE, s3_options
 from tests.support.upstream_names import fields_of, parameters_of

@@ -1,10 +1,23 @@
 """The table of storage options."""
 
+from __future__ import annotations
+
+import inspect
 import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import botocore
+import botocore.config
+import botocore.session
 import pytest
+import s3fs
+from obstore.store import S3Store
 
-from aiozarr.stores.options.s3_options import S3Options, s3_options
+from aiozarr.stores.options.option_table import Option, UnsupportedOption
+from aiozarr.stores.options.s3_options import S3_TABLE, S3Options, s3_options
+from tests.support.upstream_names import fields_of
 
 
 def test_the_names_of_fsspec_obstore_and_the_cloud_mean_the_same() -> None:
@@ -93,3 +106,155 @@ def test_secrets_are_not_in_the_repr_and_travel_in_a_pickle() -> None:
     options = s3_options({"key": "k-hidden", "secret": "s-hidden", "token": "t-hidden"})
     assert "hidden" not in repr(options)
     assert pickle.loads(pickle.dumps(options)) == options
+
+
+SAMPLES: dict[str, Any] = {
+    "token": "t",
+    "secret": "s",
+    "key": "k",
+    "endpoint_url": "http://127.0.0.1:1",
+    "verify": False,
+    "proxy": "http://127.0.0.1:2",
+    "proxies": {"https": "http://127.0.0.1:2"},
+    "signature_version": "s3v4",
+    "root_certificate": "PEM",
+    "server_side_encryption": "aws:kms",
+    "checksum_algorithm": "SHA256",
+}
+BY_KIND: dict[str, Any] = {"flag": True, "seconds": 3, "count": 3}
+TOGETHER = {"key": {"secret": "s"}, "secret": {"key": "k"}, "token": {"key": "k", "secret": "s"}}
+TOGETHER_THERE = {"access_key_id": ("secret_access_key",), "secret_access_key": ("access_key_id",)}
+NOT_S3CONFIG = {"read_timeout", "connect_timeout", "proxy_url", "root_certificate", "allow_invalid_certificates"}
+
+
+def sample(option: Option) -> Any:
+    return SAMPLES.get(option.name, BY_KIND.get(option.kind, "x"))
+
+
+def nested(name: str, value: Any) -> dict[str, Any]:
+    """Return the option as s3fs takes it."""
+    for part in reversed(name.split(".")):
+        value = {part: value}
+    found: dict[str, Any] = value
+    return found
+
+
+def upstream() -> Iterator[str]:
+    """The names that the other packages have today."""
+    for name in inspect.signature(s3fs.S3FileSystem.__init__).parameters:
+        if name not in ("self", "kwargs"):
+            yield name
+    yield from (f"config_kwargs.{name}" for name in botocore.config.Config.OPTION_DEFAULTS)
+    for name in inspect.signature(botocore.session.Session.create_client).parameters:
+        if name not in ("self", "service_name", "config"):
+            yield f"client_kwargs.{name}"
+    for name in fields_of("_aws.pyi", "S3Config"):
+        yield name
+        yield name.upper()
+        yield "aws_" + name.removeprefix("aws_")
+    yield from fields_of("_client.pyi", "ClientConfig")
+    yield from ("prefix", "config", "client_options", "retry_config", "credential_provider")
+
+
+@pytest.mark.parametrize("name", list(dict.fromkeys(upstream())))
+def test_a_name_of_the_other_packages_is_known(name: str) -> None:
+    refusal = ""
+    try:
+        s3_options(nested(name, "x"))
+    except (TypeError, ValueError) as error:
+        refusal = str(error)
+    assert "unknown" not in refusal
+
+
+CASES = [
+    pytest.param(option, name, id=f"{option.name}-{name}")
+    for option in S3_TABLE.options
+    for name in (option.name, *option.fsspec, *option.obstore, *(f"AWS_{name}".upper() for name in option.obstore))
+]
+
+
+@pytest.mark.parametrize(("option", "name"), CASES)
+def test_each_name_of_an_option_means_the_same(option: Option, name: str) -> None:
+    value = sample(option)
+    if name in option.fsspec and option.spelled:
+        value = option.spelled.get(value, value)
+    ours = S3_TABLE.translate({option.name: sample(option)})
+    assert ours == {option.name: sample(option)}
+    assert S3_TABLE.translate(nested(name, value)) == ours
+    rest = TOGETHER.get(option.name, {})
+    assert s3_options({**nested(name, value), **rest}) == s3_options({option.name: sample(option), **rest})
+
+
+@pytest.mark.parametrize("option", S3_TABLE.options, ids=lambda option: option.name)
+def test_each_option_changes_something(option: Option) -> None:
+    if option.name in ("signature_version", "allow_invalid_certificates"):
+        assert s3_options({"signature_version": botocore.UNSIGNED}).anon is True
+        assert s3_options({"allow_invalid_certificates": True}).verify is False
+        return
+    assert s3_options({option.name: sample(option), **TOGETHER.get(option.name, {})}) != S3Options()
+
+
+@pytest.mark.parametrize("unsupported", S3_TABLE.unsupported, ids=lambda unsupported: unsupported.names[0])
+def test_unsupported_options_are_ignored_or_refused_with_a_reason(unsupported: UnsupportedOption) -> None:
+    for name in unsupported.names:
+        assert S3_TABLE.translate(nested(name, None)) == {}
+        for value in unsupported.only or ():
+            assert S3_TABLE.translate(nested(name, value)) == {}
+        if unsupported.only is None:
+            assert S3_TABLE.translate(nested(name, "anything")) == {}
+        else:
+            with pytest.raises(TypeError, match="cannot be followed") as caught:
+                s3_options(nested(name, "anything"))
+            assert unsupported.why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "option", [option for option in S3_TABLE.options if not option.ours_only], ids=lambda option: option.name
+)
+def test_each_option_is_one_that_s3fs_takes(option: Option, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("[profile x]\nregion = eu-west-1\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    native = S3_TABLE.to_fsspec({option.name: sample(option)})
+    given = inspect.signature(s3fs.S3FileSystem.__init__).parameters
+    for name, value in native.items():
+        assert name in given or (name, value) == ("profile", "x")
+        for inner in value if isinstance(value, dict) else ():
+            if name == "config_kwargs":
+                assert inner in botocore.config.Config.OPTION_DEFAULTS
+            elif name == "client_kwargs":
+                assert inner in inspect.signature(botocore.session.Session.create_client).parameters
+            elif name == "s3_additional_kwargs":
+                assert inner in _members_of_a_put()
+    if "config_kwargs" in native:
+        botocore.config.Config(**native["config_kwargs"])
+    s3fs.S3FileSystem(skip_instance_cache=True, **native)
+    # And what was handed over means the same, handed back.
+    assert S3_TABLE.translate(native) == S3_TABLE.translate({option.name: sample(option)})
+
+
+def _members_of_a_put() -> set[str]:
+    model = botocore.session.Session().get_service_model("s3")
+    return set(model.operation_model("PutObject").input_shape.members)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for option in S3_TABLE.options
+        for name in (*option.obstore, *((option.name,) if option.name in {*fields_of("_aws.pyi", "S3Config")} else ()))
+        if name not in NOT_S3CONFIG and name != "sts_endpoint"  # which its documentation only knows
+    ],
+)
+def test_each_name_of_obstores_is_one_that_it_takes(name: str) -> None:
+    option = next(option for option in S3_TABLE.options if name in (option.name, *option.obstore))
+    full = name if name in fields_of("_aws.pyi", "S3Config") else f"aws_{name}"
+    config = {full: sample(option)}
+    config |= dict.fromkeys(TOGETHER_THERE.get(name, ()), "x")
+    S3Store("bucket", config=config)  # type: ignore[arg-type]
+
+
+def test_obstore_refuses_names_that_it_does_not_know() -> None:
+    with pytest.raises(Exception, match="nowhere"):
+        S3Store("bucket", config={"aws_nowhere": "x"})  # type: ignore[arg-type, typeddict-unknown-key]

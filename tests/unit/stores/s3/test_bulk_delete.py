@@ -6,7 +6,7 @@ import pytest
 
 from aiozarr.errors import EraseError, PermissionDeniedError, StoreError, ThrottledError
 from aiozarr.stores.object.store import ObjectStore
-from aiozarr.stores.s3.bulk_delete import failures_in, first_failure
+from aiozarr.stores.s3.responses import failures_in, first_failure
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer

@@ -13,9 +13,9 @@ from botocore.awsrequest import AWSRequest
 from aiozarr.http1 import quote_key
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import find_endpoint
-from aiozarr.stores.s3.listing import listing_query
 from aiozarr.stores.s3.presign import SAME_MOMENT_SECONDS, Presigner, S3Credentials, canonical_query, presign
 from aiozarr.stores.s3.region_client import CRC32C
+from aiozarr.stores.s3.responses import listing_query
 
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 ARN = "arn:aws:s3:us-west-2:123456789012:accesspoint/my-point"

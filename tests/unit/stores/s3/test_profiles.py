@@ -14,8 +14,8 @@ import pytest
 
 from aiozarr.errors import UnauthenticatedError
 from aiozarr.stores.object.store import ObjectStore
-from aiozarr.stores.s3 import profiles
-from aiozarr.stores.s3.profiles import NoCredentialsError, ProfileCredentials, has_files, read_configured
+from aiozarr.stores.s3 import client
+from aiozarr.stores.s3.client import NoCredentialsError, ProfileCredentials, has_files, read_configured
 from tests.support.servers.http_replies import Request
 from tests.support.servers.http_server import FaultServer
 from tests.support.servers.moto import LocalS3
@@ -189,9 +189,9 @@ class Found:
 def test_credentials_are_cached_for_a_while_and_never_beyond_their_expiry(monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     for ends, expected in (
-        (None, now + profiles.REUSE_TIME),
+        (None, now + client.REUSE_TIME),
         (now + timedelta(minutes=7), now + timedelta(minutes=7)),
-        (now + timedelta(hours=8), now + profiles.REUSE_TIME),
+        (now + timedelta(hours=8), now + client.REUSE_TIME),
     ):
         credentials = ProfileCredentials("p", lambda: now)
         monkeypatch.setattr(credentials, "_find", lambda ends=ends: Found(1, ends))

@@ -11,7 +11,7 @@ from aiozarr.http1.head import Headers
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.stores.s3 import bucket_client as module
 from aiozarr.stores.s3.address import S3Endpoint
-from aiozarr.stores.s3.region import is_elsewhere, region_in
+from aiozarr.stores.s3.responses import is_elsewhere, region_in
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
 

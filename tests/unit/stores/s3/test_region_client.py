@@ -19,7 +19,7 @@ from aiozarr.errors import (
 )
 from aiozarr.model import Range
 from aiozarr.stores.object.store import ObjectStore
-from aiozarr.stores.s3.profiles import ProfileCredentials
+from aiozarr.stores.s3.client import ProfileCredentials
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer

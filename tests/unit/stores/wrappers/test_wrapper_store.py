@@ -8,8 +8,11 @@ from collections.abc import AsyncIterator, Callable, Hashable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import aiozarr
+from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import Entry, Supports, Version
 from aiozarr.stores import (
     CacheStore,
@@ -23,6 +26,7 @@ from aiozarr.stores import (
     TraceStore,
     WrapperStore,
 )
+from aiozarr.testing.fakes import FakeStore
 
 PUBLIC = sorted(name for name in vars(Store) if not name.startswith("_"))
 METHODS = [name for name in PUBLIC if inspect.isfunction(vars(Store)[name]) and name not in ("child_store", "url_of")]
@@ -284,3 +288,36 @@ def test_nested_wrappers_pickle_in_any_order(tmp_path: Path) -> None:
 def test_the_error_of_an_unpicklable_trace_names_the_callback() -> None:
     with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
         pickle.dumps(TraceStore(MemoryStore(), lambda event: None))
+
+
+async def test_no_write_reaches_the_inner_store() -> None:
+    inner = FakeStore({"a/k": b"1"}, latency=0)
+    store = ReadOnlyStore(inner)
+    calls: Any = [
+        lambda: store.set("a/k", b"2"),
+        lambda: store.set_partial_values([("a/k", 0, b"2")]),
+        lambda: store.erase("a/k"),
+        lambda: store.erase_values(["a/k"]),
+        lambda: store.erase_prefix("a/"),
+    ]
+    for call in calls:
+        with pytest.raises(UnsupportedOperationError, match="read-only") as caught:
+            await call()
+        assert caught.value.store == store.url
+    assert await store.probe_conditional_writes() is False
+    assert inner.count == 0
+    assert bytes(await store.get("a/k") or b"") == b"1"
+    assert (store.supports.writeable, store.supports.conditional_writes) == (False, False)
+    assert store.supports.listable
+
+
+async def test_arrays_on_it_are_read_and_refuse_to_be_written() -> None:
+    inner = MemoryStore()
+    array = await aiozarr.create_array(inner, shape=4, dtype="i4", chunks=2)
+    await array[...].write([1, 2, 3, 4])
+    same = await aiozarr.open_array(ReadOnlyStore(inner), mode="r+")
+    np.testing.assert_array_equal(await same[...], [1, 2, 3, 4])
+    with pytest.raises(UnsupportedOperationError):
+        await same[0].write(9)
+    with pytest.raises(UnsupportedOperationError):
+        await aiozarr.create_array(ReadOnlyStore(inner), "b", shape=4, dtype="i4")

@@ -11,11 +11,10 @@ import pytest
 from aiozarr.errors import ChangedError, StoreError, StoreTimeoutError, UnauthenticatedError
 from aiozarr.http1 import Accept, Expectation, Response
 from aiozarr.model import Range
-from aiozarr.stores.azure import obstore_read
+from aiozarr.stores.azure import obstore_client
 from aiozarr.stores.azure.address import AzureEndpoint
-from aiozarr.stores.azure.client import make_client
 from aiozarr.stores.azure.credentials import AzureCredentials
-from aiozarr.stores.azure.obstore_read import ObstoreSender
+from aiozarr.stores.azure.obstore_client import ObstoreSender, make_client
 from aiozarr.stores.options.azure_options import AzureOptions
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer
@@ -134,6 +133,6 @@ async def test_a_panic_of_the_library_is_an_error_of_the_store(
     async def panics(*given: object) -> Response:
         raise RustPanic("rust future panicked")
 
-    monkeypatch.setattr(obstore_read, "_get", panics)
+    monkeypatch.setattr(obstore_client, "_get", panics)
     with pytest.raises(StoreError, match="failed within itself"):
         await ask(server, "GET", Expectation())

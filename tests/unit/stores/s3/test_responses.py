@@ -13,8 +13,8 @@ from aiozarr.stores.object.listing import MAX_PAGE_BYTES
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.stores.s3 import bucket_client as module
 from aiozarr.stores.s3.address import NOTHING_CONFIGURED
-from aiozarr.stores.s3.listing import parse_page
-from aiozarr.stores.s3.profiles import ProfileCredentials
+from aiozarr.stores.s3.client import ProfileCredentials
+from aiozarr.stores.s3.responses import parse_page
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
 from tests.support.servers.moto import LocalS3

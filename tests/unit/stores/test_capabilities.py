@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import aiozarr
-from aiozarr.errors import ChangedError, UnsupportedOperationError
-from aiozarr.model import Version
+from aiozarr.errors import ChangedError, PreconditionFailedError, UnsupportedOperationError
+from aiozarr.model import IfAbsent, Precondition, Version
 from aiozarr.stores import LocalStore, MemoryStore, ObjectStore
+from aiozarr.stores.capabilities import conditions_hold
 from tests.support.servers.azure_replies import at, azure, refusal
 from tests.support.servers.gcs_server import GcsServer
 from tests.support.servers.http_replies import Reply, Request
@@ -146,3 +148,40 @@ async def test_a_server_that_refuses_to_copy_gets_the_bytes() -> None:
     assert (report.objects, report.server_side, report.failed) == (300, 0, ())
     # Those that were under way when the third refusal came, and no others.
     assert 3 <= refused < 300
+
+
+def server(obeys: Callable[[Precondition, int], bool], *, versions: bool = True) -> Callable[..., object]:
+    stored = 0
+
+    async def put(value: bytes, condition: Precondition) -> Version | None:
+        nonlocal stored
+        if not obeys(condition, stored):
+            raise PreconditionFailedError("no")
+        stored += 1
+        return Version(f'"{stored}"') if versions else None
+
+    return put
+
+
+def correct(condition: Precondition, stored: int) -> bool:
+    return stored == 0 if isinstance(condition, IfAbsent) else condition.version.etag == f'"{stored}"'
+
+
+@pytest.mark.parametrize(
+    ("obeys", "holds"),
+    [
+        (correct, True),
+        (lambda condition, stored: True, False),
+        (lambda condition, stored: False, False),
+        (lambda condition, stored: correct(condition, stored) if isinstance(condition, IfAbsent) else True, False),
+        (lambda condition, stored: correct(condition, stored) if isinstance(condition, IfAbsent) else False, False),
+    ],
+)
+async def test_a_server_is_trusted_that_refuses_and_accepts_rightly(
+    obeys: Callable[[Precondition, int], bool], holds: bool
+) -> None:
+    assert await conditions_hold(server(obeys)) is holds  # type: ignore[arg-type]
+
+
+async def test_without_versions_there_are_no_conditions() -> None:
+    assert not await conditions_hold(server(correct, versions=False))  # type: ignore[arg-type]

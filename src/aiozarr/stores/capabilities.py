@@ -1,0 +1,160 @@
+"""What some stores can do beyond the contract: optional protocols, and the probe that conditional writes are obeyed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
+from aiozarr.model import ByteRange, IfAbsent, IfMatch, Precondition, Range, Value, Version
+from aiozarr.stores.contract import Store
+
+
+class FetchCallback(Protocol):
+    """Receives the outcome of a request: exactly one of these is called, once, on the loop. They must not raise."""
+
+    def fetched(self, value: Value | None) -> None:
+        """The request succeeded with `value`, which `fetch` would have returned."""
+
+    def failed(self, error: Exception) -> None:
+        """The request failed with `error`, which `fetch` would have raised."""
+
+
+class PendingFetch(Protocol):
+    """A request that was sent and has not ended."""
+
+    def give_up(self) -> None:
+        """Abandon the request. Its callback is not called any more."""
+
+
+class NowaitStore(Store):
+    """A store that often has an idle connection: a read then needs neither a task nor a future."""
+
+    @abstractmethod
+    def fetch_nowait(
+        self,
+        key: str,
+        range: ByteRange | None,
+        if_match: Version | None,
+        callback: FetchCallback,
+        *,
+        max_bytes: int | None = None,
+    ) -> PendingFetch | None:
+        """Send the request of `fetch` now, without waiting. `callback` is called later, never within this call.
+
+        Returns:
+            The pending request, or None if the store would have to wait for something first, such as a connection.
+            Nothing was sent then; use `fetch`.
+
+        Raises what `fetch` raises for its arguments.
+        """
+
+    def preconnect(self, requests: int) -> None:
+        """Open connections for `requests` requests at once, without waiting. Must not raise.
+
+        Errors are raised later, by the request that needs the connection.
+        """
+        return
+
+
+@dataclass(slots=True)
+class ResponseHead:
+    """The head of a response.
+
+    Attributes:
+        start, stop: the range of the object in the body, in bytes.
+        size: size of the object in bytes, or None if the response omits it.
+        version: version of the object, or None if the response omits it.
+    """
+
+    start: int
+    stop: int
+    size: int | None
+    version: Version | None
+
+
+AllocateBuffer: TypeAlias = Callable[[ResponseHead], memoryview | None]
+"""Returns the memory for the bytes that follow, of exactly their length, or None to leave that to the store."""
+
+
+class FetchIntoStore(Store):
+    """A store whose responses contain size and version of the object before its bytes."""
+
+    @abstractmethod
+    async def fetch_into(
+        self,
+        key: str,
+        range: Range,
+        allocate: AllocateBuffer,
+        *,
+        if_match: Version | None = None,
+        accept_full: bool = False,
+        max_bytes: int | None = None,
+    ) -> Value | None:
+        """Fetch as `fetch` does, into the memory that `allocate` returns; `data` of the value is that memory then.
+
+        The store may receive into memory of its own without calling `allocate`. An error of `allocate` ends the
+        request and is raised.
+
+        Args:
+            key: the object's key.
+            range: the bytes, more than 0; cut at the object's end.
+            allocate: called once for each response with a body, on the loop.
+            if_match: the version that the object must have.
+            accept_full: if the server sends the whole object instead of the range, receive all of it.
+            max_bytes: as of `fetch`.
+        """
+
+
+class CopyFromStore(Store):
+    """A store that may have its server copy an object of another store."""
+
+    @abstractmethod
+    def can_copy_from(self, source: Store) -> bool:
+        """Return whether the server of this store may copy objects of `source`: it is its server, too."""
+
+    @abstractmethod
+    async def copy_from(
+        self, source: Store, source_key: str, key: str, *, size: int, if_match: Version | None = None
+    ) -> Version | None:
+        """Store the object `source_key` of `source` under `key`, whole or not at all.
+
+        Args:
+            source: a store for which `can_copy_from` is true.
+            source_key: the key there.
+            key: the key here.
+            size: the size of the object.
+            if_match: the version that the object must have.
+
+        Returns: the version, or None if the server reports none.
+
+        Raises:
+            ChangedError: the object has another version, or is gone.
+            UnsupportedOperationError: this server does not copy such objects.
+            StoreError: it could not be copied.
+        """
+
+
+async def conditions_hold(put: Callable[[bytes, Precondition], Awaitable[Version | None]]) -> bool:
+    """Return whether writes that must fail do fail, and writes that must succeed do succeed.
+
+    Args:
+        put: stores a value under a condition, always under the same key, and returns its version.
+    """
+    first = await _try_put(put, b"1", IfAbsent())
+    if first is None or await _try_put(put, b"2", IfAbsent()) is not None:
+        return False
+    second = await _try_put(put, b"3", IfMatch(first))
+    return second is not None and await _try_put(put, b"4", IfMatch(first)) is None
+
+
+async def _try_put(
+    put: Callable[[bytes, Precondition], Awaitable[Version | None]], value: bytes, condition: Precondition
+) -> Version | None:
+    """Return the version that was written, or None if the server refused or reported none."""
+    try:
+        return await put(value, condition)
+    except (PreconditionFailedError, UnsupportedOperationError):
+        return None

@@ -1,0 +1,144 @@
+"""What responses of GCS contain: pages of listings, errors, and CRC32C, which is compared for downloads."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from typing_extensions import Buffer
+
+from aiozarr.errors import StoreError, ThrottledError, UnauthenticatedError
+from aiozarr.http1 import Headers
+from aiozarr.http1.head import HASH_HEADER
+from aiozarr.model import Entry, Version
+from aiozarr.stores.blocking import in_thread
+from aiozarr.stores.gcs.authoriser import HINT
+from aiozarr.stores.http.errors import error_code, error_for, showable
+from aiozarr.stores.object.bucket_client import crc32c_base64
+from aiozarr.stores.object.listing import ListingPage, is_key, listing_error, parse_size
+
+
+def parse_page(body: bytes, prefix: str) -> ListingPage:
+    """Parse a page.
+
+    Raises:
+        StoreError: it is not valid.
+    """
+    try:
+        page: Any = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise StoreError("the server's listing is not valid JSON", retryable=True) from error
+    if not isinstance(page, dict):
+        raise listing_error("is not a JSON object")
+    token = page.get("nextPageToken") or ""
+    if not isinstance(token, str):
+        raise listing_error("has an invalid token")
+    entries = [_entry(item, item["name"]) for item in _items(page) if is_key(item["name"], prefix)]
+    prefixes = page.get("prefixes") or []
+    if not isinstance(prefixes, list) or not all(isinstance(name, str) for name in prefixes):
+        raise listing_error("has invalid prefixes")
+    return ListingPage(entries, [name for name in prefixes if is_key(name.removesuffix("/"), prefix)], token)
+
+
+def _items(page: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    items = page.get("items") or []
+    if not isinstance(items, list):
+        raise listing_error("has invalid items")
+    for item in items:
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+            raise listing_error("has an item without a name")
+        yield item
+
+
+def _entry(item: Mapping[str, Any], name: str) -> Entry:
+    size, generation = item.get("size"), item.get("generation")
+    if size is not None:
+        size = parse_size("" if isinstance(size, bool) else str(size), name)
+    if generation is not None and (isinstance(generation, bool) or not isinstance(generation, (str, int))):
+        raise listing_error(f"has no generation for {name!r}")
+    return Entry(name, size, Version(generation=str(generation)) if generation else None)
+
+
+_TOO_MUCH = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
+
+
+def gcs_error(status: int, headers: Mapping[bytes, bytes], body: bytes) -> StoreError:
+    """Return the error for a response; the store adds its URL, the key and the range."""
+    error = error_for(status, headers, body)
+    if error_code(body) is None:
+        reason, message = _reason_and_message(body)
+        if reason is not None:
+            error.message += f": {reason}"
+        text = None if message is None else showable(message)
+        if text is not None:
+            error.message += f", {text!r}"
+        if reason in _TOO_MUCH:
+            error = _throttled(error)
+    if status == 404 and b"bucket does not exist" in body:
+        error.message = error.message.replace("not found", "the bucket does not exist", 1)
+    if isinstance(error, UnauthenticatedError):
+        error.message += f"; {HINT}"
+    elif status == 400 and (b"UserProjectMissing" in body or b"requester pays" in body):
+        error.message += "; requester_pays='PROJECT' names the project that pays"
+    elif error.status == 400 and (b"BadDigest" in body or b"crc32c" in body.lower()):
+        error.message = "the value was damaged on its way to the server, which refused it"
+        error.retryable = True
+    return error
+
+
+def _throttled(error: StoreError) -> StoreError:
+    return ThrottledError(
+        error.message,
+        status=error.status,
+        request_id=error.request_id,
+        retry_after=error.retry_after,
+    )
+
+
+def _reason_and_message(body: bytes) -> tuple[str | None, str | None]:
+    """Return reason and message of an error of the JSON API."""
+    if not body.lstrip().startswith(b"{"):
+        return None, None
+    try:
+        found: Any = json.loads(body)["error"]
+        reasons = found.get("errors") or [{}]
+        return _short(reasons[0].get("reason")), _short(found.get("message"))
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+        return None, None
+
+
+def _short(text: Any) -> str | None:
+    return text[:300] if isinstance(text, str) and text else None
+
+
+MAX_HASH_ON_LOOP_BYTES = 1 << 20
+"""Longer values are hashed in a thread: this much takes 0.1 ms."""
+
+_CRC32C = re.compile(rb"(?:^|,)\s*crc32c=([A-Za-z0-9+/]{6}==)")
+
+
+async def crc32c_of(data: Buffer) -> bytes:
+    """Return the CRC32C of `data` as GCS writes it: big-endian, in base64."""
+    view = memoryview(data)
+    if view.nbytes <= MAX_HASH_ON_LOOP_BYTES:
+        return crc32c_base64(view)
+    return await in_thread(lambda: crc32c_base64(view))
+
+
+def matches_checksum(body: Buffer, headers: Headers) -> bool:
+    """Return whether a whole object has the CRC32C of the response, or the response contains none. It blocks."""
+    stored = _CRC32C.search(headers.get(HASH_HEADER, b""))
+    return stored is None or crc32c_base64(memoryview(body)) == stored[1]
+
+
+async def verify_checksum(body: Buffer, headers: Headers) -> None:
+    """Check that a whole object has the CRC32C of the response, if the response contains one.
+
+    Raises:
+        StoreError: it has another one; retryable.
+    """
+    stored = _CRC32C.search(headers.get(HASH_HEADER, b""))
+    if stored is not None and await crc32c_of(body) != stored[1]:
+        raise StoreError("the received bytes do not have the CRC32C that the server reports", retryable=True)
