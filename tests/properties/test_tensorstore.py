@@ -11,7 +11,7 @@ import numpy as np
 import tensorstore
 from hypothesis import given
 
-from aiozarr.metadata import DataType, render_fill_value
+from aiozarr.metadata import DataType
 from tests.support.peer_cases import AnyArray, Case, Selection, cases, examples
 from tests.support.peer_exchange import Exchange, Facts, carry_out, exchanges
 
@@ -38,7 +38,7 @@ class TensorStore:
             "data_type": data_type.name,
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": case.chunks}},
             "chunk_key_encoding": {"name": name, "configuration": {"separator": separator}},
-            "fill_value": render_fill_value(case.fill_value, data_type),
+            "fill_value": data_type.render_fill_value(case.fill_value),
             "codecs": case.codecs,
             "attributes": case.attributes,
         }

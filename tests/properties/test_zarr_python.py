@@ -11,7 +11,7 @@ import pytest
 import zarr
 from hypothesis import given
 
-from aiozarr.metadata import DataType, render_fill_value
+from aiozarr.metadata import DataType
 from tests.support.peer_cases import AnyArray, Case, cases, examples
 from tests.support.peer_exchange import Exchange, Facts, carry_out, exchanges
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def has_other_nan(case: Case) -> bool:
     """Whether the fill value is a NaN whose bits are not those of the name `NaN`."""
-    return "0x" in str(render_fill_value(case.fill_value, DataType.from_numpy(case.dtype)))
+    return "0x" in str(DataType.from_numpy(case.dtype).render_fill_value(case.fill_value))
 
 
 def is_taken(case: Case) -> bool:

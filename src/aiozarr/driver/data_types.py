@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aiozarr.driver.json_members import JSON, boolean, integer, invalid, shown
 from aiozarr.errors import MetadataError
-from aiozarr.metadata import DataType, parse_fill_value, render_fill_value
+from aiozarr.metadata import DataType
 
 FillValue = NDArray[Any]
 NAMES = (
@@ -54,7 +54,7 @@ def parse_metadata_fill(value: JSON, data_type: DataType, path: str) -> FillValu
     if data_type.dtype.kind in "iu" and isinstance(value, float) and value.is_integer():
         value = int(value)
     try:
-        return parse_fill_value(value, data_type)
+        return data_type.parse_fill_value(value)
     except MetadataError as error:
         raise invalid(path, f"{shown(value)} is no value of {data_type.name}") from error
 
@@ -102,4 +102,4 @@ def same_bits(a: FillValue, b: FillValue) -> bool:
 
 def fill_json(value: FillValue, data_type: DataType) -> JSON:
     """Return the fill value as in documents."""
-    return render_fill_value(value, data_type)
+    return data_type.render_fill_value(value)

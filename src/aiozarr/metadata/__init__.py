@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         StringType,
         StructType,
     )
-    from aiozarr.metadata.fill_value import make_fill_value, parse_fill_value, render_fill_value
     from aiozarr.metadata.format_rules import FormatRules, document_write_order, rules_of
     from aiozarr.metadata.formats import (
         DOCUMENT_KEYS,
@@ -43,7 +42,6 @@ else:
         {
             ".data_type": "DataType register_data_type",
             ".data_types": "BytesType ObjectType StringType StructType",
-            ".fill_value": "make_fill_value parse_fill_value render_fill_value",
             ".format_rules": "FormatRules document_write_order rules_of",
             ".formats": (
                 "DOCUMENT_KEYS PROBE_KEYS consolidate consolidated_node is_document likely_keys node_keys parse_node "
@@ -80,14 +78,11 @@ __all__ = [
     "encoding_in_v2",
     "is_document",
     "likely_keys",
-    "make_fill_value",
     "node_keys",
     "normalize_path",
-    "parse_fill_value",
     "parse_node",
     "probe_keys",
     "register_data_type",
-    "render_fill_value",
     "render_node",
     "rules_of",
     "v3_codecs",

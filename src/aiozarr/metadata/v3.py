@@ -16,7 +16,6 @@ from aiozarr.metadata.extensions import (
     render_extension,
     unsupported_member,
 )
-from aiozarr.metadata.fill_value import parse_fill_value, render_fill_value
 from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER, V3_KEY
 from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
 from aiozarr.metadata.v2_encoding import ELEMENTS, refuse_pickle
@@ -148,7 +147,7 @@ def _parse_fill_value(value: object, data_type: DataType, settings: Settings) ->
     # GDAL writes null, which no core type allows, for "no fill value". Its arrays must be readable.
     if value is None and not settings.strict:
         return data_type.default_fill_value
-    return parse_fill_value(value, data_type, strict=settings.strict)
+    return data_type.parse_fill_value(value, strict=settings.strict)
 
 
 def _parse_dimension_names(members: Mapping[str, Any], ndim: int, settings: Settings) -> tuple[str | None, ...] | None:
@@ -197,7 +196,7 @@ def _array_members(metadata: ArrayMetadata) -> dict[str, Any]:
         "data_type": metadata.data_type.to_json(),
         "chunk_grid": render_extension(metadata.chunk_grid),
         "chunk_key_encoding": render_extension(metadata.chunk_key_encoding),
-        "fill_value": render_fill_value(metadata.fill_value, metadata.data_type),
+        "fill_value": metadata.data_type.render_fill_value(metadata.fill_value),
         "codecs": [render_extension(codec) for codec in metadata.codecs],
     }
     if metadata.dimension_names is not None:

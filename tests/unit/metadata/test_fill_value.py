@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata.data_type import DataType
-from aiozarr.metadata.fill_value import make_fill_value, parse_fill_value, render_fill_value
 
 
 def parse(value: Any, name: str) -> Any:
-    return parse_fill_value(value, DataType.from_json(name))
+    return DataType.from_json(name).parse_fill_value(value)
 
 
 def bits(array: np.ndarray[Any, Any]) -> str:
@@ -117,8 +116,8 @@ def test_every_bit_pattern_is_parsed_from_its_document(case: tuple[str, bytes]) 
     name, raw = case
     data_type = DataType.from_json(name)
     array = np.frombuffer(raw, data_type.dtype).reshape(())
-    text = json.dumps(render_fill_value(array, data_type), allow_nan=False)
-    assert parse_fill_value(json.loads(text), data_type).tobytes() == raw
+    text = json.dumps(data_type.render_fill_value(array), allow_nan=False)
+    assert data_type.parse_fill_value(json.loads(text)).tobytes() == raw
 
 
 @pytest.mark.parametrize(
@@ -136,7 +135,7 @@ def test_every_bit_pattern_is_parsed_from_its_document(case: tuple[str, bytes]) 
 def test_the_plain_form_is_rendered_if_it_exists(name: str, hexadecimal: str, rendered: Any) -> None:
     data_type = DataType.from_json(name)
     array = np.frombuffer(bytes.fromhex(hexadecimal), data_type.dtype.newbyteorder(">")).astype(data_type.dtype)
-    assert render_fill_value(array.reshape(()), data_type) == rendered
+    assert data_type.render_fill_value(array.reshape(())) == rendered
 
 
 @pytest.mark.parametrize(
@@ -158,17 +157,17 @@ def test_the_plain_form_is_rendered_if_it_exists(name: str, hexadecimal: str, re
     ],
 )
 def test_a_value_of_the_type_is_a_fill_value(value: Any, name: str, expected: Any) -> None:
-    array = make_fill_value(value, DataType.from_json(name))
+    array = DataType.from_json(name).make_fill_value(value)
     assert (array.shape, array.dtype, array.flags.writeable) == ((), DataType.from_json(name).dtype, False)
     assert array.item() == expected
 
 
 def test_nans_and_raw_bytes_of_callers_keep_their_bits() -> None:
     payload = np.array(0x7FC01234, "u4").view("f4")
-    assert make_fill_value(payload, DataType.from_json("float32")).tobytes() == payload.tobytes()
+    assert DataType.from_json("float32").make_fill_value(payload).tobytes() == payload.tobytes()
     for raw in (b"\1\2\0", bytearray(b"\1\2\0"), np.void(b"\1\2\0"), np.array(b"\1\2\0", "V3")):
-        assert make_fill_value(raw, DataType.from_json("r24")).tobytes() == b"\1\2\0"
-    assert make_fill_value(None, DataType.from_json("r24")).tobytes() == bytes(3)
+        assert DataType.from_json("r24").make_fill_value(raw).tobytes() == b"\1\2\0"
+    assert DataType.from_json("r24").make_fill_value(None).tobytes() == bytes(3)
 
 
 @pytest.mark.parametrize(
@@ -182,10 +181,10 @@ def test_nans_and_raw_bytes_of_callers_keep_their_bits() -> None:
 )
 def test_a_fill_value_that_the_type_lacks_is_a_value_error(value: Any, name: str) -> None:
     with pytest.raises(ValueError):
-        make_fill_value(value, DataType.from_json(name))
+        DataType.from_json(name).make_fill_value(value)
 
 
 @pytest.mark.parametrize("value", ["NaN", b"x", [1], np.zeros(1), np.datetime64("2000")])
 def test_a_fill_value_that_is_not_a_number_is_a_type_error(value: Any) -> None:
     with pytest.raises(TypeError):
-        make_fill_value(value, DataType.from_json("float32"))
+        DataType.from_json("float32").make_fill_value(value)

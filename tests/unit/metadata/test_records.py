@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aiozarr.metadata import ArrayMetadata, DataType, GroupMetadata, NamedConfig, make_fill_value, with_dimension_names
+from aiozarr.metadata import ArrayMetadata, DataType, GroupMetadata, NamedConfig, with_dimension_names
 from aiozarr.metadata.records import dimension_names_of
 
 
@@ -20,7 +20,7 @@ def array(fill: object = 0.5, data_type: str = "float32") -> ArrayMetadata:
         data_type=parsed,
         chunk_grid=NamedConfig("regular", {"chunk_shape": [2, 5]}),
         chunk_key_encoding=NamedConfig("default"),
-        fill_value=make_fill_value(fill, parsed),
+        fill_value=parsed.make_fill_value(fill),
         codecs=(NamedConfig("bytes", {"endian": "little"}),),
     )
 

@@ -15,7 +15,7 @@ from aiozarr.hierarchy.attributes import checked_attributes
 from aiozarr.hierarchy.casting import AnyArray
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike, resolve_chunking
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, codec_chain, sharding
-from aiozarr.metadata import ArrayMetadata, DataType, NamedConfig, make_fill_value, parse_fill_value
+from aiozarr.metadata import ArrayMetadata, DataType, NamedConfig
 from aiozarr.metadata.data_type import find_data_type
 from aiozarr.metadata.extensions import parse_extension
 from aiozarr.stores.transformer import StorageTransformer
@@ -130,8 +130,8 @@ def resolve_fill_value(fill_value: Any, data_type: DataType) -> AnyArray:
         TypeError, ValueError: the value is not one of the data type.
     """
     if isinstance(fill_value, str) and data_type.dtype.kind not in "SUTOMm":
-        return parse_fill_value(fill_value, data_type)
-    return make_fill_value(fill_value, data_type)
+        return data_type.parse_fill_value(fill_value)
+    return data_type.make_fill_value(fill_value)
 
 
 def resolve_key_encoding_like(given: KeyEncodingLike) -> NamedConfig:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.metadata import DataType, parse_fill_value, render_fill_value
+from aiozarr.metadata import DataType
 
 zarr = pytest.importorskip("zarr", reason="zarr-python is the oracle of these tests", minversion="3.1")
 
@@ -44,7 +44,7 @@ def test_their_documents_are_read_here(tmp_path: Path, dtype: Any, fill: Any) ->
     data_type = DataType.from_json(document["data_type"])
     if data_type.name not in ("string", "variable_length_bytes"):
         assert data_type.dtype == theirs.dtype
-    assert same(parse_fill_value(document["fill_value"], data_type), theirs.fill_value)
+    assert same(data_type.parse_fill_value(document["fill_value"]), theirs.fill_value)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -56,6 +56,6 @@ def test_our_documents_are_read_there(tmp_path: Path, dtype: Any, fill: Any) -> 
     data_type = DataType.from_json(document["data_type"])
     array = data_type.make_fill_value(fill)
     path.write_text(
-        json.dumps(document | {"data_type": data_type.to_json(), "fill_value": render_fill_value(array, data_type)})
+        json.dumps(document | {"data_type": data_type.to_json(), "fill_value": data_type.render_fill_value(array)})
     )
     assert same(array, zarr.open_array(tmp_path, mode="r").fill_value)
