@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from aiozarr.codecs.sharding.shard_index import EMPTY
+from aiozarr.codecs.pipeline.shard_layout import EMPTY
 from aiozarr.engine.cache.chunks import ChunkCache
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan.plan import inner_parts
