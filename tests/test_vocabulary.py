@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "aiozarr"
@@ -28,6 +29,7 @@ SHARED_BASENAMES = {
 BARE_CONSTANT = re.compile(r"_?(?:(?:LEAST|MOST)(?:_[A-Z0-9_]*)?|ANY|NEVER|LONG)")
 
 
+@cache
 def modules() -> dict[str, ast.Module]:
     """The syntax trees of all modules, by path in the package."""
     files = sorted(SOURCE.rglob("*.py"))
