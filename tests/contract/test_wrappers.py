@@ -161,7 +161,4 @@ class OnS3(OnMemory):
         return self.wrap(store)
 
 
-class TestMemoryCacheOnS3(MemoryCache, OnS3): ...
-
-
 class TestStackOnS3(Stack, OnS3): ...
