@@ -10,7 +10,7 @@ from itertools import groupby
 from time import perf_counter
 from typing import TypeAlias
 
-from aiozarr.concurrency import for_each, retrieve_error
+from aiozarr.concurrency import ByteSemaphore, for_each, retrieve_error
 from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY, ConversionJournal
 from aiozarr.conversion.conversion_plan import ArrayPass, ConversionPlan
 from aiozarr.conversion.conversion_report import ConversionReport
@@ -28,7 +28,6 @@ from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread_uncancelled
 from aiozarr.transfer import OnError
-from aiozarr.transfer.copy_object import ByteSemaphore
 
 MAX_CONCURRENT_TASKS = 32
 """Tasks of one process at a time, however small they are: each keeps many requests in flight."""

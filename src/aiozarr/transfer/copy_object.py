@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import md5
@@ -13,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from typing_extensions import Buffer
 
-from aiozarr.concurrency import for_each, map_concurrently
+from aiozarr.concurrency import ByteSemaphore, for_each, map_concurrently
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import (
     ChangedError,
@@ -476,55 +475,3 @@ def equal_bytes(one: Buffer, other: Buffer) -> bool:
         bytes(first[at : at + COMPARED_BYTES]) == bytes(second[at : at + COMPARED_BYTES])
         for at in range(0, first.nbytes, COMPARED_BYTES)
     )
-
-
-class ByteSemaphore:
-    """At most `limit` bytes are held at a time. Lives on one loop.
-
-    First come, first served: small objects cannot starve a large one. An object larger than the limit is held alone.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.held = 0
-        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
-
-    @asynccontextmanager
-    async def hold(self, size: int) -> AsyncIterator[None]:
-        """Hold `size` bytes, as soon as they fit."""
-        await self._acquire(size)
-        try:
-            yield
-        finally:
-            self._release(size)
-
-    async def _acquire(self, size: int) -> None:
-        if not self._waiters and self._fits(size):
-            self.held += size
-            return
-        waiter = (size, asyncio.get_running_loop().create_future())
-        self._waiters.append(waiter)
-        try:
-            await waiter[1]
-        except asyncio.CancelledError:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-                self._wake_waiters()
-            else:
-                # It was woken in the same turn of the loop.
-                self._release(size)
-            raise
-
-    def _release(self, size: int) -> None:
-        self.held -= size
-        self._wake_waiters()
-
-    def _wake_waiters(self) -> None:
-        while self._waiters and self._fits(self._waiters[0][0]):
-            size, future = self._waiters.popleft()
-            self.held += size
-            if not future.done():
-                future.set_result(None)
-
-    def _fits(self, size: int) -> bool:
-        return self.held <= 0 or self.held + size <= self.limit

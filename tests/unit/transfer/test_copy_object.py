@@ -1,22 +1,17 @@
-"""Copying one object: decisions about fetched objects, and the semaphore of bytes."""
+"""Copying one object: decisions about fetched objects."""
 
 from __future__ import annotations
 
-import asyncio
 from hashlib import md5
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import aiozarr
 from aiozarr.model import Entry, Version
 from aiozarr.stores import MemoryStore
 from aiozarr.testing.fakes import FakeStore
-from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 from aiozarr.transfer.copy_object import (
-    ByteSemaphore,
     CopyDecision,
     FetchedObject,
     decide,
@@ -80,51 +75,6 @@ def test_without_verification_a_changed_size_is_accepted_but_a_truncated_respons
     assert (
         decide(Entry("k", 3), FetchedObject(b"ab", 3, None), previous_size=None, strict=False) is CopyDecision.REFETCH
     )
-
-
-@settings(max_examples=50)
-@given(st.lists(st.tuples(st.integers(0, 15), st.floats(0, 3), st.floats(0, 4)), max_size=30))
-@in_virtual_time
-async def test_never_more_than_the_limit_is_held_unless_one_object_is_alone(
-    holders: list[tuple[int, float, float]],
-) -> None:
-    semaphore = ByteSemaphore(10)
-    held: list[int] = []
-
-    async def hold(size: int, arrives: float, stays: float) -> None:
-        await asyncio.sleep(arrives)
-        async with semaphore.hold(size):
-            held.append(size)
-            try:
-                assert sum(held) <= 10 or max(held) == sum(held)
-                await asyncio.sleep(stays)
-            finally:
-                held.remove(size)
-
-    tasks = [asyncio.ensure_future(hold(*each)) for each in holders]
-    # Some are cancelled, waiting or holding: all bytes must be released.
-    await asyncio.sleep(2)
-    for task in tasks[::3]:
-        task.cancel()
-    for result in await asyncio.gather(*tasks, return_exceptions=True):
-        assert result is None or isinstance(result, asyncio.CancelledError)
-    assert semaphore.held == 0
-
-
-def test_small_objects_do_not_starve_a_large_one() -> None:
-    async def scenario() -> list[str]:
-        semaphore = ByteSemaphore(10)
-        order: list[str] = []
-
-        async def hold(name: str, size: int) -> None:
-            async with semaphore.hold(size):
-                order.append(name)
-                await asyncio.sleep(1)
-
-        await asyncio.gather(hold("first", 6), hold("large", 10), hold("small", 1))
-        return order
-
-    assert run_virtual(scenario()) == ["first", "large", "small"]
 
 
 @pytest.mark.parametrize(
