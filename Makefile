@@ -7,7 +7,8 @@ PYTHON ?= $(shell scripts/find_python.sh oldest)
 PYTHON_NEWEST ?= $(shell scripts/find_python.sh newest)
 # Static checks side by side: the number of cores of the smallest machine that runs this.
 JOBS ?= 2
-# Test processes: two for each core, because many tests wait for servers, timers and other processes.
+# Test processes: two for each core, because many tests wait for servers, timers and other processes. `make test` runs both
+# Pythons side by side, with half as many each: every process collects the tests of one Python only.
 TEST_PROCESSES ?= 4
 
 VENV := .venv
@@ -15,12 +16,13 @@ NEWEST := .venv-newest
 PEERS := .venv-peers
 SERVERS := .servers
 BIN := $(VENV)/bin
-PYTEST := -m scripts.run_tests -n $(TEST_PROCESSES) --dist loadfile -q
+PYTEST := -m scripts.run_tests -n $(TEST_PROCESSES) --dist worksteal -q
 READY := .ready-1
 # The newest Python leaves out what does not depend on the interpreter: stores of pure Python around other stores (each of
-# those is tested in tests/unit on both), pages and benchmarks (text and command lines), and the source's own structure.
+# those is tested in tests/unit on both), pages and benchmarks (text and command lines), the source's own structure, and
+# stores of other implementations (tests/data has one of each kind, and is read by both).
 OLDEST_ONLY := tests/contract/test_wrappers.py tests/contract/test_fsspec.py tests/contract/test_zip.py \
-    tests/docs tests/benchmarks tests/test_architecture.py
+    tests/docs tests/benchmarks tests/test_architecture.py tests/test_vocabulary.py tests/interop/test_fixtures.py
 
 .DEFAULT_GOAL := help
 .PHONY: test-ecosystem help demo test static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long bench bench-stages dist format clean
@@ -54,9 +56,7 @@ demo: $(VENV)/$(READY) ## read and copy a few hundred MiB from an embedded S3 se
 
 test: ## everything: the tests on the oldest and the newest Python, and all static checks
 	@$(MAKE) --no-print-directory -j $(JOBS) environments
-	@$(MAKE) --no-print-directory tests
-	@$(MAKE) --no-print-directory tests-newest
-	@$(MAKE) --no-print-directory -j $(JOBS) --output-sync=target static
+	@$(MAKE) --no-print-directory -j $(JOBS) --keep-going TEST_PROCESSES=2 tests tests-newest static
 
 # One core each, so they run side by side; the tests themselves use all cores.
 static: check-format lint mypy pyright contract docs

@@ -11,18 +11,25 @@ import sys
 
 import pytest
 
+PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+
 
 def main(arguments: list[str]) -> int:
     """Return the exit status of the second run where there is one, else of the first."""
     status = run(arguments)
-    if status != pytest.ExitCode.TESTS_FAILED:
-        return status
-    print("\nThe failed tests run again, alone. Those that pass now depended on what ran beside them:", flush=True)
-    return run(["-n", "0", "-v", "--last-failed", "--last-failed-no-failures", "none", *without_processes(arguments)])
+    if status == pytest.ExitCode.TESTS_FAILED:
+        print(f"\n{PYTHON}: the failed tests run again, alone. Those that pass now depended on others:", flush=True)
+        status = run(
+            ["-n", "0", "-v", "--last-failed", "--last-failed-no-failures", "none", *without_processes(arguments)]
+        )
+    print(f"{PYTHON}: {'passed' if status == pytest.ExitCode.OK else f'status {int(status)}'}", flush=True)
+    return status
 
 
 def run(arguments: list[str]) -> int:
-    return subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode
+    # Two Pythons may run side by side: each remembers its own failed tests.
+    cache = ["-o", f"cache_dir=.pytest_cache/{sys.implementation.cache_tag}"]
+    return subprocess.run([sys.executable, "-m", "pytest", *cache, *arguments], check=False).returncode
 
 
 def without_processes(arguments: list[str]) -> list[str]:
