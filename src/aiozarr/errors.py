@@ -116,8 +116,9 @@ class StoreError(AiozarrError):
         elapsed: seconds from the first attempt to this error.
         status: HTTP status of the response, if there was a response.
         request_id: the server's own id of the request, if it sent one.
-        retryable: True if the same request may succeed later; aiozarr repeats such requests.
-        retry_after: seconds to wait that the server asked for.
+        retryable: True if the same request may succeed later; aiozarr repeats such requests within `Settings.retries`
+            and `Settings.retry_seconds`.
+        retry_after: seconds to wait that the server asked for, at most 3,600.
     """
 
     store: str | None = None
@@ -195,7 +196,10 @@ class InvalidKeyError(StoreError):
 
 
 class ThrottledError(StoreError):
-    """The server asked for fewer requests (429, 503) at every attempt."""
+    """The server asked for fewer requests (429, 503) at every attempt, or for a pause that is too long.
+
+    A pause is too long if the next attempt would begin later than `Settings.retry_seconds` after the first.
+    """
 
     retryable = True
 

@@ -18,7 +18,7 @@ from aiozarr.errors import (
 )
 
 RETRY_AFTER_CAP = 3600.0
-"""Seconds. A longer wait is no wait for the same operation."""
+"""Seconds. A longer wait is read as this one. `RetryPolicy` decides whether a request waits at all."""
 
 _CODE = re.compile(rb"<Code>([A-Za-z0-9._-]{1,64})</Code>")
 _CODE_WORD = re.compile(r"[A-Za-z0-9._-]{1,64}")
