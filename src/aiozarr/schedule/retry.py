@@ -1,4 +1,8 @@
-"""Retries: one decision whether a failed request is sent again, and its two drivers, for coroutines and for threads."""
+"""Retries: one decision whether a failed request is sent again, and its two drivers, for coroutines and for threads.
+
+Stores say whether a request may be repeated (`StoreError.retryable`): for HTTP, `stores.http.errors` reads it from the
+status. Resumable uploads to Google Cloud (`stores.gcs.upload`) resume within one attempt, under limits of their own.
+"""
 
 from __future__ import annotations
 
