@@ -27,7 +27,8 @@ class RequestEvent:
         key: the key, or the prefix of an operation on a prefix.
         range: the byte range, or None for a whole value.
         bytes_wanted: bytes of the response that the caller needs (reads), or that were sent (writes).
-        bytes_fetched: bytes that were received or sent.
+        bytes_fetched: bytes that were received (reads), or sent (writes). A report sums those of writes as
+            `bytes_written`, and those of reads alone as `bytes_fetched`.
         seconds: from the first attempt to the end, with the pauses between attempts. 0 for a request that is sent on
             behalf of another one, whose seconds include it: for the size of an object before its end is read, for a
             chunk before part of it is written.
