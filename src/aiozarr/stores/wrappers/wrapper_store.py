@@ -1,9 +1,10 @@
 """A store around a store: each primitive operation calls the same operation of the inner store.
 
 A wrapper overrides the operations that it changes. The derived operations of `Store`, such as `get` and `list`, call
-the primitive ones, so they follow. A wrapper that limits bytes per second:
+the primitive ones, so they follow. Wrappers of this package override `_around`, to change all operations at once. Here
+each operation lasts as long as its own bytes (`LatencyStore` also shares the bandwidth between operations):
 
-    class LimitedStore(WrapperStore):
+    class SlowStore(WrapperStore):
         def __init__(self, store, bytes_per_second):
             super().__init__(store)
             self._bytes_per_second = bytes_per_second
