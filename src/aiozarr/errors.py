@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,7 +12,34 @@ if TYPE_CHECKING:
     from aiozarr.model import ByteRange
 
 
-class AiozarrError(Exception):
+def _positional(*, kw_only: bool) -> Any:
+    """Declare a field that is given by position; type checkers read the argument."""
+    return ""
+
+
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(_positional,))
+class _DeclaredFields(Exception):
+    """The constructor of all errors: a class declares its fields as annotated attributes with defaults.
+
+    Type checkers derive the typed keywords from the annotations. A value of the class stays the default of a field that
+    is not given, so that a subclass can replace it.
+    """
+
+    _fields: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._fields = frozenset(cls.__annotations__).union(*(getattr(each, "_fields", ()) for each in cls.__bases__))
+
+    def __init__(self, message: str, **fields: object) -> None:
+        super().__init__(message)
+        for name in fields.keys() - self._fields:
+            raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {name!r}")
+        self.message = message
+        vars(self).update(fields)
+
+
+class AiozarrError(_DeclaredFields):
     """The base of all errors that aiozarr raises about data, stores and specifications.
 
     Each class takes its own fields by keyword and no others. Mistakes in a call (a wrong keyword, a wrong type) stay
@@ -22,13 +49,7 @@ class AiozarrError(Exception):
         message: the text without the fields.
     """
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        state = {name: value for name, value in self.__dict__.items() if name not in {"message", "__notes__"}}
-        return (_rebuild, (type(self), self.message, state))
+    message: str = _positional(kw_only=False)
 
     def __str__(self) -> str:
         facts = self._facts()
@@ -37,12 +58,6 @@ class AiozarrError(Exception):
     def _facts(self) -> list[str]:
         """Return the fields that the text of the error shows after its message."""
         return []
-
-
-def _rebuild(kind: type[AiozarrError], message: str, state: dict[str, Any]) -> AiozarrError:
-    error = kind(message)
-    error.__dict__.update(state)
-    return error
 
 
 def _location_facts(store: str | None, key: str | None, range: ByteRange | None) -> list[str]:
@@ -131,33 +146,6 @@ class StoreError(AiozarrError):
     retryable: bool = False
     retry_after: float | None = None
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        store: str | None = None,
-        key: str | None = None,
-        range: ByteRange | None = None,
-        attempts: int = 1,
-        elapsed: float | None = None,
-        status: int | None = None,
-        request_id: str | None = None,
-        retryable: bool | None = None,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.store = store
-        self.key = key
-        self.range = range
-        self.attempts = attempts
-        self.elapsed = elapsed
-        self.status = status
-        self.request_id = request_id
-        # None leaves the default of the class: some errors are retryable unless the store knows better.
-        if retryable is not None:
-            self.retryable = retryable
-        self.retry_after = retry_after
-
     def _facts(self) -> list[str]:
         facts = _location_facts(self.store, self.key, self.range)
         if self.status is not None:
@@ -237,29 +225,6 @@ class EraseError(StoreError):
 
     failures: Mapping[str, StoreError] = MappingProxyType({})
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        failures: Mapping[str, StoreError] = MappingProxyType({}),
-        store: str | None = None,
-        key: str | None = None,
-        status: int | None = None,
-        request_id: str | None = None,
-        retryable: bool | None = None,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(
-            message,
-            store=store,
-            key=key,
-            status=status,
-            request_id=request_id,
-            retryable=retryable,
-            retry_after=retry_after,
-        )
-        self.failures = failures
-
     @classmethod
     def of(cls, failures: Mapping[str, StoreError], store: str) -> EraseError:
         """Return the error of `failures`, at least one; its location fields are those of the first."""
@@ -287,17 +252,6 @@ class NodeError(AiozarrError):
 
     url: str | None = None
     path: str | None = None
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        url: str | None = None,
-        path: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.url = url
-        self.path = path
 
 
 class NodeNotFoundError(NodeError, FileNotFoundError):
@@ -329,19 +283,6 @@ class MetadataError(AiozarrError):
     key: str | None = None
     member: str | None = None
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        node: str | None = None,
-        key: str | None = None,
-        member: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.node = node
-        self.key = key
-        self.member = member
-
     def _facts(self) -> list[str]:
         facts: list[str] = []
         if self.node is not None:
@@ -368,20 +309,6 @@ class UnsupportedMetadataError(MetadataError):
     point: str | None = None
     name: str | None = None
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        node: str | None = None,
-        key: str | None = None,
-        member: str | None = None,
-        point: str | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(message, node=node, key=key, member=member)
-        self.point = point
-        self.name = name
-
 
 class MissingChunkError(AiozarrError):
     """A chunk is not stored and `Settings.missing` is `"raise"`.
@@ -393,17 +320,6 @@ class MissingChunkError(AiozarrError):
 
     store: str | None = None
     key: str | None = None
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        store: str | None = None,
-        key: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.store = store
-        self.key = key
 
 
 class SelectionError(AiozarrError, IndexError):
@@ -429,25 +345,6 @@ class LimitError(AiozarrError):
     key: str | None = None
     range: ByteRange | None = None
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        limit: str | None = None,
-        value: int | None = None,
-        allowed: int | None = None,
-        store: str | None = None,
-        key: str | None = None,
-        range: ByteRange | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.limit = limit
-        self.value = value
-        self.allowed = allowed
-        self.store = store
-        self.key = key
-        self.range = range
-
     def _facts(self) -> list[str]:
         return _location_facts(self.store, self.key, self.range)
 
@@ -467,21 +364,6 @@ class CodecError(AiozarrError):
     key: str | None = None
     range: ByteRange | None = None
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        codec: str | None = None,
-        store: str | None = None,
-        key: str | None = None,
-        range: ByteRange | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.codec = codec
-        self.store = store
-        self.key = key
-        self.range = range
-
     def _facts(self) -> list[str]:
         codec = [] if self.codec is None else [f"codec {self.codec!r}"]
         return codec + _location_facts(self.store, self.key, self.range)
@@ -499,10 +381,6 @@ class InvalidSpecError(AiozarrError):
     """
 
     member: str | None = None
-
-    def __init__(self, message: str, *, member: str | None = None) -> None:
-        super().__init__(message)
-        self.member = member
 
     def _facts(self) -> list[str]:
         return [] if self.member is None else [f"spec member {self.member}"]
@@ -523,21 +401,6 @@ class SpecMismatchError(AiozarrError):
     found: Any = None
     url: str | None = None
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        member: str | None = None,
-        expected: Any = None,
-        found: Any = None,
-        url: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.member = member
-        self.expected = expected
-        self.found = found
-        self.url = url
-
     def _facts(self) -> list[str]:
         facts = [] if self.member is None else [f"spec member {self.member}"]
         return facts if self.url is None else [*facts, self.url]
@@ -551,15 +414,6 @@ class CopyError(AiozarrError):
     """
 
     failed: tuple[tuple[str, BaseException], ...] = ()
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        failed: tuple[tuple[str, BaseException], ...] = (),
-    ) -> None:
-        super().__init__(message)
-        self.failed = failed
 
 
 class UnsafeWriteWarning(UserWarning):

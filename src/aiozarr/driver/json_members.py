@@ -184,14 +184,3 @@ class SpecConflictError(InvalidSpecError, SpecMismatchError):
 
     def _facts(self) -> list[str]:
         return SpecMismatchError._facts(self)
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        member: str | None = None,
-        expected: object = None,
-        found: object = None,
-        url: str | None = None,
-    ) -> None:
-        SpecMismatchError.__init__(self, message, member=member, expected=expected, found=found, url=url)
