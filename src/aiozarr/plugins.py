@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiozarr.errors import UnsupportedMetadataError
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
+Kind = TypeVar("Kind", bound=type[Any])
 
 
 GROUPS: Mapping[str, str] = MappingProxyType(
@@ -87,29 +88,65 @@ def load_class(point: str, name: str, *kinds: type) -> Any:
     return plugin
 
 
-def built_in_modules(package: str, names: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the module of each extension of aiozarr itself, by name. A registry imports it when the name is asked for.
+class ClassRegistry(Generic[T]):
+    """The classes of one extension point by name: registered ones, those of aiozarr, those of installed packages.
 
     Args:
-        package: the package of the modules.
-        names: the names of each module, separated by spaces.
+        point: the extension point, a key of `GROUPS`.
+        kinds: a class is a concrete subclass of one of these.
+        package: the package of aiozarr with further classes.
+        modules: the names of each of its modules, separated by spaces. A module is imported for the first of its names.
+        aliases: earlier names of classes, which are found and never listed.
+
+    Attributes:
+        classes: the classes that are registered so far.
+        built_in: the module of each class of aiozarr itself, by name.
     """
-    return MappingProxyType({name: f"{package}.{module}" for module, each in names.items() for name in each.split()})
 
+    def __init__(
+        self,
+        point: str,
+        *kinds: type,
+        package: str,
+        modules: Mapping[str, str],
+        aliases: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.classes: dict[str, type[T]] = {}
+        self.built_in = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
+        self._point = point
+        self._kinds = kinds
+        self._aliases = aliases
 
-def add_class(registry: dict[str, Any], name: str, kind: type, built_in: Mapping[str, str]) -> None:
-    """Register a class under a name. An extension of aiozarr replaces none: its module may be imported after others."""
-    if built_in.get(name) == kind.__module__:
-        registry.setdefault(name, kind)
-    else:
-        registry[name] = kind
+    def register(self, kind: Kind) -> Kind:
+        """Register a class under its `name`; errors are those of `check_class`."""
+        check_class(kind, *self._kinds)
+        self.add(kind.name, kind)
+        return kind
 
+    def add(self, name: str, kind: type[Any]) -> None:
+        """Register a class under a name. One of aiozarr replaces none: its module may be imported after others."""
+        if self.built_in.get(name) == kind.__module__:
+            self.classes.setdefault(name, kind)
+        else:
+            self.classes[name] = kind
 
-def find_class(registry: dict[str, T], name: str, built_in: Mapping[str, str]) -> T | None:
-    """Return the class that is registered under a name; its module is imported if it is one of aiozarr itself."""
-    if name not in registry and name in built_in:
-        import_module(built_in[name])
-    return registry.get(name)
+    def find(self, name: str) -> type[T] | None:
+        """Return the class that is registered under a name; its module is imported if it is one of aiozarr itself."""
+        name = self._aliases.get(name, name)
+        if name not in self.classes and name in self.built_in:
+            import_module(self.built_in[name])
+        return self.classes.get(name)
+
+    def resolve(self, name: str, *, member: str) -> type[T]:
+        """Return the class that `find` or else `load_class` finds.
+
+        Raises:
+            UnsupportedMetadataError: an unknown name, or a package that cannot be imported.
+        """
+        found: type[T] | None = self.find(name) or load_class(self._point, name, *self._kinds)
+        if found is None:
+            raise unknown_extension(self._point, name, {*self.classes, *self.built_in}, member=member)
+        return found
 
 
 def check_class(given: object, *kinds: type, named: bool = True) -> None:

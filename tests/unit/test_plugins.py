@@ -17,7 +17,7 @@ from aiozarr.errors import UnknownSchemeError, UnsupportedMetadataError
 from aiozarr.grid import ChunkGrid, RegularGrid, register_chunk_grid, resolve_grid, resolve_key_encoding
 from aiozarr.metadata.data_type import get_data_type
 from aiozarr.metadata.records import NamedConfig
-from aiozarr.plugins import add_class, built_in_modules, find_class
+from aiozarr.plugins import ClassRegistry
 from aiozarr.stores import MemoryStore, from_url, register_store
 
 Install = Callable[..., None]
@@ -289,13 +289,12 @@ def test_an_extension_of_aiozarr_is_imported_when_it_is_asked_for_and_replaces_n
     class Own:
         pass
 
-    built_in = built_in_modules("json", {"decoder": "one two"})
-    registry: dict[str, type] = {}
-    assert find_class(registry, "one", built_in) is None
-    assert find_class(registry, "other", built_in) is None
-    add_class(registry, "one", Own, built_in)
-    add_class(registry, "one", json.JSONDecoder, built_in)  # as its module does, late
-    assert find_class(registry, "one", built_in) is Own
-    add_class(registry, "two", json.JSONDecoder, built_in)
-    add_class(registry, "two", Own, built_in)
-    assert find_class(registry, "two", built_in) is Own
+    registry: ClassRegistry[object] = ClassRegistry("codec", object, package="json", modules={"decoder": "one two"})
+    assert registry.find("one") is None
+    assert registry.find("other") is None
+    registry.add("one", Own)
+    registry.add("one", json.JSONDecoder)  # as its module does, late
+    assert registry.find("one") is Own
+    registry.add("two", json.JSONDecoder)
+    registry.add("two", Own)
+    assert registry.find("two") is Own

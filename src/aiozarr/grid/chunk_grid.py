@@ -11,7 +11,7 @@ from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.axes import Axis, regular_axes
 from aiozarr.grid.named_configuration import NamedConfiguration, check_members
 from aiozarr.grid.run_length_axis import RunLengthAxis
-from aiozarr.plugins import add_class, built_in_modules, check_class, find_class, load_class, unknown_extension
+from aiozarr.plugins import ClassRegistry
 
 _POINT = "chunk_grid"
 _CHUNK_SHAPE = "chunk_grid.configuration.chunk_shape"
@@ -177,10 +177,10 @@ class RegularGrid(ChunkGrid):
         return f"RegularGrid({self._array_shape}, {self.chunk_shape})"
 
 
-BUILT_IN = built_in_modules("aiozarr.grid", {"rectilinear": "rectilinear"})
-"""The modules of further chunk grids of aiozarr."""
-
-_GRIDS: dict[str, type[ChunkGrid]] = {RegularGrid.name: RegularGrid}
+_registry: ClassRegistry[ChunkGrid] = ClassRegistry(
+    _POINT, ChunkGrid, package="aiozarr.grid", modules={"rectilinear": "rectilinear"}
+)
+_registry.register(RegularGrid)
 
 
 def register_chunk_grid(grid: GridClass) -> GridClass:
@@ -191,9 +191,7 @@ def register_chunk_grid(grid: GridClass) -> GridClass:
     Raises:
         TypeError: `grid` is not a concrete subclass of `ChunkGrid` with a name.
     """
-    check_class(grid, ChunkGrid)
-    add_class(_GRIDS, grid.name, grid, BUILT_IN)
-    return grid
+    return _registry.register(grid)
 
 
 def resolve_grid(config: NamedConfiguration, shape: Sequence[int]) -> ChunkGrid:
@@ -203,12 +201,7 @@ def resolve_grid(config: NamedConfiguration, shape: Sequence[int]) -> ChunkGrid:
         InvalidMetadataError: the configuration is invalid; `member` is the path from the document.
         UnsupportedMetadataError: an unknown name, or a package that cannot be imported.
     """
-    grid = find_class(_GRIDS, config.name, BUILT_IN)
-    if grid is None:
-        grid = load_class(_POINT, config.name, ChunkGrid)
-    if grid is None:
-        raise unknown_extension(_POINT, config.name, {*_GRIDS, *BUILT_IN}, member=f"{_POINT}.name")
-    return grid.from_json(config.configuration, shape)
+    return _registry.resolve(config.name, member=f"{_POINT}.name").from_json(config.configuration, shape)
 
 
 def chunk_length(given: Any, member: str, minimum: int = 1) -> int:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.grid.named_configuration import NamedConfiguration, check_members
-from aiozarr.plugins import add_class, built_in_modules, check_class, find_class, load_class, unknown_extension
+from aiozarr.plugins import ClassRegistry
 
 _POINT = "chunk_key_encoding"
 
@@ -116,10 +116,11 @@ class V2KeyEncoding(_SeparatedEncoding):
         return _V2_FORMS[self.separator][len(numbers)] % numbers
 
 
-BUILT_IN = built_in_modules("aiozarr.grid", {"key_extensions": "fanout prefix suffix template"})
-"""The modules of further encodings of aiozarr."""
-
-_ENCODINGS: dict[str, type[ChunkKeyEncoding]] = {each.name: each for each in (DefaultKeyEncoding, V2KeyEncoding)}
+_registry: ClassRegistry[ChunkKeyEncoding] = ClassRegistry(
+    _POINT, ChunkKeyEncoding, package="aiozarr.grid", modules={"key_extensions": "fanout prefix suffix template"}
+)
+_registry.register(DefaultKeyEncoding)
+_registry.register(V2KeyEncoding)
 
 
 def register_chunk_key_encoding(encoding: EncodingClass) -> EncodingClass:
@@ -130,9 +131,7 @@ def register_chunk_key_encoding(encoding: EncodingClass) -> EncodingClass:
     Raises:
         TypeError: `encoding` is not a concrete subclass of `ChunkKeyEncoding` with a name.
     """
-    check_class(encoding, ChunkKeyEncoding)
-    add_class(_ENCODINGS, encoding.name, encoding, BUILT_IN)
-    return encoding
+    return _registry.register(encoding)
 
 
 def resolve_key_encoding(config: NamedConfiguration, ndim: int) -> ChunkKeyEncoding:
@@ -142,9 +141,4 @@ def resolve_key_encoding(config: NamedConfiguration, ndim: int) -> ChunkKeyEncod
         InvalidMetadataError: the configuration is invalid; `member` is the path from the document.
         UnsupportedMetadataError: an unknown name, or a package that cannot be imported.
     """
-    encoding = find_class(_ENCODINGS, config.name, BUILT_IN)
-    if encoding is None:
-        encoding = load_class(_POINT, config.name, ChunkKeyEncoding)
-    if encoding is None:
-        raise unknown_extension(_POINT, config.name, {*_ENCODINGS, *BUILT_IN}, member=f"{_POINT}.name")
-    return encoding.from_json(config.configuration, ndim)
+    return _registry.resolve(config.name, member=f"{_POINT}.name").from_json(config.configuration, ndim)

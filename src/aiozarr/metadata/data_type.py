@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.document import clip
-from aiozarr.plugins import add_class, built_in_modules, find_class, load_class, unknown_extension
+from aiozarr.plugins import ClassRegistry, load_class, unknown_extension
 
 JSON: TypeAlias = Any
 FillValue: TypeAlias = NDArray[Any]
@@ -32,27 +32,21 @@ _SMALL_FLOATS = (
     "float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu"
 )
 _SMALL_COMPLEXES = " ".join(f"complex_{name}" for name in _SMALL_FLOATS.split())
-BUILT_IN = built_in_modules(
-    "aiozarr.metadata.data_types",
-    {
-        "byte_strings": "null_terminated_bytes bytes variable_length_bytes r* raw_bytes",
-        "number_types": (
-            "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 int2 int4 uint2 uint4 "
-            "float16 float32 float64 bfloat16 " + _SMALL_FLOATS + " complex64 complex128 complex_float16 "
-            "complex_bfloat16 complex_float32 complex_float64 " + _SMALL_COMPLEXES
-        ),
-        "struct": "struct structured",
-        "text": "fixed_length_utf32 string",
-        "times": "numpy.datetime64 numpy.timedelta64",
-    },
-)
-"""The module of each data type of aiozarr, which is imported when a document names the type."""
+_MODULES = {
+    "byte_strings": "null_terminated_bytes bytes variable_length_bytes r* raw_bytes",
+    "number_types": (
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 int2 int4 uint2 uint4 "
+        "float16 float32 float64 bfloat16 " + _SMALL_FLOATS + " complex64 complex128 complex_float16 "
+        "complex_bfloat16 complex_float32 complex_float64 " + _SMALL_COMPLEXES
+    ),
+    "struct": "struct structured",
+    "text": "fixed_length_utf32 string",
+    "times": "numpy.datetime64 numpy.timedelta64",
+}
+"""The names of the data types in each module of aiozarr, which is imported when a document has one of them."""
 
-_BUILT_IN_MODULES = frozenset(BUILT_IN.values())
 _NAME_OF_KIND = {"b": "bool", "i": "int8", "u": "uint8", "f": "float32", "c": "complex64"}
 """A data type of the module for most dtypes of a kind of numpy. No two modules of aiozarr have types for one dtype."""
-
-_classes: dict[str, type[DataType]] = {}
 
 
 class DataType(ABC):
@@ -167,12 +161,13 @@ class DataType(ABC):
             raise TypeError("a data type is wanted; numpy would take None as float64")
         wanted = np.dtype(dtype)
         likely = _NAME_OF_KIND.get(wanted.kind)
-        for names in ((likely,) if likely else (), BUILT_IN):
+        for names in ((likely,) if likely else (), _registry.built_in):
             for name in names:
-                find_class(_classes, name, BUILT_IN)
+                _registry.find(name)
             # Types of other packages first, the last registered one before the others.
-            kinds = list(dict.fromkeys(reversed(_classes.values())))
-            for each in sorted(kinds, key=lambda kind: kind.__module__ in _BUILT_IN_MODULES):
+            kinds = list(dict.fromkeys(reversed(_registry.classes.values())))
+            own = {*_registry.built_in.values()}
+            for each in sorted(kinds, key=lambda kind: kind.__module__ in own):
                 found = each.from_dtype(wanted)
                 if found is not None:
                     return found
@@ -183,6 +178,11 @@ class DataType(ABC):
             point="data_type",
             name=clip(str(wanted)),
         )
+
+
+_registry: ClassRegistry[DataType] = ClassRegistry(
+    "data_type", DataType, package="aiozarr.metadata.data_types", modules=_MODULES
+)
 
 
 def register_data_type(data_type_class: DataTypeClass) -> DataTypeClass:
@@ -202,7 +202,7 @@ def register_data_type(data_type_class: DataTypeClass) -> DataTypeClass:
     if not names or not all(names):
         raise TypeError(f"{given.__name__} needs a class attribute `names`, a tuple of non-empty str")
     for name in names:
-        add_class(_classes, name, data_type_class, BUILT_IN)
+        _registry.add(name, data_type_class)
     return data_type_class
 
 
@@ -214,7 +214,7 @@ def get_data_type(name: str, *, member: str = "data_type") -> type[DataType]:
     """
     found = find_data_type(name)
     if found is None:
-        raise unknown_extension("data_type", name, {*_classes, *BUILT_IN}, member=member)
+        raise unknown_extension("data_type", name, {*_registry.classes, *_registry.built_in}, member=member)
     return found
 
 
@@ -225,7 +225,7 @@ def find_data_type(name: str) -> type[DataType] | None:
         UnsupportedMetadataError: the package with the entry point cannot be imported.
     """
     # All of r8, r16, ... belong to the class of `r*`.
-    found = find_class(_classes, "r*" if _RAW.fullmatch(name) else name, BUILT_IN)
+    found = _registry.find("r*" if _RAW.fullmatch(name) else name)
     return load_class("data_type", name, DataType) if found is None or name == "r*" else found
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.grid import ChunkGrid, RectilinearGrid, Strided, register_chunk_grid, resolve_grid
-from aiozarr.grid.chunk_grid import _GRIDS, MAX_LENGTH_RUNS
+from aiozarr.grid.chunk_grid import MAX_LENGTH_RUNS, _registry
 
 
 def resolve(chunk_shapes: Any, shape: tuple[int, ...], **more: Any) -> ChunkGrid:
@@ -148,7 +148,7 @@ def test_a_third_party_grid_needs_only_edges() -> None:
         assert grid.largest_chunk == (8,)
         assert grid.with_shape((20,)).shape == (5,)
     finally:
-        del _GRIDS["doubling"]
+        del _registry.classes["doubling"]
 
 
 def test_the_grid_itself_checks_its_lengths() -> None:

@@ -57,7 +57,7 @@ IDS = [str(each[0]) for each in TYPES]
 def _registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Registrations that the test's end takes back."""
     with monkeypatch.context() as patch:
-        patch.setattr(data_type_module, "_classes", dict(data_type_module._classes))
+        patch.setattr(data_type_module._registry, "classes", dict(data_type_module._registry.classes))
         yield
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from aiozarr.codecs.core.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
-from aiozarr.plugins import add_class, built_in_modules, check_class, find_class, load_class, unknown_extension
+from aiozarr.plugins import ClassRegistry
 
 CodecClass = TypeVar("CodecClass", bound=type[Codec])
 
@@ -40,14 +40,10 @@ _MODULES = {
     "serializers.zfp": "zfp",
     "v2.elements": "v2_elements",
 }
-BUILT_IN = built_in_modules("aiozarr.codecs", _MODULES)
-"""The module of each codec of aiozarr, which is imported when a document names the codec."""
-
-_codecs: dict[str, type[Codec]] = {}
 
 _ZARRS = "https://codec.zarrs.dev/"
 
-_aliases = {
+_ALIASES = {
     "endian": "bytes",
     "zarrs.bitround": "bitround",
     f"{_ZARRS}array_to_array/bitround": "bitround",
@@ -62,6 +58,10 @@ _aliases = {
 }
 """Earlier names of registered codecs, from drafts and early writers. They are read and never written."""
 
+_registry: ClassRegistry[Codec] = ClassRegistry(
+    "codec", *_KINDS, package="aiozarr.codecs", modules=_MODULES, aliases=_ALIASES
+)
+
 
 def register(codec_class: CodecClass) -> CodecClass:
     """Register `codec_class` under its `name`, in this process. It can be used as a class decorator.
@@ -72,9 +72,7 @@ def register(codec_class: CodecClass) -> CodecClass:
         TypeError: `codec_class` has no name, is abstract, or is not a subclass of `ArrayArrayCodec`,
             `ArrayBytesCodec` or `BytesBytesCodec`.
     """
-    check_class(codec_class, *_KINDS)
-    add_class(_codecs, codec_class.name, codec_class, BUILT_IN)
-    return codec_class
+    return _registry.register(codec_class)
 
 
 def get_codec(name: str) -> type[Codec]:
@@ -83,9 +81,4 @@ def get_codec(name: str) -> type[Codec]:
     Raises:
         UnsupportedMetadataError: no package provides this codec, or its package cannot be imported.
     """
-    codec_class = find_class(_codecs, _aliases.get(name, name), BUILT_IN)
-    if codec_class is None:
-        codec_class = load_class("codec", name, *_KINDS)
-    if codec_class is None:
-        raise unknown_extension("codec", name, {*_codecs, *BUILT_IN}, member="name")
-    return codec_class
+    return _registry.resolve(name, member="name")

@@ -28,7 +28,7 @@ def test_a_long_name_is_shortened_in_the_message() -> None:
     assert len(str(caught.value)) < 3000
 
 
-@pytest.mark.parametrize("alias", sorted(registry._aliases))
+@pytest.mark.parametrize("alias", sorted(registry._ALIASES))
 def test_every_older_name_refers_to_a_registered_codec(alias: str) -> None:
     assert get_codec(alias).name != alias
     assert get_codec(alias) is get_codec(get_codec(alias).name)
