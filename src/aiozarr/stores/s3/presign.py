@@ -124,11 +124,6 @@ def signed_query(
     return canonical_query(signed)
 
 
-def canonical_rest(text: str, host: str) -> str:
-    """Return the part of a canonical request after method and path."""
-    return f"{text}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD"
-
-
 def day_secret(credentials: S3Credentials, scope: str) -> bytes:
     """Return the signing key of one scope: day, region and service."""
     secret = f"AWS4{credentials.secret}".encode()
