@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from aiozarr.errors import AiozarrError, ChangedError, InvalidKeyError, StoreError, fill_location, located
 from aiozarr.http1 import Accept, Connection, Expectation, Headers, Request, Response, StaleConnectionError
@@ -101,7 +101,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
         request = self._client.authorise("GET", name, expectation)
         if request is None:
             return None
-        read = NowaitRead(self, self._client, key, range, if_match, request, callback)
+        read = NowaitRead(self, key, range, if_match, request, callback)
         read.connection = request.sender.send_nowait(request, read)
         return None if read.connection is None else read
 
@@ -321,43 +321,18 @@ def _whole_object(keep_encoding: bool, max_bytes: int | None) -> Expectation:
     return Expectation(max_bytes=MAX_VALUE_BYTES if max_bytes is None else max_bytes, keep_encoding=keep_encoding)
 
 
-class NowaitReader(Protocol):
-    """The store of a read without a task: it makes values of responses."""
-
-    @property
-    def url(self) -> str:
-        """The URL of the store, for errors."""
-        ...
-
-    def _value(self, expectation: Expectation, response: Response, range: ByteRange | None) -> Value:
-        """Return the value of a response that has one."""
-        ...
-
-    async def _finish_read(
-        self,
-        key: str,
-        range: ByteRange | None,
-        if_match: Version | None,
-        request: Request,
-        outcome: Response | StoreError | None,
-    ) -> Value | None:
-        """Do the remaining steps of the read, given the first outcome of `request`; None: send it again."""
-        ...
-
-
-class NowaitRead:
+class NowaitRead(Generic[ClientT]):
     """A GET whose response goes to `callback` when it comes.
 
     Attributes:
         connection: the connection over which it was sent.
     """
 
-    __slots__ = ("_callback", "_client", "_if_match", "_key", "_range", "_request", "_store", "_task", "connection")
+    __slots__ = ("_callback", "_if_match", "_key", "_range", "_request", "_store", "_task", "connection")
 
     def __init__(
         self,
-        store: NowaitReader,
-        client: ObjectClient,
+        store: WebStore[ClientT],
         key: str,
         range: ByteRange | None,
         if_match: Version | None,
@@ -365,7 +340,6 @@ class NowaitRead:
         callback: FetchCallback,
     ) -> None:
         self._store = store
-        self._client = client
         self._key = key
         self._range = range
         self._if_match = if_match
@@ -389,7 +363,7 @@ class NowaitRead:
     def set_result(self, response: Response) -> None:
         callback = self._callback
         assert callback is not None  # the connection asks `done` first
-        if not self._client.is_value(self._request, response):
+        if not self._store._client.is_value(self._request, response):
             self._continue(response)
             return
         try:
@@ -403,7 +377,7 @@ class NowaitRead:
     def set_exception(self, error: Exception) -> None:
         if isinstance(error, StaleConnectionError):  # the request may be sent again
             self._continue(None)
-        elif isinstance(error, StoreError) and self._client.can_recover(self._request, error):
+        elif isinstance(error, StoreError) and self._store._client.can_recover(self._request, error):
             self._continue(error)
         else:
             self._fail(error)
