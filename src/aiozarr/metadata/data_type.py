@@ -6,6 +6,7 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
@@ -178,6 +179,20 @@ class DataType(ABC):
             point="data_type",
             name=clip(str(wanted)),
         )
+
+
+@dataclass(frozen=True)
+class UnconfiguredType(DataType):
+    """Base of data types without a configuration: their name alone describes them."""
+
+    name: str
+
+    @classmethod
+    def from_configuration(
+        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
+    ) -> Self:
+        check_no_configuration(name, configuration, member)
+        return cls(name)
 
 
 _registry: ClassRegistry[DataType] = ClassRegistry(

@@ -19,6 +19,7 @@ from aiozarr.metadata.data_type import (
     MAX_ITEM_SIZE,
     DataType,
     FillValue,
+    UnconfiguredType,
     check_item_size,
     check_no_configuration,
     frozen,
@@ -81,7 +82,7 @@ class NullTerminatedBytesType(DataType):
 
 @register_data_type
 @dataclass(frozen=True)
-class BytesType(DataType):
+class BytesType(UnconfiguredType):
     """`bytes` (registry of extensions), or `variable_length_bytes` of zarr-python: byte strings of any length.
 
     In memory elements are `bytes` in an array of objects. A document keeps the name that it has, because some readers
@@ -90,13 +91,6 @@ class BytesType(DataType):
 
     names = ("bytes", "variable_length_bytes")
     name: str = "bytes"
-
-    @classmethod
-    def from_configuration(
-        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
-    ) -> Self:
-        check_no_configuration(name, configuration, member)
-        return cls(name)
 
     @classmethod
     def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
-from aiozarr.metadata.data_type import JSON, DataType, FillValue, check_no_configuration, frozen, register_data_type
+from aiozarr.metadata.data_type import JSON, FillValue, UnconfiguredType, frozen, register_data_type
 
 
 class DTypeNames:
@@ -32,18 +32,10 @@ class DTypeNames:
 
 
 @dataclass(frozen=True)
-class NumberType(DataType):
-    """Numbers without configuration: one class for several names, each with one numpy type."""
+class NumberType(UnconfiguredType):
+    """Numbers: one class for several names, each with one numpy type."""
 
-    name: str
     _table: ClassVar[DTypeNames]
-
-    @classmethod
-    def from_configuration(
-        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
-    ) -> Self:
-        check_no_configuration(name, configuration, member)
-        return cls(name)
 
     @classmethod
     def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
@@ -101,18 +93,11 @@ _INTEGER_NAMES = DTypeNames(
 
 @register_data_type
 @dataclass(frozen=True)
-class BoolType(DataType):
+class BoolType(UnconfiguredType):
     """The data type `bool`."""
 
     names = ("bool",)
     name: str = "bool"
-
-    @classmethod
-    def from_configuration(
-        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
-    ) -> Self:
-        check_no_configuration(name, configuration, member)
-        return cls()
 
     @classmethod
     def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:

@@ -14,7 +14,7 @@ from aiozarr.metadata.data_type import (
     MAX_ITEM_SIZE,
     DataType,
     FillValue,
-    check_no_configuration,
+    UnconfiguredType,
     frozen,
     register_data_type,
 )
@@ -77,18 +77,11 @@ class FixedLengthTextType(DataType):
 
 @register_data_type
 @dataclass(frozen=True)
-class StringType(DataType):
+class StringType(UnconfiguredType):
     """`string` (registry of extensions): text of any length, as `StringDType` of numpy 2 or as objects."""
 
     names = ("string",)
     name: str = "string"
-
-    @classmethod
-    def from_configuration(
-        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
-    ) -> Self:
-        check_no_configuration(name, configuration, member)
-        return cls()
 
     @classmethod
     def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
