@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from typing_extensions import Buffer
 
-from aiozarr.concurrency import map_concurrently
+from aiozarr.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine
 from aiozarr.errors import NodeNotFoundError, StoreError, UnsupportedOperationError
 from aiozarr.grid import resolve_grid, resolve_key_encoding
@@ -81,6 +81,30 @@ async def load_tree(engine: Engine, store: Store, settings: Settings, report: Re
     return loader.tree
 
 
+async def load_array_above(
+    engine: Engine, store: Store, name: str, length: int, settings: Settings
+) -> tuple[Store, str, ArrayMetadata] | None:
+    """Return the 1-D array `name` of `length` in the nearest group above the root of `store` that has one.
+
+    Returns: the store of that group, the path of the array in it, and its metadata; None if there is none.
+
+    Raises:
+        StoreError, MetadataError: a document could not be read.
+    """
+    for _ in range(MAX_ANCESTORS):
+        parent = store.parent_store()
+        if parent is None:
+            return None
+        store = parent[0]
+        loader = _TreeLoader(engine, store, settings, None)
+        found, group = await gather_all([loader.load_node(name), loader.load_node("")])
+        if isinstance(found, ArrayMetadata) and found.shape == (length,):
+            return store, name, found
+        if group is None:
+            return None
+    return None
+
+
 class _TreeLoader:
     def __init__(self, engine: Engine, store: Store, settings: Settings, report: Report | None) -> None:
         self.tree = NodeTree()
@@ -90,7 +114,7 @@ class _TreeLoader:
         self._scheduled = self._new_scheduled(store)
 
     async def load(self) -> None:
-        root = await self._load_node("")
+        root = await self.load_node("")
         if root is None:
             url = self._store.url
             raise NodeNotFoundError(f"there is no array and no group at {url}", url=url, path="")
@@ -110,7 +134,7 @@ class _TreeLoader:
         else:
             await self._walk([""])
 
-    async def _load_node(self, path: str) -> ArrayMetadata | GroupMetadata | None:
+    async def load_node(self, path: str) -> ArrayMetadata | GroupMetadata | None:
         """Fetch the documents of a node and add them. Return its metadata, or None if there is no node."""
         prefix = f"{path}/" if path else ""
         values = await map_concurrently(lambda key: self._scheduled.fetch(prefix + key), PROBE_KEYS)
@@ -162,5 +186,6 @@ class _TreeLoader:
             listed = await map_concurrently(lambda path: self._scheduled.list_dir(f"{path}/" if path else ""), paths)
             children = [prefix.removesuffix("/") for _, prefixes in listed for prefix in prefixes]
             children = [path for path in children if not f"{path}/".endswith(JOURNAL_PREFIX)]
-            nodes = await map_concurrently(self._load_node, children)
-            paths = [path for path, node in zip(children, nodes, strict=True) if isinstance(node, GroupMetadata)]
+            nodes = await map_concurrently(self.load_node, children)
+            # A directory without a document is a group of format 3 that other nodes imply.
+            paths = [path for path, node in zip(children, nodes, strict=True) if not isinstance(node, ArrayMetadata)]

@@ -20,7 +20,7 @@ from aiozarr.model import ByteRange, Entry, Supports, Value, Version, check_key,
 from aiozarr.settings import Settings
 from aiozarr.stores import MemoryStore, Store
 from aiozarr.transfer.dimension_selection import Interval, Selection, is_index, resolve_coordinates, resolve_indexes
-from aiozarr.transfer.node_tree import NodeTree
+from aiozarr.transfer.node_tree import NodeTree, load_array_above
 
 
 @dataclass(frozen=True)
@@ -145,21 +145,28 @@ class SelectedStore(Store):
     async def _resolve(self, path: str, name: str, part: Any, length: int) -> Interval:
         if is_index(part):
             return resolve_indexes(part, length, name=name)
-        where = path.rpartition("/")[0]
-        while True:
-            metadata = self._tree.nodes.get(f"{where}/{name}" if where else name)
-            if isinstance(metadata, ArrayMetadata) and metadata.shape == (length,):
-                break
-            if not where:
-                raise SelectionError(
-                    f"{name!r} of {self._source.url_of(path)} cannot be selected by coordinate: there is no array of "
-                    "this name and length beside it, or above"
-                )
-            where = where.rpartition("/")[0]
-        coordinate = f"{where}/{name}" if where else name
-        layout = ArrayLayout.resolve(metadata, node=self._source.url_of(coordinate), settings=self._settings)
-        values = await self._read(coordinate, layout, (slice(0, length),))
+        store, coordinate, metadata = await self._coordinate_array(path, name, length)
+        layout = ArrayLayout.resolve(metadata, node=store.url_of(coordinate), settings=self._settings)
+        values = await self._read(coordinate, layout, (slice(0, length),), store)
         return resolve_coordinates(part, values, metadata.attributes, name=name)
+
+    async def _coordinate_array(self, path: str, name: str, length: int) -> tuple[Store, str, ArrayMetadata]:
+        """Return the array of a dimension's name beside an array, or in the nearest group above it."""
+        where = path
+        while where:
+            where = where.rpartition("/")[0]
+            coordinate = _join(where, name)
+            metadata = self._tree.nodes.get(coordinate)
+            if isinstance(metadata, ArrayMetadata) and metadata.shape == (length,):
+                return self._source, coordinate, metadata
+        # The source may be a node of a larger store.
+        above = await load_array_above(self._engine, self._source, name, length, self._settings)
+        if above is None:
+            raise SelectionError(
+                f"{name!r} of {self._source.url_of(path)} cannot be selected by coordinate: there is no array of "
+                "this name and length beside it, or above"
+            )
+        return above
 
     # --- as a store --------------------------------------------------------------------------------------------------
 
@@ -223,9 +230,9 @@ class SelectedStore(Store):
         self.rewritten += 1
         return await store.get(array.selected.key_encoding.encode(coords))
 
-    async def _read(self, path: str, layout: ArrayLayout, region: tuple[slice, ...]) -> Any:
+    async def _read(self, path: str, layout: ArrayLayout, region: tuple[slice, ...], store: Store | None = None) -> Any:
         values = np.empty([part.stop - part.start for part in region], layout.spec.dtype)
-        read = Read(layout, self._source, f"{path}/" if path else "", _maps(layout, region), values)
+        read = Read(layout, store or self._source, f"{path}/" if path else "", _maps(layout, region), values)
         if values.size:
             await self._engine.read([read], settings=self._settings)
         return values

@@ -132,6 +132,26 @@ async def test_missing_chunks_stay_missing() -> None:
     assert not (await (await aiozarr.open_array(target, "t2m"))[...]).any()
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+async def test_coordinates_of_an_array_copied_by_its_own_address_lie_in_the_group_above(
+    tmp_path: Path, zarr_format: int
+) -> None:
+    await weather(LocalStore(tmp_path / "w.zarr"), zarr_format)
+    await aiozarr.copy(tmp_path / "w.zarr/t2m", tmp_path / "part", select={"lat": slice(60.0, -30.0)})
+    assert np.array_equal(await (await aiozarr.open_array(tmp_path / "part"))[...], VALUES[:, 4:13])
+
+
+async def test_a_selection_has_the_arrays_of_groups_without_documents(tmp_path: Path) -> None:
+    source: Any = MemoryStore()
+    await aiozarr.create_group(source)
+    for path in ("x", "below/the/x"):
+        await aiozarr.create_array(source, path, data=range(6), chunks=(2,), dimension_names=("time",))
+    for key in ("below/zarr.json", "below/the/zarr.json"):
+        await source.erase(key)
+    await aiozarr.copy(source, tmp_path / "part", select={"time": slice(1, 4)})
+    assert (await (await aiozarr.open_array(tmp_path / "part/below/the/x"))[...]).tolist() == [1, 2, 3]
+
+
 async def test_a_node_and_a_selection_go_together(tmp_path: Path) -> None:
     source = await weather(LocalStore(tmp_path / "store"))
     for target, keywords in ((MemoryStore(), {"path": "t2m"}), (MemoryStore(), {})):
