@@ -43,7 +43,8 @@ _OPTIONS = (
     (r"\berase_old(=True)?\b", "--erase-old"),
     (r"\bverify='checksum'", "--verify checksum"),
     (r"\b(include|exclude)=", r"--\1 "),
-    (r"\b(max_memory|max_amplification|zarr_format)\b=?", lambda found: f"--{found[1].replace('_', '-')}"),
+    # In quotes it is a member of a document.
+    (r"(?<!')\b(max_memory|max_amplification|zarr_format)\b(?!')=?", lambda found: f"--{found[1].replace('_', '-')}"),
     (r"\bstorage_options(=…|=\.\.\.)?", "--storage-option"),
     (r"\b(source|destination)_options\b", r"--\1-option"),
 )

@@ -164,7 +164,8 @@ def _copy_store(
             location, name = dst, found.key.rpartition("/")[2]
         return run(lambda: _copy_object(src, found.key, (location, name), rules, source, destination, settings))
 
-    if os.path.isfile(src) and not src.lower().endswith(".zip"):
+    is_archive = src.lower().endswith(".zip")
+    if os.path.isfile(src) and not is_archive:
         return copy_object(run(lambda: find_object(src, source)))
     try:
         with out.progress("copying") as progress:
@@ -181,7 +182,8 @@ def _copy_store(
             )
     except (NodeNotFoundError, NodeTypeError, CopyError) as error:
         # Only now: for a store it would be a request before all others.
-        if getattr(error, "failed", ()) or (found := run(lambda: find_object(src, source))) is None:
+        # An archive without a node, or with a damaged directory, is no object: its copy would look like success.
+        if is_archive or getattr(error, "failed", ()) or (found := run(lambda: find_object(src, source))) is None:
             raise
     return copy_object(found)
 
@@ -239,6 +241,9 @@ def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
         record = {name: getattr(report, name) for name in REPORT_NAMES}
         record["failed"] = [{"key": key, "error": str(error)} for key, error in report.failed]
         out.record({"type": "report", "source": src, "destination": dst, **record}, "")
+    if out.quiet and report.failed:
+        for key, error in report.failed:
+            out.complain(f"{plain(key)}: {plain(str(error))}")
     if report.skipped and not (report.objects or report.deleted or report.failed):
         out.say(f"{plain(dst)} has all {report.skipped:,} objects already")
     elif report.seconds or report.objects > 1:

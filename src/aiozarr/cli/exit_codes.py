@@ -19,7 +19,7 @@ ERROR = 1
 USAGE = 2
 """The command line is wrong: an unknown option, a missing argument, an invalid value."""
 NODE_NOT_FOUND = 3
-"""There is no array, no group and nothing else below the target."""
+"""There is no array, no group and nothing else below the target, or its bucket does not exist."""
 OBJECT_NOT_FOUND = 4
 """There is no object of this key."""
 TEMPORARY = 5
@@ -48,6 +48,8 @@ def exit_code_of(error: BaseException) -> int:
             return FATAL
         if isinstance(each, NodeNotFoundError):
             return NODE_NOT_FOUND
+        if isinstance(each, StoreError) and each.status == 404:
+            return NODE_NOT_FOUND  # a missing object is no error of the store: the bucket does not exist
         if isinstance(each, FileNotFoundError):
             return OBJECT_NOT_FOUND
         if isinstance(each, StoreError) and each.retryable:

@@ -45,6 +45,10 @@ class Output:
         if not self.quiet:
             sys.stderr.write(_encodable(message, sys.stderr.encoding) + "\n")
 
+    def complain(self, message: str) -> None:
+        """Print an error that does not end the command, also from a quiet output."""
+        sys.stderr.write(_encodable(f"aiozarr: {message}", sys.stderr.encoding) + "\n")
+
     def detail(self, message: str) -> None:
         """Print a message that only a verbose output has."""
         if self.verbose:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import pytest
 
@@ -40,3 +42,8 @@ def test_an_error_is_one_line_on_standard_error() -> None:
     assert result.stdout == ""
     assert result.stderr.startswith("aiozarr: no store opens 'nope://' URLs")
     assert "Traceback" not in result.stderr
+
+
+def test_a_member_of_a_document_is_no_option(tmp_path: Path) -> None:
+    (tmp_path / "zarr.json").write_text("{}")
+    assert "member 'zarr_format'" in invoke("info", tmp_path).stderr

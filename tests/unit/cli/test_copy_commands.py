@@ -133,3 +133,13 @@ def test_an_object_that_fails_is_named_and_the_others_are_copied(sample: Path, t
     assert "'lat/c/0'" in result.stderr
     assert (tmp_path / "copy.zarr/air/zarr.json").exists()
     assert not (tmp_path / "copy.zarr/zarr.json").exists()
+    quiet = invoke("cp", "-q", "--overwrite", "--on-error", "continue", sample, tmp_path / "copy.zarr")
+    assert quiet.stderr.startswith("aiozarr: lat/c/0: ")
+
+
+def test_a_damaged_archive_is_no_object_to_copy(tmp_path: Path) -> None:
+    (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04 and no directory at the end")
+    result = invoke("cp", tmp_path / "cut.zip", tmp_path / "copy.zarr")
+    assert result.exit_code == 1
+    assert "not a zip archive" in result.stderr
+    assert not (tmp_path / "copy.zarr").exists()

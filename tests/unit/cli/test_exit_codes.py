@@ -36,6 +36,7 @@ from aiozarr.errors import (
         (CopyError("x", failed=(("a", PermissionDeniedError("x")),)), 7),
         (EraseError("x", failures={"a": PermissionDeniedError("x")}), 7),
         (StoreError("x"), 1),
+        (StoreError("the bucket does not exist", status=404), 3),
     ],
 )
 def test_the_number_of_an_error(error: Exception, code: int) -> None:
