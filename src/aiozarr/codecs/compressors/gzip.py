@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ class GzipCodec(BytesBytesCodec):
                 piece = view[position : position + step]
                 if not piece:
                     raise CodecError("the gzip data is truncated", codec=self.name)
-                part = decoder.decompress(piece, left + 1)
+                part = decoder.decompress(piece, min(left + 1, sys.maxsize))
                 left -= len(part)
                 if left < 0:
                     raise CodecError(f"it decodes to more than {max_size} bytes", codec=self.name)

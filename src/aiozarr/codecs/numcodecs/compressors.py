@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import sys
 import zlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -95,7 +96,7 @@ class _StreamCodec(BytesBytesCodec):
             decoder = self.decompressor()
             while True:
                 piece = view[position : position + step] if decoder.needs_input else view[:0]
-                part = decoder.decompress(piece, left + 1)
+                part = decoder.decompress(piece, min(left + 1, sys.maxsize))
                 position += len(piece)
                 left -= len(part)
                 if left < 0:

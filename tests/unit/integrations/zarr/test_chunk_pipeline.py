@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numcodecs
 import numpy as np
 import pytest
 import zarr
@@ -149,6 +150,16 @@ def test_data_types_of_zarr_python(dtype: Any, zarr_format: Any) -> None:
         array[...] = values
         assert array[...].tolist() == values.tolist()
         assert array.oindex[[11, 3]].tolist() == values[[11, 3]].tolist()
+
+
+@pytest.mark.parametrize("name", ["zlib", "gzip", "bz2", "lzma", "zstd", "lz4", "blosc"])
+@pytest.mark.filterwarnings("ignore")
+def test_texts_have_no_bound_of_decoded_bytes(name: str) -> None:
+    compressor = numcodecs.get_codec({"id": name})
+    array = zarr.create_array({}, shape=(3,), chunks=(2,), dtype=str, zarr_format=2, compressors=compressor)
+    array[...] = np.array(["a", "", "wind"])
+    with taken(reads=1):
+        assert array[...].tolist() == ["a", "", "wind"]
 
 
 def test_an_output_of_the_other_byte_order_is_filled() -> None:
