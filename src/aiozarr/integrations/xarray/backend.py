@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, ClassVar, TypeVar
@@ -123,20 +123,32 @@ def open_target(target: Any, mode: str, options: OpenOptions, *, deep: bool) -> 
         return target
     source = source_of(target)
     opened = wait(lambda _: fetch_groups(source, options, deep=deep))
-    if (
-        options.consolidated is None
-        and not opened.is_consolidated
-        and not isinstance(source, hierarchy.Group)
-        and getattr(target, "supports_consolidated_metadata", True)
-    ):
-        # The words of xarray's own engine, by which programs filter it.
-        warnings.warn(
-            f"Failed to open Zarr store with consolidated metadata: {opened.root.store.url} has none, and opening took "
-            "two more round trips; aiozarr.consolidate_metadata adds it, and consolidated=False silences this",
-            RuntimeWarning,
-            stacklevel=_caller_level(),
-        )
+    warn_unless_consolidated([(target, opened)])
     return opened
+
+
+def warn_unless_consolidated(pairs: Iterable[tuple[Any, OpenedGroups]]) -> None:
+    """Warn once if targets of a user, opened, could have had consolidated metadata and had none."""
+    found = [opened.root.store.url for target, opened in pairs if _lacks_consolidated(target, opened)]
+    if not found:
+        return
+    others = f" and {len(found) - 1} others have none" if len(found) > 1 else " has none"
+    # The words of xarray's own engine, by which programs filter it.
+    warnings.warn(
+        f"Failed to open Zarr store with consolidated metadata: {found[0]}{others}, and opening took two more round "
+        "trips; aiozarr.consolidate_metadata adds it, and consolidated=False silences this",
+        RuntimeWarning,
+        stacklevel=_caller_level(),
+    )
+
+
+def _lacks_consolidated(target: Any, opened: OpenedGroups) -> bool:
+    return (
+        opened.options.consolidated is None
+        and not opened.is_consolidated
+        and not isinstance(target, hierarchy.Group | sync.Group)
+        and bool(getattr(target, "supports_consolidated_metadata", True))
+    )
 
 
 def _caller_level() -> int:

@@ -15,7 +15,7 @@ from aiozarr.concurrency import map_concurrently
 from aiozarr.engine import run
 from aiozarr.engine.open_store import Target
 from aiozarr.integrations.xarray.accessor import load_all
-from aiozarr.integrations.xarray.backend import AiozarrBackendEntrypoint, source_of
+from aiozarr.integrations.xarray.backend import AiozarrBackendEntrypoint, source_of, warn_unless_consolidated
 from aiozarr.integrations.xarray.group_contents import OpenedGroups, OpenOptions, fetch_groups
 
 Combine = Literal["by_coords", "nested"]
@@ -26,13 +26,15 @@ MAX_OPENING_TARGETS = 64
 async def open_dataset(target: Target | hierarchy.Group, **options: Any) -> xarray.Dataset:
     """Open a group as a data set, with the keywords of `xarray.open_dataset` and of the engine.
 
-    All documents, then all coordinates and times, are fetched in one schedule. The caller's loop is never blocked.
+    All documents, then all coordinates and times, are fetched in one schedule. The caller's loop is never blocked. As
+    the engine, it warns of a store without consolidated metadata unless `consolidated=False` is given.
 
     Raises:
         NodeNotFoundError: there is no group; also a `FileNotFoundError`.
         MetadataError, StoreError: a document could not be read.
     """
     opened, rest = await _fetch(target, options, deep=False)
+    warn_unless_consolidated([(target, opened)])
     return await to_thread.run_sync(partial(_finish, xarray.open_dataset, opened, rest))
 
 
@@ -45,6 +47,7 @@ async def open_datatree(target: Target | hierarchy.Group, **options: Any) -> xar
         NodeNotFoundError, MetadataError, StoreError: as `open_dataset`.
     """
     opened, rest = await _fetch(target, options, deep=True)
+    warn_unless_consolidated([(target, opened)])
     return await to_thread.run_sync(partial(_finish, xarray.open_datatree, opened, rest))
 
 
@@ -83,6 +86,7 @@ async def open_many(
     opened = await run(
         lambda _: map_concurrently(partial(_fetch, options=options, deep=False), each, concurrency=MAX_OPENING_TARGETS)
     )
+    warn_unless_consolidated(zip(each, [groups for groups, _ in opened], strict=True))
 
     def finish() -> list[xarray.Dataset]:
         found = [_finish(xarray.open_dataset, groups, rest) for groups, rest in opened]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,20 @@ async def test_wrong_keywords_are_refused(stored: Path) -> None:
         await open_dataset(stored, mode="w")
     with pytest.raises(TypeError):
         await open_dataset(stored, no_such_keyword=1)
+
+
+async def test_missing_consolidated_metadata_are_warned_of_as_by_the_engine_and_once_for_many(tmp_path: Path) -> None:
+    path = write(make_dataset(1), tmp_path / "a.zarr", consolidated=False)
+    for opening in (open_dataset(path), open_datatree(path), open_many([path] * 3, combine=None)):
+        with pytest.warns(RuntimeWarning, match="Failed to open Zarr store with consolidated metadata") as caught:
+            await opening
+        assert [each.filename for each in caught] == [__file__]
+    assert "and 2 others" in str(caught[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        await open_dataset(path, consolidated=False)
+        async with await aiozarr.open_group(path) as group:
+            await open_dataset(group)
 
 
 async def test_settings_and_storage_options_reach_the_store(stored: Path) -> None:
