@@ -16,6 +16,9 @@ MAX_KEY_BYTES = 1024
 JOURNAL_PREFIX = ".aiozarr-copy~/"
 JOURNAL_HEADER_KEY = f"{JOURNAL_PREFIX}copy.json"
 """The keys of the journal of an unfinished copy, below its destination. They belong to no node, and are not copied."""
+CONVERSION_FOLDER = "__aiozarr__"
+"""The folder of a conversion at its destination, which is erased at the end. Zarr reserves names that begin so."""
+CONVERSION_JOURNAL_KEY = f"{CONVERSION_FOLDER}/conversion.json"
 
 # Most keys: ASCII segments that do not begin with a dot. They need no further checks.
 _PLAIN_KEY = re.compile(r"(?:[\w~-][\w.~-]*/)*[\w~-][\w.~-]*", re.ASCII)

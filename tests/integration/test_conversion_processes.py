@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -52,6 +53,41 @@ def test_a_process_pool_converts_with_the_report_of_one_process(tmp_path: Path) 
     assert np.array_equal(sync.open_array(tmp_path / "there")[...], VALUES)
 
 
+# Another scheduler has only the pickled task.
+RUN_PICKLED = "import pickle, sys\nwhile task := sys.stdin.readline(): pickle.loads(bytes.fromhex(task)).run()"
+
+
+def test_another_scheduler_runs_pickled_tasks_between_prepare_and_finish(tmp_path: Path) -> None:
+    tree, result = sync.create_group(tmp_path / "tree"), tmp_path / "result"
+    tree.create_array("maps", data=VALUES, chunks=(1, 24, 20))
+    sync.consolidate_metadata(tmp_path / "tree")
+    options: dict[str, Any] = {"chunks": (32, 2, 2), "max_memory": 30_000, "max_amplification": 1}
+    plan = sync.plan_conversion(tmp_path / "tree", result, **options)
+    assert len(plan.stages) > 1
+    with pytest.raises(aiozarr.CopyError, match="not prepared"):
+        plan.finish()
+    plan.prepare()
+    with pytest.raises(aiozarr.CopyError, match="interrupted conversion"):
+        plan.prepare()
+    total = sum(stage.tasks for stage in plan.stages)
+    for stage in range(len(plan.stages)):
+        tasks = list(plan.tasks(stage))
+        if stage == len(plan.stages) - 1:
+            last = tasks.pop()
+        lines = "\n".join([pickle.dumps(task).hex() for task in [*reversed(tasks), tasks[0]]])
+        subprocess.run([sys.executable, "-c", RUN_PICKLED], input=lines, text=True, check=True)
+    with pytest.raises(aiozarr.CopyError, match=f"1 of {total} tasks"):
+        plan.finish()
+    with pytest.raises(aiozarr.NodeNotFoundError):
+        sync.open(result)
+    last.run()
+    pickle.loads(pickle.dumps(plan)).finish()
+    assert sorted(each.name for each in result.iterdir()) == ["maps", "zarr.json"]
+    found = sync.open_group(result)
+    assert found.metadata.consolidated is not None
+    assert np.array_equal(found["maps"][...], VALUES)
+
+
 def test_a_killed_conversion_never_looks_complete_and_is_resumed(s3_server: LocalS3) -> None:
     bucket = f"conversion-{uuid4().hex[:12]}"
     s3_server.create_bucket(bucket)
@@ -74,7 +110,7 @@ def test_a_killed_conversion_never_looks_complete_and_is_resumed(s3_server: Loca
         try:
             # A document is there only if everything else is.
             found = sync.open_array(result, storage_options=options)[...]
-        except (aiozarr.NodeNotFoundError, aiozarr.NodeTypeError):
+        except aiozarr.NodeNotFoundError:
             continue
         assert np.array_equal(found, VALUES)
     assert kills

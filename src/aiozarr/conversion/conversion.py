@@ -121,9 +121,7 @@ async def convert(
             plan = await _plan(stores, options, region, limits)
             execution = ConversionRun(
                 engine,
-                plan,
-                stores[1],
-                stores[-1],
+                plan._work,
                 settings=limits.settings,
                 report=report,
                 progress=callback,

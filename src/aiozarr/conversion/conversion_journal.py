@@ -10,10 +10,10 @@ from typing import Any
 
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import CopyError
+from aiozarr.model import CONVERSION_FOLDER, CONVERSION_JOURNAL_KEY
 
-FOLDER = "__aiozarr__"
-"""The folder of a conversion at its destination, which is erased at the end. Zarr reserves names that begin so."""
-JOURNAL_KEY = f"{FOLDER}/conversion.json"
+FOLDER = CONVERSION_FOLDER
+JOURNAL_KEY = CONVERSION_JOURNAL_KEY
 SAVE_SECONDS = 1.0
 """The journal is written at most this often: tasks of the last second are repeated after a crash."""
 MAX_JOURNAL_BYTES = 64 << 20

@@ -1,69 +1,18 @@
-"""The plan of a conversion: arrays, passes and tasks, without I/O. It prints as a table."""
+"""The plan of a conversion: its stages as a table, and its tasks."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from dataclasses import dataclass, field
 from html import escape
-from typing import Any
-from uuid import uuid4
 
-from aiozarr.conversion.conversion_task import ArrayLocation, ConversionTask, changed_settings
-from aiozarr.conversion.options import ConversionOptions
-from aiozarr.conversion.regions import RegionGrid
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, render_node
-from aiozarr.settings import Settings
+from aiozarr.conversion.conversion_passes import ConversionStage, ConversionWork
+from aiozarr.conversion.conversion_run import ConversionRun
+from aiozarr.conversion.conversion_task import ConversionTask
+from aiozarr.engine import Engine, run, run_blocking
 
 MAX_SHOWN_STAGES = 40
 MIB = 1 << 20
-
-
-@dataclass(frozen=True)
-class ConversionStage:
-    """One pass over one array.
-
-    Attributes:
-        array: path of the array, relative to the destination; "" is the destination itself.
-        number: 0, or more behind intermediate arrays.
-        stages: number of passes of this array.
-        shape: shape of the array.
-        objects: shape of the largest stored object that the pass writes.
-        region: shape of the largest region of a task.
-        tasks: number of tasks.
-        nbytes: bytes of the elements that the pass writes.
-        bytes_read: bytes of the elements that it reads, with repetitions, before compression.
-        requests: requests at most: chunks read, with repetitions, and objects written.
-        amplification: the ratio of elements read to elements of the array.
-        memory: bytes of one task's values.
-    """
-
-    array: str
-    number: int
-    stages: int
-    shape: tuple[int, ...]
-    objects: tuple[int, ...]
-    region: tuple[int, ...]
-    tasks: int
-    nbytes: int
-    bytes_read: int
-    requests: int
-    amplification: float
-    memory: int
-
-
-@dataclass(frozen=True)
-class ArrayPass:
-    """One pass with the locations of its arrays: what `ConversionStage` shows, and what makes tasks."""
-
-    stage: ConversionStage
-    grid: RegionGrid
-    source: ArrayLocation
-    destination: ArrayLocation
-    documents: ArrayMetadata
-    offset: tuple[int, ...]
-    item_size: int
 
 
 @dataclass(frozen=True)
@@ -86,12 +35,8 @@ class ConversionPlan:
     groups: int
     stages: tuple[ConversionStage, ...]
     max_memory: int
-    notes: Mapping[str, str] = field(default_factory=dict)
-    _passes: tuple[ArrayPass, ...] = field(default=(), repr=False)
-    _nodes: Mapping[str, ArrayMetadata | GroupMetadata] = field(default_factory=dict, repr=False)
-    _options: ConversionOptions = field(default_factory=ConversionOptions, repr=False)
-    _settings: Settings = field(default_factory=Settings, repr=False)
-    _token: str = field(default_factory=lambda: uuid4().hex, repr=False, compare=False)
+    notes: Mapping[str, str]
+    _work: ConversionWork = field(repr=False)
 
     @property
     def nbytes(self) -> int:
@@ -110,23 +55,54 @@ class ConversionPlan:
 
     def tasks(self, stage: int | None = None) -> Iterator[ConversionTask]:
         """Iterate over the tasks of one of `stages`, or of all in order. A stage begins when the last has ended."""
-        for number in range(len(self._passes)) if stage is None else (stage,):
-            each = self._passes[number]
-            settings = changed_settings(self._settings)
-            is_last = each.stage.number == each.stage.stages - 1
-            casting = self._options.casting if is_last else "exact"
-            for task, region in enumerate(each.grid):
-                yield ConversionTask(
-                    task,
-                    each.source,
-                    each.destination,
-                    region,
-                    each.offset,
-                    casting,
-                    each.item_size,
-                    settings,
-                    self._token,
-                )
+        for number in range(len(self.stages)) if stage is None else (stage,):
+            yield from self._work.tasks(number)
+
+    async def aprepare(self, *, overwrite: bool = False) -> None:
+        """Store what the tasks need, for a scheduler that runs them itself.
+
+        Then run the tasks of one stage after the other, anywhere and in any order inside a stage, and `afinish`. A
+        task may be repeated.
+
+        Args:
+            overwrite: first erase everything stored at the destination.
+
+        Raises:
+            NodeExistsError: something is stored at the destination.
+            CopyError: an interrupted conversion is stored there.
+            StoreError: the store cannot write, or a request has failed.
+        """
+
+        async def work(engine: Engine) -> None:
+            await ConversionRun(engine, self._work).prepare(overwrite=overwrite, resume=False)
+
+        await run(work)
+
+    def prepare(self, *, overwrite: bool = False) -> None:
+        """Do `aprepare` and wait for it."""
+        run_blocking(lambda: self.aprepare(overwrite=overwrite))
+
+    async def afinish(self) -> None:
+        """Store the documents of the result after its last task, and erase journal and intermediate arrays.
+
+        Consolidated metadata are written too, if the source has them. The call may be repeated after an error.
+
+        Raises:
+            CopyError: some tasks have not run, whose number the message names; or the conversion was not prepared, or
+                has been finished.
+            StoreError: a request has failed.
+        """
+
+        async def work(engine: Engine) -> None:
+            execution = ConversionRun(engine, self._work)
+            await execution.check_all_done()
+            await execution.finish()
+
+        await run(work)
+
+    def finish(self) -> None:
+        """Do `afinish` and wait for it."""
+        run_blocking(self.afinish)
 
     def __str__(self) -> str:
         counts = [
@@ -148,13 +124,7 @@ class ConversionPlan:
 
     def fingerprint(self) -> str:
         """Return a text that is equal for plans of equal tasks, sources and results."""
-        facts: list[Any] = [self.source, self.destination, self._options.casting]
-        for path, metadata in self._nodes.items():
-            facts += [path, *[data.decode() for data in render_node(_without_consolidated(metadata)).values()]]
-        for each in self._passes:
-            region, source = each.stage.region, repr(each.grid.source)
-            facts += [each.stage.array, each.stage.number, region, source, each.offset, each.source.store.url]
-        return sha256(json.dumps(facts).encode()).hexdigest()
+        return self._work.fingerprint()
 
 
 # --- helpers -----------------------------------------------------------------------------------------------------
@@ -196,7 +166,3 @@ def _shape(shape: Sequence[int]) -> str:
 
 def _mib(count: int) -> str:
     return f"{count / MIB:,.1f} MiB" if count >= MIB else f"{count:,} B"
-
-
-def _without_consolidated(metadata: ArrayMetadata | GroupMetadata) -> ArrayMetadata | GroupMetadata:
-    return metadata if isinstance(metadata, ArrayMetadata) else replace(metadata, consolidated=None)

@@ -8,7 +8,8 @@ from math import inf, prod
 from typing import Any
 
 from aiozarr.conversion.conversion_journal import FOLDER
-from aiozarr.conversion.conversion_plan import ArrayPass, ConversionPlan, ConversionStage
+from aiozarr.conversion.conversion_passes import ArrayPass, ConversionStage, ConversionWork
+from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_stages import choose_stages
 from aiozarr.conversion.conversion_task import ArrayLocation
 from aiozarr.conversion.options import ConversionOptions, RegionLike, resolve_region, result_metadata
@@ -197,10 +198,18 @@ def plan_of(
         stages=tuple([each.stage for each in ordered]),
         max_memory=planner.max_memory,
         notes=notes,
-        _passes=tuple(ordered),
-        _nodes=result,
-        _options=options,
-        _settings=planner.task_settings,
+        _work=ConversionWork(
+            source=root.url,
+            destination=planner.destination,
+            temporary=planner.temporary,
+            passes=tuple(ordered),
+            nodes=result,
+            zarr_format=options.zarr_format,
+            casting=options.casting,
+            max_memory=planner.max_memory,
+            notes=notes,
+            settings=planner.task_settings,
+        ),
     )
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from aiozarr.concurrency import ByteSemaphore, for_each, retrieve_error
 from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY, ConversionJournal
-from aiozarr.conversion.conversion_plan import ArrayPass, ConversionPlan
+from aiozarr.conversion.conversion_passes import ArrayPass, ConversionWork
 from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_task import ConversionTask, RegionBuffers, TaskFailure, TaskResult, run_task
 from aiozarr.conversion.stored_tree import check_free, paths_above, store_tree
@@ -25,7 +25,6 @@ from aiozarr.hierarchy.node_access import NodeAccess
 from aiozarr.metadata import ArrayMetadata, render_node
 from aiozarr.schedule import Report
 from aiozarr.settings import Settings
-from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread_uncancelled
 from aiozarr.transfer import OnError
 
@@ -43,10 +42,8 @@ class ConversionRun:
 
     Args:
         engine: the engine.
-        plan: the plan.
-        destination: the store of the result.
-        temporary: the store of intermediate arrays.
-        settings: limits and policies of documents and the journal.
+        conversion: the passes, the documents and the stores.
+        settings: limits and policies of documents and the journal; None: those of tasks.
         report: where requests are counted besides.
         progress: called when a task has ended.
         on_error: as in `convert`.
@@ -55,28 +52,27 @@ class ConversionRun:
     def __init__(
         self,
         engine: Engine,
-        plan: ConversionPlan,
-        destination: Store,
-        temporary: Store,
+        conversion: ConversionWork,
         *,
-        settings: Settings,
+        settings: Settings | None = None,
         report: Report | None = None,
         progress: Callable[[Progress], None] | None = None,
         on_error: OnError = "raise",
     ) -> None:
-        self._plan = plan
+        self._work = conversion
         # A record of its own: the result counts this conversion alone.
         self._report = Report(outer=report)
         self._engine = engine
-        self._root = NodeAccess(engine, destination, "", settings, self._report)
-        self._temporary = NodeAccess(engine, temporary, "", settings, self._report)
+        settings = conversion.settings if settings is None else settings
+        self._root = NodeAccess(engine, conversion.destination, "", settings, self._report)
+        self._temporary = NodeAccess(engine, conversion.temporary, "", settings, self._report)
         self._progress = progress
         self._on_error = on_error
-        self._passes = plan._passes
+        self._passes = conversion.passes
         self._journal = ConversionJournal(
-            self._root.scheduled, plan.fingerprint(), [each.stage.tasks for each in self._passes]
+            self._root.scheduled, conversion.fingerprint(), [each.stage.tasks for each in self._passes]
         )
-        self._format = plan._options.zarr_format
+        self._format = conversion.zarr_format
         self._started = perf_counter()
         self._tasks = self._skipped = self._bytes = self._done = self._bytes_done = 0
         self._cost = TaskResult(0, 0, 0, 0)
@@ -93,7 +89,7 @@ class ConversionRun:
         """
         check_store_writeable(self._root.store)
         check_store_writeable(self._temporary.store)
-        if resume and await self._journal.load():
+        if resume and await self._load_done():
             self._skipped = sum([sum(flags) for flags in self._journal.done])
         elif overwrite:
             await check_erasable(self._root)
@@ -110,9 +106,44 @@ class ConversionRun:
             UnsupportedOperationError: the store cannot write.
         """
         check_store_writeable(self._root.store)
-        if resume and await self._journal.load():
+        if resume and await self._load_done():
             self._skipped = sum([sum(flags) for flags in self._journal.done])
         await self._store_journal()
+
+    async def check_all_done(self) -> None:
+        """Check that all tasks have run, here or alone elsewhere, and store that in the journal.
+
+        Raises:
+            CopyError: some have not, or the conversion was not prepared, or has been finished.
+        """
+        url = self._root.url
+        if not await self._load_done():
+            raise CopyError(f"{url} holds no prepared conversion; it was not prepared, or has been finished")
+        missing = sum([flags.count(0) for flags in self._journal.done])
+        if missing:
+            total = sum(map(len, self._journal.done))
+            raise CopyError(
+                f"{missing:,} of {total:,} tasks of the conversion into {url} have not run; run them before finish, "
+                "each stage after the one before, or continue by convert with equal arguments and resume=True"
+            )
+        await self._journal.save()
+
+    async def _load_done(self) -> bool:
+        """Take over the done tasks of the journal, and of the marks of tasks that ran alone.
+
+        Returns: False if no journal is stored.
+        """
+        if not await self._journal.load():
+            return False
+
+        async def load_marks(numbered: tuple[int, ArrayPass]) -> None:
+            number, each = numbered
+            flags, prefix = self._journal.done[number], each.destination.done_prefix
+            async for entry in self._access_of(each).scheduled.scan(prefix):
+                flags[int(entry.key.removeprefix(prefix))] = 1
+
+        await for_each(load_marks, enumerate(self._passes))
+        return True
 
     async def _store_journal(self) -> None:
         # The journal comes first: whatever stands beside it belongs to an unfinished conversion.
@@ -131,10 +162,11 @@ class ConversionRun:
             ) from error
 
     async def _stage_documents(self, each: ArrayPass) -> None:
-        location = each.destination
-        access = self._root if location.store is self._root.store else self._temporary
         for key, data in render_node(each.documents).items():
-            await access.scheduled.set(f"{location.documents}/{key}", data)
+            await self._access_of(each).scheduled.set(f"{each.destination.documents}/{key}", data)
+
+    def _access_of(self, each: ArrayPass) -> NodeAccess:
+        return self._root if each.stage.number == each.stage.stages - 1 else self._temporary
 
     async def run(self, executor: Executor | None) -> None:
         """Run all tasks that are not done yet, stage by stage.
@@ -158,7 +190,7 @@ class ConversionRun:
 
     async def finish(self) -> ConversionReport:
         """Store the documents of the result, and erase the journal and the intermediate arrays."""
-        nodes = dict(self._plan._nodes)
+        nodes = dict(self._work.nodes)
         for path in self._failed_arrays:
             for each in (path, *paths_above(path)):
                 nodes.pop(each, None)
@@ -177,7 +209,7 @@ class ConversionRun:
             bytes_written=self._report.bytes_written + self._cost.bytes_written,
             requests=self._report.requests + self._cost.requests,
             seconds=perf_counter() - self._started,
-            notes=self._plan.notes,
+            notes=self._work.notes,
             failed=tuple(self._failed),
         )
 
@@ -186,14 +218,14 @@ class ConversionRun:
     def _pending(self, passes: Sequence[tuple[int, ArrayPass]]) -> Iterator[NumberedTask]:
         for number, _ in passes:
             done = self._journal.done[number]
-            for task in self._plan.tasks(number):
+            for task in self._work.tasks(number):
                 if done[task.number]:
                     self._count(task)
                 else:
                     yield number, task
 
     async def _run_here(self, passes: Sequence[tuple[int, ArrayPass]]) -> None:
-        budget = ByteSemaphore(max(1, self._plan.max_memory * 3 // 4))
+        budget = ByteSemaphore(max(1, self._work.max_memory * 3 // 4))
         arrays: dict[int, tuple[Array, Array]] = {}
         buffers = RegionBuffers()
 
@@ -203,7 +235,7 @@ class ConversionRun:
             async with budget.hold(each.stage.memory):
                 try:
                     if number not in arrays:
-                        settings = self._plan._settings
+                        settings = self._work.settings
                         arrays[number] = (
                             await task.source.open("r", settings),
                             await task.destination.open("r+", settings),

@@ -69,6 +69,11 @@ class ArrayLocation:
     documents: str
     zarr_format: int
 
+    @property
+    def done_prefix(self) -> str:
+        """The prefix of the marks of done tasks, which name their numbers."""
+        return f"{self.documents}/done/"
+
     async def open(self, mode: Mode, settings: Settings) -> Array:
         """Read the documents, and return the array."""
 
@@ -154,13 +159,25 @@ class ConversionTask:
         return run_blocking(self.arun)
 
     async def arun(self) -> TaskResult:
-        """Read the region and write it.
+        """Read the region, write it, and store a mark, by which `ConversionPlan.finish` knows that the task has run.
 
         Raises:
             NodeNotFoundError: the conversion was not prepared, or has ended.
             TypeError: a value would change by the cast.
             StoreError, CodecError, LimitError: as `View.read` and `View.write`.
         """
+        result = await self.run_unmarked()
+        store, key = self.destination.store, f"{self.destination.done_prefix}{self.number}"
+        settings = Settings(**dict(self.settings))
+
+        async def store_mark(engine: Engine) -> None:
+            await NodeAccess(engine, store, "", settings).scheduled.set(key, b"")
+
+        await run(store_mark)
+        return result
+
+    async def run_unmarked(self) -> TaskResult:
+        """Read the region and write it, for a caller that records itself that the task has run."""
         settings = Settings(**dict(self.settings))
         source = await _open_once(self.token, self.source, "r", settings)
         destination = await _open_once(self.token, self.destination, "r+", settings)
@@ -182,7 +199,7 @@ class ConversionTask:
 def run_task(task: ConversionTask) -> TaskResult | TaskFailure:
     """Run a task in a worker of an executor. Its error is returned: executors differ in what errors they can pickle."""
     try:
-        return task.run()
+        return run_blocking(task.run_unmarked)
     except Exception as error:
         return TaskFailure(task.number, portable_error(error))
 

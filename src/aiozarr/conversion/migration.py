@@ -12,7 +12,8 @@ from typing import Any
 from aiozarr.concurrency import for_each, gather_all
 from aiozarr.conversion.conversion import Targets, memory_limit
 from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY
-from aiozarr.conversion.conversion_plan import ArrayPass, ConversionPlan
+from aiozarr.conversion.conversion_passes import ArrayPass
+from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_planning import ATTRIBUTES_NOTE, PassPlanner, has_renamed_attributes, plan_of
 from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_run import ConversionRun
@@ -118,7 +119,7 @@ async def migrate(
                 check_store_writeable(result)
                 await _erase_old(access, nodes, reencoded)
                 return counts
-            execution = ConversionRun(engine, plan, result, result, settings=settings, report=report, progress=callback)
+            execution = ConversionRun(engine, plan._work, settings=settings, report=report, progress=callback)
             copied: CopyReport | None = None
             if destination is None:
                 if not (overwrite or resume):
@@ -206,7 +207,7 @@ def _planned(
 ) -> tuple[tuple[str, str], ...]:
     """Return what a migration would do: documents to write and to erase, and arrays to encode again."""
     planned: list[tuple[str, str]] = []
-    for path, metadata in plan._nodes.items():
+    for path, metadata in plan._work.nodes.items():
         prefix = f"{path}/" if path else ""
         if not is_done:
             planned += [("encode", path or ".")] if path in reencoded else []

@@ -46,7 +46,7 @@ from aiozarr.metadata import (
     probe_keys,
     rules_of,
 )
-from aiozarr.model import JOURNAL_HEADER_KEY, Value
+from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY, Value
 from aiozarr.schedule import Report, current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
@@ -369,13 +369,16 @@ async def _is_implicit_group(access: NodeAccess) -> bool:
     """Return whether keys below a path without documents make it a group.
 
     They do inside a hierarchy: below a group, or above another node, which implies the group (v3 core specification).
-    Below an array they are chunks. The journal of a copy says that the copy is unfinished, and its documents missing.
+    Below an array they are chunks. The journal of a copy or a conversion says that it is unfinished, and documents
+    are missing.
     """
     array_keys = [rules_of(number).array_key for number in DOCUMENT_KEYS]
-    probes: list[Coroutine[Any, Any, Any]] = [access.scheduled.fetch(access.prefix + JOURNAL_HEADER_KEY)]
+    probes: list[Coroutine[Any, Any, Any]] = [
+        access.scheduled.fetch(access.prefix + key) for key in (JOURNAL_HEADER_KEY, CONVERSION_JOURNAL_KEY)
+    ]
     probes += [read_kind(access.sibling(path), array_keys) for path in ancestors(access.path)]
-    journal, *above = await gather_all(probes)
-    if journal is not None or any(isinstance(each, ArrayMetadata) for each in above):
+    copied, converted, *above = await gather_all(probes)
+    if copied is not None or converted is not None or any(isinstance(each, ArrayMetadata) for each in above):
         return False
     return any(each is not None for each in above) or await _has_node_below(access)
 

@@ -12,7 +12,7 @@ import aiozarr
 from aiozarr.errors import PermissionDeniedError
 from aiozarr.hierarchy import node_access
 from aiozarr.hierarchy.node_access import FormatMemory
-from aiozarr.model import JOURNAL_HEADER_KEY
+from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY
 from aiozarr.stores import MemoryStore, PrefixStore, Store
 
 V3, V2, V1 = ["zarr.json"], [".zarray", ".zgroup", ".zattrs", ".zmetadata"], ["meta", "attrs"]
@@ -121,7 +121,7 @@ async def test_keys_without_documents_above_make_an_implicit_group(store: Store)
     assert (await aiozarr.open_group(store, "g/h")).attrs == {"now": "explicit"}
 
 
-async def test_files_without_a_node_and_an_unfinished_copy_are_no_group(store: Store) -> None:
+async def test_files_without_a_node_and_unfinished_copies_and_conversions_are_no_group(store: Store) -> None:
     await store.set("folder/notes.txt", b"x")
     with pytest.raises(aiozarr.NodeNotFoundError):
         await aiozarr.open(store)
@@ -129,9 +129,11 @@ async def test_files_without_a_node_and_an_unfinished_copy_are_no_group(store: S
     for key in ("zarr.json", "folder/zarr.json"):
         await store.erase(key)
     assert isinstance(await aiozarr.open(store), aiozarr.Group)
-    await store.set(JOURNAL_HEADER_KEY, b"{}")
-    with pytest.raises(aiozarr.NodeNotFoundError):
-        await aiozarr.open(store)
+    for key in (JOURNAL_HEADER_KEY, CONVERSION_JOURNAL_KEY):
+        await store.set(key, b"{}")
+        with pytest.raises(aiozarr.NodeNotFoundError):
+            await aiozarr.open(store)
+        await store.erase(key)
 
 
 async def test_the_chunks_of_an_array_are_not_a_group(store: Store) -> None:
@@ -278,7 +280,7 @@ async def test_an_implicit_group_reads_the_documents_that_arrays_above_it_would_
     await aiozarr.open(remote, "g")
     calls = await calls_of(remote, aiozarr.open_group(remote, "g/h"))
     assert calls[:2] == ["fetch g/h/zarr.json", "scan g/h/"]
-    assert len(calls) == 2 + 6 + 1 + 2 * 3
+    assert len(calls) == 2 + 6 + 2 + 2 * 3
 
 
 async def test_creating_in_an_empty_store_is_ten_requests_and_beside_others_seven(remote: Any) -> None:
