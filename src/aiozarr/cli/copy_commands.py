@@ -183,7 +183,8 @@ def _copy_store(
     except (NodeNotFoundError, NodeTypeError, CopyError) as error:
         # Only now: for a store it would be a request before all others.
         # An archive without a node, or with a damaged directory, is no object: its copy would look like success.
-        if is_archive or getattr(error, "failed", ()) or (found := run(lambda: find_object(src, source))) is None:
+        has_failures = isinstance(error, CopyError) and bool(error.failed)
+        if is_archive or has_failures or (found := run(lambda: find_object(src, source))) is None:
             raise
     return copy_object(found)
 
