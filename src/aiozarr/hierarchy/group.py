@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -500,8 +500,10 @@ class Group(ForeignGroupNames, Node[GroupMetadata]):
             self._metadata, self._seen_changes = found, changes
         return self._metadata.consolidated
 
-    async def _levels(self, max_depth: int | None) -> AsyncGenerator[list[ListedNode], None]:
-        """Yield the nodes below in batches, level by level."""
+    async def _levels(
+        self, max_depth: int | None, *, folders: Sequence[str] | None = None
+    ) -> AsyncGenerator[list[ListedNode], None]:
+        """Yield the nodes below in batches, level by level; `folders` are those of this group if they are known."""
         max_depth = check_depth(max_depth)
         consolidated = await self._run_on_io_thread(self._current_consolidated)
         if consolidated is not None:
@@ -512,7 +514,7 @@ class Group(ForeignGroupNames, Node[GroupMetadata]):
                 yield batch
             return
         check_listable(self._store, "show what lies below a group that is not consolidated")
-        levels = walk_levels(self._run_on_io_thread, self.zarr_format, max_depth)
+        levels = walk_levels(self._run_on_io_thread, self.zarr_format, max_depth, folders=folders)
         async with aclosing(levels):
             async for batch in levels:
                 yield batch

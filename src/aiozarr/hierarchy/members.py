@@ -89,12 +89,20 @@ def check_depth(max_depth: int | None) -> int | None:
 
 async def list_names(access: NodeAccess, group: NodeName) -> list[NodeName]:
     """Return the possible nodes directly below `group`. Names are relative to the node of `access`."""
-    parent = access.sibling(join_path(access.path, group.name, group.zarr_format))
+    return node_names(group, await list_folders(access.sibling(join_path(access.path, group.name, group.zarr_format))))
+
+
+async def list_folders(parent: NodeAccess) -> list[str]:
+    """Return the names of the folders directly below a node, whatever its format."""
     _, prefixes = await parent.scheduled.list_dir(parent.prefix)
-    names = sorted([prefix[len(parent.prefix) :].removesuffix("/") for prefix in prefixes])
+    return sorted([prefix[len(parent.prefix) :].removesuffix("/") for prefix in prefixes])
+
+
+def node_names(group: NodeName, folders: Sequence[str]) -> list[NodeName]:
+    """Return the possible nodes of these folders directly below `group`."""
     return [
         NodeName(f"{group.name}/{name}" if group.name else name, group.zarr_format)
-        for name in names
+        for name in folders
         if _is_node_name(name, group.zarr_format)
     ]
 
@@ -134,10 +142,18 @@ class RunAtNode(Protocol):
 
 
 async def walk_levels(
-    run_at_node: RunAtNode, zarr_format: int, max_depth: int | None = None
+    run_at_node: RunAtNode, zarr_format: int, max_depth: int | None = None, *, folders: Sequence[str] | None = None
 ) -> AsyncGenerator[list[ListedNode], None]:
-    """Yield the nodes below a group of this format in batches, level by level."""
-    level = await run_at_node(partial(list_names, group=NodeName("", zarr_format)))
+    """Yield the nodes below a group of this format in batches, level by level.
+
+    Args:
+        run_at_node: awaits a function with the access to the group.
+        zarr_format: the format of the group.
+        max_depth: the levels of groups to descend into, or None for all of them.
+        folders: the folders of the group, if it was listed while its document was read.
+    """
+    root = NodeName("", zarr_format)
+    level = await run_at_node(partial(list_names, group=root)) if folders is None else node_names(root, folders)
     depth = 0
     while level:
         deeper = max_depth is None or depth < max_depth

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,17 +13,21 @@ from typing import Any
 import numpy as np
 
 from aiozarr import hierarchy
-from aiozarr.concurrency import gather_all
-from aiozarr.engine import run
+from aiozarr.concurrency import cancel_and_wait, gather_all
+from aiozarr.engine import Engine, run
 from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.errors import AiozarrError, NodeTypeError
 from aiozarr.hierarchy.group import make_node
 from aiozarr.hierarchy.location import join_path
+from aiozarr.hierarchy.members import list_folders
+from aiozarr.hierarchy.node_access import NodeAccess
 from aiozarr.hierarchy.view import AnyArray, View
 from aiozarr.integrations.xarray.lazy_array import Corners
 from aiozarr.metadata import GroupMetadata
+from aiozarr.schedule import current_recorder
 from aiozarr.schedule.operations import observed
 from aiozarr.settings import Settings, settings_or_default
+from aiozarr.stores.blocking import BlockingStore
 
 MAX_COORDINATE_BYTES = 64 << 20
 """Bytes of coordinates and times that are read when a data set is opened: 8 million values of eight bytes."""
@@ -106,14 +111,14 @@ async def fetch_groups(target: Target | hierarchy.Group, options: OpenOptions, *
         MetadataError, StoreError: a document could not be read.
     """
     return await run(
-        lambda _: _fetch(target, options, deep=deep), timeout=settings_or_default(options.settings).timeout
+        lambda engine: _fetch(engine, target, options, deep=deep), timeout=settings_or_default(options.settings).timeout
     )
 
 
-async def _fetch(target: Target | hierarchy.Group, options: OpenOptions, *, deep: bool) -> OpenedGroups:
-    root = await _open_group(target, options)
+async def _fetch(engine: Engine, target: Target | hierarchy.Group, options: OpenOptions, *, deep: bool) -> OpenedGroups:
+    root, folders = await _open_group(engine, target, options)
     try:
-        groups = await _list_groups(root, options.dropped, deep=deep)
+        groups = await _list_groups(root, options.dropped, folders, deep=deep)
         if options.group_filter is not None:
             groups = _matching(groups, options.group_filter)
         opened = OpenedGroups(options, groups)
@@ -124,11 +129,15 @@ async def _fetch(target: Target | hierarchy.Group, options: OpenOptions, *, deep
     return opened
 
 
-async def _open_group(target: Target | hierarchy.Group, options: OpenOptions) -> hierarchy.Group:
+async def _open_group(
+    engine: Engine, target: Target | hierarchy.Group, options: OpenOptions
+) -> tuple[hierarchy.Group, list[str] | None]:
+    """Return the group, and its folders if it was listed while its document was read."""
     path = (options.group or "").strip("/")
     if isinstance(target, hierarchy.Group):
         # The caller's group stays open: the one of the data set does not own the store.
-        return _reopened(await _child_group(target, path) if path else target, options.settings or target.settings)
+        group = await _child_group(target, path) if path else target
+        return _reopened(group, options.settings or target.settings), None
     if isinstance(target, str | os.PathLike):
         target = _expanded(target)
     settings = settings_or_default(options.settings)
@@ -143,19 +152,29 @@ async def _open_group(target: Target | hierarchy.Group, options: OpenOptions) ->
                 settings=settings,
             )
 
-        if not path or options.consolidated is False:
-            group = await open_at(path)
-        elif options.consolidated:
-            group = await _child_group(await open_at(""), path)
-        else:
-            # Both at once: `to_zarr` consolidates the metadata of all groups at the root.
-            root, found = await gather_all([_found(open_at("")), _found(open_at(path))])
-            if isinstance(root, hierarchy.Group) and root.metadata.consolidated is not None:
-                found = await _child_group(root, path)
-            if isinstance(found, AiozarrError):
-                raise found
-            group = found
-        return _reopened(group, settings, owns_store=is_owned)
+        listing = None
+        if options.consolidated is False and store.supports.listable and not isinstance(store, BlockingStore):
+            # Only here is the listing needed for certain. It saves a round trip.
+            access = NodeAccess(engine, store, path, settings, current_recorder())
+            listing = asyncio.ensure_future(list_folders(access))
+        try:
+            if not path or options.consolidated is False:
+                group = await open_at(path)
+            elif options.consolidated:
+                group = await _child_group(await open_at(""), path)
+            else:
+                # Both at once: `to_zarr` consolidates the metadata of all groups at the root.
+                root, found = await gather_all([_found(open_at("")), _found(open_at(path))])
+                if isinstance(root, hierarchy.Group) and root.metadata.consolidated is not None:
+                    found = await _child_group(root, path)
+                if isinstance(found, AiozarrError):
+                    raise found
+                group = found
+            folders = None if listing is None else await listing
+        finally:
+            if listing is not None:
+                await cancel_and_wait(listing)
+        return _reopened(group, settings, owns_store=is_owned), folders
 
 
 def _reopened(group: hierarchy.Group, settings: Settings, *, owns_store: bool = False) -> hierarchy.Group:
@@ -184,10 +203,12 @@ async def _child_group(group: hierarchy.Group, path: str) -> hierarchy.Group:
     return child
 
 
-async def _list_groups(root: hierarchy.Group, dropped: frozenset[str], *, deep: bool) -> list[GroupContents]:
+async def _list_groups(
+    root: hierarchy.Group, dropped: frozenset[str], folders: list[str] | None, *, deep: bool
+) -> list[GroupContents]:
     """Return the group with its arrays and, with `deep`, all groups below it, parents before their children."""
     groups = {"": GroupContents("", root)}
-    async for batch in root._levels(None if deep else 0):
+    async for batch in root._levels(None if deep else 0, folders=folders):
         for found in batch:
             parent, _, name = found.name.rpartition("/")
             is_dropped = name in dropped and not isinstance(found.metadata, GroupMetadata)
