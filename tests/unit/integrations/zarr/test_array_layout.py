@@ -64,5 +64,8 @@ def test_settings_have_no_limits_unless_they_are_configured() -> None:
     configured = settings_of({"max_chunk_bytes": 100, "missing": "raise"})
     assert (configured.max_chunk_bytes, configured.missing) == (100, "fill")
     assert settings_of({"max_requests": 3}) is settings_of({"max_requests": 3})
-    with pytest.raises(TypeError):
+    assert settings_of({"missing_status": [404, 403]}).missing_status == (404, 403)
+    with pytest.raises(TypeError, match=r"did you mean 'aiozarr\.max_requests'"):
         settings_of({"max_request": 3})
+    with pytest.raises(TypeError, match="is not 5"):
+        settings_of(5)  # type: ignore[arg-type]
