@@ -239,5 +239,8 @@ def _print_report(report: ConversionReport, out: Output) -> None:
         record["failed"] = [{"region": region, "error": str(error)} for region, error in report.failed]
         out.record({"type": "report", **record}, "")
     out.say(plain_lines(str(report)))
+    if out.quiet:
+        for region, error in report.failed:
+            out.complain(plain_lines(f"{region}: {error}"))
     if report.failed:
         sys.exit(PARTIAL)

@@ -10,7 +10,7 @@ from itertools import groupby
 from time import perf_counter
 from typing import Literal, Protocol, TypeAlias
 
-from aiozarr.concurrency import gather_all
+from aiozarr.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine, Progress
 from aiozarr.errors import (
     CopyError,
@@ -21,6 +21,7 @@ from aiozarr.errors import (
     UnsupportedOperationError,
 )
 from aiozarr.metadata import document_write_order
+from aiozarr.metadata.format_rules import ARRAY_KEY, META_KEY, V3_KEY
 from aiozarr.model import JOURNAL_PREFIX, Entry, Version, check_key
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
@@ -38,7 +39,7 @@ from aiozarr.transfer.copy_object import (
 from aiozarr.transfer.destination import DestinationListing, Mirror
 from aiozarr.transfer.download import Download
 from aiozarr.transfer.key_filter import KeyFilter
-from aiozarr.transfer.replaced_nodes import ReplacedNodes
+from aiozarr.transfer.replaced_nodes import DocumentChange, ReplacedNodes, compare_documents
 from aiozarr.transfer.report import CopyCounters, CopyReport
 from aiozarr.transfer.source_listing import list_objects
 
@@ -161,6 +162,7 @@ class CopyOperation:
         description = {"source": source.url, "part": self._rules.part}
         self._journal = CopyJournal(self._scheduled_destination, description) if self._can_have_journal() else None
         self._old_journal: list[str] | None = None
+        self._stored_documents: list[str] | None = None
         may_have_others = rules is not None and (rules.may_replace or rules.resume)
         self._mirror = Mirror() if may_have_others and (self._journal is not None or self._rules.compares) else None
         self._replaced = ReplacedNodes(engine.scheduled(source, settings, self._report), settings)
@@ -218,6 +220,9 @@ class CopyOperation:
             await self._delete_extra(mirror)
         if self._journal is not None and not self._rules.dry_run:
             await (self._journal.flush() if self._counters.failed else self._journal.remove())
+        if self._rules.resume and isinstance(self.destination, LocalStore) and not self._rules.dry_run:
+            # Those of a process that was killed just before this one began were too new then.
+            await self.destination.sweep(None)
 
     # --- the destination ---------------------------------------------------------------------------------------------
 
@@ -254,8 +259,36 @@ class CopyOperation:
             old, self._old_journal = self._old_journal, None
             try:
                 await self._journal.begin(old)
+                if self._rules.may_replace:
+                    await self._withdraw_documents()
             except StoreError as error:
                 raise CopyError(f"{self.destination.url} could not be written: {error}") from error
+
+    async def _withdraw_documents(self) -> None:
+        """Remove documents by which new chunks would be read wrongly: an interrupted copy must not look complete.
+
+        Chunks of such arrays are removed, too: local files of theirs may have the names of new directories.
+        """
+        source = self._engine.scheduled(self.source, self._settings, self._report)
+        limit = self._settings.max_metadata_bytes
+
+        async def compare(key: str) -> DocumentChange:
+            stored = await self._scheduled_destination.fetch(key, max_bytes=limit)
+            copied = None if stored is None else await source.fetch(key, max_bytes=limit)
+            return DocumentChange() if stored is None or copied is None else compare_documents(stored.data, copied.data)
+
+        documents = self._stored_documents
+        if documents is None:
+            async with aclosing(self._list_destination("")) as entries:
+                documents = [entry.key async for entry in entries if is_node_document(entry.key)]
+        documents = [key for key in documents if self._rules.keys.matches(key)]
+        found = zip(documents, await map_concurrently(compare, documents), strict=True)
+        changes = {key: change for key, change in found if change.misreads_chunks}
+        if changes:
+            await self._scheduled_destination.erase_values(list(changes))
+        for key, change in changes.items():
+            if change.was_array and key.endswith(V3_KEY) and not self._rules.keys:
+                await self._scheduled_destination.erase_prefix(key.removesuffix(V3_KEY) + "c/")
 
     async def _look_at_destination(self) -> DestinationListing:
         """List the destination, as far as the rules need it.
@@ -270,10 +303,13 @@ class CopyOperation:
         # A resumed copy and a mirror look at all objects, an overwritten destination is asked for an old journal.
         looks_at_all = not may_replace or rules.resume or rules.compares
         prefix = "" if looks_at_all else JOURNAL_PREFIX
+        documents: list[str] = []
         try:
             async with aclosing(self._list_destination(prefix)) as entries:
                 async for entry in entries:
                     found.add(entry)
+                    if is_node_document(entry.key):
+                        documents.append(entry.key)
                     if rules.resume:
                         # Metadata do not have the sizes of chunks.
                         known = entry if self._objects is None else Entry(entry.key, None)
@@ -282,7 +318,9 @@ class CopyOperation:
                         self._mirror.add_stored(entry)
                     if not rules.resume and not rules.compares and found.count == MAX_COUNTED_OBJECTS:
                         break
-            if not looks_at_all:
+            if looks_at_all:
+                self._stored_documents = documents
+            else:
                 async with aclosing(self._list_destination("")) as entries:
                     async for entry in entries:
                         if not is_journal_key(entry.key):
@@ -587,6 +625,11 @@ class CopyOperation:
 def is_document(key: str) -> bool:
     """Return whether `key` is that of a metadata document of any format."""
     return document_write_order(key) is not None
+
+
+def is_node_document(key: str) -> bool:
+    """Return whether `key` is that of a document that says how chunks are decoded."""
+    return key.rpartition("/")[2] in (V3_KEY, ARRAY_KEY, META_KEY)
 
 
 def is_folder_marker(entry: Entry) -> bool:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import Buffer
 
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import LimitError, MetadataError
@@ -11,6 +15,38 @@ from aiozarr.settings import Settings
 
 if TYPE_CHECKING:
     from aiozarr.grid import ChunkKeyEncoding
+
+
+_INDEPENDENT_MEMBERS = frozenset({"shape", "attributes", "dimension_names", "fill_value", "consolidated_metadata"})
+"""Members of array documents that may change while stored chunks keep their keys and their bytes."""
+
+
+@dataclass(frozen=True)
+class DocumentChange:
+    """What a new document of a node changes for readers of the stored one.
+
+    Attributes:
+        misreads_chunks: whether the nodes differ in kind, or the arrays in data type, chunks, codecs or keys.
+        was_array: whether the stored document is that of an array.
+    """
+
+    misreads_chunks: bool = False
+    was_array: bool = False
+
+
+def compare_documents(stored: Buffer, copied: Buffer) -> DocumentChange:
+    """Return what the document `copied` changes for a reader of the document `stored`."""
+    try:
+        old, new = (json.loads(bytes(each)) for each in (stored, copied))
+    except (ValueError, RecursionError):
+        return DocumentChange()  # no reader decodes chunks by it
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return DocumentChange()
+    return DocumentChange(_chunk_members(old) != _chunk_members(new), old.get("node_type", "array") == "array")
+
+
+def _chunk_members(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: member for name, member in document.items() if name not in _INDEPENDENT_MEMBERS}
 
 
 class ReplacedNodes:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pytest
 
 import aiozarr
 from aiozarr.model import Supports
-from aiozarr.stores import MemoryStore
+from aiozarr.stores import LocalStore, MemoryStore
 from aiozarr.testing.fakes import FakeStore
 
 
@@ -38,3 +41,26 @@ async def test_chunks_that_a_source_without_listing_lacks_are_removed() -> None:
     report = await aiozarr.copy(source, destination, overwrite=True)
     assert (report.deleted, report.missing_chunks) == (1, 1)
     assert sorted(await destination.memory.list()) == ["c/0", "c/1", "c/3", "zarr.json"]
+
+
+async def test_an_interrupted_overwriting_leaves_no_document_that_misreads_new_chunks(tmp_path: Path) -> None:
+    source, destination = MemoryStore(), LocalStore(tmp_path / "x")
+    for store, dtype, ndim in ((source, "f4", 1), (destination, "i4", 2)):
+        await aiozarr.create_group(store)
+        # The old chunk `a/c/1/0` lies where the new `a/c/1` must be.
+        await aiozarr.create_array(store, "a", data=np.ones((4,) * ndim, dtype), chunks=(2,) * ndim)
+        await aiozarr.create_array(store, "b", data=np.arange(2 + ndim), chunks=(2,))
+    await destination.set("notes", b"mine")
+
+    def stop(progress: aiozarr.Progress) -> None:
+        raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError):
+        await aiozarr.copy(source, destination, overwrite=True, progress=stop)
+    found = await destination.list()
+    assert "a/zarr.json" not in found
+    # Readers of an array that has only grown go on.
+    assert {"zarr.json", "b/zarr.json", "notes"} <= set(found)
+    await aiozarr.copy(source, destination, overwrite=True)
+    assert np.array_equal(await (await aiozarr.open_array(destination, "a"))[...], np.ones(4, "f4"))
+    assert sorted(await destination.list()) == sorted([*await source.list(), "notes"])
