@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from aiozarr.http1.per_loop import acquire, release
     from aiozarr.http1.pool import SLOWEST_BYTES_PER_SECOND, Pool
     from aiozarr.http1.request import RequestTemplate, check_headers, quote_key, range_header
-    from aiozarr.http1.response_check import Accept, ErrorBody, Expectation, NeedsFallback, check_response, etag_of
+    from aiozarr.http1.response_check import (
+        Accept,
+        BodyPieces,
+        ErrorBody,
+        Expectation,
+        NeedsFallback,
+        check_response,
+        etag_of,
+    )
     from aiozarr.http1.url import Proxies, WebAddress, fingerprint
 else:
     __getattr__, __dir__ = lazy_names(
@@ -27,7 +35,7 @@ else:
             ".per_loop": "acquire release",
             ".pool": "SLOWEST_BYTES_PER_SECOND Pool",
             ".request": "RequestTemplate check_headers quote_key range_header",
-            ".response_check": "Accept ErrorBody Expectation NeedsFallback check_response etag_of",
+            ".response_check": "Accept BodyPieces ErrorBody Expectation NeedsFallback check_response etag_of",
             ".url": "Proxies WebAddress fingerprint",
         },
     )
@@ -36,6 +44,7 @@ __all__ = [
     "SLOWEST_BYTES_PER_SECOND",
     "Accept",
     "BodyCutError",
+    "BodyPieces",
     "Connection",
     "Endpoint",
     "EndpointClient",

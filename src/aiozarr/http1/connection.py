@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from aiozarr.http1.buffer_pool import BufferPool
     from aiozarr.http1.head import Headers
+    from aiozarr.http1.response_check import BodyPieces
 
 
 class Response:
@@ -115,7 +116,9 @@ class Connection(asyncio.BufferedProtocol):
         "_collected",
         "_expectation",
         "_head",
+        "_left",
         "_partial",
+        "_pieces",
         "_pool",
         "_receiver",
         "_state",
@@ -138,6 +141,8 @@ class Connection(asyncio.BufferedProtocol):
         self._body: Buffer = _EMPTY
         self._collected = _NO_BYTES
         self._view = _EMPTY
+        self._pieces: BodyPieces | None = None
+        self._left = 0  # bytes of the body for which `_pieces` has not given memory yet
         self._head: ParsedHead | None = None
         self._action: ResponseAction | None = None
         self._expectation = _NO_EXPECTATION
@@ -201,9 +206,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.received += nbytes
         if self._state == _IN_PLACE:
-            self._view = self._view[nbytes:]
-            if not self._view:
-                self._finish(self._body, True)
+            self._advance(nbytes)
             return
         try:
             if self._state == _HEAD:
@@ -279,20 +282,43 @@ class Connection(asyncio.BufferedProtocol):
         elif not isinstance(action, Accept) and length > MAX_ERROR_BODY_BYTES:
             self._finish(bytes(rest[:MAX_ERROR_BODY_BYTES]), False)
         else:
-            body = self._allocate(action, head.headers, length)
-            body[: len(rest)] = rest
-            self._body = body
-            self._view = body[len(rest) :]
+            self._allocate(action, head.headers, length)
             self._state = _IN_PLACE
+            while rest:
+                count = min(len(rest), len(self._view))
+                self._view[:count] = rest[:count]
+                rest = rest[count:]
+                self._advance(count)
 
-    def _allocate(self, action: ResponseAction, headers: Headers, length: int) -> memoryview:
-        """Return the memory that the socket is to fill: the expectation's own, or some of the pool."""
+    def _allocate(self, action: ResponseAction, headers: Headers, length: int) -> None:
+        """Set the memory that the socket is to fill: the expectation's own, or some of the pool."""
         allocate = self._expectation.allocate
         if allocate is not None and isinstance(action, Accept):
             given = allocate(action, headers)
-            if given is not None and len(given) == length:
-                return given
-        return self._pool.buffers.take(length)
+            if isinstance(given, memoryview):
+                if len(given) == length:
+                    self._body = self._view = given
+                    return
+            elif given is not None:
+                self._pieces, self._left = given, length
+                self._take_piece(given)
+                return
+        self._body = self._view = self._pool.buffers.take(length)
+
+    def _advance(self, nbytes: int) -> None:
+        """The socket has filled the next `nbytes` of the memory."""
+        self._view = self._view[nbytes:]
+        if self._view:
+            return
+        if self._pieces is not None:
+            self._take_piece(self._pieces)
+            if self._view:
+                return
+        self._finish(self._body, True)
+
+    def _take_piece(self, pieces: BodyPieces) -> None:
+        self._view = pieces.next_buffer(self._left)
+        self._left -= len(self._view)
 
     def _decode(self, data: memoryview) -> None:
         assert self._head is not None
@@ -347,6 +373,7 @@ class Connection(asyncio.BufferedProtocol):
         self._expectation = _NO_EXPECTATION
         self._head = self._action = None
         self._body = self._view = _EMPTY
+        self._pieces = None
         self.upload_ticks = 0
         self._collected = self._partial = _NO_BYTES
 

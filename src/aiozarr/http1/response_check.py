@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from aiozarr.errors import AiozarrError, ChangedError, LimitError, ShortReadError, StoreError, UnsupportedOperationError
 from aiozarr.http1.head import Headers
@@ -41,7 +41,8 @@ class Expectation:
             stored value.
         generation: the generation (GCS) that the response must have; None: any.
         accept_full: if the whole object comes in place of the range, take all of it.
-        allocate: returns memory for an accepted body of known length, or None; None: the connection allocates it.
+        allocate: returns memory for an accepted body of known length, or pieces of it, or None; None: the connection
+            allocates it.
     """
 
     range: ByteRange | None = None
@@ -51,7 +52,7 @@ class Expectation:
     keep_encoding: bool = False
     generation: str | None = None
     accept_full: bool = False
-    allocate: Callable[[Accept, Headers], memoryview | None] | None = None
+    allocate: Callable[[Accept, Headers], memoryview | BodyPieces | None] | None = None
 
 
 @dataclass(slots=True)
@@ -79,6 +80,17 @@ class ErrorBody:
 @dataclass(frozen=True, slots=True)
 class NeedsFallback:
     """The value has a content encoding that connections do not decode: send the request again by the fallback."""
+
+
+class BodyPieces(Protocol):
+    """Receives a body of known length in one piece of memory after the other."""
+
+    def next_buffer(self, left: int) -> memoryview:
+        """Return memory for 1 to `left` following bytes. The memory that was returned before is full.
+
+        With `left` 0 the body is complete: return an empty view. Must not raise.
+        """
+        ...
 
 
 ResponseAction: TypeAlias = Accept | ErrorBody | NeedsFallback | AiozarrError

@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
 from aiozarr.model import ByteRange, IfAbsent, IfMatch, Precondition, Range, Value, Version
 from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.http1 import BodyPieces
 
 
 class FetchCallback(Protocol):
@@ -75,8 +78,11 @@ class ResponseHead:
     version: Version | None
 
 
-AllocateBuffer: TypeAlias = Callable[[ResponseHead], memoryview | None]
-"""Returns the memory for the bytes that follow, of exactly their length, or None to leave that to the store."""
+AllocateBuffer: TypeAlias = "Callable[[ResponseHead], memoryview | BodyPieces | None]"
+"""Returns the memory for the bytes that follow, of exactly their length, or None to leave that to the store.
+
+A large body may be received in pieces, one piece of memory after the other; `data` of the value is empty then.
+"""
 
 
 class FetchIntoStore(Store):

@@ -12,18 +12,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from typing_extensions import Buffer
-
 from aiozarr.engine import Engine
 from aiozarr.engine.plan.multipart_plan import split_range
 from aiozarr.engine.request.object_request import FetchOperation, FetchRequest
 from aiozarr.engine.workers.worker_pool import WorkItem
 from aiozarr.errors import ChangedError, LimitError, ShortReadError
-from aiozarr.model import Entry, Range
+from aiozarr.memory import empty_bytes
+from aiozarr.model import Entry, Range, Value
 from aiozarr.schedule.events import Report, Totals
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, LocalStore
-from aiozarr.stores.capabilities import NowaitStore
+from aiozarr.stores.capabilities import FetchIntoStore, NowaitStore, PendingFetch, ResponseHead
 from aiozarr.stores.local.store import LocalFile
 from aiozarr.transfer.copy_object import (
     MIN_WORK_BYTES,
@@ -38,9 +37,13 @@ MAX_WAITING_ENTRIES = 2048
 """Listed objects that wait for their requests: two pages of a listing, so that the next one overlaps."""
 
 MAX_PART_BYTES = 8 << 20
-"""Parts of a large object: small enough that writing one overlaps with receiving the others."""
+"""Parts of a large object: large enough that the time of a request does not count."""
+PIECE_BYTES = 256 << 10
+"""Bytes of a part that are received, and then written, at once: a piece is still in the processor's cache then."""
 ASSUMED_BYTES = 1 << 20
 """The bytes that an object of unknown size counts until its response has come."""
+
+_NO_BYTES = memoryview(b"")
 
 
 class Download(FetchOperation):
@@ -96,8 +99,9 @@ class Download(FetchOperation):
         self._on_missing = on_missing
         self._entries: deque[Entry] = deque()
         self._ready: deque[FetchRequest] = deque()
-        self._parts: deque[_ObjectDownload] = deque()
+        self._parts: deque[_PartDownload] = deque()
         self._part_bytes = min(settings.max_request_bytes, MAX_PART_BYTES)
+        self._buffers: list[memoryview] = []
         self._files = 0
         self._requests: set[_ObjectDownload] = set()
         self._writes = 0
@@ -144,9 +148,9 @@ class Download(FetchOperation):
         if self.stopped:
             return None
         if self._parts:
-            request = self._parts.popleft()
-            self._requests.add(request)
-            return request
+            part = self._parts.popleft()
+            self._requests.add(part)
+            return part
         if not self._entries:
             return None
         entry = self._entries.popleft()
@@ -154,21 +158,20 @@ class Download(FetchOperation):
             room, self._room = self._room, None
             if not room.done():
                 room.set_result(None)
-        if entry.size is None or entry.size <= self._part_bytes:
-            request = _ObjectDownload(self, entry)
-        else:
+        if entry.size is not None and entry.size > self._part_bytes:
             self._parts.extend(self._split(entry, entry.size))
-            request = self._parts.popleft()
+            return self.next_request()
+        request = _ObjectDownload(self, entry)
         self._requests.add(request)
         return request
 
-    def _split(self, entry: Entry, size: int) -> Iterator[_ObjectDownload]:
+    def _split(self, entry: Entry, size: int) -> Iterator[_PartDownload]:
         assert isinstance(self.destination, LocalStore)
         parts = split_range(0, size, self._part_bytes)
         self._files += 1
         file = _PartFile(self.destination, entry, len(parts))
         for part in parts:
-            yield _ObjectDownload(self, entry, part, file)
+            yield _PartDownload(self, entry, part, file)
 
     def pending(self) -> int:
         return len(self._entries) + len(self._parts)
@@ -176,9 +179,8 @@ class Download(FetchOperation):
     def abandon(self) -> None:
         self._entries.clear()
         for part in self._parts:
-            assert part.file is not None
             part.file.is_failed = True
-            self._part_ended(part.file)
+            self._part_finished(part.file)
         self._parts.clear()
         for request in list(self._requests):
             request.cancel()
@@ -202,10 +204,7 @@ class Download(FetchOperation):
         self._requests.discard(request)
         self._reads.requests += request.attempts
         self._reads.retries += max(0, request.attempts - 1)
-        value, entry, file = request.value, request.entry, request.file
-        if file is not None:
-            self._part_downloaded(request, file, error)
-            return
+        value, entry = request.value, request.entry
         if self.stopped or isinstance(error, asyncio.CancelledError):
             request.release()
             self.check_end()
@@ -246,28 +245,48 @@ class Download(FetchOperation):
 
     # --- a large object's way ----------------------------------------------------------------------------------------
 
-    def _part_downloaded(self, request: _ObjectDownload, file: _PartFile, error: BaseException | None) -> None:
-        value = request.value
-        if error is None and value is not None and not self.stopped and not file.is_failed:
-            nbytes = request.cost
-            self._reads.bytes_wanted += nbytes
-            self._reads.bytes_fetched += nbytes
-            self._writes += 1
-            self.pool.submit(_PartWrite(self, request, file, value.data), self.fairness_key)
-            return
-        self._give_up(file, error or ChangedError("the object is gone", store=self.source.url, key=request.key))
-        request.release()
-        self._part_ended(file)
+    def take_buffer(self) -> memoryview:
+        """Return memory for a piece of a part."""
+        return self._buffers.pop() if self._buffers else empty_bytes(PIECE_BYTES)
+
+    def write_piece(
+        self, request: _PartDownload, start: int, data: memoryview, buffer: memoryview | None = None
+    ) -> None:
+        """A piece of a part has come: have it written. `buffer` is the memory to reuse afterwards."""
+        request.writes += 1
+        self._writes += 1
+        self.pool.submit(_PieceWrite(self, request, start, data, buffer), self.fairness_key)
+
+    def piece_written(self, write: _PieceWrite) -> None:
+        """A worker has written a piece."""
+        self._writes -= 1
+        request = write.request
+        request.writes -= 1
+        if write.buffer is not None:
+            self._buffers.append(write.buffer)
+        if write.error is not None:
+            self._give_up(request.file, write.error)
+        if request.is_received and not request.writes:
+            self._part_ended(request)
         self.check_end()
 
-    def part_written(self, write: _PartWrite) -> None:
-        """A worker has written a part, and with the last one stored the object."""
-        self._writes -= 1
-        request, file, error = write.request, write.file, write.error
-        request.release()
-        if error is not None:
-            self._give_up(file, error)
-        self._part_ended(file)
+    def part_downloaded(self, request: _PartDownload, error: BaseException | None) -> None:
+        """The request for a part has ended; workers may still write pieces of it."""
+        self._requests.discard(request)
+        self._reads.requests += request.attempts
+        self._reads.retries += max(0, request.attempts - 1)
+        value, file = request.value, request.file
+        request.is_received = True
+        if error is None and value is not None and not self.stopped:
+            self._reads.bytes_wanted += request.cost
+            self._reads.bytes_fetched += request.cost
+            data = memoryview(value.data)
+            if data.nbytes:  # not in pieces
+                self.write_piece(request, request.start or 0, data)
+        else:
+            self._give_up(file, error or ChangedError("the object is gone", store=self.source.url, key=request.key))
+        if not request.writes:
+            self._part_ended(request)
         self.check_end()
 
     def _give_up(self, file: _PartFile, error: BaseException) -> None:
@@ -281,25 +300,32 @@ class Download(FetchOperation):
         elif not isinstance(error, asyncio.CancelledError):
             self._fail(file.entry, error)
 
-    def _part_ended(self, file: _PartFile) -> None:
+    def _part_ended(self, request: _PartDownload) -> None:
         """A part is written, or will not be."""
+        request.release()
+        self._part_finished(request.file)
+
+    def _part_finished(self, file: _PartFile) -> None:
         file.pending -= 1
         if file.pending:
             return
-        self._files -= 1
-        if file.is_failed:
-            if file.file is not None:
-                self._writes += 1
-                self.pool.submit(_FileEnd(self, file))
-            return
-        self._engine.invalidate(self.destination, file.entry.key)
-        self._written.requests += 1
-        self._written.bytes_written += file.entry.size or 0
-        self._on_copied(file.entry, file.entry.size or 0)
+        if self.stopped:
+            file.is_failed = True
+        self._writes += 1
+        self.pool.submit(_FileEnd(self, file), self.fairness_key)
 
-    def file_ended(self) -> None:
-        """A worker has removed the file of an object that was given up."""
+    def file_ended(self, end: _FileEnd) -> None:
+        """A worker has stored a large object, or has removed the file of one that was given up."""
         self._writes -= 1
+        self._files -= 1
+        file, entry = end.file, end.file.entry
+        if end.error is not None:
+            self._give_up(file, end.error)
+        elif not file.is_failed:
+            self._engine.invalidate(self.destination, entry.key)
+            self._written.requests += 1
+            self._written.bytes_written += entry.size or 0
+            self._on_copied(entry, entry.size or 0)
         self.check_end()
 
     def _fail(self, entry: Entry, error: BaseException) -> None:
@@ -313,13 +339,11 @@ class Download(FetchOperation):
 
 
 class _ObjectDownload(FetchRequest):
-    """The request for one whole object, or a part of the file of a large one."""
+    """The request for one whole object."""
 
-    __slots__ = ("download", "entry", "file")
+    __slots__ = ("download", "entry")
 
-    def __init__(
-        self, download: Download, entry: Entry, part: Range | None = None, file: _PartFile | None = None
-    ) -> None:
+    def __init__(self, download: Download, entry: Entry, part: Range | None = None) -> None:
         size = entry.size if part is None else part.length
         version = None if part is None else entry.version
         if size is None:
@@ -329,7 +353,6 @@ class _ObjectDownload(FetchRequest):
         super().__init__(download, download.source, entry.key, part, version, cost, most)
         self.download = download
         self.entry = entry
-        self.file = file
 
     def completed(self, error: BaseException | None) -> None:
         self.account(error)
@@ -343,6 +366,69 @@ class _ObjectDownload(FetchRequest):
         self.queue.release(cost)
         self.value = None
         self.close()
+
+
+class _PartDownload(_ObjectDownload):
+    """The request for a part of the file of a large object.
+
+    It is received in pieces of reused memory, which workers write meanwhile. Fresh memory for whole parts would cost
+    more time than writing them.
+
+    Attributes:
+        file: the file.
+        writes: pieces that workers have not written yet.
+        is_received: True if the request has ended.
+    """
+
+    __slots__ = ("_buffer", "_piece", "_received", "file", "is_received", "writes")
+
+    def __init__(self, download: Download, entry: Entry, part: Range, file: _PartFile) -> None:
+        super().__init__(download, entry, part)
+        self.file = file
+        self.writes = 0
+        self.is_received = False
+        self._received = 0
+        self._buffer = self._piece = _NO_BYTES
+
+    def start_nowait(self) -> PendingFetch | None:
+        return None if isinstance(self.store, FetchIntoStore) else super().start_nowait()
+
+    async def _fetch(self) -> Value | None:
+        store = self.store
+        if not isinstance(store, FetchIntoStore):
+            return await super()._fetch()
+        assert isinstance(self.range, Range)
+        return await store.fetch_into(
+            self.key, self.range, self._begin_pieces, if_match=self.condition, max_bytes=self.max_bytes
+        )
+
+    def _begin_pieces(self, head: ResponseHead) -> _PartDownload | None:
+        """A response begins: it, or the previous attempt's, may be incomplete in the end."""
+        if head.start != self.start or head.version != self.if_match:
+            return None  # and `_check` raises
+        self._received = 0
+        self._piece = _NO_BYTES
+        return self
+
+    def next_buffer(self, left: int) -> memoryview:
+        """Have the piece that is full written, and return memory for the next one."""
+        piece = self._piece
+        if piece:
+            self.download.write_piece(self, (self.start or 0) + self._received, piece, self._buffer)
+            self._received += piece.nbytes
+        self._buffer = self.download.take_buffer() if left else _NO_BYTES
+        self._piece = self._buffer[:left]
+        return self._piece
+
+    def _received_bytes(self, value: Value) -> int:
+        return super()._received_bytes(value) or self._received
+
+    def completed(self, error: BaseException | None) -> None:
+        self.account(error)
+        self._buffer = self._piece = _NO_BYTES
+        if error is not None:
+            self.cost = 0  # the queue has given it back
+        self.download.part_downloaded(self, error)
 
 
 class _FileWrite(WorkItem):
@@ -372,56 +458,63 @@ class _PartFile:
     Attributes:
         entry: the object.
         pending: parts that are neither written nor given up.
-        unwritten: parts that workers have not written.
         is_failed: True if the object was given up.
-        file: the new file; None before a part has come.
     """
 
     def __init__(self, destination: LocalStore, entry: Entry, parts: int) -> None:
         self.entry = entry
-        self.pending = self.unwritten = parts
+        self.pending = parts
         self.is_failed = False
-        self.file: LocalFile | None = None
+        self._file: LocalFile | None = None
         self._destination = destination
         self._lock = threading.Lock()
 
-    def write(self, start: int, data: Buffer) -> None:
-        """Write a part, in a worker; the last one stores the object."""
+    def write(self, start: int, data: memoryview) -> None:
+        """Write a piece, in a worker; the first one creates the file."""
         with self._lock:
-            if self.file is None:
-                self.file = self._destination.begin_file(self.entry.key, self.entry.size or 0)
-        self.file.write(start, data)
-        with self._lock:
-            self.unwritten -= 1
-            is_last = not self.unwritten
-        if is_last:
-            self.file.commit()
+            if self._file is None:
+                self._file = self._destination.begin_file(self.entry.key, self.entry.size or 0)
+        self._file.write(start, data)
+
+    def end(self) -> None:
+        """Store the object, or remove the file if the object was given up, in a worker."""
+        if self._file is None:
+            return
+        if not self.is_failed:
+            try:
+                self._file.commit()
+            except BaseException:
+                self._file.abort()
+                raise
+        else:
+            self._file.abort()
 
 
-class _PartWrite(WorkItem):
-    """The write of one part in a worker."""
+class _PieceWrite(WorkItem):
+    """The write of a piece of a part in a worker."""
 
-    __slots__ = ("data", "download", "file", "request")
+    __slots__ = ("buffer", "data", "download", "request", "start")
 
-    def __init__(self, download: Download, request: _ObjectDownload, file: _PartFile, data: Buffer) -> None:
-        super().__init__(request.cost)
+    def __init__(
+        self, download: Download, request: _PartDownload, start: int, data: memoryview, buffer: memoryview | None
+    ) -> None:
+        super().__init__(data.nbytes)
         self.download = download
         self.request = request
-        self.file = file
-        self.data: Buffer | None = data
+        self.start = start
+        self.data = data
+        self.buffer = buffer
 
     def run(self) -> None:
-        data, self.data = self.data, None
-        assert data is not None
-        if not self.file.is_failed:
-            self.file.write(self.request.start or 0, data)
+        if not self.request.file.is_failed:
+            self.request.file.write(self.start, self.data)
 
     def finished(self) -> None:
-        self.download.part_written(self)
+        self.download.piece_written(self)
 
 
 class _FileEnd(WorkItem):
-    """Removes the file of an object that was given up, in a worker."""
+    """Stores a large object whose parts are written, or removes its file, in a worker."""
 
     __slots__ = ("download", "file")
 
@@ -431,8 +524,7 @@ class _FileEnd(WorkItem):
         self.file = file
 
     def run(self) -> None:
-        if self.file.file is not None:
-            self.file.file.abort()
+        self.file.end()
 
     def finished(self) -> None:
-        self.download.file_ended()
+        self.download.file_ended(self)

@@ -111,6 +111,27 @@ def test_a_body_without_a_length_ends_with_the_connection(points: list[int]) -> 
     assert bytes(found.body) == BODY
 
 
+@pytest.mark.parametrize("points", [[], [100], [100, 130, 131]])
+def test_a_body_is_received_in_pieces_of_the_callers_memory(points: list[int]) -> None:
+    class Pieces:
+        def __init__(self) -> None:
+            self.given: list[memoryview] = []
+
+        def next_buffer(self, left: int) -> memoryview:
+            assert left == len(BODY) - sum(map(len, self.given))
+            assert b"".join(self.given) == BODY[: len(BODY) - left]
+            self.given.append(memoryview(bytearray(min(7, left))))
+            return self.given[-1]
+
+    pieces = Pieces()
+    cuts = cut(PLAIN, points) if points else [PLAIN[:-1], PLAIN[-1:]]
+    response, is_kept = exchange(cuts, Expectation(allocate=lambda *_: pieces))
+    assert is_kept
+    assert not response.body
+    assert b"".join(pieces.given) == BODY
+    assert not pieces.given[-1]  # it was told of the end
+
+
 def test_a_body_is_received_in_place() -> None:
     """The buffer that the loop fills is the one that is handed out: nothing is copied in between."""
 

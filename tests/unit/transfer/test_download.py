@@ -16,9 +16,10 @@ import pytest
 import aiozarr
 from aiozarr.engine import Engine
 from aiozarr.stores import MemoryStore, ObjectStore
+from aiozarr.transfer import download
 from aiozarr.transfer.copy_operation import CopyOperation, CopyRules
 from tests.support.servers.gcs_server import GcsServer
-from tests.support.servers.http_replies import Reply, Request
+from tests.support.servers.http_replies import Reply, Request, truncated
 from tests.support.servers.moto import LocalS3
 
 LARGE = bytes(range(256)) * 4096  # 1 MiB
@@ -40,7 +41,10 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-async def test_all_bytes_arrive_with_one_request_for_each_small_object(tmp_path: Path) -> None:
+async def test_all_bytes_arrive_with_one_request_for_each_small_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "PIECE_BYTES", 30_011)  # parts come in pieces
     with served() as server:
         options = await fill(server)
         report = await aiozarr.copy("gs://b/x", tmp_path / "x", source_options=options, settings=SETTINGS)
@@ -154,6 +158,26 @@ async def test_a_cancelled_download_leaves_whole_objects_and_no_temporary_files(
             return
         assert "zarr.json" not in found
         await aiozarr.copy("gs://b/x", tmp_path / "x", source_options=options, settings=SETTINGS, resume=True)
+    assert files(tmp_path / "x") == TREE
+
+
+async def test_a_part_whose_connection_is_lost_is_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "PIECE_BYTES", 10_000)
+    lost: list[str] = []
+
+    def script(request: Request, reply: Reply) -> Reply:
+        part = request.headers.get("range", "")
+        if part.startswith("bytes=0-") and not lost and "large" in request.target:
+            lost.append(part)
+            return truncated(25_000)(reply)
+        return reply
+
+    with served(script) as server:
+        options = await fill(server)
+        await aiozarr.copy("gs://b/x", tmp_path / "x", source_options=options, settings=SETTINGS)
+    assert len(lost) == 1
     assert files(tmp_path / "x") == TREE
 
 

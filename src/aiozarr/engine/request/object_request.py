@@ -251,7 +251,7 @@ class FetchRequest(ObjectRequest):
         ):
             raise self.changed_error()
         if value is not None and type(self.range) is Range and self.range.length is not None:
-            got = memoryview(value.data).nbytes
+            got = self._received_bytes(value)
             if got != self.range.length and self.if_match is not None:
                 raise ShortReadError(
                     f"{got} bytes came where {self.range.length} were asked for",
@@ -259,6 +259,10 @@ class FetchRequest(ObjectRequest):
                     key=self.key,
                     range=self.range,
                 )
+
+    def _received_bytes(self, value: Value) -> int:
+        """Return the number of bytes that came with `value`."""
+        return memoryview(value.data).nbytes
 
     def changed_error(self) -> ChangedError:
         """Return the error for an answer of another version."""
@@ -273,7 +277,7 @@ class FetchRequest(ObjectRequest):
 
     def account(self, error: BaseException | None) -> None:
         """The request has ended: count the bytes that came in place of the estimate, and note its times."""
-        fetched = 0 if self.value is None else memoryview(self.value.data).nbytes
+        fetched = 0 if self.value is None else self._received_bytes(self.value)
         if error is None:
             self.queue.charge(fetched - self.cost)
             self.cost = fetched

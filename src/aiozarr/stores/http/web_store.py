@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from aiozarr.errors import AiozarrError, ChangedError, InvalidKeyError, StoreError, fill_location, located
-from aiozarr.http1 import Accept, Connection, Expectation, Headers, Request, Response, StaleConnectionError
+from aiozarr.http1 import Accept, BodyPieces, Connection, Expectation, Headers, Request, Response, StaleConnectionError
 from aiozarr.http1.response_check import MAX_VALUE_BYTES, EncodedRangeError, over_limit
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, check_key, resolve_range
 from aiozarr.stores.capabilities import (
@@ -138,7 +138,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
     ) -> Value | None:
         name, start = self._client_key(key), range.start
 
-        def allocate_body(accept: Accept, headers: Headers) -> memoryview | None:
+        def allocate_body(accept: Accept, headers: Headers) -> memoryview | BodyPieces | None:
             if accept.exact is None or accept.cut:
                 return None
             first = 0 if accept_full and accept.exact == accept.size else start
