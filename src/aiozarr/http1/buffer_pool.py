@@ -6,16 +6,11 @@ back after the body was used.
 
 from __future__ import annotations
 
-import sys
+import ctypes
 from collections import deque
-from typing import TYPE_CHECKING
 from weakref import ref
 
 from aiozarr.memory import empty_bytes
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 MAX_POOLED_BYTES = 16 << 20
 """Bytes that are reused, in use or free; bodies beyond have memory of their own."""
@@ -29,12 +24,12 @@ STEPS = 16
 """Block sizes between one power of two and the next: at most a sixteenth of a block is unused."""
 
 
-class _LeasedBlock(ref["NDArray[np.uint8]"]):
-    """A weak reference to the leased part of a block, which keeps the block."""
+class _LeasedBlock(ref["ctypes.Array[ctypes.c_ubyte]"]):
+    """A weak reference to the lease of a block, which keeps the block."""
 
     __slots__ = ("block",)
 
-    block: NDArray[np.uint8]
+    block: memoryview
 
 
 class BufferPool:
@@ -42,7 +37,7 @@ class BufferPool:
 
     def __init__(self) -> None:
         self._total = 0  # bytes of pooled blocks, leased or free
-        self._free: dict[int, list[NDArray[np.uint8]]] = {}
+        self._free: dict[int, list[memoryview]] = {}
         self._leased: dict[int, _LeasedBlock] = {}  # by identity: a reference to an array has no hash
         self._returned: deque[_LeasedBlock] = deque()
         self._used = False
@@ -55,8 +50,7 @@ class BufferPool:
 
     def take(self, size: int) -> memoryview:
         """Return `size` writable bytes, not initialised. They are not reused while a view of them is alive."""
-        # A lease is an array. A process that has not imported numpy copies between stores, and reads no arrays.
-        if not MIN_BLOCK_BYTES <= size <= MAX_BLOCK_BYTES or "numpy" not in sys.modules:
+        if not MIN_BLOCK_BYTES <= size <= MAX_BLOCK_BYTES:
             return empty_bytes(size)
         self._used = True
         self._collect_returned()
@@ -65,12 +59,13 @@ class BufferPool:
         block = self._take_block(block_size)
         if block is None:
             return empty_bytes(size)
-        # The lease is an array of its own: it lives as long as any view of the memory.
-        array = block[:size]
-        leased = _LeasedBlock(array, self._returned.append)
+        # The lease is an object of its own, which lives as long as any view of the memory. A memoryview would not:
+        # its slices refer to the memory. An array of ctypes needs no numpy, which a copy between stores lacks.
+        lease = (ctypes.c_ubyte * block_size).from_buffer(block)
+        leased = _LeasedBlock(lease, self._returned.append)
         leased.block = block
         self._leased[id(leased)] = leased
-        return array.data
+        return memoryview(lease).cast("B")[:size]
 
     def sweep(self) -> None:
         """Free the unused blocks if no block was taken since the last sweep."""
@@ -86,7 +81,7 @@ class BufferPool:
         self._leased.clear()  # without its weak reference a block ends with its body
         self._total = 0
 
-    def _take_block(self, block_size: int) -> NDArray[np.uint8] | None:
+    def _take_block(self, block_size: int) -> memoryview | None:
         free = self._free.get(block_size)
         if free:
             return free.pop()
@@ -95,9 +90,7 @@ class BufferPool:
             if self._total + block_size > MAX_POOLED_BYTES:
                 return None
         self._total += block_size
-        import numpy as np
-
-        return np.empty(block_size, np.uint8)
+        return empty_bytes(block_size)
 
     def _collect_returned(self) -> None:
         returned = self._returned
