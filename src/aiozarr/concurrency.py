@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from random import SystemRandom
 from typing import Any, Generic, TypeVar
 
-from anyio import CancelScope
-
 from aiozarr.errors import AiozarrError
 from aiozarr.fork_safe_lock import ForkSafeLock
 
@@ -130,6 +128,10 @@ async def wait_uncancelled(*futures: asyncio.Future[Any]) -> None:
 
     The results and errors of the futures are left to the caller.
     """
+    if all(future.done() for future in futures):
+        return
+    from anyio import CancelScope  # imported on use: most processes cancel nothing
+
     cancellation: asyncio.CancelledError | None = None
     while pending := [future for future in futures if not future.done()]:
         try:

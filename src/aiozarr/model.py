@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TypeAlias
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, TypeAlias
 
 from aiozarr.errors import InvalidKeyError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 
 MAX_KEY_BYTES = 1024
 """Maximum length of a key in UTF-8, as S3 and GCS have it."""

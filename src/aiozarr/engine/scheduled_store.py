@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from time import monotonic
-from typing import Any, Generic, TypeVar
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiozarr.concurrency import wait_uncancelled
 from aiozarr.engine.object_read import MultipartRead, PartLimits
@@ -24,6 +22,10 @@ from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.capabilities import CopyFromStore
 from aiozarr.stores.contract import Store, too_large
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 
 T = TypeVar("T")
 

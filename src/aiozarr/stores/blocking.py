@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from typing import Any, ClassVar, TypeVar
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from aiozarr.concurrency import retrieve_error, wait_uncancelled
 from aiozarr.errors import LimitError
 from aiozarr.model import ByteRange, Precondition, Range, Value, Version
 from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 
 T = TypeVar("T")
 

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import quote
 from weakref import ref
 
-from typing_extensions import Buffer
-
 from aiozarr.concurrency import map_concurrently
 from aiozarr.errors import LimitError, UnsupportedOperationError
 from aiozarr.model import (
@@ -31,6 +29,8 @@ from aiozarr.model import (
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
+
+    from typing_extensions import Buffer
 
 
 _CONDITIONAL_ERASES = ("erase_if_match", "erase_if_match_now")

@@ -8,9 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import md5
-from typing import Literal, TypeAlias
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from aiozarr.concurrency import ByteSemaphore, for_each, map_concurrently
 from aiozarr.engine import Engine, ScheduledStore
@@ -28,6 +26,10 @@ from aiozarr.schedule.events import Report, Totals
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, Store, byte_view
 from aiozarr.stores.capabilities import CopyFromStore
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 
 Verify: TypeAlias = Literal["size", "checksum"] | None
 

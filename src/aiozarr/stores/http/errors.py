@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Mapping
 from datetime import UTC
-from email.utils import parsedate_to_datetime
 
 from aiozarr.errors import (
     ChangedError,
@@ -146,6 +145,8 @@ def retry_after(value: bytes | None, now: float) -> float | None:
     text = value[:64].decode("latin-1").strip()
     if text.isascii() and text.isdigit():
         return min(float(text), RETRY_AFTER_CAP)
+    from email.utils import parsedate_to_datetime  # imported on use: few servers send dates
+
     try:
         moment = parsedate_to_datetime(text)
         if moment.tzinfo is None:  # "-0000" means UTC here

@@ -7,10 +7,8 @@ import os
 import stat
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import aclosing, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
-
-from typing_extensions import Buffer
 
 from aiozarr.errors import (
     ChangedError,
@@ -44,6 +42,9 @@ from aiozarr.stores.local.atomic_write import (
     version_of,
 )
 from aiozarr.stores.local.errors import IMPOSSIBLE_NAME, MISSING, store_error
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 # Without O_NONBLOCK, opening a named pipe in the directory would wait for its writer. It has no effect on files.
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -196,6 +195,8 @@ class OptionTable:
                 raise TypeError(f"the storage option {name!r} is a mapping")
 
     def _unknown(self, name: str) -> TypeError:
+        from difflib import get_close_matches  # imported on use, as few names are wrong
+
         nearest = get_close_matches(name, self.names, n=1)
         meant = f"did you mean {nearest[0]!r}? " if nearest else ""
         return TypeError(f"unknown storage option {name!r}; {meant}{self.store} knows {', '.join(self.names)}")
