@@ -12,6 +12,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 from aiozarr.errors import StoreError, UnsupportedOperationError
 
+MAX_LABEL_LETTERS = 63
+"""Of one label of a host name (RFC 1035, section 2.3.4)."""
+
 _PORTS = {"http": 80, "https": 443}
 
 # Besides unreserved characters: those that RFC 3986 allows in paths and queries, and `%`: the URL is encoded already.
@@ -124,7 +127,9 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _ascii_host(host: str) -> str:
-    # ASCII names are encoded too: a name that fails here would fail in the resolver with an error that is no OSError.
+    if host.isascii() and all(0 < len(label) <= MAX_LABEL_LETTERS for label in host.split(".")):
+        return host.lower()  # all that the codec checks; to import it takes 2 ms
+    # Such names are encoded too: one that fails here would fail in the resolver with an error that is no OSError.
     ascii_host = host.encode("idna").decode("ascii")
     return host.lower() if host.isascii() else ascii_host
 
