@@ -76,6 +76,8 @@ class ConversionRun:
         self._started = perf_counter()
         self._tasks = self._skipped = self._bytes = self._done = self._bytes_done = 0
         self._cost = TaskResult(0, 0, 0, 0)
+        # Of all passes: the memory of one pass is freed only by the next garbage collection.
+        self._buffers = RegionBuffers()
         self._failed: list[tuple[str, BaseException]] = []
         self._failed_arrays: set[str] = set()
 
@@ -227,7 +229,6 @@ class ConversionRun:
     async def _run_here(self, passes: Sequence[tuple[int, ArrayPass]]) -> None:
         budget = ByteSemaphore(max(1, self._work.max_memory * 3 // 4))
         arrays: dict[int, tuple[Array, Array]] = {}
-        buffers = RegionBuffers()
 
         async def work(numbered: NumberedTask) -> None:
             number, task = numbered
@@ -240,7 +241,7 @@ class ConversionRun:
                             await task.source.open("r", settings),
                             await task.destination.open("r+", settings),
                         )
-                    result: TaskResult | TaskFailure = await task.run_between(*arrays[number], buffers)
+                    result: TaskResult | TaskFailure = await task.run_between(*arrays[number], self._buffers)
                 except Exception as error:
                     if self._on_error == "raise":
                         raise
