@@ -104,25 +104,20 @@ async def convert(
     if on_error not in ("raise", "continue"):
         raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
     check_executor(executor)
-    check_format(zarr_format)
-    if casting not in get_args(Casting):
-        raise ValueError(f"casting is 'exact', 'same_kind' or 'unsafe', not {casting!r}")
-    limits = _limits(settings, max_memory, max_amplification)
     options = ConversionOptions(zarr_format, chunks, shards, codecs, dtype, casting)
     targets: Targets = ((source, source_options), (destination, destination_options))
-    if temporary is not None:
-        targets += ((temporary, None),)
+    request = _Request.checked(targets, temporary, options, region, max_memory, max_amplification, settings)
     report = current_recorder()
 
     async def work(engine: Engine) -> ConversionReport:
         async with AsyncExitStack() as stack:
-            stores = await open_stores(stack, targets, limits.settings, closes=True)
+            stores = await open_stores(stack, request.targets, request.settings, closes=True)
             name_operation(stores[1].url)
-            plan = await _plan(stores, options, region, limits)
+            plan = await request.plan(stores)
             execution = ConversionRun(
                 engine,
                 plan._work,
-                settings=limits.settings,
+                settings=request.settings,
                 report=report,
                 progress=callback,
                 on_error=on_error,
@@ -133,7 +128,7 @@ async def convert(
 
     with shown_progress(progress, "converting") as shown:
         callback = bind_callback(shown)
-        return await run(work, timeout=limits.settings.timeout, callback=callback)
+        return await run(work, timeout=request.settings.timeout, callback=callback)
 
 
 async def plan_conversion(
@@ -159,36 +154,73 @@ async def plan_conversion(
     Reads metadata of the source only. `print` shows the plan as a table, and notebooks do. Arguments and errors are
     those of `convert`.
     """
-    check_format(zarr_format)
-    if casting not in get_args(Casting):
-        raise ValueError(f"casting is 'exact', 'same_kind' or 'unsafe', not {casting!r}")
-    limits = _limits(settings, max_memory, max_amplification)
     options = ConversionOptions(zarr_format, chunks, shards, codecs, dtype, casting)
     targets: Targets = ((source, source_options), (destination, destination_options))
-    if temporary is not None:
-        targets += ((temporary, None),)
+    request = _Request.checked(targets, temporary, options, region, max_memory, max_amplification, settings)
 
     async def work(_: Engine) -> ConversionPlan:
         async with AsyncExitStack() as stack:
             # They stay open: the tasks of the plan have them.
-            stores = await open_stores(stack, targets, limits.settings, closes=False)
-            return await _plan(stores, options, region, limits)
+            stores = await open_stores(stack, request.targets, request.settings, closes=False)
+            return await request.plan(stores)
 
-    return await run(work, timeout=limits.settings.timeout)
+    return await run(work, timeout=request.settings.timeout)
 
 
-class _Limits(NamedTuple):
-    settings: Settings
+class _Request(NamedTuple):
+    """What `convert` and `plan_conversion` share: their arguments, checked.
+
+    Attributes:
+        targets: source, destination and, if given, the location of intermediate arrays, with their options.
+        options: what is to be changed.
+        region: slices of the source.
+        max_memory: bytes that one process holds at most.
+        max_amplification: as in `convert`.
+        settings: limits and policies.
+    """
+
+    targets: Targets
+    options: ConversionOptions
+    region: RegionLike
     max_memory: int
     max_amplification: float
+    settings: Settings
 
+    @classmethod
+    def checked(
+        cls,
+        targets: Targets,
+        temporary: Target | None,
+        options: ConversionOptions,
+        region: RegionLike,
+        max_memory: int | None,
+        max_amplification: float,
+        settings: Settings | None,
+    ) -> _Request:
+        """Return the record of these arguments.
 
-def _limits(settings: Settings | None, max_memory: int | None, max_amplification: float) -> _Limits:
-    settings = settings_or_default(settings)
-    most = memory_limit(settings, max_memory)
-    if not max_amplification >= 1:
-        raise ValueError(f"max_amplification is at least 1, not {max_amplification!r}")
-    return _Limits(settings, most, max_amplification)
+        Raises:
+            TypeError, ValueError: an argument has a wrong type or value.
+        """
+        check_format(options.zarr_format)
+        if options.casting not in get_args(Casting):
+            raise ValueError(f"casting is 'exact', 'same_kind' or 'unsafe', not {options.casting!r}")
+        settings = settings_or_default(settings)
+        most = memory_limit(settings, max_memory)
+        if not max_amplification >= 1:
+            raise ValueError(f"max_amplification is at least 1, not {max_amplification!r}")
+        if temporary is not None:
+            targets += ((temporary, None),)
+        return cls(targets, options, region, most, max_amplification, settings)
+
+    async def plan(self, stores: Sequence[Store]) -> ConversionPlan:
+        """Return the plan for the opened targets, from the metadata of the source."""
+        source, destination, temporary = stores[0], stores[1], stores[-1]
+        # In a thread: resolving symbolic links may wait for a disk.
+        await in_thread(lambda: check_disjoint(source, destination))
+        nodes = await source_nodes(source, self.settings)
+        planner = PassPlanner(destination, temporary, self.max_memory, self.max_amplification, self.settings)
+        return make_plan(nodes, planner, self.options, self.region)
 
 
 def memory_limit(settings: Settings, max_memory: int | None) -> int:
@@ -203,17 +235,3 @@ def memory_limit(settings: Settings, max_memory: int | None) -> int:
     if most < 1:
         raise ValueError(f"max_memory is at least 1, not {most}")
     return most
-
-
-async def _plan(
-    stores: Sequence[Store],
-    options: ConversionOptions,
-    region: RegionLike,
-    limits: _Limits,
-) -> ConversionPlan:
-    source, destination, temporary = stores[0], stores[1], stores[-1]
-    # In a thread: resolving symbolic links may wait for a disk.
-    await in_thread(lambda: check_disjoint(source, destination))
-    nodes = await source_nodes(source, limits.settings)
-    planner = PassPlanner(destination, temporary, limits.max_memory, limits.max_amplification, limits.settings)
-    return make_plan(nodes, planner, options, region)
