@@ -11,12 +11,13 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from time import perf_counter
 
 from aiozarr.engine import Engine
 from aiozarr.engine.plan.multipart_plan import split_range
 from aiozarr.engine.request.object_request import FetchOperation, FetchRequest
 from aiozarr.engine.workers.worker_pool import WorkItem
-from aiozarr.errors import ChangedError, LimitError, ShortReadError
+from aiozarr.errors import ChangedError, LimitError, ShortReadError, StoreError
 from aiozarr.memory import empty_bytes
 from aiozarr.model import Entry, Range, Value
 from aiozarr.schedule.events import Report, Totals
@@ -40,6 +41,8 @@ MAX_PART_BYTES = 8 << 20
 """Parts of a large object: large enough that the time of a request does not count."""
 PIECE_BYTES = 256 << 10
 """Bytes of a part that are received, and then written, at once: a piece is still in the processor's cache then."""
+MAX_WRITE_SECONDS = 0.02
+"""Once a piece has taken longer, the loop writes no more of that file. A piece takes 50 µs on a local disk."""
 ASSUMED_BYTES = 1 << 20
 """The bytes that an object of unknown size counts until its response has come."""
 
@@ -252,7 +255,11 @@ class Download(FetchOperation):
     def write_piece(
         self, request: _PartDownload, start: int, data: memoryview, buffer: memoryview | None = None
     ) -> None:
-        """A piece of a part has come: have it written. `buffer` is the memory to reuse afterwards."""
+        """A piece of a part has come: write it, or have it written. `buffer` is the memory to reuse afterwards."""
+        if request.file.write_quickly(start, data):
+            if buffer is not None:
+                self._buffers.append(buffer)
+            return
         request.writes += 1
         self._writes += 1
         self.pool.submit(_PieceWrite(self, request, start, data, buffer), self.fairness_key)
@@ -271,7 +278,7 @@ class Download(FetchOperation):
         self.check_end()
 
     def part_downloaded(self, request: _PartDownload, error: BaseException | None) -> None:
-        """The request for a part has ended; workers may still write pieces of it."""
+        """The request for a part has ended; workers may still write some of its pieces."""
         self._requests.discard(request)
         self._reads.requests += request.attempts
         self._reads.retries += max(0, request.attempts - 1)
@@ -371,8 +378,8 @@ class _ObjectDownload(FetchRequest):
 class _PartDownload(_ObjectDownload):
     """The request for a part of the file of a large object.
 
-    It is received in pieces of reused memory, which workers write meanwhile. Fresh memory for whole parts would cost
-    more time than writing them.
+    It is received in pieces of reused memory, which are written at once. Fresh memory for whole parts would cost more
+    time than writing them.
 
     Attributes:
         file: the file.
@@ -466,6 +473,7 @@ class _PartFile:
         self.pending = parts
         self.is_failed = False
         self._file: LocalFile | None = None
+        self._is_slow = False
         self._destination = destination
         self._lock = threading.Lock()
 
@@ -475,6 +483,23 @@ class _PartFile:
             if self._file is None:
                 self._file = self._destination.begin_file(self.entry.key, self.entry.size or 0)
         self._file.write(start, data)
+
+    def write_quickly(self, start: int, data: memoryview) -> bool:
+        """Write a piece on the loop, and return whether it is written. If not, a worker must write it.
+
+        The system copies it to its cache of the file, in less time than a worker needs to take it over. A file whose
+        writes are slow, such as one of a network file system, is left to workers.
+        """
+        file = self._file
+        if file is None or self._is_slow or self.is_failed:
+            return False
+        started = perf_counter()
+        try:
+            file.write(start, data)
+        except StoreError:
+            return False  # the worker gets the same error
+        self._is_slow = perf_counter() - started > MAX_WRITE_SECONDS
+        return True
 
     def end(self) -> None:
         """Store the object, or remove the file if the object was given up, in a worker."""
