@@ -131,11 +131,10 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
         is_auto = isinstance(options.codecs, str) and options.codecs == "auto"
         return make(None if is_auto else list(list_codecs(options.codecs))), ""
     try:
-        kept: Codecs = _kept_codecs(metadata, is_cast=is_cast)
         if not is_cast and _v3 not in (_MAKERS[metadata.zarr_format], _MAKERS[options.zarr_format]):
             # Formats 1 and 2 share their filters, also those that format 3 lacks.
-            kept = read_encoding(metadata.codecs, metadata.dtype, metadata.ndim)
-        return make(kept), ""
+            return make(read_encoding(metadata.codecs, metadata.dtype, metadata.ndim)), ""
+        return make(_kept_codecs(metadata, is_cast=is_cast)), ""
     except MetadataError as error:
         return make(None), f"the default codecs are used: {error.message}"
 

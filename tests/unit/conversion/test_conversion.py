@@ -290,3 +290,14 @@ def test_the_blocking_twin_converts_and_calls_progress_in_this_thread(tmp_path: 
     assert report.tasks == len(seen)
     assert np.array_equal(sync.open_array(tmp_path / "b")[...], VALUES)
     assert "tasks" in str(sync.plan_conversion(tmp_path / "a", tmp_path / "c", chunks=(16, 4, 5)))
+
+
+async def test_python_objects_stay_in_format_2_with_a_codec_that_format_3_lacks() -> None:
+    source, result = MemoryStore(), MemoryStore()
+    values = np.array(["ü", 1, None], object)
+    filters = [{"id": "json2"}]
+    array = await aiozarr.create_array(source, shape=3, dtype=object, chunks=2, zarr_format=2, filters=filters)
+    await array[...].write(values)
+    report = await aiozarr.convert(source, result, zarr_format=2, chunks=3)
+    assert not report.notes
+    assert (await (await aiozarr.open_array(result))[...]).tolist() == values.tolist()
