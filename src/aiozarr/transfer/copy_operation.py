@@ -278,11 +278,15 @@ class CopyOperation:
             return DocumentChange() if stored is None or copied is None else compare_documents(stored.data, copied.data)
 
         documents = self._stored_documents
-        if documents is None:
-            async with aclosing(self._list_destination("")) as entries:
-                documents = [entry.key async for entry in entries if is_node_document(entry.key)]
-        documents = [key for key in documents if self._rules.keys.matches(key)]
-        found = zip(documents, await map_concurrently(compare, documents), strict=True)
+        try:
+            if documents is None:
+                async with aclosing(self._list_destination("")) as entries:
+                    documents = [entry.key async for entry in entries if is_node_document(entry.key)]
+            documents = [key for key in documents if self._rules.keys.matches(key)]
+            found = zip(documents, await map_concurrently(compare, documents), strict=True)
+        except PermissionDeniedError:
+            # Credentials that may only write cannot see what they replace.
+            return
         changes = {key: change for key, change in found if change.misreads_chunks}
         if changes:
             await self._scheduled_destination.erase_values(list(changes))
