@@ -301,10 +301,6 @@ MIN_REORDER_BYTES = 128 << 10
 MAX_ROW_BYTES = 512
 """Longer rows gain nothing: copying their bytes takes longer than iterating over the rows."""
 
-MIN_ROWS = 512
-"""Fewer rows take numpy's loop per row less time than the views that make an element of each: 0.3 against 1.1 µs for
-32 rows of 64 bytes."""
-
 _ROWS: dict[int, np.dtype[Any]] = {}
 
 
@@ -316,9 +312,9 @@ def assign(out: NDArray[Any], source: NDArray[Any]) -> None:
 
     Short rows that are contiguous in both arrays are copied as one wide element each, which avoids a loop of numpy per
     row: 18 instead of 33 µs for a chunk of 64 x 64 x 64 bytes in an output of 512 x 512 x 512.
+    It also keeps the interpreter's lock, which numpy gives away for more than 500 elements.
     """
-    has_rows = source.ndim > 1 and source.size >= MIN_ROWS * source.shape[-1]
-    alike = has_rows and source.shape == out.shape and source.dtype == out.dtype
+    alike = source.ndim > 1 and source.shape == out.shape and source.dtype == out.dtype
     if alike and source.strides[-1] == source.itemsize == out.strides[-1] and _as_rows(out, source):
         return
     if source.nbytes >= MIN_REORDER_BYTES and source.ndim > 1 and source.shape == out.shape:
