@@ -387,11 +387,12 @@ class _PartDownload(_ObjectDownload):
         is_received: True if the request has ended.
     """
 
-    __slots__ = ("_buffer", "_piece", "_received", "file", "is_received", "writes")
+    __slots__ = ("_buffer", "_part", "_piece", "_received", "file", "is_received", "writes")
 
     def __init__(self, download: Download, entry: Entry, part: Range, file: _PartFile) -> None:
         super().__init__(download, entry, part)
         self.file = file
+        self._part = part
         self.writes = 0
         self.is_received = False
         self._received = 0
@@ -404,9 +405,8 @@ class _PartDownload(_ObjectDownload):
         store = self.store
         if not isinstance(store, FetchIntoStore):
             return await super()._fetch()
-        assert isinstance(self.range, Range)
         return await store.fetch_into(
-            self.key, self.range, self._begin_pieces, if_match=self.condition, max_bytes=self.max_bytes
+            self.key, self._part, self._begin_pieces, if_match=self.condition, max_bytes=self.max_bytes
         )
 
     def _begin_pieces(self, head: ResponseHead) -> _PartDownload | None:
