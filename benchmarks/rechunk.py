@@ -1,6 +1,7 @@
 """Maps into time series in little memory, by `aiozarr.convert` and by dask with zarr-python.
 
-`python -m benchmarks.rechunk` prints seconds and the peak memory of each process, on the local disk.
+`python -m benchmarks.rechunk` prints seconds, CPU seconds, peak memory and written bytes of each process, on the local
+disk. With `--rounds` both run several times, in turn.
 """
 
 from __future__ import annotations
@@ -8,10 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,31 +44,39 @@ def make_maps(url: str, size: int) -> None:
 
 
 def rechunk(runner: str, source: str, result: str, max_memory: int) -> dict[str, float]:
-    """Rechunk in this process, and return seconds and the peak memory in bytes."""
-    begun = time.perf_counter()
+    """Rechunk in this process, and return seconds, CPU seconds, and bytes of peak memory and of written files."""
     if runner == RUNNERS[0]:
-        chunks = (TIMES, WINDOW, WINDOW)
-        sync.convert(source, result, chunks=chunks, max_memory=max_memory)
+        work: Callable[[], object] = partial(
+            sync.convert, source, result, chunks=(TIMES, WINDOW, WINDOW), max_memory=max_memory
+        )
     else:
-        rechunk_by_dask(source, result)
-    return {"seconds": time.perf_counter() - begun, "peak": peak()}
+        work = dask_rechunking(source, result)
+    begun, cpu = time.perf_counter(), time.process_time()
+    work()
+    written = resource.getrusage(resource.RUSAGE_SELF).ru_oublock * 512
+    seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    return {"seconds": seconds, "cpu": cpu, "peak": peak(), "written": written}
 
 
-def rechunk_by_dask(source: str, result: str) -> None:
-    """Rechunk by dask's threads over zarr-python's arrays."""
+def dask_rechunking(source: str, result: str) -> Callable[[], object]:
+    """Return what rechunks by dask's threads over zarr-python's arrays, with both imported."""
     import dask.array
     import zarr
 
-    old: Any = zarr.open_array(source, mode="r")
-    chunks = (TIMES, WINDOW, WINDOW)
-    new: Any = zarr.create_array(result, shape=old.shape, dtype=old.dtype, chunks=chunks)
-    dask.array.store(dask.array.from_array(old, chunks=old.chunks).rechunk(chunks), new, lock=False)  # type: ignore[no-untyped-call]
+    def work() -> None:
+        old: Any = zarr.open_array(source, mode="r")
+        chunks = (TIMES, WINDOW, WINDOW)
+        new: Any = zarr.create_array(result, shape=old.shape, dtype=old.dtype, chunks=chunks)
+        dask.array.store(dask.array.from_array(old, chunks=old.chunks).rechunk(chunks), new, lock=False)  # type: ignore[no-untyped-call]
+
+    return work
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--size", type=size_of, default=2048 * MIB, help="of the array (2GiB)")
     parser.add_argument("--max-memory", type=size_of, default=320 * MIB, help="of aiozarr's values and chunks (320MiB)")
+    parser.add_argument("--rounds", type=int, default=1, help="in which both run in turn (1)")
     parser.add_argument("--tiny", action="store_true", help="4 MiB: as the tests run it")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -75,13 +88,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         source = str(Path(folder) / "maps")
         make_maps(source, size)
-        results = [(runner, child(runner, source, f"{source}-{number}", args)) for number, runner in enumerate(RUNNERS)]
         plan = sync.plan_conversion(
             source, f"{source}-none", chunks=(TIMES, WINDOW, WINDOW), max_memory=args.max_memory
         )
-        check(source, [f"{source}-{number}" for number in range(len(RUNNERS))])
-    rows = [(runner, f"{found['seconds']:.1f}", f"{found['peak'] / MIB:.0f}") for runner, found in results]
-    console_of().print(rows_table(f"{said(size)} from maps to time series", ("by", "seconds", "peak MiB"), rows))
+        rows: list[tuple[str, ...]] = []
+        for _ in range(args.rounds):
+            for runner in RUNNERS:
+                result = f"{source}-result"
+                found = child(runner, source, result, args)
+                check(source, result)
+                shutil.rmtree(result)
+                mib = [f"{found[name] / MIB:,.0f}" for name in ("peak", "written")]
+                rows.append((runner, f"{found['seconds']:.1f}", f"{found['cpu']:.1f}", *mib))
+    headers = ("by", "seconds", "CPU seconds", "peak MiB", "written MiB")
+    console_of().print(rows_table(f"{said(size)} from maps to time series", headers, rows))
     print(plan)
 
 
@@ -93,11 +113,10 @@ def child(runner: str, source: str, result: str, args: argparse.Namespace) -> di
     return found
 
 
-def check(source: str, results: list[str]) -> None:
-    """Compare some elements of each result with the source."""
+def check(source: str, result: str) -> None:
+    """Compare some elements of the result with the source."""
     expected = sync.open_array(source)[::97, ::7, 3]
-    for result in results:
-        assert np.array_equal(sync.open_array(result)[::97, ::7, 3], expected), result
+    assert np.array_equal(sync.open_array(result)[::97, ::7, 3], expected), result
 
 
 if __name__ == "__main__":

@@ -19,6 +19,24 @@ HEAD = """\
 `aiozarr COMMAND --help` says the same. This page is written by `scripts/make_command_docs.py`.
 
 TARGET, SRC and DST are URLs, local paths or zip archives, which the path of a node may follow.
+
+## Selections
+
+`--select` of `cat`, `plot`, `plan`, `cp` and `convert` has one item for each dimension that is cut: by the name of the
+dimension (`time=0:24,lat=45.0..60.0`), by its number (`0=0:24`), or by position (`0:24,45.0..60.0`).
+
+| item | elements |
+|---|---|
+| `5`, `-1` | one index; `cat` and `plot` drop the dimension, `cp` and `convert` keep it with length 1 |
+| `0:24`, `100:`, `::10` | indexes from start to stop, which is not included; `cp` and `convert` take no step |
+| `45.0..60.0`, `2020-01..2020-03` | coordinates, both bounds included, in either order |
+| `-10.5:10.5` | the same: bounds with a colon are coordinates if one of them is no integer |
+| `45.5`, `2020-01-01`, `band=red` | the elements of one coordinate; words by name only |
+| `...` | by position: all dimensions that are not named |
+
+Coordinates of a dimension are the values of the one-dimensional array of its name and length, beside the array or in a
+group above. `units` such as `days since 2000-01-01` make times of numbers. `cp` of a group cuts all its arrays that
+have the dimension.
 """
 
 JSON_MEMBERS = {
@@ -35,7 +53,7 @@ JSON_MEMBERS = {
     "deleted, missing_chunks, server_side, rewritten, dry_run, seconds, requests",
     "sync": "type, source, destination, objects, bytes, metadata_documents, failed, changed, folder_markers, skipped, "
     "deleted, missing_chunks, server_side, rewritten, dry_run, seconds, requests",
-    "rm": "key, removed",
+    "rm": "type, objects, bytes, removed",
     "check": "type, equal, differs, missing, surplus, error",
     "verify": "type, arrays, objects, missing, bad, outside, bytes",
     "validate": "type, nodes, error, warning, note",
@@ -54,6 +72,7 @@ JSON_LINES = {
     "convert -n": "type, source, destination, arrays, groups, max_memory, nbytes, bytes_read, requests, notes, stages",
     "info of a group": "type, url, zarr_format, store, read_only, consolidated, arrays, groups, objects_stored, "
     "bytes_stored, attributes",
+    "rm": "type, key, removed",
     "check": "type, key, state, source_size, destination_size, reason",
     "verify": "type, array, key, problem, range, error",
     "validate": "type, severity, rule, path, key, member, message",

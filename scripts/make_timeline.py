@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import aiozarr
-from aiozarr.schedule import RequestEvent
+from aiozarr.schedule.events import RequestEvent
 from aiozarr.stores import MemoryStore
 from aiozarr.testing.timeline import timeline_svg
 from tests.support.servers.http_replies import Reply, Request

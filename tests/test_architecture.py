@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import aiozarr
-from aiozarr.metadata import PROBE_KEYS
+from aiozarr.metadata.formats import PROBE_KEYS
 
 ROOT = Path(aiozarr.__file__).parent
 UNIT_TESTS = Path(__file__).parent / "unit"
@@ -70,11 +70,8 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "aiozarr.cli.program": "needs processes: tests/cli/test_processes.py",
     "aiozarr.cli.validate_command": "prints what validation finds: test_validation.py",
     "aiozarr.cli.verify_command": "prints what verification finds: test_verification.py",
-    "aiozarr.engine.operation": "the base of reads and writes: test_read_operation.py, write/test_operation.py",
-    "aiozarr.engine.cross_thread_call": "needs threads and several loops: tests/lifecycle, test_trio_calls.py",
-    "aiozarr.engine.private_thread": "needs processes, threads and several loops: tests/lifecycle",
+    "aiozarr.engine.operation": "the base of reads and writes: test_read_operation.py, test_write_operation.py",
     "aiozarr.engine.runtime": "needs processes, threads and several loops: tests/lifecycle",
-    "aiozarr.engine.write.write": "a record whose parts are those of a read, in read/test_read.py",
     "aiozarr.stores.http.object_client": "the base of all clients: test_authoriser.py, test_region_client.py",
     "aiozarr.testing.conformance.base": "run by every store in tests/contract",
     "aiozarr.testing.conformance.conditions": "run by every store in tests/contract",
@@ -111,16 +108,11 @@ TESTED_WITH: dict[str, str] = {
     "aiozarr.driver.index_domain": "unit/driver/test_selection.py",
     "aiozarr.driver.index_transform": "unit/driver/test_selection.py",
     "aiozarr.driver.metadata_constraints": "unit/driver/test_matching.py",
-    "aiozarr.driver.refresh": "unit/driver/test_io_behaviour.py",
     "aiozarr.driver.schema": "unit/driver/test_matching.py",
     "aiozarr.driver.stored_array": "unit/driver/test_io_behaviour.py",
     "aiozarr.driver.tensor_view": "unit/driver/test_io_behaviour.py",
     "aiozarr.driver.unit": "unit/driver/test_matching.py",
-    "aiozarr.engine.workers.worker_pool": "unit/engine/workers/test_pool.py",
-    "aiozarr.engine.write.write_operation": "unit/engine/write/test_operation.py",
     "aiozarr.hierarchy.opening": "unit/hierarchy/test_open.py",
-    "aiozarr.schedule.scheduled_request": "unit/schedule/test_request.py",
-    "aiozarr.stores.fsspec.file_listing": "contract/test_fsspec.py",
     "aiozarr.stores.fsspec.instances": "contract/test_fsspec.py",
     "aiozarr.stores.fsspec.option_routing": "unit/stores/fsspec/test_root.py",
     "aiozarr.stores.fsspec.store": "contract/test_fsspec.py",
@@ -133,6 +125,7 @@ TESTED_WITH: dict[str, str] = {
     "aiozarr.stores.zip.contents": "unit/stores/zip/test_zip_store.py",
     "aiozarr.stores.zip.format": "unit/stores/zip/test_remote_zip.py",
     "aiozarr.sync.tensor_view": "unit/driver/test_open_target.py",
+    "aiozarr.transfer.copy_rules": "unit/transfer/test_copy_operation.py",
 }
 LOOPS = {"asyncio", "anyio", "trio", "uvloop", "aiohttp", "socket", "obstore", "httptools"}
 # The conformance suite is for authors of stores, so it imports only what a store may import. The timeline draws the
@@ -410,8 +403,7 @@ def test_stored_data_are_never_unpickled_or_evaluated() -> None:
 MAY_KNOW_FORMATS = {
     "aiozarr.hierarchy.opening": "`attrs=` is a keyword that people try, besides the key of a document",
     "aiozarr.grid.key_extensions": "geometry sees no metadata, and no chunk key may equal the key of a document",
-    "aiozarr.integrations.xarray.data_store": "conventions of xarray differ between the formats: masks and attributes",
-    "aiozarr.integrations.xarray.encoding": "codecs are zarr-python's in format 3, and those of numcodecs before",
+    "aiozarr.integrations.xarray.data_store": "conventions of xarray differ between formats: masks, attributes, codecs",
 }
 
 

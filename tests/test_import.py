@@ -25,10 +25,13 @@ def test_importing_the_package_loads_neither_numpy_nor_clients() -> None:
 
 def test_what_a_copy_needs_is_imported_without_numpy() -> None:
     code = """
+import importlib, pkgutil
 import aiozarr, aiozarr.engine.private_thread, aiozarr.engine.runtime, aiozarr.http1, aiozarr.schedule, aiozarr.stores
-for module in (aiozarr.http1, aiozarr.schedule, aiozarr.stores):
-    for name in module.__all__:
-        getattr(module, name)
+for package in (aiozarr.http1, aiozarr.schedule):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+for name in aiozarr.stores.__all__:
+    getattr(aiozarr.stores, name)
 aiozarr.engine.private_thread.io_thread()
 """
     assert not modules_after(code) & {"numpy", "numcodecs"}

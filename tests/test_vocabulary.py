@@ -16,7 +16,6 @@ SHARED_BASENAMES = {
     "address": "the parts of a URL of one cloud",
     "authoriser": "how one cloud authorises a request",
     "bucket_client": "the client of a bucket or container of one cloud",
-    "credentials": "how one service finds and renews its credentials",
     "errors": "the errors of the package, and those of one library translated into them",
     "listing": "what is stored below a prefix, listed page by page",
     "responses": "what responses of one cloud contain",

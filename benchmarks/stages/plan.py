@@ -8,8 +8,9 @@ from typing import Any
 
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan.plan import inner_parts, keyed_projections, parts_of, plan_bounds
-from aiozarr.grid import DimensionMap, IndexTransform
-from aiozarr.metadata import ArrayMetadata, parse_node
+from aiozarr.grid.transform import DimensionMap, IndexTransform
+from aiozarr.metadata.formats import parse_node
+from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.settings import DEFAULT_SETTINGS
 from benchmarks.stages.figures import Figure, least_cpu
 

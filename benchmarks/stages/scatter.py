@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 
-from aiozarr.grid import IndexTransform
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.projection import Projection
+from aiozarr.grid.transform import IndexTransform
 from benchmarks.stages.figures import Figure, least
 
 SELECTIONS: dict[str, tuple[slice | int, ...]] = {

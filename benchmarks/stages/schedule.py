@@ -7,7 +7,9 @@ import json
 
 import aiozarr
 from aiozarr.model import ByteRange, Supports, Value, Version
-from aiozarr.schedule import RequestExecutor, RequestSource, RetryPolicy, ScheduledRequest
+from aiozarr.schedule.executor import RequestExecutor
+from aiozarr.schedule.queue import RequestSource, ScheduledRequest
+from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.stores import Store
 from benchmarks.stages.figures import Figure, least_cpu
 

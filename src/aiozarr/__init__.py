@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         require_array,
         require_group,
     )
-    from aiozarr.schedule import Report, RequestEvent, Totals, record
+    from aiozarr.schedule.events import Report, RequestEvent, Totals, record
     from aiozarr.transfer import CopyReport, copy
 else:
     __getattr__, __dir__ = lazy_names(
@@ -85,7 +85,7 @@ else:
                 "Array ArrayInfo Group GroupInfo View consolidate_metadata create_array create_group open_array "
                 "open_group read_many require_array require_group"
             ),
-            ".schedule": "Report RequestEvent Totals record",
+            ".schedule.events": "Report RequestEvent Totals record",
             ".transfer": "CopyReport copy",
         },
     )

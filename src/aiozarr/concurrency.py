@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence, Sized
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from random import SystemRandom
 from typing import Any, Generic, TypeVar
 
 from aiozarr.errors import AiozarrError
 from aiozarr.fork_safe_lock import ForkSafeLock
 
-random_jitter = SystemRandom().random
-"""A number in [0, 1) for delays between attempts. The state of the module `random` belongs to the program, which may
-have seeded it, and processes that were forked would share it."""
-
 T = TypeVar("T")
 A = TypeVar("A")
 K = TypeVar("K", bound=Hashable)
+
+
+def random_jitter() -> float:
+    """Return a number in [0, 1) for delays between attempts.
+
+    The state of the module `random` belongs to the program, which may have seeded it, and forked processes share it.
+    """
+    return int.from_bytes(os.urandom(4), "big") / 2**32
 
 
 async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

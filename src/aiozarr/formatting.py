@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from html import escape
 
 
 def format_bytes(count: int) -> str:
@@ -14,6 +13,11 @@ def format_bytes(count: int) -> str:
             break
         size, unit = size / 1024, larger
     return f"{count} B" if unit == "B" else f"{count} B ({size:.1f} {unit})"
+
+
+def format_count(count: int, noun: str) -> str:
+    """Return a number of things, such as "1 array" or "2,000 arrays"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def format_seconds(seconds: float) -> str:
@@ -37,4 +41,7 @@ def printable(text: str) -> str:
 
 def preformatted(text: str) -> str:
     """Return text as HTML that keeps its lines. A lone surrogate, which no page can hold, is escaped."""
+    # Imported on use: its table of entities takes longer to load than most modules here.
+    from html import escape
+
     return f"<pre>{escape(text.encode('utf-8', 'backslashreplace').decode())}</pre>"

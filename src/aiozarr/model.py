@@ -131,6 +131,13 @@ class IfMatch:
 Precondition: TypeAlias = IfAbsent | IfMatch
 
 
+def is_met(precondition: Precondition | None, current: Version | None) -> bool:
+    """Return whether a precondition holds for a value of the version `current`; None: nothing is stored."""
+    if precondition is None:
+        return True
+    return current == (None if isinstance(precondition, IfAbsent) else precondition.version)
+
+
 @dataclass(frozen=True, slots=True)
 class Supports:
     """The capabilities of a store. They may change after a response or a probe, so callers read them anew each time.

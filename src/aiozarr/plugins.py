@@ -1,13 +1,13 @@
-"""Extensions from entry points of installed packages: found by name, imported on first use."""
+"""Extensions: named in documents with their members, and found in entry points of packages, imported on first use."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from aiozarr.errors import UnsupportedMetadataError
 
@@ -234,3 +234,34 @@ def _unusable(point: str, name: str, reason: str) -> UnsupportedMetadataError:
     return UnsupportedMetadataError(
         f"the {point.replace('_', ' ')} {shown!r} cannot be used: {reason}", point=point, name=shown
     )
+
+
+class NamedConfiguration(Protocol):
+    """An extension in a metadata document: its name and its configuration."""
+
+    @property
+    def name(self) -> str:
+        """The name in the registry of its extension point."""
+        ...
+
+    @property
+    def configuration(self) -> Mapping[str, Any]:
+        """The `configuration` member; empty if the document has none."""
+        ...
+
+
+def check_members(
+    configuration: Mapping[str, Any], known: Collection[str], *, point: str, name: str, member: str | None = None
+) -> None:
+    """Check that `configuration` has no unknown member that a reader must understand.
+
+    `member` is its path in the document; None: the `configuration` of the extension point.
+
+    Raises:
+        UnsupportedMetadataError: a member is not in `known` and has no `"must_understand": false`.
+    """
+    for key, value in configuration.items():
+        if key not in known and not (isinstance(value, Mapping) and value.get("must_understand") is False):
+            reason = f"{point.replace('_', ' ')} {name!r} has no member {key!r}"
+            path = f"{member or f'{point}.configuration'}.{key}"
+            raise UnsupportedMetadataError(reason, member=path, point=point, name=name)

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 
 import aiozarr.sync
+from aiozarr.cli.command_group import COMMANDS
 from tests.support.command_line import LIVENESS_SECONDS, environment, make_sample, run_process
 from tests.support.servers.moto import LocalS3
 
@@ -50,6 +52,44 @@ def imported(*arguments: object) -> set[str]:
     )
     names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     return {name if name.startswith("aiozarr.cli") else name.partition(".")[0] for name in names}
+
+
+COMMANDS_ON_A_SAMPLE = {
+    "ls -r {sample}": (0, " air/c/0/0/0\n", ""),
+    "tree {sample}": (0, "├── air (4, 6, 8) float32", ""),
+    "info {sample}/air": (0, "shape            : (4, 6, 8)", ""),
+    "stat {sample}/zarr.json": (0, "size    : ", ""),
+    "du {sample}": (0, " 18 ", ""),
+    "cat -s 0,-30..30,0 {sample}/air": (0, "8.0\n16.0\n24.0\n32.0\n", ""),
+    "plot -s 0 {sample}/air": (0, "lat down, lon across", ""),
+    "cp -s 0,-30..30,0 {sample}/air {new}/part.zarr": (0, "", "encoded again"),
+    "sync {sample} {new}/mirror.zarr": (0, "", "18 objects (5 metadata documents)"),
+    "rm -r -n --json {sample}/lat": (0, '{"type": "total", "objects": 2, ', "would remove"),
+    "check {sample} {sample}/air": (1, "- lat/c/0\n", ""),
+    "verify {sample}": (0, "", "3 arrays, 13 objects decoded"),
+    "validate {sample}": (0, "", "5 nodes: 0 errors"),
+    "convert --chunks auto {sample} {new}/converted.zarr": (0, "", "3 arrays, 2 groups: 3 tasks"),
+    "migrate {sample}": (3, "", "there is nothing of Zarr format 2"),
+    "consolidate {sample}/lat": (1, "", "is an array, not a group"),
+    "plan {sample}/air": (0, "8 chunks\n8 requests, at most ", ""),
+    "bench --seconds 0.01 --max-requests 1 {sample}": (0, "settings       : Settings(", ""),
+    "completion bash": (0, "_aiozarr_completion()", ""),
+}
+"""Exit status and parts of both outputs, by command line."""
+
+
+def test_every_command_runs_as_a_process(sample: Path, tmp_path: Path) -> None:
+    assert {command.partition(" ")[0] for command in COMMANDS_ON_A_SAMPLE} == set(COMMANDS)
+
+    def run(command: str) -> subprocess.CompletedProcess[str]:
+        return run_process(*[each.format(sample=sample, new=tmp_path) for each in command.split()])
+
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(run, COMMANDS_ON_A_SAMPLE))
+    for (command, (code, output, talk)), done in zip(COMMANDS_ON_A_SAMPLE.items(), ended, strict=True):
+        assert (done.returncode, "Traceback" in done.stderr) == (code, False), (command, done.stderr)
+        assert output in done.stdout, (command, done.stdout)
+        assert talk in done.stderr, (command, done.stderr)
 
 
 def test_without_click_one_line_says_what_to_install() -> None:
@@ -111,20 +151,30 @@ def test_a_full_disk_below_standard_output_is_an_error(command: list[str], large
     assert b"Traceback" not in done.stderr
 
 
-def test_a_file_that_cannot_grow_fails_the_copy_and_leaves_no_document(tmp_path: Path) -> None:
+def limit_files() -> None:
+    """Let files of this process grow to 100 kB only, as on a full disk."""
     resource = pytest.importorskip("resource")
-    source = tmp_path / "source.zarr"
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+
+def test_a_file_that_cannot_grow_fails_the_copy_which_can_be_resumed(large: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "source.zarr", tmp_path / "copy.zarr"
     aiozarr.sync.create_array(source, data=np.random.default_rng(0).random(100_000), chunks=50_000, codecs=[])
-
-    def limit_files() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-
-    done = run_process("cp", source, tmp_path / "copy.zarr", preexec_fn=limit_files)
+    done = run_process("cp", source, target, preexec_fn=limit_files)
     assert done.returncode == 1
     assert "File too large" in done.stderr
-    listed = run_process("tree", tmp_path / "copy.zarr")  # an unfinished copy is no group
+    assert not (target / "zarr.json").exists()
+    listed = run_process("tree", target)
     assert (listed.returncode, listed.stdout) == (3, "")
-    assert not (tmp_path / "copy.zarr/zarr.json").exists()
+    assert "an unfinished copy is stored there: the same copy with --resume continues it" in listed.stderr
+    assert run_process("cp", "--resume", source, target).returncode == 0
+    assert run_process("check", "--download", source, target).returncode == 0
+
+    (tmp_path / "values").write_bytes(b"old")
+    done = run_process("cat", "-f", "raw", "-o", tmp_path / "values", large, preexec_fn=limit_files)
+    assert (done.returncode, done.stderr) == (1, f"aiozarr: {tmp_path / 'values'}: File too large\n")
+    assert (tmp_path / "values").read_bytes() == b"old"
+    assert sorted(os.listdir(tmp_path)) == ["copy.zarr", "source.zarr", "values"]
 
 
 def test_a_place_without_permission(sample: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -41,15 +42,49 @@ ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("command", make_command_docs.JSON_MEMBERS)
-def test_json_has_the_members_that_the_page_lists(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+LINES = {
+    "cp -n, sync -n, migrate -n": [
+        ["cp", "-n", "a.zarr", "b.zarr"],
+        ["sync", "-n", "a.zarr", "b.zarr"],
+        ["migrate", "-n", "old.zarr"],
+    ],
+    "convert -n": [["convert", "-n", "a.zarr", "b.zarr"]],
+    "info of a group": [["info", "a.zarr"]],
+    "rm": [["rm", "-r", "-n", "a.zarr"]],
+    "check": [["check", "a.zarr", "bad.zarr"]],
+    "verify": [["verify", "bad.zarr"]],
+    "validate": [["validate", "bad.zarr"]],
+    "bench": [["bench", "a.zarr", "--seconds", "0.01", "--max-requests", "1"]],
+}
+
+
+@pytest.fixture
+def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working directory with a group, an array of format 2, and an array with a damaged chunk and two documents."""
     monkeypatch.chdir(tmp_path)
     group = aiozarr.sync.create_group("a.zarr")
     group.create_array("t", data=np.arange(6.0).reshape(2, 3))
     aiozarr.sync.create_array("old.zarr", data=[1], zarr_format=2)
-    result = CliRunner().invoke(CommandGroup(name="aiozarr"), [command, "--json", *ARGUMENTS[command]])
-    assert result.exit_code == 0, result.output
-    last = json.loads(result.stdout.splitlines()[-1])
-    assert ", ".join(last) == make_command_docs.JSON_MEMBERS[command]
+    aiozarr.sync.create_array("bad.zarr", data=[1])
+    Path("bad.zarr/c/0").write_bytes(b"damaged")
+    shutil.copy("old.zarr/.zarray", "bad.zarr/.zarray")
+
+
+def lines_of(arguments: list[str], code: int = 0) -> list[str]:
+    """The members of each line that a command prints."""
+    result = CliRunner().invoke(CommandGroup(name="aiozarr"), [*arguments, "--json"])
+    assert result.exit_code == code, result.output
+    return [", ".join(json.loads(line)) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.usefixtures("stores")
+@pytest.mark.parametrize("command", make_command_docs.JSON_MEMBERS)
+def test_json_has_the_members_that_the_page_lists(command: str) -> None:
+    assert lines_of([command, *ARGUMENTS[command]])[-1] == make_command_docs.JSON_MEMBERS[command]
+
+
+@pytest.mark.usefixtures("stores")
+@pytest.mark.parametrize("name", make_command_docs.JSON_LINES)
+def test_other_json_lines_have_the_members_that_the_page_lists(name: str) -> None:
+    for arguments in LINES[name]:
+        assert make_command_docs.JSON_LINES[name] in lines_of(arguments, int(name in ("check", "verify")))

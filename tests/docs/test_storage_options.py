@@ -1,5 +1,6 @@
 """The page of storage options is generated from the option tables."""
 
+from aiozarr.stores.options import s3_options
 from aiozarr.stores.options.s3_options import S3_TABLE
 from scripts import make_option_docs
 
@@ -10,4 +11,6 @@ def test_the_page_equals_the_output_of_its_script() -> None:
 
 
 def test_every_option_of_s3_has_a_description() -> None:
-    assert [option.name for option in S3_TABLE.options if not option.about] == []
+    attributes = make_option_docs.attributes_of(s3_options)
+    undescribed = [option.name for option in S3_TABLE.options if not option.about and option.name not in attributes]
+    assert undescribed == []

@@ -12,7 +12,7 @@ import pytest
 
 import aiozarr
 from aiozarr.model import Supports
-from aiozarr.schedule import Report
+from aiozarr.schedule.events import Report
 from aiozarr.stores import LocalStore, MemoryStore, Store, WrapperStore
 
 KINDS: dict[str, Callable[[Path], Store]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 import aiozarr
 from aiozarr.engine import Engine, run
 from aiozarr.engine.request import chunk_requests
+from aiozarr.engine.workers.decoder import ChunkDecoder
 from tests.support.leaks import assert_no_leaks, wait_for
 from tests.support.remote_arrays import QUICK, RemoteArray, serve_array
 from tests.support.servers import http_replies as spoil
@@ -80,6 +81,13 @@ async def test_a_thousand_awaits_of_overlapping_windows_fetch_and_decode_each_ch
             return decode(*args)
 
         monkeypatch.setattr(chunk_requests, name, counted)
+    decode_shared = ChunkDecoder.decode_shared
+
+    def counted_shared(decoder: ChunkDecoder, bodies: Sequence[bytes]) -> Any:
+        decoded.extend([None] * len(bodies))
+        return decode_shared(decoder, bodies)
+
+    monkeypatch.setattr(ChunkDecoder, "decode_shared", counted_shared)
     corners = [(number * 7 % 56, number * 13 % 56) for number in range(1000)]
     regions = [(slice(top, top + 8), slice(left, left + 8)) for top, left in corners]
     touched = sum(len({top // 16, (top + 7) // 16}) * len({left // 16, (left + 7) // 16}) for top, left in corners)

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.engine import ArrayLayout, Engine, InlinePool, Read, Write
-from aiozarr.grid import IndexTransform
-from aiozarr.metadata import ArrayMetadata, parse_node
+from aiozarr.grid.transform import IndexTransform
+from aiozarr.metadata.formats import parse_node
+from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 from aiozarr.testing.fakes import FakeStore

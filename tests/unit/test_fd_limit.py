@@ -10,7 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from aiozarr.fd_limit import open_file_limit
-from aiozarr.http1 import Endpoint, Expectation, Pool, RequestTemplate
+from aiozarr.http1.endpoint import Endpoint
+from aiozarr.http1.pool import Pool
+from aiozarr.http1.request import RequestTemplate
+from aiozarr.http1.response_check import Expectation
 from tests.support.servers.http_server import FaultServer
 
 
@@ -25,7 +28,10 @@ GET = RequestTemplate("host", {}).render("GET", "/key", Expectation())
 SCARCE = """
 import asyncio, resource, sys
 from aiozarr.engine.private_thread import new_loop
-from aiozarr.http1 import Endpoint, Expectation, Pool, RequestTemplate
+from aiozarr.http1.endpoint import Endpoint
+from aiozarr.http1.pool import Pool
+from aiozarr.http1.request import RequestTemplate
+from aiozarr.http1.response_check import Expectation
 
 async def main():
     pool = Pool(asyncio.get_running_loop(), Endpoint(False, "127.0.0.1", int(sys.argv[1])))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiozarr.formatting import format_bytes, format_seconds, format_table, preformatted, printable
+from aiozarr.formatting import format_bytes, format_count, format_seconds, format_table, preformatted, printable
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,7 @@ def test_a_table_has_one_line_per_fact_whatever_the_names_are() -> None:
 def test_names_are_escaped_for_terminals_and_pages() -> None:
     assert printable("t°\n\x1b") == "t°\\n\\x1b"
     assert preformatted("<b>\udc80") == "<pre>&lt;b&gt;\\udc80</pre>"
+
+
+def test_one_thing_has_no_plural() -> None:
+    assert [format_count(each, "array") for each in (0, 1, 2000)] == ["0 arrays", "1 array", "2,000 arrays"]

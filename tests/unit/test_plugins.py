@@ -14,10 +14,12 @@ import aiozarr
 from aiozarr import plugins
 from aiozarr.codecs import get_codec
 from aiozarr.errors import UnknownSchemeError, UnsupportedMetadataError
-from aiozarr.grid import ChunkGrid, RegularGrid, register_chunk_grid, resolve_grid, resolve_key_encoding
+from aiozarr.grid import ChunkGrid, register_chunk_grid
+from aiozarr.grid.chunk_grid import RegularGrid, resolve_grid
+from aiozarr.grid.key_encoding import resolve_key_encoding
 from aiozarr.metadata.data_type import get_data_type
 from aiozarr.metadata.records import NamedConfig
-from aiozarr.plugins import ClassRegistry
+from aiozarr.plugins import ClassRegistry, check_members
 from aiozarr.stores import MemoryStore, from_url, register_store
 
 Install = Callable[..., None]
@@ -298,3 +300,14 @@ def test_an_extension_of_aiozarr_is_imported_when_it_is_asked_for_and_replaces_n
     registry.add("two", json.JSONDecoder)
     registry.add("two", Own)
     assert registry.find("two") is Own
+
+
+def test_known_members_and_members_that_may_be_ignored_are_accepted() -> None:
+    check_members({"a": 1, "b": {"must_understand": False}}, ("a",), point="chunk_grid", name="regular")
+
+
+def test_an_unknown_member_is_rejected_with_its_path() -> None:
+    for value in (1, {}, {"must_understand": True}):
+        with pytest.raises(UnsupportedMetadataError) as caught:
+            check_members({"a": 1, "b": value}, ("a",), point="chunk_grid", name="regular")
+        assert (caught.value.member, caught.value.name) == ("chunk_grid.configuration.b", "regular")

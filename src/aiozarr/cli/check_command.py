@@ -135,7 +135,8 @@ async def _compare(
             for found in await map_concurrently(compare, batch, concurrency=CONCURRENT_COMPARISONS):
                 seen.add(found.key)
                 yield found
-        if not seen and not others:
+        if not seen:
+            # A misspelled source is no empty one.
             raise NodeNotFoundError(f"nothing is stored at {src}", url=src)
         for key in sorted(others.keys() - seen):
             yield Comparison(key, "surplus", None, others[key], "")

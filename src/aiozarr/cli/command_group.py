@@ -38,8 +38,14 @@ COMMANDS = {
 """By name: module and function of the command, and its line in `aiozarr --help`."""
 
 
+def _interval_text(found: re.Match[str]) -> str:
+    return "..".join(["" if bound == "None" else bound.strip("'") for bound in found.groups()])
+
+
 _OPTIONS = (
     (r"\b(overwrite|resume|delete|strict)=True\b", r"--\1"),
+    (r"\bslice\(([^(),]+), ([^(),]+), None\)", _interval_text),
+    (r"\b(chunks|shards)=\{'(\w+)': (\d+)\}", r"--\1 \2=\3"),
     (r"\berase_old(=True)?\b", "--erase-old"),
     (r"\bverify='checksum'", "--verify checksum"),
     (r"\b(include|exclude)=", r"--\1 "),
@@ -111,7 +117,10 @@ class CommandGroup(click.Group):
 
 def message_of(error: BaseException) -> str:
     """Return the text of an error with its notes, on lines of their own. Python's arguments are named as options."""
-    text = "\n".join([str(error) or type(error).__name__, *getattr(error, "__notes__", ())])
+    first = str(error) or type(error).__name__
+    if isinstance(error, OSError) and not isinstance(error, AiozarrError) and error.strerror:
+        first = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    text = "\n".join([first, *getattr(error, "__notes__", ())])
     for argument, option in _OPTIONS:
         text = re.sub(argument, option, text)
     return text

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiozarr.cli.copy_commands import RESUME_ADVICE, plain_lines, print_planned
+from aiozarr.cli.copy_commands import RESUME_ADVICE, RESUME_COMMAND, plain_lines, print_planned
 from aiozarr.cli.exit_codes import PARTIAL
 from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, output_options
-from aiozarr.cli.selections import resolve_selection, select_option
+from aiozarr.cli.selections import resolve_region, select_option
 from aiozarr.cli.targets import TargetOptions, copy_store_options, run
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ def convert(
     """
     from aiozarr import conversion
 
-    async def region_of(array: Array) -> tuple[Any, ...]:
-        return await resolve_selection(array, select, src, source)
+    async def region_of(array: Array) -> tuple[slice, ...]:
+        return await resolve_region(array, select)
 
     source = stores.of(src, "source")
     region = None if select is None else run(lambda: with_array(src, source, region_of))
@@ -239,6 +239,8 @@ def _print_report(report: ConversionReport, out: Output) -> None:
         record["failed"] = [{"region": region, "error": str(error)} for region, error in report.failed]
         out.record({"type": "report", **record}, "")
     out.say(plain_lines(str(report)))
+    if report.failed:
+        out.say(f"what was converted remains: {RESUME_COMMAND}")
     if out.quiet:
         for region, error in report.failed:
             out.complain(plain_lines(f"{region}: {error}"))

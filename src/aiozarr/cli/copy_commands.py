@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 Verify = Literal["size", "checksum"] | None
 
-RESUME_ADVICE = "interrupted; the same command with --resume continues"
+RESUME_COMMAND = "the same command with --resume continues"
+RESUME_ADVICE = f"interrupted; {RESUME_COMMAND}"
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,6 @@ def cp(src: str, dst: str, recursive: bool, select: Any, overwrite: bool, **opti
     Objects are copied as they are stored. Each appears whole or not at all, and metadata documents are written last: an
     interrupted copy never looks complete. With --select only the chunks that are needed are copied.
     """
-    if isinstance(select, tuple):
-        raise click.UsageError("cp selects by name, as in --select time=0:24,lat=100:200")
     _copy(src, dst, select=select, overwrite=overwrite, delete=False, skip_equal=False, **options)
 
 
@@ -127,6 +126,7 @@ def _copy(
     verify: str,
     checksum: bool,
     transfers: int | None,
+    select: Any,
     stores: TargetOptions,
     out: Output,
     **options: Any,
@@ -134,17 +134,35 @@ def _copy(
     from aiozarr.settings import Settings
 
     chosen: Verify = "checksum" if checksum or verify == "checksum" else "size" if verify == "size" else None
-    rules = CopyOptions(verify=chosen, **options)
     settings = Settings() if transfers is None else Settings(max_requests=transfers)
     source, destination = stores.of(src, "source"), stores.of(dst, "destination")
+    if isinstance(select, tuple):
+        select = _named(select, src, source)
+    rules = CopyOptions(verify=chosen, select=select, **options)
     try:
         report = _copy_store(src, dst, rules, source, destination, settings, out)
     except KeyboardInterrupt as error:
         error.advice = RESUME_ADVICE  # type: ignore[attr-defined]
         raise
+    except CopyError as error:
+        if error.failed:
+            error.add_note(f"what was copied remains: {RESUME_COMMAND}")
+        raise
     _print_report(report, src, dst, out)
     if report.failed:
+        out.say(f"what was copied remains: {RESUME_COMMAND}")
         sys.exit(PARTIAL)
+
+
+def _named(select: tuple[Any, ...], src: str, source: StorageOptions) -> dict[str, Any]:
+    """Return a selection by position as one by name, as `aiozarr.copy` takes it."""
+    from aiozarr.cli.node_commands import with_array
+    from aiozarr.cli.selections import name_selection
+
+    async def named(array: Any) -> dict[str, Any]:
+        return name_selection(array, select)
+
+    return run(lambda: with_array(src, source, named))
 
 
 def _copy_store(

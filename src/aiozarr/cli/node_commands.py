@@ -12,6 +12,7 @@ import click
 from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.selections import select_option, select_view
 from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, run, store_options
+from aiozarr.formatting import format_count
 
 if TYPE_CHECKING:
     from aiozarr.engine import Plan
@@ -135,7 +136,7 @@ async def _node_records(
 
 
 def _node_record(name: str, metadata: Any) -> dict[str, Any]:
-    from aiozarr.metadata import ArrayMetadata
+    from aiozarr.metadata.records import ArrayMetadata
 
     record: dict[str, Any] = dict.fromkeys(("path", "kind", "zarr_format", "shape", "data_type", "dimension_names"))
     record |= {"path": name, "error": None}
@@ -169,7 +170,7 @@ def consolidate(target: str, stores: TargetOptions, out: Output) -> None:
     url, zarr_format, nodes = run(work)
     if out.as_json:
         out.record({"url": url, "zarr_format": zarr_format, "nodes": nodes}, "")
-    out.say(f"{url}: metadata of {nodes:,} nodes consolidated")
+    out.say(f"{url}: metadata of {format_count(nodes, 'node')} consolidated")
 
 
 @click.command()
@@ -185,7 +186,7 @@ def plan(target: str, select: Any, probe: bool, stores: TargetOptions, out: Outp
     """
 
     async def make(array: Array) -> Plan:
-        view = await select_view(array, select, target, options)
+        view = await select_view(array, select)
         return await view.plan(probe=True) if probe else view.plan()
 
     options = stores.of(target)

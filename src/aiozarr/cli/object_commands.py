@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -21,10 +24,14 @@ from aiozarr.cli.targets import (
     with_store,
 )
 from aiozarr.errors import NodeNotFoundError
+from aiozarr.formatting import format_count
 
 if TYPE_CHECKING:
     from aiozarr.engine import ScheduledStore
     from aiozarr.model import Entry
+
+ERASED_KEYS = 1000
+"""Keys that are removed together: a bulk delete of S3."""
 
 _human = click.option(
     "-H", "--human-readable", "--humanize", "human", is_flag=True, help="Sizes in KiB, MiB and so on."
@@ -134,7 +141,9 @@ def stat(target: str, stores: TargetOptions, out: Output) -> None:
     if entry is None:
         raise FileNotFoundError(f"there is no object {target}; 'aiozarr ls' and 'aiozarr info' show prefixes and nodes")
     record = {"url": target, "key": entry.key, "size": entry.size, "version": _version_text(entry)}
-    size = "unknown" if entry.size is None else f"{entry.size} B ({bytes_text(entry.size)})"
+    size = "unknown" if entry.size is None else f"{entry.size} B"
+    if entry.size is not None and entry.size >= 1024:
+        size += f" ({bytes_text(entry.size)})"
     out.record(record, f"url     : {target}\nsize    : {size}\nversion : {_version_text(entry) or 'none'}")
 
 
@@ -191,7 +200,7 @@ def rm(
     """Remove the object TARGET, or with --recursive everything below it.
 
     The documents of nodes are removed first: an interrupted removal leaves no array that reads as fill values.
-    Consolidated metadata of groups above are updated.
+    Consolidated metadata of groups above are updated, unless --include or --exclude chooses keys.
     """
     from aiozarr.transfer.key_filter import KeyFilter
 
@@ -202,21 +211,21 @@ def rm(
         _remove_object(target, options, dry_run=dry_run, out=out)
         return
     wanted = KeyFilter(include, exclude)
-    if dry_run or wanted:
+    found: list[Entry] = []
+    if dry_run or wanted or out.as_json:
         with iterated(scan_batches(target, options)) as batches:
-            keys = [entry.key for batch in batches for entry in batch if wanted.matches(entry.key)]
-        if not keys:
+            found = [entry for batch in batches for entry in batch if wanted.matches(entry.key)]
+        if not found:
             raise NodeNotFoundError(f"nothing matches below {target}", url=target)
-        if not dry_run:
-            run(lambda: with_store(target, options, lambda store: _remove_keys(store, keys)))
-    else:
-        keys = []
-        run(lambda: _remove_all(target, options))
-    for key in keys:
-        if dry_run or out.as_json:
-            out.record({"key": key, "removed": not dry_run}, plain(key))
-    counted = f"{len(keys):,} objects" if keys else "everything below"
-    out.say(f"{'would remove' if dry_run else 'removed'} {counted} {target if not keys else ''}".rstrip())
+    if not dry_run and wanted:
+        keys = [entry.key for entry in found]
+        run(lambda: with_store(target, options, lambda store: _remove_keys(store, keys)))
+    elif not dry_run and (directory := run(lambda: _remove_all(target, options))) is not None:
+        with suppress(OSError):  # another program may have written to it
+            os.rmdir(directory)
+    _print_removed(found, dry_run=dry_run, out=out)
+    counted = f"{format_count(len(found), 'object')} below {target}" if found else f"everything below {target}"
+    out.say(f"{'would remove' if dry_run else 'removed'} {counted}")
 
 
 def _remove_object(target: str, options: StorageOptions, *, dry_run: bool, out: Output) -> None:
@@ -226,32 +235,44 @@ def _remove_object(target: str, options: StorageOptions, *, dry_run: bool, out: 
     if not dry_run:
         location, _ = parent_and_key(target)
         run(lambda: with_store(location, options, lambda store: store.erase(entry.key)))
-    if dry_run or out.as_json:
-        out.record({"key": entry.key, "removed": not dry_run}, plain(entry.key))
+    _print_removed([entry], dry_run=dry_run, out=out)
     out.detail(f"{'would remove' if dry_run else 'removed'} {target}")
+
+
+def _print_removed(found: Sequence[Entry], *, dry_run: bool, out: Output) -> None:
+    if not (dry_run or out.as_json):
+        return
+    for entry in found:
+        out.record({"type": "object", "key": entry.key, "removed": not dry_run}, plain(entry.key))
+    if out.as_json:
+        nbytes = sum([entry.size or 0 for entry in found])
+        out.record({"type": "total", "objects": len(found), "bytes": nbytes, "removed": not dry_run}, "")
 
 
 async def _remove_keys(store: ScheduledStore, keys: list[str]) -> None:
     """Remove `keys`, documents first."""
     from aiozarr.concurrency import for_each
-    from aiozarr.metadata import document_write_order
+    from aiozarr.metadata.format_rules import document_write_order
 
-    documents = {key for key in keys if document_write_order(key) is not None}
-    for turn in (2, 1, 0):
-        await for_each(store.erase, [key for key in documents if document_write_order(key) == turn])
-    await for_each(store.erase, [key for key in keys if key not in documents])
+    documents = {key: order for key in keys if (order := document_write_order(key)) is not None}
+    turns = [[key for key, order in documents.items() if order == turn] for turn in (2, 1, 0)]
+    for turn in (*turns, [key for key in keys if key not in documents]):
+        await for_each(store.erase_values, [turn[at : at + ERASED_KEYS] for at in range(0, len(turn), ERASED_KEYS)])
 
 
-async def _remove_all(target: str, options: StorageOptions) -> None:
+async def _remove_all(target: str, options: StorageOptions) -> str | None:
+    """Remove the node or prefix `target`. Return the directory of a local one, which is empty now, or None."""
     from aiozarr.hierarchy.mutations.nodes import delete_node
     from aiozarr.hierarchy.node import check_store_writeable
     from aiozarr.hierarchy.node_access import NodeAccess, run_at_target
+    from aiozarr.stores import LocalStore
 
-    async def remove(access: NodeAccess, owns_store: bool) -> None:
+    async def remove(access: NodeAccess, owns_store: bool) -> str | None:
         try:
             check_store_writeable(access.store)
             await delete_node(access, 3)
+            return access.store.root if isinstance(access.store, LocalStore) else None
         finally:
             await access.store.aclose()
 
-    await run_at_target(remove, target, "", zarr_format=None, storage_options=options, settings=None)
+    return await run_at_target(remove, target, "", zarr_format=None, storage_options=options, settings=None)

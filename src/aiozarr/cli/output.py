@@ -37,8 +37,8 @@ class Output:
 
     def record(self, record: Mapping[str, Any], text: str) -> None:
         """Print one datum: the record as a line of JSON, or its text."""
-        line = json.dumps(record, default=str, ensure_ascii=False) if self.as_json else text
-        sys.stdout.write(_encodable(line) + "\n")
+        line = _json_line(record) if self.as_json else _encodable(text)
+        sys.stdout.write(line + "\n")
 
     def say(self, message: str) -> None:
         """Print a message to standard error, unless the output is quiet."""
@@ -177,6 +177,16 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
+
+
+def _json_line(record: Mapping[str, Any]) -> str:
+    """Return a record as JSON, with escapes of JSON for what standard output cannot encode."""
+    line = json.dumps(record, default=str, ensure_ascii=False)
+    try:
+        line.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(record, default=str)
+    return line
 
 
 def _encodable(text: str, encoding: str | None = None) -> str:

@@ -12,6 +12,7 @@ import click
 
 from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, output_options
+from aiozarr.cli.output_file import open_output
 from aiozarr.cli.selections import axis_names, select_option, select_view
 from aiozarr.cli.targets import TargetOptions, run, store_options
 
@@ -58,7 +59,7 @@ def plot(
     options = stores.of(target)
 
     async def read(array: Array) -> tuple[Any, list[str], str]:
-        view = await select_view(array, select, target, options)
+        view = await select_view(array, select)
         names = [name for name, length in zip(axis_names(array, view, select), view.shape, strict=True) if length != 1]
         if not array.ndim:
             raise click.UsageError("a plot has one or two dimensions, and the array has none: cat shows its value")
@@ -134,4 +135,5 @@ def _draw_picture(
         axes.set(xlabel=names[1], ylabel=names[0])
         figure.colorbar(image)
     axes.set_title(title)
-    figure.savefig(output)
+    with open_output(output) as file:
+        figure.savefig(file, format=os.path.splitext(output)[1].removeprefix(".").lower() or "png")

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from aiozarr.cli.targets import parent_and_key
-
 if TYPE_CHECKING:
     from aiozarr.hierarchy import Array, View
 
 NamedSelection: TypeAlias = dict[str, Any]
 PositionalSelection: TypeAlias = tuple[Any, ...]
 
-_INTEGER = re.compile(r"\s*[+-]?\d+\s*")
+_INTEGER = re.compile(r"[+-]?\d+")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?")
-_SLICE = re.compile(r"\s*(?:[+-]?\d+)?\s*:\s*(?:[+-]?\d+)?\s*(?::\s*(?:[+-]?\d+)?\s*)?")
+_SLICE = re.compile(r"(?:[+-]?\d+)?\s*:\s*(?:[+-]?\d+)?\s*(?::\s*(?:[+-]?\d+)?)?")
 
 
 class SelectType(click.ParamType[Any]):
@@ -40,64 +38,111 @@ select_option = click.option(
     "-s",
     "--select",
     type=SelectType(),
-    help="Elements: time=0:24,lat=100:200 by dimension, or 0:24,:,5 by position. Bounds with two dots are coordinates: "
-    "lat=45.0..60.0.",
+    help="Elements, by dimension: time=0:24,lat=45.0..60.0, or by position: 0:24,45.0..60.0. A colon between integers "
+    "is for indexes, two dots are for coordinates.",
 )
 
 
 def parse_select(text: str) -> NamedSelection | PositionalSelection:
-    """Return the selection that `text` describes.
+    """Return the selection that `text` describes: a mapping of names, or a tuple by position.
 
-    By position, an item is an integer, a slice `start:stop:step`, or `...` for all other dimensions. By name it is what
-    `aiozarr.copy` takes, or a slice with a step.
+    An item is an index `5`, a slice `START:STOP:STEP` of indexes, a coordinate `45.5`, or `START..STOP` of coordinates,
+    both of which are included. Bounds with a colon that are no integers are coordinates, too. By position, `...` stands
+    for all other dimensions.
 
     Raises:
         ValueError: `text` is no selection.
     """
     items = [item.strip() for item in text.strip().removeprefix("[").removesuffix("]").split(",")]
     if not any("=" in item for item in items):
-        return tuple([Ellipsis if item == "..." else _position(item) for item in items])
-    from aiozarr.transfer.dimension_selection import parse_selection
-
+        return tuple([Ellipsis if item == "..." else _parse_position(item) for item in items])
     found: NamedSelection = {}
     for item in items:
-        name, _, value = item.partition("=")
-        stepped = value.count(":") == 2 and _SLICE.fullmatch(value.strip())
-        if _TIME.fullmatch(value.strip()):
-            parsed: NamedSelection = {name.strip(): value.strip()}  # its colons are those of a clock
-        else:
-            parsed = {name.strip(): _position(value.strip())} if stepped else parse_selection(item)
-        if parsed.keys() & found.keys():
-            raise ValueError(f"the dimension {name.strip()!r} is selected twice")
-        found |= parsed
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or not name or not value:
+            raise ValueError(f"a selection is DIMENSION=START:STOP, such as time=0:24, not {item!r}")
+        if name in found:
+            raise ValueError(f"dimension {name!r} is selected twice")
+        found[name] = _parse_item(value)
     return found
 
 
-def _position(text: str) -> Any:
+def _parse_position(text: str) -> Any:
+    item = _parse_item(text)
+    # A word is more likely a name without its selection than a coordinate.
+    if item is None or (isinstance(item, str) and not item[0].isdigit()):
+        raise ValueError(
+            f"{text!r} is no index, as 5, and no slice, as 0:24; by name it is time=0:24 or lat=45.0..60.0"
+        )
+    return item
+
+
+def _parse_item(text: str) -> Any:
     if _INTEGER.fullmatch(text):
         return int(text)
     if _SLICE.fullmatch(text):
         return slice(*[int(part) if part.strip() else None for part in text.split(":")])
-    raise ValueError(f"{text!r} is no index, as 5, and no slice, as 0:24; by name it is time=0:24 or lat=45.0..60.0")
+    if _TIME.fullmatch(text):
+        return text  # its colons are those of a clock
+    if ".." in text:
+        start, _, stop = text.partition("..")
+        return slice(_parse_coordinate(start), _parse_coordinate(stop))
+    bounds = [_parse_coordinate(bound) for bound in text.split(":")]
+    if len(bounds) > 2:
+        raise ValueError(f"{text!r} has several colons; write coordinates with two dots: START..STOP")
+    return bounds[0] if len(bounds) == 1 else slice(*bounds)
 
 
-async def select_view(
-    array: Array, selection: NamedSelection | PositionalSelection | None, target: str, options: Mapping[str, Any]
-) -> View:
+def _parse_coordinate(text: str) -> float | str | None:
+    text = text.strip()
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return text
+
+
+async def select_view(array: Array, selection: NamedSelection | PositionalSelection | None) -> View:
     """Return the view of a selection; arguments and errors are those of `resolve_selection`."""
-    return array[await resolve_selection(array, selection, target, options)]
+    return array[await resolve_selection(array, selection)]
+
+
+def name_selection(array: Array, selection: PositionalSelection) -> NamedSelection:
+    """Return a selection by position as one by the names of dimensions, or by their numbers where they have no names.
+
+    Raises:
+        SelectionError: it has more items than the array has dimensions, or several `...`.
+    """
+    from aiozarr.errors import SelectionError
+
+    missing = array.ndim - len([item for item in selection if item is not Ellipsis])
+    if missing < 0 or selection.count(Ellipsis) > 1:
+        raise SelectionError(f"{array.url} has {array.ndim} dimensions, and --select has {len(selection)} items")
+    names = _names_of(array)
+    found: NamedSelection = {}
+    position = 0
+    for item in selection:
+        if item is Ellipsis:
+            position += missing
+        else:
+            found[names[position]] = item
+            position += 1
+    return found
+
+
+def _names_of(array: Array) -> list[str]:
+    """Return a name for each dimension: its number, if it has no name of its own."""
+    names = array.dimension_names or (None,) * array.ndim
+    return [name if name and names.count(name) == 1 else str(number) for number, name in enumerate(names)]
 
 
 async def resolve_selection(
-    array: Array, selection: NamedSelection | PositionalSelection | None, target: str, options: Mapping[str, Any]
+    array: Array, selection: NamedSelection | PositionalSelection | None
 ) -> PositionalSelection:
     """Return a selection by position and index.
 
     Args:
-        array: the array.
+        array: the array. Coordinates of a dimension are in the array of its name beside it, or above.
         selection: by position or by name; None: everything.
-        target: the array's location: coordinates of a dimension are in the array of its name beside it.
-        options: options of the array's store.
 
     Raises:
         SelectionError: the array has no dimension of a name, or has no coordinates, or nothing is selected.
@@ -105,9 +150,11 @@ async def resolve_selection(
     from aiozarr.errors import SelectionError
     from aiozarr.transfer.dimension_selection import is_index, resolve_coordinates
 
+    if selection is None:
+        return (Ellipsis,)
     if not isinstance(selection, Mapping):
-        return (Ellipsis,) if selection is None else selection
-    names = array.dimension_names or (None,) * array.ndim
+        selection = name_selection(array, selection)
+    names = _names_of(array)
     items: list[Any] = [slice(None)] * array.ndim
     for name, item in selection.items():
         if name in names:
@@ -115,51 +162,70 @@ async def resolve_selection(
         elif name.isdecimal() and int(name) < array.ndim:
             position = int(name)
         else:
-            known = ", ".join([str(each) for each in names if each]) or f"none; 0 to {array.ndim - 1} are numbers"
+            known = ", ".join(filter(None, array.dimension_names or ())) or f"none; 0 to {array.ndim - 1} are numbers"
             raise SelectionError(f"{array.url} has no dimension {name!r}; its dimensions are {known}")
         if is_index(item):
             items[position] = item
             continue
-        values, attributes = await _coordinates(target, name, array.shape[position], options)
+        values, attributes = await _coordinates(array, names[position], array.shape[position])
         interval = resolve_coordinates(item, values, attributes, name=name)
         items[position] = slice(interval.start, interval.stop)
     return tuple(items)
 
 
-async def _coordinates(
-    target: str, name: str, length: int, options: Mapping[str, Any]
-) -> tuple[Any, Mapping[str, Any]]:
-    """Return the values and attributes of the coordinates of a dimension: of the 1-D array beside the target.
+async def _coordinates(array: Array, name: str, length: int) -> tuple[Any, Mapping[str, Any]]:
+    """Return values and attributes of the coordinates of a dimension: of the 1-D array beside the array, or above.
 
     Raises:
         SelectionError: there is no such array.
     """
-    from aiozarr.errors import NodeNotFoundError, SelectionError
-    from aiozarr.hierarchy import Array
-    from aiozarr.hierarchy.open import open as open_node
+    from aiozarr.errors import SelectionError
+    from aiozarr.hierarchy.open import open_array
+    from aiozarr.transfer.copy import child_store
+    from aiozarr.transfer.node_tree import load_array_above
 
-    place = f"{parent_and_key(target.rstrip('/'))[0]}/{name}"
-    try:
-        async with open_node(place, storage_options=options) as node:
-            if isinstance(node, Array) and node.shape == (length,):
-                return await node[...].read(), dict(node.attrs)
-    except NodeNotFoundError:
-        pass
-    raise SelectionError(
-        f"dimension {name!r} cannot be selected by coordinate: {place} is no array of one dimension of length {length}"
+    found = await array._run_on_io_thread(
+        lambda access: load_array_above(
+            access.engine, child_store(access.store, access.path), name, length, access.settings
+        )
     )
+    if found is None:
+        raise SelectionError(
+            f"dimension {name!r} of {array.url} cannot be selected by coordinate: there is no array of this name, with "
+            f"one dimension of length {length}, beside it or above"
+        )
+    store, path, _ = found
+    coordinates = await open_array(store, path)
+    return await coordinates[...].read(), dict(coordinates.attrs)
 
 
-def axis_names(array: Array, view: View, select: Any) -> list[str]:
-    """Return a name for each axis of the view."""
-    names = array.dimension_names or (None,) * array.ndim
-    chosen = [name or f"dim_{number}" for number, name in enumerate(names)]
-    if isinstance(select, dict):
-        chosen = [name for name in chosen if not isinstance(select.get(name), int)]
-    elif isinstance(select, tuple):
-        after = array.ndim - len([item for item in select if item is not Ellipsis])
-        items: list[Any] = []
-        for item in select if Ellipsis in select else (*select, Ellipsis):
-            items += [slice(None)] * after if item is Ellipsis else [item]
-        chosen = [name for name, item in zip(chosen, items, strict=False) if not isinstance(item, int)]
-    return chosen if len(chosen) == view.ndim else [f"dim_{number}" for number in range(view.ndim)]
+async def resolve_region(array: Array, selection: NamedSelection | PositionalSelection) -> tuple[slice, ...]:
+    """Return a selection as slices: a single index keeps its dimension, with length 1.
+
+    Raises:
+        SelectionError: as `resolve_selection`; or an index is outside.
+    """
+    from aiozarr.transfer.dimension_selection import resolve_indexes
+
+    def as_slice(item: Any, name: str, length: int) -> slice:
+        if isinstance(item, slice):
+            return item
+        interval = resolve_indexes(item, length, name=name)
+        return slice(interval.start, interval.stop)
+
+    items = await resolve_selection(array, selection)
+    return tuple(map(as_slice, items, _names_of(array), array.shape))
+
+
+def axis_names(array: Array, view: View, selection: NamedSelection | PositionalSelection | None) -> list[str]:
+    """Return a name for each axis of the view of a selection."""
+    if selection is not None and not isinstance(selection, Mapping):
+        selection = name_selection(array, selection)
+    numbers = [str(number) for number in range(array.ndim)]
+    dropped = {name for name, item in (selection or {}).items() if isinstance(item, int)}
+    names = [
+        f"dim_{number}" if name == number else name
+        for number, name in zip(numbers, _names_of(array), strict=True)
+        if not dropped & {number, name}
+    ]
+    return names if len(names) == view.ndim else [f"dim_{number}" for number in range(view.ndim)]

@@ -13,6 +13,7 @@ import click
 from aiozarr.cli.exit_codes import ERROR
 from aiozarr.cli.output import Output, output_options, plain
 from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, store_options
+from aiozarr.formatting import format_count
 
 if TYPE_CHECKING:
     from aiozarr.cli.validation import Finding, ValidationCounts
@@ -40,7 +41,8 @@ def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> N
             out.record({"type": "finding", **asdict(finding)}, text)
     if out.as_json:
         out.record({"type": "total", **asdict(counts)}, "")
-    out.say(f"{counts.nodes:,} nodes: {counts.error} errors, {counts.warning} warnings, {counts.note} notes")
+    findings = [format_count(getattr(counts, name), name) for name in ("error", "warning", "note")]
+    out.say(f"{format_count(counts.nodes, 'node')}: {', '.join(findings)}")
     if counts.error or (strict and counts.warning):
         sys.exit(ERROR)
 

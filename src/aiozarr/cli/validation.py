@@ -7,10 +7,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from aiozarr.concurrency import map_concurrently
 from aiozarr.engine import ArrayLayout
-from aiozarr.errors import LimitError, MetadataError, UnsupportedMetadataError
-from aiozarr.hierarchy.location import join_path
-from aiozarr.hierarchy.members import ListedNode, check_listable, walk_levels
+from aiozarr.errors import LimitError, MetadataError, PermissionDeniedError, UnsupportedMetadataError
+from aiozarr.hierarchy.members import ListedNode, NodeError, check_listable, walk_levels
 from aiozarr.hierarchy.node_access import (
     Documents,
     NodeAccess,
@@ -19,15 +19,10 @@ from aiozarr.hierarchy.node_access import (
     read_documents,
     require_node,
 )
-from aiozarr.metadata import (
-    DOCUMENT_KEYS,
-    PROBE_KEYS,
-    ArrayMetadata,
-    Consolidated,
-    GroupMetadata,
-    consolidated_node,
-    rules_of,
-)
+from aiozarr.metadata.format_rules import rules_of
+from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, consolidated_node
+from aiozarr.metadata.names import join_path
+from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.stores.transformer import ALL_TRANSFORMER_NAMES
 
 Severity = Literal["error", "warning", "note"]
@@ -107,11 +102,11 @@ async def validate_tree(access: NodeAccess, counts: ValidationCounts) -> AsyncGe
     levels = _levels(access, root)
     async with aclosing(levels):
         async for batch in levels:
-            for listed in batch:
+            children = [access.sibling(join_path(access.path, listed.name, None)) for listed in batch]
+            stored = await map_concurrently(_documents_of, list(zip(batch, children, strict=True)))
+            for listed, child, documents in zip(batch, children, stored, strict=True):
                 counts.nodes += 1
                 seen.add(listed.name)
-                child = access.sibling(join_path(access.path, listed.name, None))
-                documents = await read_documents(child, PROBE_KEYS)
                 for finding in counted(check_node(child, listed.name, listed.metadata, documents)):
                     yield finding
                 if consolidated is not None and not isinstance(listed.metadata, Exception):
@@ -123,6 +118,11 @@ async def validate_tree(access: NodeAccess, counts: ValidationCounts) -> AsyncGe
             message = "consolidated metadata have this node, and it is not stored"
             for finding in counted(iter([_finding("consolidated", name, message)])):
                 yield finding
+
+
+async def _documents_of(node: tuple[ListedNode, NodeAccess]) -> Documents:
+    listed, access = node
+    return {} if isinstance(listed.metadata, PermissionDeniedError) else await read_documents(access, PROBE_KEYS)
 
 
 async def _levels(access: NodeAccess, root: GroupMetadata) -> AsyncGenerator[list[ListedNode], None]:
@@ -145,7 +145,7 @@ async def _levels(access: NodeAccess, root: GroupMetadata) -> AsyncGenerator[lis
 
 
 def check_node(
-    access: NodeAccess, name: str, metadata: NodeMetadata | MetadataError | LimitError, documents: Documents
+    access: NodeAccess, name: str, metadata: NodeMetadata | NodeError, documents: Documents
 ) -> Iterator[Finding]:
     """Yield the findings about one node, whose documents were read.
 
@@ -163,7 +163,7 @@ def check_node(
     if len(formats) > 1:
         others = ", ".join(map(str, formats[1:]))
         yield _finding("formats", name, f"documents of format {formats[0]}, and of {others}, which are ignored")
-    if isinstance(metadata, MetadataError | LimitError):
+    if isinstance(metadata, Exception):
         yield _of_error(name, metadata)
         return
     if not formats:
@@ -235,9 +235,10 @@ def _resolve(access: NodeAccess, metadata: NodeMetadata) -> MetadataError | Limi
     return None
 
 
-def _of_error(name: str, error: MetadataError | LimitError) -> Finding:
+def _of_error(name: str, error: NodeError) -> Finding:
     rule: Rule = "unsupported" if isinstance(error, UnsupportedMetadataError) else "invalid"
-    key, member = getattr(error, "key", None), getattr(error, "member", None)
+    # Errors of stores have the whole key.
+    key, member = (error.key or "").rpartition("/")[2] or None, getattr(error, "member", None)
     return _finding(rule, name, error.message, key=key, member=member)
 
 

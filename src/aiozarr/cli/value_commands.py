@@ -13,6 +13,7 @@ import click
 from aiozarr.cli.node_commands import check_array
 from aiozarr.cli.object_commands import find_object
 from aiozarr.cli.output import Output, output_options
+from aiozarr.cli.output_file import open_output
 from aiozarr.cli.selections import axis_names, select_option, select_view
 from aiozarr.cli.targets import (
     StorageOptions,
@@ -71,6 +72,8 @@ def cat(
     wants_values = select is not None or kind is not None or out.as_json
     if wants_bytes and wants_values:
         raise click.UsageError("--key, --offset and --count are for bytes; --select, --format and --json for values")
+    if kind is not None and out.as_json:
+        raise click.UsageError("--json is a format of its own, and --format is another one")
     if key is None and not wants_values and (entry := run(lambda: find_object(target, options))) is not None:
         location, key = parent_and_key(target)[0], entry.key
     elif wants_bytes:
@@ -85,7 +88,7 @@ def cat(
 
 
 def _write_blocks(blocks: AsyncGenerator[Any, None], output: str | None) -> None:
-    """Write blocks of bytes. The file is made after the first of them was read: an error before leaves none."""
+    """Write blocks of bytes. The file is opened after the first of them was read."""
     with iterated(blocks) as items:
         first = list(itertools.islice(items, 1))
         with _sink(output) as file:
@@ -100,7 +103,7 @@ def _sink(output: str | None) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     else:
-        with open(output, "wb") as file:
+        with open_output(output) as file:
             yield file
 
 
@@ -168,7 +171,7 @@ async def _value_blocks(
 
     async with open_node(target, storage_options=options) as node:
         array = await check_array(node, target)
-        view = await select_view(array, select, target, options)
+        view = await select_view(array, select)
         names = axis_names(array, view, select)
         form.check(view.dtype)
         yield form.header(view.shape, view.dtype, names)

@@ -1,4 +1,4 @@
-"""Reads and decodes every stored chunk of an array, and names the bad ones by key."""
+"""Reads and decodes every stored chunk of the arrays of a tree, and names the bad ones by key."""
 
 from __future__ import annotations
 
@@ -10,16 +10,25 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
-from aiozarr.errors import AiozarrError, CodecError, LimitError, StoreError
+from aiozarr.concurrency import ByteSemaphore, for_each
+from aiozarr.engine import Progress
+from aiozarr.errors import AiozarrError, CodecError, LimitError, MetadataError, StoreError
+from aiozarr.hierarchy import Array, Group
+from aiozarr.hierarchy.group import make_array
+from aiozarr.hierarchy.members import NodeError
+from aiozarr.metadata.names import join_path
+from aiozarr.metadata.records import ArrayMetadata
 
 if TYPE_CHECKING:
     from aiozarr.engine import ArrayLayout
-    from aiozarr.hierarchy import Array, View
+    from aiozarr.hierarchy import View
 
 Problem = Literal["chunk", "shard", "store", "outside"]
 
-CONCURRENT_OBJECTS = 16
+CONCURRENT_OBJECTS = 64
 """Stored objects that are read at a time; large ones fewer, by their bytes."""
+CONCURRENT_ARRAYS = 16
+"""Arrays whose objects are listed at a time: of many small arrays, the listings take most of the time."""
 MAX_BYTES = 256 << 20
 """Decoded bytes in memory at a time."""
 STREAM_BYTES = 64 << 20
@@ -58,65 +67,108 @@ class VerifyCounts:
     bytes: int = 0
 
 
-async def verify_array(
-    array: Array, path: str, counts: VerifyCounts, progress: Callable[[], None]
-) -> AsyncGenerator[BadObject, None]:
-    """Read every stored object of `array`, and yield what is bad.
+class Verification:
+    """Reads every stored object of an array, or of all arrays below a group. Lives on the I/O thread.
 
     Only stored objects are read where the store can list. Otherwise the whole grid is.
-    """
-    layout = array._layout
-    counts.arrays += 1
-    memory = asyncio.Semaphore(_concurrency(layout))
-    found: asyncio.Queue[list[BadObject] | BaseException | None] = asyncio.Queue(CONCURRENT_OBJECTS)
 
-    async def verify_one(coords: tuple[int, ...]) -> None:
+    Args:
+        node: the array or group.
+        counts: the totals, which grow meanwhile.
+        progress: called with `Progress` after each object.
+    """
+
+    def __init__(self, node: Array | Group, counts: VerifyCounts, progress: Callable[[Progress], None] | None) -> None:
+        self._node = node
+        self._counts = counts
+        self._progress = progress
+        self._objects = self._bytes = 0
+        self._slots = asyncio.Semaphore(CONCURRENT_OBJECTS)
+        self._memory = ByteSemaphore(MAX_BYTES)
+        self._found: asyncio.Queue[list[BadObject] | BaseException | None] = asyncio.Queue(CONCURRENT_OBJECTS)
+
+    async def run(self) -> AsyncGenerator[BadObject, None]:
+        """Yield what is bad, in the order in which it is found."""
+        producer = asyncio.create_task(self._produce())
+        try:
+            while (item := await self._found.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                for bad in item:
+                    if bad.problem == "outside":
+                        self._counts.outside += 1
+                    else:
+                        self._counts.bad += 1
+                    yield bad
+        finally:
+            producer.cancel()
+            await asyncio.wait([producer])
+
+    async def _produce(self) -> None:
+        try:
+            async with aclosing(_arrays_of(self._node)) as batches:
+                async for batch in batches:
+                    await for_each(self._verify_array, batch, concurrency=CONCURRENT_ARRAYS)
+        except (Exception, BaseExceptionGroup) as error:
+            first: BaseException = error
+            while isinstance(first, BaseExceptionGroup):
+                first = first.exceptions[0]
+            await self._found.put(first)
+        else:
+            await self._found.put(None)
+
+    async def _verify_array(self, named: tuple[str, Array | NodeError]) -> None:
+        path, array = named
+        if isinstance(array, Exception):
+            await self._found.put([BadObject(path, getattr(array, "key", None) or path, "store", None, str(array))])
+            return
+        self._counts.arrays += 1
+        self._objects += prod(array._layout.grid.shape)
+        self._bytes += array.nbytes
+        async with asyncio.TaskGroup() as group, aclosing(_stored_objects(array, path, self._counts)) as objects:
+            async for each in objects:
+                if isinstance(each, BadObject):
+                    await self._found.put([each])
+                    continue
+                await self._slots.acquire()
+                group.create_task(self._verify_object(array, path, each))
+
+    async def _verify_object(self, array: Array, path: str, coords: tuple[int, ...]) -> None:
         try:
             view = array.blocks[coords] if coords else array[...]
-            bad = await _verify_object(array, path, coords, view)
-            counts.objects += 1
-            counts.bytes += view.nbytes
-            progress()
+            async with self._memory.hold(min(view.nbytes, STREAM_BYTES)):
+                bad = await _verify_object(array, path, coords, view)
+            self._counts.objects += 1
+            self._counts.bytes += view.nbytes
+            if self._progress is not None:
+                done, done_bytes = self._counts.objects, self._counts.bytes
+                self._progress(Progress(done, max(done, self._objects), done_bytes, max(done_bytes, self._bytes)))
             if bad:
-                await found.put(bad)
+                await self._found.put(bad)
         finally:
-            memory.release()
-
-    async def produce() -> None:
-        try:
-            async with asyncio.TaskGroup() as group, aclosing(_stored_objects(array, path, counts)) as objects:
-                async for each in objects:
-                    if isinstance(each, BadObject):
-                        await found.put([each])
-                        continue
-                    await memory.acquire()
-                    group.create_task(verify_one(each))
-        except BaseExceptionGroup as errors:
-            await found.put(errors.exceptions[0])
-        except Exception as error:
-            await found.put(error)
-        else:
-            await found.put(None)
-
-    producer = asyncio.create_task(produce())
-    try:
-        while (item := await found.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            for bad in item:
-                if bad.problem == "outside":
-                    counts.outside += 1
-                else:
-                    counts.bad += 1
-                yield bad
-    finally:
-        producer.cancel()
-        await asyncio.wait([producer])
+            self._slots.release()
 
 
-def _concurrency(layout: ArrayLayout) -> int:
-    nbytes = max(1, min(layout.largest.spec.nbytes, STREAM_BYTES))
-    return max(1, min(CONCURRENT_OBJECTS, MAX_BYTES // nbytes))
+async def _arrays_of(
+    node: Array | Group,
+) -> AsyncGenerator[list[tuple[str, Array | NodeError]], None]:
+    """Yield the arrays at and below a node with their paths, in batches; an error in place of an unreadable one."""
+    if isinstance(node, Array):
+        yield [(node.path, node)]
+        return
+    async with aclosing(node._levels(None)) as levels:
+        async for batch in levels:
+            found: list[tuple[str, Array | NodeError]] = []
+            for listed in batch:
+                if isinstance(listed.metadata, ArrayMetadata):
+                    try:
+                        path = join_path(node.path, listed.name, None)
+                        found.append((listed.name, node._child(make_array, path, listed.metadata)))
+                    except (MetadataError, LimitError) as error:
+                        found.append((listed.name, error))
+                elif isinstance(listed.metadata, Exception):
+                    found.append((listed.name, listed.metadata))
+            yield found
 
 
 async def _stored_objects(

@@ -6,7 +6,6 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import asdict
-from math import prod
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +13,7 @@ import click
 from aiozarr.cli.exit_codes import ERROR
 from aiozarr.cli.output import Output, bytes_text, output_options, plain
 from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, store_options
+from aiozarr.formatting import format_count
 
 if TYPE_CHECKING:
     from aiozarr.cli.verification import BadObject, VerifyCounts
@@ -48,7 +48,8 @@ def verify(target: str, stores: TargetOptions, out: Output) -> None:
         out.record({"type": "total", **asdict(counts)}, "")
     missing = "" if counts.missing is None else f", {counts.missing:,} not stored"
     out.say(
-        f"{counts.arrays:,} arrays, {counts.objects:,} objects decoded to {bytes_text(counts.bytes)}: "
+        f"{format_count(counts.arrays, 'array')}, {format_count(counts.objects, 'object')} decoded to "
+        f"{bytes_text(counts.bytes)}: "
         f"{counts.bad:,} bad{missing}, {counts.outside:,} outside of a grid"
     )
     if counts.bad:
@@ -58,48 +59,13 @@ def verify(target: str, stores: TargetOptions, out: Output) -> None:
 async def _bad_objects(
     target: str, options: StorageOptions, counts: VerifyCounts, progress: Callable[[Progress], None] | None
 ) -> AsyncGenerator[BadObject, None]:
-    from aiozarr.cli.verification import BadObject, verify_array
+    from aiozarr.cli.verification import Verification
     from aiozarr.engine import bind_callback
-    from aiozarr.engine.progress import Progress
-    from aiozarr.errors import LimitError, MetadataError
-    from aiozarr.hierarchy import Array
     from aiozarr.hierarchy.open import open as open_node
 
-    report = bind_callback(progress)
-    total = total_bytes = 0
-
-    def update() -> None:
-        if report is not None:
-            report(Progress(counts.objects, max(total, counts.objects), counts.bytes, max(total_bytes, counts.bytes)))
-
-    async with open_node(target, storage_options=options) as node:
-        if isinstance(node, Array):
-            total, total_bytes = _expected(node)
-            async with aclosing(verify_array(node, node.path, counts, update)) as found:
-                async for bad in found:
-                    yield bad
-            return
-        levels = node._levels(None)
-        async with aclosing(levels):
-            async for batch in levels:
-                for listed in batch:
-                    if isinstance(listed.metadata, MetadataError | LimitError):
-                        counts.bad += 1
-                        key = listed.metadata.key or listed.name
-                        yield BadObject(listed.name, key, "store", None, str(listed.metadata))
-                        continue
-                    child = await node.open(listed.name)
-                    if not isinstance(child, Array):
-                        continue
-                    expected = _expected(child)
-                    total, total_bytes = total + expected[0], total_bytes + expected[1]
-                    async with aclosing(verify_array(child, listed.name, counts, update)) as found:
-                        async for bad in found:
-                            yield bad
-
-
-def _expected(array: object) -> tuple[int, int]:
-    from aiozarr.hierarchy import Array
-
-    assert isinstance(array, Array)
-    return prod(array._layout.grid.shape), array.nbytes
+    async with (
+        open_node(target, storage_options=options) as node,
+        aclosing(Verification(node, counts, bind_callback(progress)).run()) as found,
+    ):
+        async for bad in found:
+            yield bad

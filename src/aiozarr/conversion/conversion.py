@@ -15,12 +15,12 @@ from aiozarr.conversion.conversion_stores import check_executor, open_stores, so
 from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLike, ShardsOption
 from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.open_store import Target
-from aiozarr.engine.progress_bar import ProgressLike, shown_progress
+from aiozarr.engine.progress import ProgressLike, shown_progress
 from aiozarr.hierarchy.casting import Casting
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
 from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
 from aiozarr.hierarchy.node_access import check_format
-from aiozarr.schedule import current_recorder
+from aiozarr.schedule.events import current_recorder
 from aiozarr.schedule.operations import name_operation, observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store

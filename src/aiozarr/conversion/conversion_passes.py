@@ -12,7 +12,8 @@ from uuid import uuid4
 from aiozarr.conversion.conversion_task import ArrayLocation, ConversionTask, changed_settings
 from aiozarr.conversion.regions import RegionGrid
 from aiozarr.hierarchy.casting import Casting
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, render_node
+from aiozarr.metadata.formats import render_node
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 
@@ -120,6 +121,8 @@ class ConversionWork:
         for each in self.passes:
             region, source = each.stage.region, repr(each.grid.source)
             facts += [each.stage.array, each.stage.number, region, source, each.offset, each.source.store.url]
+            # Of intermediate arrays too: a later version may encode them in another way.
+            facts += [data.decode() for data in render_node(each.documents).values()]
         return sha256(json.dumps(facts).encode()).hexdigest()
 
 

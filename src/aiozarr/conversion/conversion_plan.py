@@ -10,6 +10,7 @@ from aiozarr.conversion.conversion_passes import ConversionStage, ConversionWork
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.conversion_task import ConversionTask
 from aiozarr.engine import Engine, run, run_blocking
+from aiozarr.formatting import format_count
 
 MAX_SHOWN_STAGES = 40
 MIB = 1 << 20
@@ -105,8 +106,9 @@ class ConversionPlan:
         run_blocking(self.afinish)
 
     def __str__(self) -> str:
+        tasks = format_count(sum([stage.tasks for stage in self.stages]), "task")
         counts = [
-            f"{self.arrays:,} arrays, {self.groups:,} groups, {sum([stage.tasks for stage in self.stages]):,} tasks",
+            f"{format_count(self.arrays, 'array')}, {format_count(self.groups, 'group')}, {tasks}",
             f"reads {_mib(self.bytes_read)}, writes {_mib(self.nbytes)}",
             f"at most {self.requests:,} requests and {_mib(self.max_memory)} in memory",
         ]

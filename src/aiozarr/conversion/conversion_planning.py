@@ -17,19 +17,20 @@ from aiozarr.conversion.regions import Bounds, ChunkAxis
 from aiozarr.errors import LimitError
 from aiozarr.hierarchy import Array, Group
 from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata, new_group_metadata
-from aiozarr.metadata import (
-    ArrayMetadata,
-    GroupMetadata,
-    attributes_in_format,
-    attributes_without_names,
-    consolidate,
-)
+from aiozarr.hierarchy.node import HandleOptions
+from aiozarr.metadata.formats import consolidate
+from aiozarr.metadata.other_format import attributes_in_format, attributes_without_names
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 
 MIN_VARIABLE_BYTES = 64
 """Bytes that are counted for an element of variable length, whose memory is not known beforehand."""
 MIN_BYTES_IN_FLIGHT = 1 << 20
+FAST_COMPRESSION = {"name": "blosc", "cname": "lz4", "clevel": 1, "shuffle": "bitshuffle"}
+"""Of intermediate arrays: as fast as writing the bytes that it saves. Numbers are in design note 012."""
+MAX_COMPRESSED_BYTES = 1 << 30
+"""Blosc takes less than 2 GiB at once. Larger objects of intermediate arrays are not compressed."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class PassPlanner:
             LimitError: one stored object needs more than the memory.
         """
         shape = metadata.shape
-        result = Array(self.destination, path, metadata, settings=self.settings, mode="r+", checks_document=False)
+        result = Array(self.destination, path, metadata, HandleOptions(self.settings, "r+", checks_document=False))
         item_size = _element_bytes(node.metadata)
         held = item_size if metadata.dtype == node.dtype else item_size + _element_bytes(metadata)
         offsets = tuple([start for start, _ in bounds])
@@ -152,7 +153,8 @@ def make_plan(
                 metadata, note = result_metadata(node, [stop - start for start, stop in bounds], options)
             except (TypeError, ValueError) as error:
                 if path:
-                    error.add_note(f"converting the array {path!r}; chunks={{'time': 1}} names dimensions")
+                    names = "; chunks={'time': 1} names dimensions" if "dimensions, the shape" in str(error) else ""
+                    error.add_note(f"converting the array {path!r}{names}")
                 raise
             result[path] = metadata
             if note:
@@ -214,10 +216,11 @@ def plan_of(
 
 
 def _intermediate(node: Array, shape: Sequence[int], chunks: Sequence[int]) -> ArrayMetadata:
-    """Return the metadata of an intermediate array, which is written and read once: without compression."""
+    """Return the metadata of an intermediate array, which is written and read once: with a fast compression."""
     fill = node.metadata.fill_value[()]
     options: dict[str, Any] = {"shape": tuple(shape), "dtype": node.metadata.data_type, "chunks": tuple(chunks)}
-    return new_array_metadata(3, {**options, "codecs": [], "fill_value": fill})
+    codecs = [FAST_COMPRESSION] if prod(chunks) * _element_bytes(node.metadata) <= MAX_COMPRESSED_BYTES else []
+    return new_array_metadata(3, {**options, "codecs": codecs, "fill_value": fill})
 
 
 def _element_bytes(metadata: ArrayMetadata) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from aiozarr.formatting import format_count
+
 MAX_SHOWN_FAILURES = 5
 MIB = 1 << 20
 
@@ -48,14 +50,15 @@ class ConversionReport:
     def __str__(self) -> str:
         mib = self.bytes / MIB
         done_before = f", {self.skipped:,} done before" if self.skipped else ""
-        copied = f", {self.copied:,} objects copied" if self.copied else ""
+        copied = f", {format_count(self.copied, 'object')} copied" if self.copied else ""
         rate = f"{mib:,.1f} MiB in {self.seconds:.2f} s ({mib / max(self.seconds, 1e-9):,.1f} MiB/s)"
-        nodes = f"{self.arrays:,} arrays, {self.groups:,} groups"
-        lines = [f"{nodes}: {self.tasks:,} tasks{done_before}{copied}, {rate}, {self.requests:,} requests"]
+        requests = format_count(self.requests, "request")
+        nodes = f"{format_count(self.arrays, 'array')}, {format_count(self.groups, 'group')}"
+        lines = [f"{nodes}: {format_count(self.tasks, 'task')}{done_before}{copied}, {rate}, {requests}"]
         lines += [f"{path or '.'}: encoded again: {reason}" for path, reason in self.reencoded.items()]
         lines += [f"{path or '.'}: {note}" for path, note in self.notes.items()]
         if self.failed:
-            lines.append(f"{len(self.failed):,} regions not converted:")
+            lines.append(f"{format_count(len(self.failed), 'region')} not converted:")
             lines += [f"  {region}: {error}" for region, error in self.failed[:MAX_SHOWN_FAILURES]]
             if len(self.failed) > MAX_SHOWN_FAILURES:
                 lines.append(f"  and {len(self.failed) - MAX_SHOWN_FAILURES:,} more")

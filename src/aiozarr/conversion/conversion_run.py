@@ -22,8 +22,9 @@ from aiozarr.hierarchy import Array
 from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node
 from aiozarr.hierarchy.node import check_store_writeable
 from aiozarr.hierarchy.node_access import NodeAccess
-from aiozarr.metadata import ArrayMetadata, render_node
-from aiozarr.schedule import Report
+from aiozarr.metadata.formats import render_node
+from aiozarr.metadata.records import ArrayMetadata
+from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import in_thread_uncancelled
 from aiozarr.transfer import OnError
@@ -187,6 +188,11 @@ class ConversionRun:
                     await self._run_here(passes)
                 else:
                     await self._run_in(executor, passes)
+        except Exception as error:
+            if "resume=True" not in str(error):
+                remains = f"what was converted remains at {self._root.url}"
+                error.add_note(f"{remains}: resume=True continues, and overwrite=True begins anew")
+            raise
         finally:
             await self._journal.save()
 

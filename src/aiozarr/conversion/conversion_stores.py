@@ -42,7 +42,11 @@ async def source_nodes(store: Store, settings: Settings, zarr_format: int | None
         UnsupportedOperationError: the store cannot list, and the group is not consolidated.
         MetadataError: a document cannot be read.
     """
-    root = await open_node(store, zarr_format=zarr_format, settings=settings)
+    return await nodes_from(await open_node(store, zarr_format=zarr_format, settings=settings))
+
+
+async def nodes_from(root: Array | Group) -> dict[str, Array | Group]:
+    """Return a node, and all nodes below, by path relative to it; errors are those of `source_nodes`."""
     nodes: dict[str, Array | Group] = {"": root}
     if isinstance(root, Group):
         nodes.update([member async for member in root.members(max_depth=None)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from math import prod
 from typing import Any, NamedTuple
@@ -18,14 +18,16 @@ from aiozarr.engine import Engine, run, run_blocking
 from aiozarr.errors import AiozarrError, CopyError
 from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.hierarchy import Array
-from aiozarr.hierarchy.casting import Casting
-from aiozarr.hierarchy.node import Mode
+from aiozarr.hierarchy.casting import Casting, convert_values
+from aiozarr.hierarchy.node import HandleOptions, Mode
 from aiozarr.hierarchy.node_access import NodeAccess, node_not_found_error, read_explicit
-from aiozarr.metadata import ArrayMetadata
-from aiozarr.schedule import record
+from aiozarr.metadata.records import ArrayMetadata
+from aiozarr.schedule.events import record
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 from aiozarr.stores import Store
 
+CAST_BYTES = 4 << 20
+"""Bytes of a region that are cast at once, in memory that is not reused."""
 MAX_OPEN_ARRAYS = 64
 """Arrays that a worker process has open: tasks of one array come one after the other."""
 
@@ -84,7 +86,7 @@ class ArrayLocation:
             if not isinstance(metadata, ArrayMetadata):
                 raise node_not_found_error(self.store, self.documents, self.zarr_format)
             # The documents are elsewhere until the end, so a first write must not look for them beside the chunks.
-            return Array(self.store, self.path, metadata, settings=settings, mode=mode, checks_document=False)
+            return Array(self.store, self.path, metadata, HandleOptions(settings, mode, checks_document=False))
 
         return await run(read)
 
@@ -190,10 +192,32 @@ class ConversionTask:
         with record() as report:
             # The ellipsis keeps the block of an array without dimensions an array.
             view = source[(*outside, ...)]
-            with buffers.region(view.shape, view.dtype) as memory:
+            is_cast = view.dtype != destination.dtype
+            with (
+                buffers.region(view.shape, view.dtype) as memory,
+                buffers.region(view.shape, destination.dtype) if is_cast else nullcontext() as cast_memory,
+            ):
                 block = await view.read(out=memory)
+                if cast_memory is not None:
+                    block = await self._cast(block, cast_memory)
                 await destination[(*inside, ...)].write(block, casting=self.casting)
         return TaskResult(self.number, report.requests, report.bytes_fetched, report.bytes_written)
+
+    async def _cast(self, block: NDArray[Any], memory: NDArray[Any]) -> NDArray[Any]:
+        """Cast a region into reused memory, in a worker, with little memory besides."""
+
+        def cast() -> None:
+            steps = max(1, block.nbytes // CAST_BYTES) if block.ndim else 1
+            for source, result in zip(
+                np.array_split(np.atleast_1d(block), steps), np.array_split(np.atleast_1d(memory), steps), strict=True
+            ):
+                result[...] = convert_values(source, memory.dtype, self.casting)
+
+        async def work(engine: Engine) -> None:
+            await engine.run_in_worker(cast, block.nbytes)
+
+        await run(work)
+        return memory
 
 
 def run_task(task: ConversionTask) -> TaskResult | TaskFailure:

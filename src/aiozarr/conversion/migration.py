@@ -17,18 +17,22 @@ from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_planning import ATTRIBUTES_NOTE, PassPlanner, has_renamed_attributes, plan_of
 from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_run import ConversionRun
-from aiozarr.conversion.conversion_stores import check_executor, open_stores, source_nodes
+from aiozarr.conversion.conversion_stores import check_executor, nodes_from, open_stores, source_nodes
 from aiozarr.conversion.options import ConversionOptions, result_metadata
 from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.open_store import Target
-from aiozarr.engine.progress_bar import ProgressLike, shown_progress
+from aiozarr.engine.progress import ProgressLike, shown_progress
 from aiozarr.errors import MetadataError, NodeExistsError, NodeNotFoundError, UnsupportedMetadataError
 from aiozarr.hierarchy import Array, Group
-from aiozarr.hierarchy.node import check_store_writeable
-from aiozarr.hierarchy.node_access import NodeAccess, read_documents, read_explicit
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, as_v3, document_write_order, render_node, rules_of
-from aiozarr.model import Entry
-from aiozarr.schedule import current_recorder
+from aiozarr.hierarchy.group import make_group
+from aiozarr.hierarchy.node import HandleOptions, check_store_writeable
+from aiozarr.hierarchy.node_access import NodeAccess, has_node_below, implicit_group, read_documents, read_explicit
+from aiozarr.metadata.format_rules import document_write_order, rules_of
+from aiozarr.metadata.formats import render_node
+from aiozarr.metadata.other_format import as_v3
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
+from aiozarr.model import JOURNAL_HEADER_KEY, Entry
+from aiozarr.schedule.events import current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
@@ -107,7 +111,7 @@ async def migrate(
             if destination is not None:
                 # In a thread: resolving symbolic links may wait for a disk.
                 await in_thread(lambda: check_disjoint(origin, result))
-            nodes = await _old_nodes(origin, settings)
+            nodes = await _old_nodes(NodeAccess(engine, origin, "", settings, report))
             plan, reencoded = _plan(nodes, PassPlanner(result, result, most, float("inf"), settings))
             access = NodeAccess(engine, result, "", settings, report)
             is_done = erase_old and not (overwrite or resume) and await _is_migrated(access, nodes)
@@ -139,8 +143,10 @@ async def migrate(
         return await run(work, timeout=settings.timeout, callback=callback)
 
 
-async def _old_nodes(store: Store, settings: Settings) -> dict[str, Array | Group]:
+async def _old_nodes(access: NodeAccess) -> dict[str, Array | Group]:
     """Return the nodes of format 2, or the array of format 1, by path.
+
+    A folder without a document, and with nodes below it, is a group of format 2.
 
     Raises:
         NodeNotFoundError: there are none.
@@ -148,10 +154,14 @@ async def _old_nodes(store: Store, settings: Settings) -> dict[str, Array | Grou
     missing: NodeNotFoundError | None = None
     for zarr_format in OLD_FORMATS:
         try:
-            return await source_nodes(store, settings, zarr_format)
+            return await source_nodes(access.store, access.settings, zarr_format)
         except NodeNotFoundError as error:
             missing = missing or error
     assert missing is not None
+    # A migration that was interrupted is no hindrance, and a copy is.
+    is_folder = access.store.supports.listable and await read_explicit(access) is None
+    if is_folder and await access.scheduled.fetch(JOURNAL_HEADER_KEY) is None and await has_node_below(access):
+        return await nodes_from(make_group(access.store, "", implicit_group(2), HandleOptions(access.settings, "r")))
     raise missing
 
 

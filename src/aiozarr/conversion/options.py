@@ -19,17 +19,11 @@ from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, as_json, codec_chain, list_codecs
 from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, resolve_dtype
-from aiozarr.metadata import (
-    ArrayMetadata,
-    DataType,
-    NamedConfig,
-    attributes_without_names,
-    encoding_in_v2,
-    render_node,
-    v3_codecs,
-    with_dimension_names,
-)
+from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.extensions import parse_extension
+from aiozarr.metadata.formats import render_node
+from aiozarr.metadata.other_format import attributes_without_names, encoding_in_v2, v3_codecs
+from aiozarr.metadata.records import ArrayMetadata, NamedConfig, with_dimension_names
 from aiozarr.metadata.v2_dtype import parse_dtype
 from aiozarr.metadata.v2_encoding import BYTES_CODECS, Encoding, read_encoding
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from aiozarr.concurrency import for_each
 from aiozarr.errors import NodeExistsError
-from aiozarr.hierarchy.location import join_path
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, NodeContext, group_keys, load_context
 from aiozarr.hierarchy.mutations.erase import node_exists_error
 from aiozarr.hierarchy.mutations.nodes import check_creatable, create_parents
 from aiozarr.hierarchy.mutations.store_documents import store_documents
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata
-from aiozarr.metadata import render_node
+from aiozarr.metadata.formats import render_node
+from aiozarr.metadata.names import join_path
 
 
 async def check_free(access: NodeAccess, zarr_format: int) -> None:

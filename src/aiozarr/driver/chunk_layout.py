@@ -61,7 +61,7 @@ class Grid:
 
     def to_json(self) -> dict[str, JSON]:
         """Return the JSON of the constraints."""
-        found = {**_vector_json("shape", self.shape, None), **_vector_json("aspect_ratio", self.aspect_ratio, None)}
+        found = {**_vector_json("shape", self.shape), **_vector_json("aspect_ratio", self.aspect_ratio)}
         if self.elements is not None:
             found["elements" if self.elements.hard else "elements_soft_constraint"] = self.elements.value
         return found
@@ -143,7 +143,7 @@ class ChunkLayout:
 
     def to_json(self) -> dict[str, JSON]:
         """Return the JSON of the layout."""
-        found: dict[str, JSON] = dict(_vector_json("grid_origin", self.grid_origin, None)) if self.rank else {}
+        found: dict[str, JSON] = dict(_vector_json("grid_origin", self.grid_origin)) if self.rank else {}
         if self.inner_order is not None and self.rank:
             name = "inner_order" if self.inner_order.hard else "inner_order_soft_constraint"
             found[name] = list(self.inner_order.value)
@@ -258,11 +258,11 @@ def _values(vector: PerDimension[int]) -> tuple[int, ...] | None:
     return tuple(found) if len(found) == len(vector) else None
 
 
-def _vector_json(name: str, vector: PerDimension[Any], unset: JSON) -> dict[str, JSON]:
+def _vector_json(name: str, vector: PerDimension[Any]) -> dict[str, JSON]:
     if not vector:
         return {}
     found: dict[str, JSON] = {}
     for hard, suffix in ((True, ""), (False, "_soft_constraint")):
         if any(each is not None and each.hard is hard for each in vector):
-            found[name + suffix] = [each.value if each is not None and each.hard is hard else unset for each in vector]
+            found[name + suffix] = [each.value if each is not None and each.hard is hard else None for each in vector]
     return found

@@ -31,9 +31,7 @@ class ChunkShapes:
     write: tuple[int, ...]
 
 
-def choose_chunk_shapes(
-    read: Grid, write: Grid, shape: Sequence[int], *, exact: bool = False, member: str = "schema.chunk_layout"
-) -> ChunkShapes:
+def choose_chunk_shapes(read: Grid, write: Grid, shape: Sequence[int], *, exact: bool = False) -> ChunkShapes:
     """Return the shapes of read and write chunks.
 
     Args:
@@ -43,13 +41,12 @@ def choose_chunk_shapes(
         exact: choose as TensorStore does also where the write length has no suitable divisor, such as a prime. Then
             its read chunks have a few elements. Otherwise some dimensions of a read chunk are as long as the write
             chunk.
-        member: path of the constraints, for errors.
 
     Raises:
         InvalidSpecError: hard constraints on both do not divide.
     """
     reads, writes = _known_lengths(read.shape, shape), _known_lengths(write.shape, shape)
-    _reconcile(reads, writes, _hard(read.shape, len(shape)), _hard(write.shape, len(shape)), member)
+    _reconcile(reads, writes, _hard(read.shape, len(shape)), _hard(write.shape, len(shape)))
     free = [not each for each in reads]
     chosen = _complete(reads, read, shape, lambda i, size: nearest_divisor(writes[i], size) if writes[i] else size)
     if not exact and any(free):
@@ -94,16 +91,14 @@ def _hard(constraint: PerDimension[int], rank: int) -> list[bool]:
     return [False] * rank if constraint is None else [each is not None and each.hard for each in constraint]
 
 
-def _reconcile(
-    reads: list[int], writes: list[int], read_hard: Sequence[bool], write_hard: Sequence[bool], member: str
-) -> None:
+def _reconcile(reads: list[int], writes: list[int], read_hard: Sequence[bool], write_hard: Sequence[bool]) -> None:
     """Change soft lengths until all read lengths divide the write lengths."""
     for i, (read, write) in enumerate(zip(reads, writes, strict=True)):
         if not read or not write or write % read == 0:
             continue
         if read_hard[i] and write_hard[i]:
             reason = f"read chunks of {read} do not divide write chunks of {write} in dimension {i}"
-            raise invalid(f"{member}.read_chunk.shape[{i}]", reason)
+            raise invalid(f"schema.chunk_layout.read_chunk.shape[{i}]", reason)
         if read_hard[i]:
             writes[i] = nearest_multiple(read, write)
         else:

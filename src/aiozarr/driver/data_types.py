@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aiozarr.driver.json_members import JSON, boolean, integer, invalid, shown
 from aiozarr.errors import MetadataError
-from aiozarr.metadata import DataType
+from aiozarr.metadata.data_type import DataType
 
 FillValue = NDArray[Any]
 NAMES = (
@@ -43,6 +43,19 @@ def parse_dtype(value: JSON, path: str) -> str:
     if not isinstance(value, str) or value not in (*NAMES, *OTHER_NAMES):
         raise invalid(path, f"unknown data type {shown(value)}; known are {', '.join(NAMES)}")
     return value
+
+
+def declared_type(name: str | None, member: str) -> DataType:
+    """Return the data type of a new array that a schema names; `member` of a document would name it, too.
+
+    Raises:
+        InvalidSpecError: no type is named, or the drivers do not store it.
+    """
+    if name is None:
+        raise invalid("dtype", f"the data type is unknown; {member}, dtype or schema.dtype gives it")
+    if name not in NAMES:
+        raise invalid("dtype", f"the driver does not store {name!r}; it stores {', '.join(NAMES)}")
+    return DataType.from_json(name)
 
 
 def parse_metadata_fill(value: JSON, data_type: DataType, path: str) -> FillValue:

@@ -20,7 +20,7 @@ from aiozarr.driver.new_array import effective_domain, new_array
 from aiozarr.driver.schema import Schema
 from aiozarr.driver.zarr2 import Zarr2Constraints, Zarr2Facts, check_zarr2, new_zarr2, parse_zarr2, zarr2_domain
 from aiozarr.errors import InvalidMetadataError, InvalidSpecError, SpecMismatchError
-from aiozarr.metadata import rules_of
+from aiozarr.metadata.format_rules import rules_of
 
 REQUIRED = (
     *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),

@@ -17,7 +17,7 @@ from aiozarr.driver.json_members import JSON, SpecConflictError, invalid, same_j
 from aiozarr.driver.metadata_constraints import UNITS, KeyEncoding, MetadataConstraints
 from aiozarr.driver.schema import CodecSchema, Schema
 from aiozarr.driver.unit import Units, merge_units, render_units
-from aiozarr.metadata import DataType
+from aiozarr.metadata.data_type import DataType
 
 
 def check_metadata(facts: ArrayFacts, metadata: MetadataConstraints) -> None:
@@ -33,7 +33,7 @@ def check_metadata(facts: ArrayFacts, metadata: MetadataConstraints) -> None:
         _equal("metadata.data_type", metadata.data_type.to_json(), facts.data_type.to_json())
     if metadata.fill_value is not None and not same_bits(metadata.fill_value, facts.fill_value):
         expected = fill_json(metadata.fill_value, facts.data_type)
-        raise _mismatch("metadata.fill_value", expected, facts.fill_json)
+        raise mismatch("metadata.fill_value", expected, facts.fill_json)
     if metadata.shape is not None:
         _equal("metadata.shape", list(metadata.shape), list(facts.shape))
     if metadata.chunk_shape is not None:
@@ -50,7 +50,7 @@ def check_metadata(facts: ArrayFacts, metadata: MetadataConstraints) -> None:
     for wanted, found in zip(metadata.dimension_units or (), facts.units, strict=False):
         if wanted is not None and wanted != found:
             expected = render_units(metadata.dimension_units or ())
-            raise _mismatch(f"metadata.attributes.{UNITS}", expected, render_units(facts.units))
+            raise mismatch(f"metadata.attributes.{UNITS}", expected, render_units(facts.units))
     _contained("metadata", metadata.extra, facts.extra)
 
 
@@ -72,14 +72,14 @@ def check_schema(facts: ArrayFacts, schema: Schema) -> None:
     if schema.has_fill_value:
         fill = schema.fill_of(facts.data_type)
         if not same_bits(fill, facts.fill_value):
-            raise _mismatch("schema.fill_value", fill_json(fill, facts.data_type), facts.fill_json)
+            raise mismatch("schema.fill_value", fill_json(fill, facts.data_type), facts.fill_json)
     if schema.codec is not None:
         if schema.codec.driver != facts.codec.driver:
             reason = f"the codecs of {schema.codec.driver!r} are not those of {facts.codec.driver!r}"
             raise invalid("schema.codec.driver", reason)
         if schema.codec.codecs is not None:
             facts.codecs.merged(schema.codec.codecs, "schema.codec.codecs", strict=False)
-    merge_units(facts.units, schema.dimension_units, "schema.dimension_units")
+    merge_units(facts.units, schema.dimension_units)
 
 
 def check_layout(wanted: ChunkLayout, layout: ChunkLayout) -> None:
@@ -94,21 +94,22 @@ def check_layout(wanted: ChunkLayout, layout: ChunkLayout) -> None:
     try:
         wanted.merged(layout, "schema.chunk_layout")
     except SpecConflictError as error:
-        raise _mismatch(error.member or "schema.chunk_layout", error.expected, error.found) from None
+        raise mismatch(error.member or "schema.chunk_layout", error.expected, error.found) from None
 
 
 def _equal(member: str, expected: JSON, found: JSON) -> None:
     if not same_json(expected, found):
-        raise _mismatch(member, expected, found)
+        raise mismatch(member, expected, found)
 
 
 def _contained(member: str, wanted: Mapping[str, JSON], found: Mapping[str, JSON]) -> None:
     for name, value in wanted.items():
         if name not in found or not same_json(value, found[name]):
-            raise _mismatch(f"{member}.{name}", value, found.get(name))
+            raise mismatch(f"{member}.{name}", value, found.get(name))
 
 
-def _mismatch(member: str, expected: JSON, found: JSON) -> SpecConflictError:
+def mismatch(member: str, expected: JSON, found: JSON) -> SpecConflictError:
+    """Return the error of a member that has another value."""
     return SpecConflictError(f"{expected!r} is expected, not {found!r}", member=member, expected=expected, found=found)
 
 

@@ -10,7 +10,7 @@ from aiozarr.driver.codec_spec import CodecChainSpec
 from aiozarr.driver.data_types import FillValue, parse_data_type, parse_metadata_fill
 from aiozarr.driver.json_members import JSON, Members, array, as_json, invalid, lengths, one_of, ranked, text
 from aiozarr.driver.unit import Units, parse_stored_units
-from aiozarr.metadata import DataType
+from aiozarr.metadata.data_type import DataType
 
 SEPARATORS = {"default": "/", "v2": "."}
 UNITS = "dimension_units"

@@ -10,14 +10,13 @@ from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, Grid, hard_shap
 from aiozarr.driver.chunk_shape import choose_chunk_shapes
 from aiozarr.driver.codec_resolve import Elements, chain_layout, resolve_chain
 from aiozarr.driver.codec_spec import SHARDING, CodecChainSpec, CodecSpec
-from aiozarr.driver.data_types import NAMES
+from aiozarr.driver.data_types import declared_type
 from aiozarr.driver.index_domain import INFINITY, Dimension, IndexDomain
 from aiozarr.driver.json_members import SpecConflictError, invalid
 from aiozarr.driver.matching import ArrayFacts, check_metadata, check_schema, domain_labels, with_index_location
 from aiozarr.driver.metadata_constraints import SEPARATORS, KeyEncoding, MetadataConstraints
 from aiozarr.driver.schema import Schema
 from aiozarr.driver.unit import merge_units
-from aiozarr.metadata import DataType
 
 LAYOUT = "schema.chunk_layout"
 
@@ -33,7 +32,7 @@ def new_array(metadata: MetadataConstraints, schema: Schema, *, exact: bool = Fa
     Raises:
         InvalidSpecError: the constraints do not determine an array, or contradict each other.
     """
-    data_type = _data_type(metadata, schema)
+    data_type = metadata.data_type or declared_type(schema.dtype, "metadata.data_type")
     domain = effective_domain(metadata, schema)
     if domain is None or not domain.is_finite:
         raise invalid("schema.domain", "the shape is unknown; metadata.shape or schema.domain gives it")
@@ -41,7 +40,7 @@ def new_array(metadata: MetadataConstraints, schema: Schema, *, exact: bool = Fa
     fill = metadata.fill_value
     if fill is None:
         fill = schema.fill_of(data_type)
-    units = merge_units(metadata.dimension_units, schema.dimension_units, "schema.dimension_units")
+    units = merge_units(metadata.dimension_units, schema.dimension_units)
     chain = effective_chain(metadata, schema)
     layout = effective_layout(metadata, schema, len(shape), exact=exact)
     read, write, separate = _grids(metadata, layout, exact=exact)
@@ -161,16 +160,6 @@ def _grids(metadata: MetadataConstraints, layout: ChunkLayout, *, exact: bool) -
             raise
         return layout.read, layout.write, True
     return both, both, False
-
-
-def _data_type(metadata: MetadataConstraints, schema: Schema) -> DataType:
-    if metadata.data_type is not None:
-        return metadata.data_type
-    if schema.dtype is None:
-        raise invalid("dtype", "the data type is unknown; metadata.data_type, dtype or schema.dtype gives it")
-    if schema.dtype not in NAMES:
-        raise invalid("dtype", f"the driver does not store {schema.dtype!r}; it stores {', '.join(NAMES)}")
-    return DataType.from_json(schema.dtype)
 
 
 def _names(metadata: MetadataConstraints, domain: IndexDomain) -> tuple[str | None, ...]:

@@ -12,7 +12,7 @@ from aiozarr.driver.index_domain import IndexDomain
 from aiozarr.driver.json_members import JSON, Members, SpecConflictError, as_json, text
 from aiozarr.driver.json_members import rank as parse_rank
 from aiozarr.driver.unit import Units, parse_units
-from aiozarr.metadata import DataType
+from aiozarr.metadata.data_type import DataType
 
 V2_CODEC_MEMBERS = ("compressor", "filters")
 

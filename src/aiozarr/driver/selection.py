@@ -13,11 +13,18 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiozarr import grid
 from aiozarr.driver.index_domain import Dimension, IndexDomain
 from aiozarr.driver.index_transform import DomainTransform, Indices, OutputMap, constant, index_values
 from aiozarr.errors import SelectionError
-from aiozarr.grid.transform import NOTHING, GroupAxis
+from aiozarr.grid.transform import (
+    NOTHING,
+    Constant,
+    DimensionMap,
+    GroupAxis,
+    Indexed,
+    IndexTransform,
+    Strided,
+)
 
 Mode: TypeAlias = Literal["numpy", "outer", "vectorized"]
 """Where the dimensions of index arrays go: in place, each in its place (`oindex`), or first (`vindex`)."""
@@ -234,7 +241,7 @@ class ArraySelection:
         order: for each of its axes the dimension of the view; None if they are the same.
     """
 
-    transform: grid.IndexTransform
+    transform: IndexTransform
     order: tuple[int, ...] | None
 
     def from_view(self, values: AnyArray) -> AnyArray:
@@ -254,7 +261,7 @@ def strided_selection(transform: DomainTransform, shape: Sequence[int]) -> Array
     Returns: None if the view needs the rules of `array_selection`, or is not inside of the array.
     """
     dimensions = transform.domain.dimensions
-    maps: list[grid.DimensionMap] = []
+    maps: list[DimensionMap] = []
     axes: list[int] = []
     lengths: list[int] = []
     for at, (output, length) in enumerate(zip(transform.outputs, shape, strict=True)):
@@ -262,7 +269,7 @@ def strided_selection(transform: DomainTransform, shape: Sequence[int]) -> Array
         if along is None:
             if output.index_array is not None or not 0 <= output.offset < length:
                 return None
-            maps.append(grid.Constant(output.offset))
+            maps.append(Constant(output.offset))
             continue
         each = dimensions[along]
         count = each.exclusive_max - each.inclusive_min
@@ -271,12 +278,12 @@ def strided_selection(transform: DomainTransform, shape: Sequence[int]) -> Array
         # Dimensions in another order, or twice, are left to the rules for all views.
         if along != len(axes) or count < 1 or not (0 <= start < length and 0 <= last < length):
             return None
-        maps.append(grid.Strided(start, output.stride if count > 1 else 1, count))
+        maps.append(Strided(start, output.stride if count > 1 else 1, count))
         axes.append(at)
         lengths.append(count)
     if len(axes) != len(dimensions):
         return None
-    return ArraySelection(grid.IndexTransform(tuple(maps), tuple(axes), tuple(lengths)), None)
+    return ArraySelection(IndexTransform(tuple(maps), tuple(axes), tuple(lengths)), None)
 
 
 def array_selection(transform: DomainTransform) -> ArraySelection:
@@ -295,18 +302,18 @@ def array_selection(transform: DomainTransform) -> ArraySelection:
         return ArraySelection(selected, None)
     axes = tuple([selected.axes[dimension] for dimension in order])
     shape = tuple([selected.shape[dimension] for dimension in order])
-    return ArraySelection(grid.IndexTransform(selected.maps, axes, shape), tuple(order))
+    return ArraySelection(IndexTransform(selected.maps, axes, shape), tuple(order))
 
 
-def _selection(transform: DomainTransform) -> grid.IndexTransform:
+def _selection(transform: DomainTransform) -> IndexTransform:
     """Return the selection with one axis per dimension of the view, in the order of the view."""
     domain = transform.domain
     axes: list[int | GroupAxis | None] = [None] * domain.rank
-    maps: list[grid.DimensionMap | None] = [None] * len(transform.outputs)
+    maps: list[DimensionMap | None] = [None] * len(transform.outputs)
     if 0 in domain.shape:
         # Nothing is selected: the maps must only be valid.
-        nothing: list[grid.DimensionMap] = [NOTHING] * len(maps)
-        return grid.IndexTransform(tuple(nothing), tuple(axes), domain.shape)
+        nothing: list[DimensionMap] = [NOTHING] * len(maps)
+        return IndexTransform(tuple(nothing), tuple(axes), domain.shape)
     for members, dimensions in _groups(transform.outputs, domain):
         _add_group(transform, members, dimensions, maps, axes)
     for at, output in enumerate(transform.outputs):
@@ -314,17 +321,17 @@ def _selection(transform: DomainTransform) -> grid.IndexTransform:
             maps[at], along = _strided(output, domain)
             if along is not None:
                 axes[along] = at
-    return grid.IndexTransform(tuple([each for each in maps if each is not None]), tuple(axes), domain.shape)
+    return IndexTransform(tuple([each for each in maps if each is not None]), tuple(axes), domain.shape)
 
 
-def _strided(output: OutputMap, domain: IndexDomain) -> tuple[grid.DimensionMap, int | None]:
+def _strided(output: OutputMap, domain: IndexDomain) -> tuple[DimensionMap, int | None]:
     """Return the map of a dimension of the array, and the dimension of the view that goes along it."""
     at = output.input_dimension
     if at is None:
-        return grid.Constant(output.offset), None
+        return Constant(output.offset), None
     start = output.offset + output.stride * domain[at].inclusive_min
     count = domain[at].size
-    return grid.Strided(start, output.stride if count > 1 else 1, count), at
+    return Strided(start, output.stride if count > 1 else 1, count), at
 
 
 def _groups(outputs: Sequence[OutputMap], domain: IndexDomain) -> list[tuple[list[int], list[int]]]:
@@ -363,7 +370,7 @@ def _add_group(
     transform: DomainTransform,
     members: Sequence[int],
     dimensions: Sequence[int],
-    maps: list[grid.DimensionMap | None],
+    maps: list[DimensionMap | None],
     axes: list[int | GroupAxis | None],
 ) -> None:
     domain = transform.domain
@@ -371,11 +378,11 @@ def _add_group(
     for member in members:
         values = index_values(transform.outputs[member], domain)
         if not shape:
-            maps[member] = grid.Constant(int(np.asarray(values).reshape(-1)[0]))
+            maps[member] = Constant(int(np.asarray(values).reshape(-1)[0]))
             continue
         others = tuple([axis for axis in range(domain.rank) if axis not in dimensions])
         indices: Indices = np.ascontiguousarray(np.broadcast_to(np.squeeze(values, others), shape), dtype=np.int64)
         indices.flags.writeable = False
-        maps[member] = grid.Indexed(members[0], indices)
+        maps[member] = Indexed(members[0], indices)
     for number, dimension in enumerate(dimensions if shape else ()):
         axes[dimension] = GroupAxis(members[0], number)

@@ -77,8 +77,8 @@ def render_units(units: Sequence[Unit | None]) -> list[str | None]:
     return [None if unit is None else str(unit) for unit in units]
 
 
-def merge_units(a: Units | None, b: Units | None, member: str) -> Units | None:
-    """Return the units that satisfy both; None is compatible with every unit.
+def merge_units(a: Units | None, b: Units | None) -> Units | None:
+    """Return the units that satisfy those of a document and those of a schema; None is compatible with every unit.
 
     Raises:
         SpecConflictError: two units of one dimension differ.
@@ -88,7 +88,7 @@ def merge_units(a: Units | None, b: Units | None, member: str) -> Units | None:
     if len(a) != len(b) or any(x is not None and y is not None and x != y for x, y in zip(a, b, strict=True)):
         raise SpecConflictError(
             f"the units {render_units(a)} and {render_units(b)} differ",
-            member=member,
+            member="schema.dimension_units",
             expected=render_units(b),
             found=render_units(a),
         )

@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 
 from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, hard_shape
 from aiozarr.driver.chunk_shape import choose_chunk_shapes
-from aiozarr.driver.data_types import NAMES, FillValue, fill_json, same_bits
+from aiozarr.driver.data_types import NAMES, FillValue, declared_type, fill_json, same_bits
 from aiozarr.driver.index_domain import INFINITY, Dimension, IndexDomain
 from aiozarr.driver.json_members import (
     JSON,
@@ -25,10 +25,14 @@ from aiozarr.driver.json_members import (
     same_json,
     shown,
 )
+from aiozarr.driver.matching import mismatch
 from aiozarr.driver.schema import CodecSchema, Schema
 from aiozarr.driver.unit import Units
 from aiozarr.errors import InvalidMetadataError, MetadataError
-from aiozarr.metadata import ArrayMetadata, DataType, parse_node, rules_of
+from aiozarr.metadata.data_type import DataType
+from aiozarr.metadata.format_rules import rules_of
+from aiozarr.metadata.formats import parse_node
+from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.metadata.v2_dtype import parse_dtype
 
 KEY = rules_of(2).array_key
@@ -162,13 +166,7 @@ def new_zarr2(metadata: Zarr2Constraints, schema: Schema, *, exact: bool = False
         InvalidSpecError: the constraints do not determine an array, or contradict each other.
     """
     given = metadata.members
-    data_type = metadata.data_type
-    if data_type is None:
-        if schema.dtype is None:
-            raise invalid("dtype", "the data type is unknown; metadata.dtype, dtype or schema.dtype gives it")
-        if schema.dtype not in NAMES:
-            raise invalid("dtype", f"the driver does not store {schema.dtype!r}; it stores {', '.join(NAMES)}")
-        data_type = DataType.from_json(schema.dtype)
+    data_type = metadata.data_type or declared_type(schema.dtype, "metadata.dtype")
     domain = zarr2_domain(metadata, schema)
     if domain is None or not domain.is_finite:
         raise invalid("schema.domain", "the shape is unknown; metadata.shape or schema.domain gives it")
@@ -248,13 +246,13 @@ def check_zarr2(facts: Zarr2Facts, metadata: Zarr2Constraints, schema: Schema) -
         both = isinstance(wanted, Mapping) and isinstance(found, Mapping)
         compared = {key: found.get(key) for key in wanted} if both and isinstance(found, Mapping) else found
         if not same_json(wanted, compared):
-            raise _mismatch(f"metadata.{name}", wanted, found)
+            raise mismatch(f"metadata.{name}", wanted, found)
     for name, constraint, value in (
         ("rank", schema.rank, facts.rank),
         ("dtype", schema.dtype, facts.data_type.name),
     ):
         if constraint not in (None, value):
-            raise _mismatch(f"schema.{name}", constraint, value)
+            raise mismatch(f"schema.{name}", constraint, value)
     if schema.domain is not None:
         schema.domain.with_labels([""] * schema.domain.rank).merged(facts.domain, "schema.domain")
     if schema.chunk_layout is not None:
@@ -262,17 +260,13 @@ def check_zarr2(facts: Zarr2Facts, metadata: Zarr2Constraints, schema: Schema) -
     if schema.has_fill_value:
         fill = schema.fill_of(facts.data_type)
         if not facts.metadata.has_fill_value or not same_bits(fill, facts.fill_value):
-            raise _mismatch("schema.fill_value", fill_json(fill, facts.data_type), facts.fill_json)
+            raise mismatch("schema.fill_value", fill_json(fill, facts.data_type), facts.fill_json)
     if schema.codec is not None:
         if schema.codec.driver != "zarr":
             raise invalid("schema.codec.driver", f"the codecs of {schema.codec.driver!r} are not those of 'zarr'")
         for name, wanted in schema.codec.options.items():
             if not same_json(_completed(wanted), facts.members[name]):
-                raise _mismatch(f"schema.codec.{name}", wanted, facts.members[name])
-
-
-def _mismatch(member: str, expected: JSON, found: JSON) -> SpecConflictError:
-    return SpecConflictError(f"{expected!r} is expected, not {found!r}", member=member, expected=expected, found=found)
+                raise mismatch(f"schema.codec.{name}", wanted, facts.members[name])
 
 
 def _compressor(value: JSON, path: str) -> JSON:

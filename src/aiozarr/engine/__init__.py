@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 from aiozarr.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from aiozarr.engine.cross_thread_call import Callback
     from aiozarr.engine.engine import Engine
     from aiozarr.engine.layout import ArrayLayout
     from aiozarr.engine.plan.bounds import MergeLimitBounds
     from aiozarr.engine.plan.listed_chunks import ListedChunk, ListedChunks
     from aiozarr.engine.plan.multipart_plan import split_limit
-    from aiozarr.engine.plan.plan import NO_READ, Plan, check_size, fits_upper_bound, plan_bounds
-    from aiozarr.engine.plan.rows import LazyRows
-    from aiozarr.engine.private_thread import current_engine, io_thread, shut_down
+    from aiozarr.engine.plan.plan import NO_READ, LazyRows, Plan, check_size, fits_upper_bound, plan_bounds
+    from aiozarr.engine.private_thread import Callback, current_engine, io_thread, shut_down
     from aiozarr.engine.progress import Progress
     from aiozarr.engine.read.read import Read
     from aiozarr.engine.read.stream import BlockStream
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from aiozarr.engine.scheduled_store import ScheduledStore
     from aiozarr.engine.trio_calls import checkpoint, take_turn
     from aiozarr.engine.workers.worker_pool import InlinePool, ThreadPool, WorkerPool
-    from aiozarr.engine.write.write import Write
+    from aiozarr.engine.write.write_operation import Write
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -33,18 +31,16 @@ else:
             ".plan.bounds": "MergeLimitBounds",
             ".plan.listed_chunks": "ListedChunk ListedChunks",
             ".plan.multipart_plan": "split_limit",
-            ".plan.plan": "NO_READ Plan check_size fits_upper_bound plan_bounds",
-            ".plan.rows": "LazyRows",
+            ".plan.plan": "NO_READ LazyRows Plan check_size fits_upper_bound plan_bounds",
             ".progress": "Progress",
             ".read.read": "Read",
             ".read.stream": "BlockStream",
-            ".cross_thread_call": "Callback",
-            ".private_thread": "current_engine io_thread shut_down",
+            ".private_thread": "Callback current_engine io_thread shut_down",
             ".runtime": "bind_callback run run_blocking",
             ".trio_calls": "checkpoint take_turn",
             ".scheduled_store": "ScheduledStore",
             ".workers.worker_pool": "InlinePool ThreadPool WorkerPool",
-            ".write.write": "Write",
+            ".write.write_operation": "Write",
         },
     )
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from aiozarr.engine.request.object_request import ObjectRequest
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES, MIN_BATCH_BYTES, WorkerPool, WorkItem
-from aiozarr.schedule.coalesce import MergeLimits
-from aiozarr.schedule.cost_estimator import LOCAL_GAP
+from aiozarr.schedule.coalesce import LOCAL_GAP, MergeLimits
+from aiozarr.schedule.queue import RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import retry_blocking
-from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 
@@ -164,7 +164,21 @@ class BlockingRequestTask(WorkItem):
         retry_blocking(request, request.send_blocking, store)
         request.decode_blocking(self.works)
 
+    def run_batch_from(self, batch: Sequence[WorkItem], at: int) -> int:
+        followers = _requests_of(islice(batch, at + 1, None))
+        store = self.request.store
+        assert isinstance(store, BlockingStore)
+        return self.request.send_blocking_with(store, followers) or super().run_batch_from(batch, at)
+
     def finished(self) -> None:
         self.request.finish_blocking(self.works, self.error)
         if self.is_last:
             self.queue.batch_done()
+
+
+def _requests_of(works: Iterable[WorkItem]) -> Iterator[ObjectRequest]:
+    """Iterate over the requests of the first works, up to one of another kind: a batch is run in its order."""
+    for work in works:
+        if not isinstance(work, BlockingRequestTask):
+            return
+        yield work.request

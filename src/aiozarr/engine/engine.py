@@ -18,8 +18,7 @@ from aiozarr.engine.state import EngineState
 from aiozarr.engine.turn_gate import TurnGate
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.queue import RequestQueue
-from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
+from aiozarr.schedule.queue import RequestQueue, RequestSource, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from aiozarr.engine.read.read import Read
     from aiozarr.engine.read.stream import BlockStream
     from aiozarr.engine.write.object_write import ObjectWrite
-    from aiozarr.engine.write.write import Write
+    from aiozarr.engine.write.write_operation import Write
 
 T = TypeVar("T")
 

@@ -1,16 +1,46 @@
 """Group commit: partial writes of one stored object queue up, and the first of them commits those that wait.
 
-So an object that many tasks fill piece by piece is read and written a few times, not once per task.
+So an object that many tasks fill piece by piece is read and written a few times, not once per task. The members take
+turns by a lock of the object's key.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Sequence
+from contextlib import asynccontextmanager
 from typing import Generic, Protocol, Self, TypeVar
 
 from aiozarr.concurrency import wait_uncancelled
-from aiozarr.engine.key_locks import KeyLocks
+
+
+class KeyLocks:
+    """Locks by key. Lives on one loop."""
+
+    def __init__(self) -> None:
+        self._locks: dict[Hashable, tuple[asyncio.Lock, list[None]]] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no lock is held."""
+        return not self._locks
+
+    def held(self, key: Hashable) -> bool:
+        """Return whether a task holds the lock of `key`, or waits for it."""
+        return key in self._locks
+
+    @asynccontextmanager
+    async def hold(self, key: Hashable) -> AsyncIterator[None]:
+        """Hold the lock of `key`."""
+        lock, users = self._locks.setdefault(key, (asyncio.Lock(), []))
+        users.append(None)
+        try:
+            async with lock:
+                yield
+        finally:
+            users.pop()
+            if not users:
+                del self._locks[key]
 
 
 class MergeableChange(Protocol):

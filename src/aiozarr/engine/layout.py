@@ -12,11 +12,13 @@ from aiozarr.codecs import ArraySpec, CodecPipeline, ShardLayout
 from aiozarr.codecs.core.chain import CodecChain, parse_chain
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
-from aiozarr.grid import ChunkGrid, ChunkKeyEncoding, DimensionMap, IndexTransform, resolve_grid, resolve_key_encoding
 from aiozarr.grid.axes import Axis, RegularAxis, regular_axes
+from aiozarr.grid.chunk_grid import ChunkGrid, resolve_grid
+from aiozarr.grid.key_encoding import ChunkKeyEncoding, resolve_key_encoding
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.grid.run_length_axis import RunLengthAxis
-from aiozarr.metadata import ArrayMetadata
+from aiozarr.grid.transform import DimensionMap, IndexTransform
+from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.metadata.v2_encoding import stored_member_path
 from aiozarr.settings import Settings
 

@@ -12,9 +12,8 @@ from aiozarr.engine.progress import Progress
 from aiozarr.engine.timing import RequestObserver
 from aiozarr.engine.workers.worker_pool import WorkerPool
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.queue import RequestQueue
+from aiozarr.schedule.queue import RequestQueue, RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import retry_policy
-from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
 from aiozarr.settings import Settings
 
 LONG_OPERATION_BYTES = 16 << 20

@@ -1,4 +1,8 @@
-"""The private thread of the process whose loop runs the engine, the request queues and the stores."""
+"""The private thread of the process whose loop runs the engine, the request queues and the stores.
+
+Threads call functions on a loop through its mailbox, with one wake-up of the loop per burst. A call to the I/O thread
+is a task there, which its caller may cancel.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,80 @@ import contextlib
 import os
 import sys
 import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary, ref
 
 from aiozarr.engine.engine import Engine
-from aiozarr.engine.mailbox import Mailbox, forget_mailboxes
+from aiozarr.errors import StoreTimeoutError
+
+
+class Mailbox:
+    """A queue of functions to call on a loop. Any thread may post; one wake-up of the loop serves a burst."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Weak: the table of mailboxes must not keep a dropped loop alive.
+        self._loop = ref(loop)
+        self._callbacks: deque[Callable[[], None]] = deque()
+        self._woken = False
+
+    def post(self, function: Callable[[], None]) -> bool:
+        """Call `function` on the loop.
+
+        Returns: False if the loop is closed.
+        """
+        # The callback goes in before the flag is read, and the flag is cleared before callbacks are taken out. So a
+        # wake-up that has not run yet serves every caller that finds the flag set.
+        self._callbacks.append(function)
+        if not self._woken:
+            loop = self._loop()
+            if loop is None:
+                return False
+            try:
+                self._woken = True
+                loop.call_soon_threadsafe(self._empty)
+            except RuntimeError:
+                return False
+            except BaseException:
+                # Ctrl-C between the flag and the wake-up: callers that found the flag set rely on it.
+                loop.call_soon_threadsafe(self._empty)
+                raise
+        return True
+
+    def _empty(self) -> None:
+        self._woken = False
+        callbacks = self._callbacks
+        while callbacks:
+            try:
+                callbacks.popleft()()
+            except Exception as error:
+                # An exception of one caller's callback must not stop those of others.
+                report_error(error)
+
+
+_mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
+
+
+def mailbox_of(loop: asyncio.AbstractEventLoop) -> Mailbox:
+    """Return the one mailbox of `loop`."""
+    mailbox = _mailboxes.get(loop)
+    if mailbox is None:
+        mailbox = _mailboxes[loop] = Mailbox(loop)
+    return mailbox
+
+
+def forget_mailboxes() -> None:
+    """Forget all loops: after a fork they are those of the parent."""
+    _mailboxes.clear()
+
+
+def report_error(error: Exception) -> None:
+    """Report an exception of a callback to the running loop."""
+    asyncio.get_running_loop().call_exception_handler({"message": "a callback of aiozarr raised", "exception": error})
+
 
 JOIN_SECONDS = 2.0
 
@@ -150,3 +225,106 @@ def current_engine() -> Engine | None:
     """Return the engine if the caller runs on the I/O thread, else None."""
     # State of the thread itself: a thread that is shutting down is not `_thread` any more, but has its engine.
     return _thread_state.engine
+
+
+T = TypeVar("T")
+
+
+class CrossThreadCall(ABC, Generic[T]):
+    """One call from another thread: a task on the I/O thread, in the context of the caller."""
+
+    __slots__ = ("_cancelled", "_context", "_task", "_thread")
+
+    def __init__(self, thread: IOThread) -> None:
+        self._thread = thread
+        # The mailbox is emptied in the context of the first caller of a burst.
+        self._context = copy_context()
+        self._task: asyncio.Task[T] | None = None
+        self._cancelled = False
+
+    @abstractmethod
+    def coroutine(self) -> Coroutine[Any, Any, T]:
+        """Return the work, as a new coroutine. Runs on the I/O thread."""
+
+    @abstractmethod
+    def answer(self, task: asyncio.Task[T] | None) -> None:
+        """Pass the outcome to the caller; None: never started. Runs on the I/O thread."""
+
+    def begin(self) -> None:
+        """Runs on the I/O thread."""
+        if not self._cancelled:
+            self._task = self._thread.loop.create_task(self.coroutine(), context=self._context)
+            self._task.add_done_callback(self._ended)
+
+    def cancel(self) -> None:
+        """Runs on the I/O thread."""
+        if self._task is not None:
+            self._task.cancel()
+        elif not self._cancelled:
+            # Never started: Ctrl-C came before the call was posted.
+            self._cancelled = True
+            self.answer(None)
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        # The traceback of its error may still hold this object.
+        self._task, self._cancelled = None, True
+        if not (self._thread.exiting and task.cancelled()):
+            self.answer(task)
+
+
+def limited(
+    function: Callable[[Engine], Coroutine[Any, Any, T]], engine: Engine, timeout: float | None
+) -> Coroutine[Any, Any, T]:
+    """Return `function(engine)`, which runs for at most `timeout` seconds.
+
+    Raises, when it is awaited:
+        StoreTimeoutError: it took longer.
+    """
+    return function(engine) if timeout is None else _limited(function, engine, timeout)
+
+
+async def _limited(function: Callable[[Engine], Coroutine[Any, Any, T]], engine: Engine, timeout: float) -> T:
+    limit = asyncio.timeout(timeout)
+    try:
+        async with limit:
+            return await function(engine)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise StoreTimeoutError(
+            f"the operation took more than {timeout} seconds (Settings.timeout)", elapsed=timeout
+        ) from error.with_traceback(None)
+    finally:
+        # `limit` holds the task, which ends with the error. No frame of the error may hold `limit`.
+        del limit
+
+
+class Callback(Generic[T]):
+    """A caller's function, which the I/O thread calls in the caller's loop or thread, with the latest value only.
+
+    Attributes:
+        fail: called there with the exception of the function, if it raises one.
+    """
+
+    def __init__(self, function: Callable[[T], object], post: Callable[[Callable[[], None]], object]) -> None:
+        self._function = function
+        self._post = post
+        self._values: deque[T] = deque(maxlen=1)
+        self.fail: Callable[[Exception], None] | None = None
+
+    def __call__(self, value: T) -> None:
+        waiting = bool(self._values)
+        self._values.append(value)
+        if not waiting:
+            self._post(self._deliver)
+
+    def _deliver(self) -> None:
+        # An earlier delivery may have taken a later value.
+        if not self._values:
+            return
+        try:
+            self._function(self._values.pop())
+        except Exception as error:
+            if self.fail is None:
+                raise
+            self.fail(error)

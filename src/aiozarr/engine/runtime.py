@@ -10,10 +10,17 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from aiozarr.concurrency import wait_uncancelled
-from aiozarr.engine.cross_thread_call import Callback, CrossThreadCall, limited
 from aiozarr.engine.engine import Engine
-from aiozarr.engine.mailbox import mailbox_of, report_error
-from aiozarr.engine.private_thread import IOThread, current_engine, io_thread
+from aiozarr.engine.private_thread import (
+    Callback,
+    CrossThreadCall,
+    IOThread,
+    current_engine,
+    io_thread,
+    limited,
+    mailbox_of,
+    report_error,
+)
 from aiozarr.engine.trio_calls import is_trio_running, post_to_trio, run_from_trio
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from aiozarr.engine.blocking_queue import BlockingQueue
 from aiozarr.engine.cache.sizes import SizeCache
-from aiozarr.engine.key_locks import KeyLocks
+from aiozarr.engine.group_commit import KeyLocks
 from aiozarr.engine.workers.worker_pool import WorkerPool
 from aiozarr.errors import UnsafeWriteWarning
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property

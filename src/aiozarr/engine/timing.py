@@ -61,13 +61,12 @@ def emit(on_event: Callable[[Event], None], event: Event) -> None:
 
 def totals_of(event: RequestEvent, retries: int | None = None) -> Totals:
     """Return what a request adds to a report."""
-    fetch = event.operation == "fetch"
     return Totals(
         requests=event.attempts,
         retries=event.attempts - 1 if retries is None else retries,
-        bytes_wanted=event.bytes_wanted if fetch else 0,
-        bytes_fetched=event.bytes_fetched if fetch else 0,
-        bytes_written=event.bytes_fetched if event.operation == "set" else 0,
+        bytes_wanted=event.bytes_wanted,
+        bytes_fetched=event.bytes_fetched,
+        bytes_written=event.bytes_written,
         request_seconds=event.seconds,
         queue_seconds=event.queue_seconds,
         decode_seconds=event.decode_seconds,
@@ -119,8 +118,8 @@ class RequestTiming:
         store: str,
         key: str,
         range: ByteRange | None = None,
-        bytes_wanted: int,
-        bytes_fetched: int,
+        bytes_fetched: int = 0,
+        bytes_written: int = 0,
         now: float,
         attempts: int | None = None,
         error: BaseException | None,
@@ -136,8 +135,8 @@ class RequestTiming:
             store: the store's URL.
             key: the key.
             range: the byte range.
-            bytes_wanted: bytes that the caller needs.
-            bytes_fetched: bytes received or sent.
+            bytes_fetched: bytes received, all of which are wanted.
+            bytes_written: bytes sent.
             attempts: number of attempts.
             error: the error of the request.
             chunks: number of chunks encoded.
@@ -148,8 +147,9 @@ class RequestTiming:
             store=store,
             key=key,
             range=range,
-            bytes_wanted=bytes_wanted,
+            bytes_wanted=bytes_fetched,
             bytes_fetched=bytes_fetched,
+            bytes_written=bytes_written,
             seconds=request.seconds or now - request.started,
             attempts=request.attempts if attempts is None else attempts,
             error=error,

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from aiozarr.engine.cross_thread_call import Callback, CrossThreadCall, limited
 from aiozarr.engine.engine import Engine
-from aiozarr.engine.private_thread import IOThread
+from aiozarr.engine.private_thread import Callback, CrossThreadCall, IOThread, limited
 from aiozarr.engine.turn_gate import read_gate
 
 T = TypeVar("T")

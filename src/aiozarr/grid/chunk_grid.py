@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Self, TypeVar
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.axes import Axis, regular_axes
-from aiozarr.grid.named_configuration import NamedConfiguration, check_members
 from aiozarr.grid.run_length_axis import RunLengthAxis
-from aiozarr.plugins import ClassRegistry
+from aiozarr.plugins import ClassRegistry, NamedConfiguration, check_members
 
 _POINT = "chunk_grid"
 _CHUNK_SHAPE = "chunk_grid.configuration.chunk_shape"

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 from aiozarr.errors import InvalidMetadataError
-from aiozarr.grid.named_configuration import NamedConfiguration, check_members
-from aiozarr.plugins import ClassRegistry
+from aiozarr.plugins import ClassRegistry, NamedConfiguration, check_members
 
 _POINT = "chunk_key_encoding"
 
@@ -64,6 +63,7 @@ class ChunkKeyEncoding(ABC):
 @dataclass(frozen=True, slots=True)
 class _SeparatedEncoding(ChunkKeyEncoding):
     separator_by_default: ClassVar[str]
+    _forms: ClassVar[Mapping[str, list[str]]]
     separator: str
 
     def __post_init__(self) -> None:
@@ -87,6 +87,11 @@ class _SeparatedEncoding(ChunkKeyEncoding):
         """Return `{"separator": ...}`, also for the default, so that readers need not know it."""
         return {"separator": self.separator}
 
+    def encode(self, coords: Iterable[int]) -> str:
+        """Return the key of the chunk at `coords`, relative to the array."""
+        numbers = coords if type(coords) is tuple else tuple(coords)
+        return self._forms[self.separator][len(numbers)] % numbers
+
 
 @dataclass(frozen=True, slots=True)
 class DefaultKeyEncoding(_SeparatedEncoding):
@@ -95,11 +100,7 @@ class DefaultKeyEncoding(_SeparatedEncoding):
     name: ClassVar[str] = "default"
     separator_by_default: ClassVar[str] = "/"
     separator: str = "/"
-
-    def encode(self, coords: Iterable[int]) -> str:
-        """Return the key of the chunk at `coords`, relative to the array."""
-        numbers = coords if type(coords) is tuple else tuple(coords)
-        return _DEFAULT_FORMS[self.separator][len(numbers)] % numbers
+    _forms = _DEFAULT_FORMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +110,7 @@ class V2KeyEncoding(_SeparatedEncoding):
     name: ClassVar[str] = "v2"
     separator_by_default: ClassVar[str] = "."
     separator: str = "."
-
-    def encode(self, coords: Iterable[int]) -> str:
-        """Return the key of the chunk at `coords`, relative to the array."""
-        numbers = coords if type(coords) is tuple else tuple(coords)
-        return _V2_FORMS[self.separator][len(numbers)] % numbers
+    _forms = _V2_FORMS
 
 
 _registry: ClassRegistry[ChunkKeyEncoding] = ClassRegistry(

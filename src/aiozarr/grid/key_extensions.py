@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.grid.key_encoding import ChunkKeyEncoding, register_chunk_key_encoding, resolve_key_encoding
-from aiozarr.grid.named_configuration import check_members
+from aiozarr.plugins import check_members
 
 _POINT = "chunk_key_encoding"
 _CONFIGURATION = "chunk_key_encoding.configuration"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, product
 from math import prod
+from operator import attrgetter
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -12,13 +14,19 @@ from numpy.typing import NDArray
 
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.axes import Axis, AxisSelection, BasicMap, Index, RegularAxis
+from aiozarr.grid.transform import Strided
 
 AnyArray: TypeAlias = NDArray[Any]
+_SELECTION = attrgetter("selection")
 CoreRegion: TypeAlias = tuple[slice | NDArray[np.int64], ...]
 """An orthogonal region of an array of the core shape: a slice or ascending positions per axis."""
 
 MAX_CACHED_SELECTIONS = 4096
 """Dimensions with more axis selections are generated again at each pass, so that memory stays bounded."""
+
+
+MAX_SHARED_SELECTIONS = 16
+"""Dimensions with more axis selections are generated for each projection, so that few of them are remembered."""
 
 
 class ChunkSelection(Protocol):
@@ -128,7 +136,7 @@ class ChunkProjection(tuple[AxisSelection, ...]):
     @property
     def chunk_selection(self) -> tuple[Index, ...]:
         """The elements in coordinates of the chunk, one index per dimension."""
-        return tuple([each.selection for each in self])
+        return tuple(map(_SELECTION, self))
 
     @property
     def out_selection(self) -> tuple[slice, ...]:
@@ -172,7 +180,7 @@ class ChunkProjection(tuple[AxisSelection, ...]):
     def gather(self, chunk: AnyArray) -> AnyArray:
         """Return the selected elements of `chunk`."""
         # The ellipsis keeps the result an array: an index of integers alone returns the element, which may be a list.
-        return chunk[(*self.chunk_selection, ...)]
+        return chunk[(*map(_SELECTION, self), ...)]
 
     def scatter(self, out: AnyArray, elements: AnyArray) -> None:
         """Write the result of `gather` to its positions in `out`."""
@@ -261,8 +269,16 @@ class Projection:
         return zip(map(sum, product(*offsets)), self, strict=True)
 
     @fork_safe_cached_property
-    def _cached_dimensions(self) -> list[list[AxisSelection]]:
-        return [list(self._along(dimension)) for dimension in range(len(self.counts))]
+    def _cached_dimensions(self) -> list[Sequence[AxisSelection]]:
+        return [self._shared_along(dimension) for dimension in range(len(self.counts))]
+
+    def _shared_along(self, dimension: int) -> Sequence[AxisSelection]:
+        """Return the selections along one dimension. Windows of a service, or shards of a read, often have the same."""
+        axis, selected = self._axes[dimension], self._maps[dimension]
+        is_short = self.counts[dimension] <= MAX_SHARED_SELECTIONS
+        if is_short and isinstance(axis, RegularAxis) and isinstance(selected, Strided):
+            return _split_strided(*axis, selected.start, selected.step, selected.count, self._offsets[dimension])
+        return list(self._along(dimension))
 
     def _along(self, dimension: int) -> Iterator[AxisSelection]:
         return self._axes[dimension].split(self._maps[dimension], self._offsets[dimension])
@@ -273,6 +289,13 @@ class Projection:
             return zip(self._along(0), strict=True)
         outer = self._leading(ndim - 1)
         return ((*head, each) for head in outer for each in self._along(ndim - 1))
+
+
+@lru_cache(512)
+def _split_strided(
+    length: int, extent: int, start: int, step: int, count: int, offset: int
+) -> tuple[AxisSelection, ...]:
+    return tuple(RegularAxis(length, extent).split(Strided(start, step, count), offset))
 
 
 def _joined(
@@ -314,8 +337,15 @@ def assign(out: NDArray[Any], source: NDArray[Any]) -> None:
     row: 18 instead of 33 µs for a chunk of 64 x 64 x 64 bytes in an output of 512 x 512 x 512.
     It also keeps the interpreter's lock, which numpy gives away for more than 500 elements.
     """
-    alike = source.ndim > 1 and source.shape == out.shape and source.dtype == out.dtype
-    if alike and source.strides[-1] == source.itemsize == out.strides[-1] and _as_rows(out, source):
+    shape, dtype = source.shape, source.dtype
+    row = row_type(shape, dtype) if shape == out.shape and dtype == out.dtype else None
+    if (
+        row is not None
+        and source.strides[-1] == dtype.itemsize == out.strides[-1]
+        and type(out) is np.ndarray  # views of other kinds, such as masked ones, are more than the memory
+        and not (out.flags.c_contiguous and source.flags.c_contiguous)
+    ):
+        out.view(row)[...] = source.view(row)
         return
     if source.nbytes >= MIN_REORDER_BYTES and source.ndim > 1 and source.shape == out.shape:
         stride, length = source.strides[-1], source.shape[-1]
@@ -336,24 +366,13 @@ def row_type(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.dtype[Any] | No
 
     Returns: the type, or None if the rows are too long or contain objects.
     """
-    if dtype.hasobject or dtype.kind == "T" or len(shape) < 2 or shape[-1] < 2:
+    if len(shape) < 2 or shape[-1] < 2 or dtype.hasobject or dtype.kind == "T":
         return None
-    row = shape[-1] * dtype.itemsize
-    if row > MAX_ROW_BYTES:
+    nbytes = shape[-1] * dtype.itemsize
+    if nbytes > MAX_ROW_BYTES:
         return None
     # numpy copies void elements as raw bytes.
-    element = _ROWS.get(row)
-    if element is None:
-        element = _ROWS[row] = np.dtype(f"V{row}")
-    return element
-
-
-def _as_rows(out: NDArray[Any], source: NDArray[Any]) -> bool:
-    # Views of other kinds of arrays, such as masked ones, are more than the memory.
-    if type(out) is not np.ndarray or (out.flags.c_contiguous and source.flags.c_contiguous):
-        return False
-    element = row_type(source.shape, source.dtype)
-    if element is None:
-        return False
-    out.view(element)[...] = source.view(element)
-    return True
+    row = _ROWS.get(nbytes)
+    if row is None:
+        row = _ROWS[nbytes] = np.dtype(f"V{nbytes}")
+    return row

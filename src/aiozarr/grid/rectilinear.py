@@ -10,8 +10,8 @@ from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.axes import Axis, RegularAxis
 from aiozarr.grid.chunk_grid import MAX_LENGTH_RUNS, ChunkGrid, chunk_length, register_chunk_grid
-from aiozarr.grid.named_configuration import check_members
 from aiozarr.grid.run_length_axis import RunLengthAxis
+from aiozarr.plugins import check_members
 
 LengthRuns: TypeAlias = tuple[tuple[int, int], ...]
 """The chunks of one dimension as (length, count), in order."""

@@ -21,22 +21,22 @@ from aiozarr.errors import (
     UnauthenticatedError,
 )
 from aiozarr.formatting import format_bytes, printable
-from aiozarr.grid import BasicSelection
+from aiozarr.grid.transform import BasicSelection
 from aiozarr.hierarchy.casting import convert_values
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer, block_slices, length_of
 from aiozarr.hierarchy.info import ArrayInfo, count_objects, grid_svg, table
-from aiozarr.hierarchy.location import key_prefix
 from aiozarr.hierarchy.mutations.locks import erasures
 from aiozarr.hierarchy.new_metadata.v3 import check_shape, storage_order
-from aiozarr.hierarchy.node import Mode, Node
+from aiozarr.hierarchy.node import HandleOptions, Node
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, read_explicit
 from aiozarr.hierarchy.resize import clear_gained_area, erase_outside, has_stale_data, resized_metadata
 from aiozarr.hierarchy.unread_values import UnreadValues, equal_handles, unread_error
 from aiozarr.hierarchy.view import FieldSelection, View
-from aiozarr.metadata import ArrayMetadata, render_node
-from aiozarr.schedule import current_recorder
+from aiozarr.metadata.formats import render_node
+from aiozarr.metadata.names import key_prefix
+from aiozarr.metadata.records import ArrayMetadata
+from aiozarr.schedule.events import current_recorder
 from aiozarr.schedule.operations import observed
-from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.stores.transformer import StorageTransformer, resolve_transformers, wrap_store
 
@@ -55,20 +55,9 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     else:
         __iter__ = UnreadValues._refuse_iteration
 
-    def __init__(
-        self,
-        store: Store,
-        path: str,
-        metadata: ArrayMetadata,
-        *,
-        settings: Settings,
-        mode: Mode,
-        owns_store: bool = False,
-        checks_document: bool = True,
-    ) -> None:
-        super().__init__(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)
+    def __init__(self, store: Store, path: str, metadata: ArrayMetadata, options: HandleOptions) -> None:
+        super().__init__(store, path, metadata, options)
         self._layout = self._resolve(metadata)
-        self._checks_document = checks_document
         # The erasures so far when the stored document was compared with `metadata`; None: it was not.
         self._checked_at: int | None = None
         # The layout of the stored array, if it has grown since.
@@ -349,7 +338,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         raise unread_error(self, "dask")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_restore, (*super().__reduce__()[1][1:], self._runtime_transformers))
+        return (_restore, (*super().__reduce__()[1], self._runtime_transformers))
 
     def __repr__(self) -> str:
         return f"<aiozarr.Array {printable(self.url)} {self.dtype} {self.shape} {self._layout}>"
@@ -379,15 +368,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
     def _with_metadata(self, metadata: ArrayMetadata) -> Array:
         """Return another handle of this array with these metadata."""
-        array = Array(
-            self._store,
-            self._path,
-            metadata,
-            settings=self._settings,
-            mode=self._mode,
-            owns_store=self._owns_store,
-            checks_document=self._checks_document,
-        )
+        array = Array(self._store, self._path, metadata, self._options)
         array._checked_at, array._grown_layout = self._checked_at, self._grown_layout
         array._runtime_transformers = self._runtime_transformers
         array._chunk_store = array._transformed_store(metadata)
@@ -443,7 +424,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             ChangedError: the stored array has another type, chunks or codecs, or has shrunk.
             NodeNotFoundError: it no longer exists.
         """
-        if self._checks_document and self._checked_at != erasures():
+        if self._options.checks_document and self._checked_at != erasures():
             await self._run_on_io_thread(self._check_document)
         grown = self._grown_layout
         return grown if grown is not None and layout is self._layout else layout
@@ -475,19 +456,17 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             self._checked_at = count
 
     def _resolve(self, metadata: ArrayMetadata) -> ArrayLayout:
-        return ArrayLayout.resolve(metadata, node=self.url, settings=self._settings)
+        return ArrayLayout.resolve(metadata, node=self.url, settings=self.settings)
 
 
 def _restore(
     store: Store,
     path: str,
     metadata: ArrayMetadata,
-    settings: Settings,
-    mode: Mode,
-    owns_store: bool,
+    options: HandleOptions,
     run_time: tuple[StorageTransformer, ...],
 ) -> Array:
-    array = Array(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)
+    array = Array(store, path, metadata, options)
     for transformer in run_time:
         array = array.with_storage_transformer(transformer)
     return array

@@ -9,13 +9,13 @@ from typing import Any
 from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.engine.open_store import Target
 from aiozarr.errors import NodeTypeError
-from aiozarr.hierarchy.group import Group, HandleOptions, make_group
+from aiozarr.hierarchy.group import Group, make_group
 from aiozarr.hierarchy.members import check_listable, walk_levels
 from aiozarr.hierarchy.mutations.consolidated_update import MAX_INVALIDATIONS, invalidate, write_consolidated
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, group_keys, resolve_outermost
 from aiozarr.hierarchy.mutations.locks import changes_of
 from aiozarr.hierarchy.mutations.store_documents import MAX_SWAP_DELAY
-from aiozarr.hierarchy.node import check_store_writeable
+from aiozarr.hierarchy.node import HandleOptions, check_store_writeable
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
@@ -25,7 +25,8 @@ from aiozarr.hierarchy.node_access import (
     require_node,
     run_at_target,
 )
-from aiozarr.metadata import GroupMetadata, probe_keys
+from aiozarr.metadata.formats import probe_keys
+from aiozarr.metadata.records import GroupMetadata
 from aiozarr.settings import Settings
 
 
@@ -66,7 +67,7 @@ async def consolidate_metadata(
         check_listable(access.store, "consolidate: the nodes below have to be found")
 
         def make(metadata: NodeMetadata, seen_changes: int | None = None) -> Group:
-            options = HandleOptions(access.settings, "r+", owns_store, seen_changes)
+            options = HandleOptions(access.settings, "r+", owns_store, seen_changes=seen_changes)
             return make_group(access.store, access.path, metadata, options)
 
         # Made before anything is stored: it checks that there is a group.

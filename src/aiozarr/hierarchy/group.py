@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, TypeAlias, TypeVar
@@ -16,7 +15,6 @@ from aiozarr.errors import ChildNotFoundError, NodeExistsError, NodeNotFoundErro
 from aiozarr.formatting import printable
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.info import GroupInfo, count_objects, table
-from aiozarr.hierarchy.location import child_path, join_path, relative_name
 from aiozarr.hierarchy.members import (
     BATCH_NODES,
     ListedNode,
@@ -42,7 +40,7 @@ from aiozarr.hierarchy.new_metadata.v3 import (
     check_shape,
     resolve_dtype,
 )
-from aiozarr.hierarchy.node import Mode, Node
+from aiozarr.hierarchy.node import HandleOptions, Node
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
@@ -50,23 +48,13 @@ from aiozarr.hierarchy.node_access import (
     read_explicit,
 )
 from aiozarr.hierarchy.opening import missing_node_error, opens
-from aiozarr.metadata import ArrayMetadata, Consolidated, GroupMetadata
+from aiozarr.metadata.names import child_path, join_path, relative_name
+from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.schedule.operations import observed
-from aiozarr.settings import Settings
 from aiozarr.stores import Store
 
 AnyNode: TypeAlias = "Array | Group"
 N = TypeVar("N", bound=AnyNode)
-
-
-@dataclass(frozen=True)
-class HandleOptions:
-    """The options of a handle besides its location and metadata; `Array` and `Group` document them."""
-
-    settings: Settings
-    mode: Mode
-    owns_store: bool = False
-    seen_changes: int | None = None
 
 
 MakeNode: TypeAlias = Callable[[Store, str, NodeMetadata, HandleOptions], N]
@@ -110,21 +98,9 @@ class Group(ForeignGroupNames, Node[GroupMetadata]):
     them again. Any other group lists the store, which must be able to list.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        path: str,
-        metadata: GroupMetadata,
-        *,
-        settings: Settings,
-        mode: Mode,
-        owns_store: bool = False,
-        seen_changes: int | None = None,
-    ) -> None:
-        super().__init__(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)
-        # The number of changes of the store by this process when the metadata were read (`ChangeTracker.count`).
-        # None: unknown, so consolidated metadata are read again before they are used.
-        self._seen_changes = seen_changes
+    def __init__(self, store: Store, path: str, metadata: GroupMetadata, options: HandleOptions) -> None:
+        super().__init__(store, path, metadata, options)
+        self._seen_changes = options.seen_changes
 
     # Type checkers do not see these: the operations of a mapping need I/O here.
     if not TYPE_CHECKING:
@@ -461,7 +437,8 @@ class Group(ForeignGroupNames, Node[GroupMetadata]):
 
     async def _open_existing(self, name: str) -> AnyNode | None:
         path = child_path(self._path, name, self.zarr_format)
-        found = await self._run_on_io_thread(self._find, path)
+        # A group without a document, in a format that has none such, gets one.
+        found = await self._run_on_io_thread(partial(self._find, may_be_implicit=None), path)
         return None if found is None else self._child(make_node, path, found)
 
     async def _open_matching_array(self, name: str, shape: Any, dtype: DataTypeLike, exact: bool) -> Array | None:
@@ -473,11 +450,11 @@ class Group(ForeignGroupNames, Node[GroupMetadata]):
             raise _wrong_kind_error(node.url, node.path, node.metadata)
         return check_matches(node, shape, dtype, exact=exact)
 
-    async def _find(self, access: NodeAccess) -> NodeMetadata | None:
+    async def _find(self, access: NodeAccess, *, may_be_implicit: bool | None = True) -> NodeMetadata | None:
         """Return the metadata of a node below this group, from current consolidated metadata if there are any."""
         consolidated = await self._current_consolidated(access.sibling(self._path))
         if consolidated is None or access.path == self._path:
-            return await read_child(access, self.zarr_format)
+            return await read_child(access, self.zarr_format, may_be_implicit=may_be_implicit)
         return find_node(access, consolidated, relative_name(access.path, self._path), self.zarr_format)
 
     async def _missing_child_error(self, access: NodeAccess) -> ChildNotFoundError:
@@ -508,7 +485,7 @@ class Group(ForeignGroupNames, Node[GroupMetadata]):
         consolidated = await self._run_on_io_thread(self._current_consolidated)
         if consolidated is not None:
             nodes = iter_nodes(
-                consolidated, self._store, self._path, self._settings, self.zarr_format, max_depth=max_depth
+                consolidated, self._store, self._path, self.settings, self.zarr_format, max_depth=max_depth
             )
             while batch := list(islice(nodes, BATCH_NODES)):
                 yield batch
@@ -520,7 +497,7 @@ class Group(ForeignGroupNames, Node[GroupMetadata]):
                 yield batch
 
     def _child(self, make: MakeNode[N], path: str, metadata: NodeMetadata) -> N:
-        options = HandleOptions(self._settings, self._mode, seen_changes=self._seen_changes)
+        options = HandleOptions(self.settings, self._options.mode, seen_changes=self._seen_changes)
         return make(self._store, path, metadata, options)
 
     def _require_kind(self, metadata: NodeMetadata) -> GroupMetadata:
@@ -551,7 +528,7 @@ def make_array(store: Store, path: str, metadata: NodeMetadata, options: HandleO
     """
     if not isinstance(metadata, ArrayMetadata):
         raise _wrong_kind_error(store.url_of(path), path, metadata)
-    return Array(store, path, metadata, settings=options.settings, mode=options.mode, owns_store=options.owns_store)
+    return Array(store, path, metadata, options)
 
 
 def make_group(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> Group:
@@ -562,15 +539,7 @@ def make_group(store: Store, path: str, metadata: NodeMetadata, options: HandleO
     """
     if not isinstance(metadata, GroupMetadata):
         raise _wrong_kind_error(store.url_of(path), path, metadata)
-    return Group(
-        store,
-        path,
-        metadata,
-        settings=options.settings,
-        mode=options.mode,
-        owns_store=options.owns_store,
-        seen_changes=options.seen_changes,
-    )
+    return Group(store, path, metadata, options)
 
 
 def make_node(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> AnyNode:

@@ -9,15 +9,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from aiozarr.errors import SelectionError
-from aiozarr.grid import (
-    ArraySelection,
-    ChunkGrid,
-    FieldNames,
-    IndexTransform,
-    select_orthogonal,
-    select_pointwise,
-)
-from aiozarr.grid.advanced import expand, parse_items
+from aiozarr.grid.advanced import ArraySelection, expand, parse_items, select_orthogonal, select_pointwise
+from aiozarr.grid.chunk_grid import ChunkGrid
+from aiozarr.grid.fields import FieldNames
+from aiozarr.grid.transform import IndexTransform
 
 V = TypeVar("V")
 

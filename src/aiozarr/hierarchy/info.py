@@ -8,9 +8,9 @@ from html import escape
 from typing import Any
 
 from aiozarr.formatting import format_bytes, format_table, preformatted
-from aiozarr.grid import ChunkGrid
+from aiozarr.grid.chunk_grid import ChunkGrid
 from aiozarr.hierarchy.node_access import NodeAccess
-from aiozarr.metadata import is_document
+from aiozarr.metadata.formats import PROBE_KEYS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ async def count_objects(access: NodeAccess) -> tuple[int | None, int | None]:
 
 def _is_document(name: str) -> bool:
     # NCZarr stores documents of its own under such names.
-    return is_document(name) or name.startswith(".nc")
+    return name in PROBE_KEYS or name.startswith(".nc")
 
 
 def _table(facts: Iterable[tuple[str, object]]) -> str:

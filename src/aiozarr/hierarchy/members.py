@@ -11,21 +11,24 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import index as as_index
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from aiozarr.concurrency import cancel_and_wait, map_concurrently
-from aiozarr.errors import InvalidKeyError, LimitError, MetadataError, UnsupportedOperationError
+from aiozarr.errors import InvalidKeyError, LimitError, MetadataError, PermissionDeniedError, UnsupportedOperationError
 from aiozarr.formatting import preformatted, printable
-from aiozarr.hierarchy.location import join_path
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
+    has_node_below,
     implicit_group,
     parse_documents,
     read_documents,
     read_other_format,
 )
-from aiozarr.metadata import ArrayMetadata, Consolidated, GroupMetadata, check_node_name, consolidated_node, rules_of
+from aiozarr.metadata.format_rules import rules_of
+from aiozarr.metadata.formats import consolidated_node
+from aiozarr.metadata.names import check_node_name, join_path
+from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.model import JOURNAL_PREFIX
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
@@ -33,6 +36,9 @@ from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.transformer import ALL_TRANSFORMER_NAMES
 
 T = TypeVar("T")
+
+NodeError: TypeAlias = MetadataError | LimitError | PermissionDeniedError
+"""Why one node cannot be read, while others can."""
 
 BATCH_NODES = 512
 """Nodes per batch of a listing: enough to amortise round trips, and little memory."""
@@ -51,7 +57,7 @@ class ListedNode:
     """A node below a group: its name relative to the group, and its metadata or the error of reading them."""
 
     name: str
-    metadata: NodeMetadata | MetadataError | LimitError
+    metadata: NodeMetadata | NodeError
 
 
 def check_listable(store: Store, purpose: str) -> None:
@@ -196,7 +202,11 @@ def render_tree(root: str, nodes: Iterable[ListedNode]) -> Tree:
 
 
 async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
-    """Read the node of this name. A directory without documents is an implicit group if the format has them."""
+    """Read the node of this name.
+
+    A directory without documents is an implicit group. In formats that have none, other readers open the arrays below
+    it only; it is a group here if there are any.
+    """
     at_name = access.sibling(join_path(access.path, name.name, name.zarr_format))
     rules = rules_of(name.zarr_format)
     try:
@@ -204,13 +214,13 @@ async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
         metadata = parse_documents(at_name, await read_documents(at_name, rules.own_keys), name.zarr_format)
         if metadata is None:
             metadata = await read_other_format(at_name, name.zarr_format)
-    except (MetadataError, LimitError) as error:
+        # A directory of a reserved name without documents belongs to another program.
+        is_reserved = name.name.rpartition("/")[2].startswith("__")
+        if metadata is None and not is_reserved and (rules.has_implicit_groups or await has_node_below(at_name)):
+            metadata = implicit_group(name.zarr_format)
+    except (MetadataError, LimitError, PermissionDeniedError) as error:
         return ListedNode(name.name, error)
-    # A directory of a reserved name without documents belongs to another program.
-    is_reserved = name.name.rpartition("/")[2].startswith("__")
-    if metadata is None and (is_reserved or not rules.has_implicit_groups):
-        return None
-    return ListedNode(name.name, implicit_group() if metadata is None else metadata)
+    return None if metadata is None else ListedNode(name.name, metadata)
 
 
 def _label(node: ListedNode) -> str:

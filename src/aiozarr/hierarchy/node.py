@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import replace
-from types import TracebackType
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from aiozarr.engine import run
@@ -20,8 +19,8 @@ from aiozarr.hierarchy.node_access import (
     require_node,
     timeouts_located,
 )
-from aiozarr.metadata import ArrayMetadata, GroupMetadata
-from aiozarr.schedule import current_recorder
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
+from aiozarr.schedule.events import current_recorder
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 
@@ -31,20 +30,36 @@ T = TypeVar("T")
 M = TypeVar("M", ArrayMetadata, GroupMetadata)
 
 
+@dataclass(frozen=True, slots=True)
+class HandleOptions:
+    """The options of a handle besides its location and metadata.
+
+    Attributes:
+        settings: settings of its reads and writes.
+        mode: `"r"` refuses writes.
+        owns_store: whether closing the handle closes the store.
+        checks_document: whether the stored document of an array is compared with its metadata before the first write.
+        seen_changes: the number of changes of the store by this process when the metadata of a group were read
+            (`ChangeTracker.count`). None: unknown, so consolidated metadata are read again before they are used.
+    """
+
+    settings: Settings
+    mode: Mode
+    owns_store: bool = False
+    checks_document: bool = True
+    seen_changes: int | None = None
+
+
 class Node(ABC, Generic[M]):
     """A handle of one node. Its metadata are those that this handle last read or wrote.
 
     A handle may be used from any number of tasks, threads and event loops, and be pickled.
     """
 
-    def __init__(
-        self, store: Store, path: str, metadata: M, *, settings: Settings, mode: Mode, owns_store: bool = False
-    ) -> None:
+    def __init__(self, store: Store, path: str, metadata: M, options: HandleOptions) -> None:
         self._store = store
         self._path = path
-        self._settings = settings
-        self._mode: Mode = mode
-        self._owns_store = owns_store
+        self._options = options
         self._metadata: M = metadata
         # The metadata, and those that `metadata` shows.
         self._shown: tuple[M, M] | None = None
@@ -72,7 +87,7 @@ class Node(ABC, Generic[M]):
     @property
     def settings(self) -> Settings:
         """The settings of the node's reads and writes."""
-        return self._settings
+        return self._options.settings
 
     @property
     def metadata(self) -> M:
@@ -91,7 +106,7 @@ class Node(ABC, Generic[M]):
     @property
     def read_only(self) -> bool:
         """True if writes raise: the node was opened with `mode="r"`, or its store cannot write."""
-        return self._mode == "r" or not self._store.supports.writeable
+        return self._options.mode == "r" or not self._store.supports.writeable
 
     @property
     def attrs(self) -> Mapping[str, JSON]:
@@ -152,22 +167,18 @@ class Node(ABC, Generic[M]):
 
     async def aclose(self) -> None:
         """Close the store if opening this node made it. A store that was passed in stays open. May be called twice."""
-        if self._owns_store:
+        if self._options.owns_store:
             await run(lambda engine: self._store.aclose())
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (
-            _restore,
-            (type(self), self._store, self._path, self._metadata, self._settings, self._mode, self._owns_store),
-        )
+        options = replace(self._options, checks_document=True, seen_changes=None)
+        return (type(self), (self._store, self._path, self._metadata, options))
 
     # --- for this package ----------------------------------------------------------------------------------------
 
@@ -179,8 +190,8 @@ class Node(ABC, Generic[M]):
         report = current_recorder()
         with timeouts_located([self._store], path):
             return await run(
-                lambda engine: function(NodeAccess(engine, self._store, path, self._settings, report)),
-                timeout=self._settings.timeout,
+                lambda engine: function(NodeAccess(engine, self._store, path, self.settings, report)),
+                timeout=self.settings.timeout,
             )
 
     async def _change(
@@ -225,7 +236,7 @@ class Node(ABC, Generic[M]):
         self._metadata = metadata
 
     def _check_writeable(self) -> None:
-        if self._mode == "r":
+        if self._options.mode == "r":
             raise UnsupportedOperationError(
                 f"{self.url} was opened with mode='r'; open it with mode='r+' to write", store=self._store.url
             )
@@ -240,9 +251,3 @@ def check_store_writeable(store: Store) -> None:
     """
     if not store.supports.writeable:
         raise UnsupportedOperationError(f"{type(store).__name__} cannot write", store=store.url)
-
-
-def _restore(
-    kind: Any, store: Store, path: str, metadata: NodeMetadata, settings: Settings, mode: Mode, owns_store: bool
-) -> Any:
-    return kind(store, path, metadata, settings=settings, mode=mode, owns_store=owns_store)

@@ -17,12 +17,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from aiozarr.concurrency import gather_all
+from aiozarr.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine, ScheduledStore, run
 from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.errors import (
@@ -33,27 +33,22 @@ from aiozarr.errors import (
     StoreTimeoutError,
     UnauthenticatedError,
 )
-from aiozarr.hierarchy.location import ancestors, key_prefix
-from aiozarr.metadata import (
-    DOCUMENT_KEYS,
-    PROBE_KEYS,
-    ArrayMetadata,
-    GroupMetadata,
-    check_path,
-    document_write_order,
-    likely_keys,
-    parse_node,
-    probe_keys,
-    rules_of,
-)
-from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY, Value
-from aiozarr.schedule import Report, current_recorder
+from aiozarr.metadata.format_rules import document_write_order, rules_of
+from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, likely_keys, parse_node, probe_keys
+from aiozarr.metadata.names import ancestors, check_path, key_prefix
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
+from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY, Entry, Value
+from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.transformer import ALL_TRANSFORMER_NAMES
 
 MAX_SEARCHED_PREFIXES = 1000
 """Prefixes that are listed in search of a node, before a place without documents counts as no group."""
+MAX_SEARCHED_OBJECTS = 10_000
+"""Objects directly in a folder, before it counts as a folder of other files: ten pages of a listing."""
+LISTED_OBJECTS = 1000
+"""Objects of a listing at any depth, before the folders of one level are listed instead: one page."""
 T = TypeVar("T")
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata
 Documents: TypeAlias = Mapping[str, Value | None]
@@ -226,13 +221,19 @@ async def read_explicit(access: NodeAccess, zarr_format: int | None = None) -> N
 
 
 async def search_node(
-    access: NodeAccess, zarr_format: int | None = None
+    access: NodeAccess, zarr_format: int | None = None, *, may_be_implicit: bool | None = None
 ) -> tuple[NodeMetadata | None, NodeMetadata | None]:
     """Search the node at a path, of this format or, with None, of any.
 
     Without a format, the documents of the format that was last seen nearby are requested first, and those of newer
     formats, or else the documents of all formats at once. Only where none of them is stored, the store is listed; keys
     below the path show that other documents, or the documents of arrays above it, must be read.
+
+    Args:
+        access: the access to the node.
+        zarr_format: the format, or None.
+        may_be_implicit: whether keys below a path without documents may make a group; None: where the format has such
+            groups.
 
     Returns: the metadata, also of an implicit group, or None; and the node of another format if there is only that.
     """
@@ -253,12 +254,13 @@ async def search_node(
     has_keys = await has_keys_below(access)
     if has_keys is False:
         return None, None
-    may_be_implicit = has_keys and (zarr_format is None or rules_of(zarr_format).has_implicit_groups)
+    if may_be_implicit is None:
+        may_be_implicit = zarr_format is None or rules_of(zarr_format).has_implicit_groups
     probes: list[Coroutine[Any, Any, Any]] = [_read_rest(access, documents, is_refusal_missing=zarr_format is not None)]
-    probes += [_is_implicit_group(access)] if may_be_implicit else []
+    probes += [_is_implicit_group(access)] if has_keys and may_be_implicit else []
     other, *is_implicit = await gather_all(probes)
     if other is None:
-        return (implicit_group() if is_implicit == [True] else None), None
+        return (implicit_group(zarr_format or 3) if is_implicit == [True] else None), None
     return (other, None) if zarr_format is None else (None, other)
 
 
@@ -271,12 +273,16 @@ async def read_node(access: NodeAccess, zarr_format: int | None = None) -> NodeM
     return found
 
 
-async def read_child(access: NodeAccess, zarr_format: int) -> NodeMetadata | None:
+async def read_child(
+    access: NodeAccess, zarr_format: int, *, may_be_implicit: bool | None = True
+) -> NodeMetadata | None:
     """Read the metadata of a node below a group of this format. A node of another format counts if it has documents.
+
+    Keys below a path without documents make a group of the group's format, as listings show it.
 
     Returns: the metadata, or None if there is no node.
     """
-    found, other = await search_node(access, zarr_format)
+    found, other = await search_node(access, zarr_format, may_be_implicit=may_be_implicit)
     return found or other
 
 
@@ -380,19 +386,43 @@ async def _is_implicit_group(access: NodeAccess) -> bool:
     copied, converted, *above = await gather_all(probes)
     if copied is not None or converted is not None or any(isinstance(each, ArrayMetadata) for each in above):
         return False
-    return any(each is not None for each in above) or await _has_node_below(access)
+    return any(each is not None for each in above) or await has_node_below(access)
 
 
-async def _has_node_below(access: NodeAccess) -> bool:
-    """Return whether a document is stored below a path: level by level, in at most `MAX_SEARCHED_PREFIXES` listings."""
+async def has_node_below(access: NodeAccess) -> bool:
+    """Return whether a node is stored below a path: level by level, in at most `MAX_SEARCHED_PREFIXES` folders."""
     level, left = [access.prefix], MAX_SEARCHED_PREFIXES
     while level and left:
         level, left = level[:left], left - min(left, len(level))
-        listed = await gather_all(access.scheduled.list_dir(prefix) for prefix in level)
-        if any(document_write_order(key) is not None for keys, _ in listed for key in keys):
+        found = await map_concurrently(lambda prefix: _folders_or_document(access, prefix), level)
+        if any(folders is None for folders in found):
             return True
-        level = [prefix for _, prefixes in listed for prefix in prefixes]
+        level = [folder for folders in found for folder in folders or ()]
     return False
+
+
+async def _folders_or_document(access: NodeAccess, prefix: str) -> list[str] | None:
+    """Return the folders below a prefix in which a node may be stored, or None if one was found."""
+    count, is_flat = 0, True
+    async with aclosing(cast("AsyncGenerator[Entry, None]", access.scheduled.scan(prefix))) as entries:
+        async for entry in entries:
+            if _makes_node(entry.key):
+                return None
+            count += 1
+            is_flat = is_flat and "/" not in entry.key[len(prefix) :]
+            if count == MAX_SEARCHED_OBJECTS or (count >= LISTED_OBJECTS and not is_flat):
+                break
+        else:
+            return []
+    if is_flat:
+        return []
+    keys, folders = await access.scheduled.list_dir(prefix)
+    return None if any(map(_makes_node, keys)) else folders
+
+
+def _makes_node(key: str) -> bool:
+    """Return whether `key` is that of the document of an array or a group; attributes alone make no node."""
+    return document_write_order(key) == 1
 
 
 MAX_PLACES = 4096

@@ -12,7 +12,6 @@ from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.group import (
     AnyNode,
     Group,
-    HandleOptions,
     MakeNode,
     check_matches,
     make_array,
@@ -23,7 +22,7 @@ from aiozarr.hierarchy.mutations.locks import changes_of
 from aiozarr.hierarchy.mutations.nodes import create_node
 from aiozarr.hierarchy.new_metadata.by_format import DEFAULTS, new_array_metadata, new_group_metadata
 from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
-from aiozarr.hierarchy.node import Mode, check_store_writeable
+from aiozarr.hierarchy.node import HandleOptions, Mode, check_store_writeable
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
@@ -238,7 +237,10 @@ async def _open(
         def handle(metadata: NodeMetadata) -> N:
             kind: Mode = "r" if mode == "r" else "r+"
             return make(
-                access.store, access.path, metadata, HandleOptions(access.settings, kind, owns_store, seen_changes)
+                access.store,
+                access.path,
+                metadata,
+                HandleOptions(access.settings, kind, owns_store, seen_changes=seen_changes),
             )
 
         metadata, other = await search_node(access, zarr_format)

@@ -11,12 +11,13 @@ from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, Self, TypeVar
 from urllib.request import url2pathname
 
+from aiozarr.concurrency import gather_all
 from aiozarr.errors import AiozarrError, NodeNotFoundError
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error
+from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.local.store import LocalStore
 
@@ -103,9 +104,7 @@ class Opening(Coroutine[Any, Any, N]):
         self._node = await self._coroutine
         return self._node
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._node is not None:
             await self._node.aclose()
 
@@ -201,12 +200,18 @@ async def missing_node_error(
     beside: NodeAccess | None = access.sibling(parent)
     if not access.path:
         beside, name = _beside_root(access)
-    if name and file is None:
+    if file is None:
         names = siblings
         if names is None:
             names = [] if beside is None else await _names_below(beside)
-        nearest = get_close_matches(name, sorted(set(names)), n=1)
-        if nearest:
+        names = {*names}
+        # Another request only where something may be stored.
+        unfinished = await _unfinished_work(access) if beside is None or name in names else None
+        nearest = get_close_matches(name, sorted(names - {name}), n=1)
+        if unfinished is not None:
+            again = f"the same {unfinished} with resume=True continues it"
+            hints.append(f"an unfinished {unfinished} is stored there: {again}")
+        elif nearest:
             hints.append(f"did you mean {nearest[0]!r}?")
         if name in MODES and access.path and not parent:
             hints.append(f"{name!r} is a path here: a mode is given as mode={name!r}")
@@ -217,6 +222,19 @@ async def missing_node_error(
     if hints:
         error = NodeNotFoundError("; ".join([error.message, *hints]), url=error.url, path=error.path)
     return error
+
+
+async def _unfinished_work(access: NodeAccess) -> str | None:
+    """Return "copy" or "conversion" if the journal of one is stored at a path, or None."""
+    if not access.store.supports.listable:
+        return None  # no destination of either
+    try:
+        keys = {"copy": JOURNAL_HEADER_KEY, "conversion": CONVERSION_JOURNAL_KEY}
+        found = await gather_all(access.scheduled.fetch(access.prefix + key) for key in keys.values())
+    except AiozarrError:
+        # Another error would hide that the node is missing.
+        return None
+    return next((work for work, journal in zip(keys, found, strict=True) if journal is not None), None)
 
 
 def _file_in_the_way(access: NodeAccess) -> str | None:

@@ -12,9 +12,10 @@ import numpy as np
 from aiozarr.concurrency import for_each
 from aiozarr.engine import ArrayLayout, Read, Write
 from aiozarr.errors import CodecError, StoreError
-from aiozarr.grid import Strided, resolve_grid
+from aiozarr.grid.chunk_grid import resolve_grid
+from aiozarr.grid.transform import Strided
 from aiozarr.hierarchy.node_access import NodeAccess
-from aiozarr.metadata import ArrayMetadata, NamedConfig
+from aiozarr.metadata.records import ArrayMetadata, NamedConfig
 
 MIN_LISTED_CHUNKS = 1000
 """Up to this number of chunks outside, each key is erased unseen. Above, a listing finds the stored ones."""

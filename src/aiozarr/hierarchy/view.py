@@ -35,29 +35,23 @@ from aiozarr.engine import (
     split_limit,
     take_turn,
 )
-from aiozarr.engine.progress_bar import ProgressLike, shown_progress
+from aiozarr.engine.progress import ProgressLike, shown_progress
 from aiozarr.engine.read.immediate_read import MAX_OUT_BYTES, may_read_immediately
 from aiozarr.errors import SelectionError
 from aiozarr.formatting import printable
-from aiozarr.grid import (
-    BasicSelection,
-    FieldNames,
-    Fields,
-    IndexTransform,
-    Strided,
-    select_orthogonal,
-    select_pointwise,
-)
+from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axis_layout import core_array, new_array, view_region
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive
+from aiozarr.grid.fields import FieldNames, Fields
 from aiozarr.grid.projection import CoreRegion
+from aiozarr.grid.transform import BasicSelection, IndexTransform, Strided
 from aiozarr.hierarchy.casting import Casting, broadcast_values, convert_values
 from aiozarr.hierarchy.indexer import Indexer, is_basic, length_of, select_as_numpy, split_fields
-from aiozarr.hierarchy.location import key_prefix
 from aiozarr.hierarchy.node_access import timeouts_located
 from aiozarr.hierarchy.unread_values import UnreadValues, unread_error
 from aiozarr.memory import owner_of
-from aiozarr.schedule import Report, current_recorder
+from aiozarr.metadata.names import key_prefix
+from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.schedule.operations import has_observers, observed, observed_stream
 from aiozarr.settings import Settings
 

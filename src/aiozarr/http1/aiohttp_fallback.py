@@ -19,12 +19,12 @@ from aiozarr.errors import AiozarrError, ShortReadError, StoreError, StoreTimeou
 from aiozarr.http1.connect import connect_error
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint import Endpoint, default_ssl_context
-from aiozarr.http1.head import HASH_HEADER
 from aiozarr.http1.pool import PROGRESS_BYTES
 from aiozarr.http1.redirect import REDIRECTS, RedirectChain, location_of
 from aiozarr.http1.request import USER_AGENT, conditional_headers
 from aiozarr.http1.response_check import (
     ERROR_BODY,
+    HASH_HEADER,
     MAX_ERROR_BODY_BYTES,
     Accept,
     Expectation,

@@ -6,11 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from aiozarr.errors import AiozarrError, ShortReadError, StoreError
-from aiozarr.http1.head import MAX_HEAD_BYTES, ParsedHead
 from aiozarr.http1.response_check import (
     MAX_ERROR_BODY_BYTES,
+    MAX_HEAD_BYTES,
     Accept,
     Expectation,
+    ParsedHead,
     ResponseAction,
     check_response,
     over_limit,
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from aiozarr.http1.buffer_pool import BufferPool
-    from aiozarr.http1.head import Headers
-    from aiozarr.http1.response_check import BodyPieces
+    from aiozarr.http1.request import BodyReader
+    from aiozarr.http1.response_check import BodyPieces, Headers
 
 
 class Response:
@@ -91,6 +92,9 @@ _IN_PLACE: Final = 2  # a body of known length, received in place
 _CHUNKED: Final = 3  # a chunked body
 _UNTIL_CLOSE: Final = 4
 
+MAX_UNSENT_BYTES = 4 << 20
+"""Bytes that the system may hold after it has taken all of a body: the largest send buffer of Linux by default."""
+
 _NO_EXPECTATION = Expectation()
 _EMPTY = memoryview(b"")
 _NO_BYTES = bytearray()  # never appended to
@@ -106,6 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         received: bytes of the current response so far; the pool's sweep checks its progress.
         mark_tick, mark_received: the sweep's tick and `received` at the last progress.
         upload_ticks: ticks of the sweep that an upload may take: the socket does not report its progress.
+        unwritten: bytes of a streamed body that `send_piece` has not written yet.
         idle_since: the sweep's tick at which the connection became idle.
         used: True after a response was received completely: the server may have closed the connection since.
     """
@@ -116,6 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         "_collected",
         "_expectation",
         "_head",
+        "_is_paused",
         "_left",
         "_partial",
         "_pieces",
@@ -124,10 +130,12 @@ class Connection(asyncio.BufferedProtocol):
         "_state",
         "_transport",
         "_view",
+        "_writable",
         "idle_since",
         "mark_received",
         "mark_tick",
         "received",
+        "unwritten",
         "upload_ticks",
         "used",
     )
@@ -151,14 +159,23 @@ class Connection(asyncio.BufferedProtocol):
         self.mark_tick = 0
         self.mark_received = 0
         self.upload_ticks = 0
+        self.unwritten = 0
+        self._is_paused = False
+        self._writable: asyncio.Future[None] | None = None
         self.idle_since = 0
 
     # --- called by the pool --------------------------------------------------------------------------------------
 
     def start(
-        self, request: bytes, expectation: Expectation, receiver: ResponseReceiver, body: memoryview = _EMPTY
+        self,
+        request: bytes,
+        expectation: Expectation,
+        receiver: ResponseReceiver,
+        body: memoryview | BodyReader = _EMPTY,
     ) -> None:
         """Send `request` and then `body`, whose bytes must not change; `receiver` gets the response.
+
+        The pieces of a `BodyReader` are sent by `send_piece`, which the caller does.
 
         Raises:
             StaleConnectionError, StoreError: the connection is closed already.
@@ -172,9 +189,30 @@ class Connection(asyncio.BufferedProtocol):
         self.mark_received = 0
         self.mark_tick = self._pool.tick
         self._transport.write(request)
-        if body:
+        if not isinstance(body, memoryview):
+            self.unwritten = body.nbytes
+            # Each piece waits until the system has taken the one before. TLS would pause forever at a limit of 0.
+            self._transport.set_write_buffer_limits(high=1, low=0)
+        elif body:
             self.upload_ticks = self._pool.upload_ticks(len(body))
             self._transport.write(body)
+
+    async def send_piece(self, piece: memoryview) -> None:
+        """Send the next piece of the body, and return when the system has taken it, or the exchange has ended.
+
+        The transport may hold `piece` for longer.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self.unwritten -= piece.nbytes
+        last = not self.unwritten
+        self.upload_ticks = self._pool.upload_ticks(MAX_UNSENT_BYTES if last else piece.nbytes)
+        self.mark_tick = self._pool.tick
+        transport.write(piece)
+        if self._is_paused and not last:
+            self._writable = asyncio.get_running_loop().create_future()
+            await self._writable
 
     def is_serving(self, receiver: ResponseReceiver) -> bool:
         return self._receiver is receiver
@@ -220,6 +258,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         return False
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._wake_writer()
+
+    def _wake_writer(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is not None and not writable.done():
+            writable.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -353,9 +403,12 @@ class Connection(asyncio.BufferedProtocol):
         head, action, receiver = self._head, self._action, self._receiver
         assert head is not None
         assert action is not None
+        if self.unwritten and head.status < 300:
+            self.abort(StoreError("the server confirmed an upload before it had all of it", retryable=True))
+            return
         self._receiver = None
         self._state = _IDLE
-        if self.upload_ticks and head.status >= 300:
+        if (self.upload_ticks or self.unwritten) and head.status >= 300:
             # A server that refuses an upload may not have read all of it, and may parse the rest as a request.
             reusable = False
         self._release_body()
@@ -374,14 +427,15 @@ class Connection(asyncio.BufferedProtocol):
         self._head = self._action = None
         self._body = self._view = _EMPTY
         self._pieces = None
-        self.upload_ticks = 0
+        self.upload_ticks = self.unwritten = 0
+        self._wake_writer()
         self._collected = self._partial = _NO_BYTES
 
     def _loss(self, error: Exception | None) -> Exception:
         if self.received == 0:
             if self.used:
                 return StaleConnectionError()
-            kind = BodyCutError if self.upload_ticks else StoreError
+            kind = BodyCutError if self.upload_ticks or self.unwritten else StoreError
             loss = kind("the connection was closed before a response came", retryable=True)
         elif self._state in (_HEAD, _UNTIL_CLOSE):
             loss = StoreError("the connection was closed within the response", retryable=True)

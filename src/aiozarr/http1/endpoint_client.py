@@ -21,6 +21,7 @@ from aiozarr.http1.url import Proxies, WebAddress
 
 if TYPE_CHECKING:
     from aiozarr.http1.aiohttp_fallback import AiohttpFallback
+    from aiozarr.http1.request import BodyReader
 
 _ENVIRONMENT_PROXIES = Proxies()
 _NO_BODY = memoryview(b"")
@@ -42,7 +43,7 @@ class Request:
         token: the credential that authorises it, if the server may refuse that as expired.
         issued_at: when it was authorised, on the monotonic clock.
         headers: further headers; only a request with a body has some.
-        body: contiguous bytes that do not change until the response has come; None: no body.
+        body: contiguous bytes that do not change until the response has come, or their reader; None: no body.
     """
 
     __slots__ = (
@@ -69,7 +70,7 @@ class Request:
         token: str = "",
         issued_at: float = 0.0,
         headers: Mapping[str, str] | None = None,
-        body: memoryview | None = None,
+        body: memoryview | BodyReader | None = None,
     ) -> None:
         self.sender = sender
         self.method = method
@@ -194,7 +195,7 @@ class EndpointClient:
         body = request.body
         if body is None:
             response = await self.pool().send(head, expectation)
-        elif body.nbytes > ONE_WRITE_BYTES:
+        elif body.nbytes > ONE_WRITE_BYTES or not isinstance(body, memoryview):
             response = await self.pool().send(head, expectation, body)
         else:
             response = await self.pool().send(b"".join((head, body)), expectation)

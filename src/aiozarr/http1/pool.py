@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 from collections import deque
+from typing import TYPE_CHECKING
 
 from aiozarr.concurrency import cancel_and_wait
 from aiozarr.errors import StoreError, StoreTimeoutError
@@ -15,6 +16,9 @@ from aiozarr.http1.connect import HostAddresses, connect, connect_error, is_out_
 from aiozarr.http1.connection import Connection, Response, ResponseReceiver, StaleConnectionError
 from aiozarr.http1.endpoint import Endpoint, default_ssl_context
 from aiozarr.http1.response_check import Expectation
+
+if TYPE_CHECKING:
+    from aiozarr.http1.request import BodyReader
 
 TICKS = 4
 """How often the sweep checks every connection within `idle_timeout`."""
@@ -26,6 +30,9 @@ SLOWEST_BYTES_PER_SECOND = 64 << 10
 """An upload may take the time that it takes at this rate, and twice `idle_timeout`: its progress is not visible."""
 
 RECEIVE_BYTES = 1 << 16
+
+PIECE_BYTES = 256 << 10
+"""Bytes of a body that are read, and then sent, at once: a piece is still in the processor's cache then."""
 
 _NO_BODY = memoryview(b"")
 
@@ -55,13 +62,16 @@ class Pool:
         """Connections that are open or being opened."""
         return len(self._open) + self._connecting
 
-    async def send(self, request: bytes, expectation: Expectation, body: memoryview = _NO_BODY) -> Response:
+    async def send(
+        self, request: bytes, expectation: Expectation, body: memoryview | BodyReader = _NO_BODY
+    ) -> Response:
         """Send one request, with the bytes of `body` after its head, and return the response.
 
         If the server has closed a kept connection meanwhile, the request is sent once more, over a new one.
 
         Raises:
-            StoreError: no connection, or it was lost within the response; `retryable` says whether to try again.
+            StoreError: no connection, or it was lost within the response; `retryable` says whether to try again. Or
+                the body could not be read: the connection is then closed, so that the server stores nothing.
             ChangedError, LimitError, UnsupportedOperationError: the result of `check_response`.
         """
         connection = self._idle.pop() if self._idle else await self._acquire()
@@ -69,15 +79,31 @@ class Pool:
             future: asyncio.Future[Response] = self.loop.create_future()
             try:
                 connection.start(request, expectation, future, body)
+                if not isinstance(body, memoryview):
+                    await self._send_pieces(connection, future, body)
                 return await future
-            except asyncio.CancelledError:
-                if connection.is_serving(future):  # the rest of this response must not reach the next request
-                    connection.abort()
-                raise
             except StaleConnectionError:  # new connections do not raise it: this happens once
                 connection = await self._acquire(fresh=True)
+            except BaseException:
+                # Cancelled, or the body could not be read. The rest must not reach the next request.
+                if connection.is_serving(future):
+                    connection.abort()
+                raise
             finally:
                 del future  # it holds the error, whose traceback holds this frame
+
+    async def _send_pieces(self, connection: Connection, receiver: ResponseReceiver, body: BodyReader) -> None:
+        """Send a body piece by piece, until a response has come: the server may refuse before it has all of it."""
+        start = 0
+        while start < body.nbytes and connection.is_serving(receiver):
+            # Reused when neither this frame nor the transport refers to it.
+            piece = self.buffers.take(min(PIECE_BYTES, body.nbytes - start))
+            await body.read_into(start, piece)
+            # Other requests have their turn, and a response that has come is received before the next write fails.
+            await asyncio.sleep(0)
+            if connection.is_serving(receiver):
+                await connection.send_piece(piece)
+            start += piece.nbytes
 
     def send_nowait(self, request: bytes, expectation: Expectation, receiver: ResponseReceiver) -> Connection | None:
         """Send one GET or HEAD over an idle connection; `receiver` gets the response, or the error that `send` raises.

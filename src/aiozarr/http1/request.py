@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote
 
 from aiozarr.http1.response_check import Expectation
@@ -15,6 +15,32 @@ USER_AGENT: Final = "aiozarr"
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.\-~/]*")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _UNSAFE_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+class BodyReader(Protocol):
+    """The body of a request, which is read while it is sent, so that it is never whole in memory."""
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of the body."""
+        ...
+
+    async def read_into(self, start: int, memory: memoryview) -> None:
+        """Fill `memory` with the bytes of the body from `start`. They are read from 0 on, in order, by each attempt.
+
+        Raises:
+            StoreError: they could not be read, or are not those of the body any more. The request then ends with this
+                error, and nothing is stored.
+        """
+        ...
+
+    async def crc32c(self) -> str:
+        """Return the CRC32C of the body as object stores write it: big-endian, in base64."""
+        ...
+
+    def part(self, start: int, nbytes: int) -> BodyReader:
+        """Return the part of `nbytes` bytes from `start`, which is the body of a request of its own."""
+        ...
 
 
 def quote_key(key: str) -> str:
@@ -98,7 +124,7 @@ class RequestTemplate:
         target: str,
         expectation: Expectation,
         headers: Mapping[str, str] | None = None,
-        body: memoryview | None = None,
+        body: memoryview | BodyReader | None = None,
     ) -> bytes:
         """Return the head of a request.
 

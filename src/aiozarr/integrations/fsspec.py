@@ -22,7 +22,7 @@ from aiozarr.concurrency import map_concurrently
 from aiozarr.engine import ScheduledStore, run
 from aiozarr.errors import InvalidKeyError, PreconditionFailedError
 from aiozarr.model import ByteRange, Entry, IfAbsent, Range, Suffix, check_key
-from aiozarr.schedule import current_recorder
+from aiozarr.schedule.events import current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores.contract import Store
 from aiozarr.sync.wait import wait

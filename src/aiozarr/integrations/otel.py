@@ -21,8 +21,7 @@ from opentelemetry import context, metrics, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 import aiozarr
-from aiozarr.schedule import Report, RequestEvent
-from aiozarr.schedule.events import RequestOperation
+from aiozarr.schedule.events import Report, RequestEvent, RequestOperation
 from aiozarr.schedule.operations import OperationKind, add_observer, remove_observer
 
 RequestSpans: TypeAlias = Literal["recording"] | bool
@@ -209,7 +208,7 @@ class _RequestSums:
 
     def add(self, event: RequestEvent) -> None:
         self.count += 1
-        self.nbytes += event.bytes_fetched
+        self.nbytes += event.bytes_fetched + event.bytes_written
         self.errors += event.error is not None
         self.seconds += event.seconds
         self.max_seconds = max(self.max_seconds, event.seconds)
@@ -270,7 +269,7 @@ def _request_attributes(event: RequestEvent) -> dict[str, Any]:
     url = urlsplit(event.store)
     attributes: dict[str, Any] = {
         "aiozarr.key": event.key,
-        "aiozarr.bytes": event.bytes_fetched,
+        "aiozarr.bytes": event.bytes_fetched + event.bytes_written,
         "aiozarr.over_read_bytes": event.over_read,
         "aiozarr.queue_seconds": event.queue_seconds,
         "aiozarr.decode_seconds": event.decode_seconds,

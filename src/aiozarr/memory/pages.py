@@ -13,6 +13,8 @@ import sys
 import threading
 from _thread import interrupt_main
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import count
 from math import prod
 from queue import SimpleQueue
 from time import thread_time
@@ -87,8 +89,8 @@ def empty_bytes(nbytes: int) -> memoryview:
     if nbytes >= VERY_LARGE and _advise is not None:
         block = map_block(nbytes)
         if block is not None:
-            _advise_small_pages(memoryview(block))
-            return memoryview(block)
+            _advise_small_pages(block)
+            return block
     view = memoryview(cast("bytearray", _new_bytearray(None, nbytes)))
     if nbytes >= LARGE and _advise is not None:
         _advise_small_pages(view)
@@ -168,24 +170,18 @@ class PagePrefaulter:
 
 
 MAX_PENDING_UNMAP_BYTES = 256 << 20
-"""The most bytes that wait for the thread. Beyond it, other threads deallocate their blocks themselves."""
+"""The most bytes that wait for the thread. The thread that drops more returns the excess itself."""
 
 UNMAP_PIECE_BYTES = 8 << 20
 """The thread returns memory in pieces of half a millisecond, because other threads cannot map memory meanwhile."""
 
 
-class _MappedBlock(mmap.mmap):
-    """Private memory that passes itself on to the release thread when its last reference is dropped."""
-
-    def __del__(self) -> None:
-        # A block that could not be mapped is closed. The garbage collector also finalizes blocks of a cycle, which
-        # other finalizers may still read.
-        if not self.closed and sys.getrefcount(self) <= _REFERENCES_AT_END:
-            releaser.release(self)
-
-
 class _Releaser:
-    """The thread that returns memory to the system, and the blocks that wait for it."""
+    """The thread that returns memory to the system, and the blocks that wait for it.
+
+    A block that waits is reused for the next array of its size. In a series of reads the result before the last one
+    is often dropped just before the next read begins: its pages need not be returned, and not be faulted in again.
+    """
 
     def __init__(self) -> None:
         self.reset()
@@ -193,9 +189,11 @@ class _Releaser:
     def reset(self) -> None:
         """Start without a thread. In a forked child, the waiting blocks are returned at once."""
         self._lock = threading.Lock()
+        self._returning = threading.RLock()  # while the thread returns a piece
         self._thread: threading.Thread | None = None
-        self._pending_bytes: dict[int, int] = {}
-        self._queue: SimpleQueue[_MappedBlock] = SimpleQueue()
+        self._numbers = count()
+        self._pending: dict[int, mmap.mmap] = {}
+        self._queue: SimpleQueue[tuple[int, mmap.mmap]] = SimpleQueue()
 
     def start(self) -> None:
         """Start the thread unless it runs. No thread can be started while the interpreter shuts down."""
@@ -208,50 +206,97 @@ class _Releaser:
                     return
                 self._thread = thread
 
-    def release(self, block: _MappedBlock) -> None:
-        """Queue a block for the thread, or let the caller deallocate it if there is no thread or too much is queued.
+    def release(self, block: mmap.mmap) -> None:
+        """Queue a block for the thread, without what exceeds the limit of waiting bytes.
 
         Called in any thread at any moment, also by the garbage collector: it must not lock.
         """
+        if self._thread is None:
+            return
+        number, size = next(self._numbers), len(block)
         try:
-            if self._thread is not None and sum(list(self._pending_bytes.values())) < MAX_PENDING_UNMAP_BYTES:
-                self._pending_bytes[id(block)] = len(block)
-                self._queue.put(block)
+            waiting = sum(map(len, list(self._pending.values())))
+            kept = max(0, min(size, MAX_PENDING_UNMAP_BYTES - waiting))
+            if kept < size:
+                kept -= kept % UNMAP_PIECE_BYTES
+                _return_pages(block, kept, size)
+            if kept:
+                self._pending[number] = block
+                self._queue.put((number, block))
         except BaseException as error:
-            self._pending_bytes.pop(id(block), None)
+            self._pending.pop(number, None)
             if not isinstance(error, KeyboardInterrupt):
                 raise
             interrupt_main()  # a finalizer would swallow the KeyboardInterrupt
 
+    def reuse(self, nbytes: int) -> mmap.mmap | None:
+        """Return a waiting block of `nbytes`, whose pages may be present, or None."""
+        for number, block in list(self._pending.items()):
+            if len(block) == nbytes and self._pending.pop(number, None) is not None:
+                with self._returning:  # the thread may be at a piece of it, and returns no more
+                    return block
+        return None
+
     def _serve(self) -> None:
         queue = self._queue
         while True:
-            block = queue.get()
-            # The addresses stay reserved until the block is deallocated.
-            for start in range(0, len(block), UNMAP_PIECE_BYTES):
-                block.madvise(mmap.MADV_DONTNEED, start, min(UNMAP_PIECE_BYTES, len(block) - start))
-            self._pending_bytes.pop(id(block), None)
+            number, block = queue.get()
+            # The addresses stay reserved until the block is deallocated. Arrays are written from the beginning: the
+            # end is returned first, in case that the block is reused.
+            for start in reversed(range(0, len(block), UNMAP_PIECE_BYTES)):
+                with self._returning:
+                    if number not in self._pending:
+                        break
+                    _return_pages(block, start, min(start + UNMAP_PIECE_BYTES, len(block)))
+            self._pending.pop(number, None)
             del block
 
 
-def map_block(nbytes: int) -> mmap.mmap | None:
-    """Return a block of `nbytes` bytes, or None if the system cannot map the memory."""
-    try:
-        block = _MappedBlock(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except (OSError, OverflowError):
-        return None
+def _return_pages(block: mmap.mmap, start: int, stop: int) -> None:
+    """Return pages of a block to the system; `start` is a multiple of the page size.
+
+    Unlike `mmap.madvise`, this does not hold the interpreter's lock.
+    """
+    assert _advise is not None
+    _advise(ctypes.addressof(ctypes.c_char.from_buffer(block)) + start, stop - start, mmap.MADV_DONTNEED)
+
+
+def map_block(nbytes: int) -> memoryview | None:
+    """Return a view of mapped memory of `nbytes` bytes, or None if the system cannot map it."""
+    from pickle import PickleBuffer  # slow to import, and seldom needed
+
+    block = releaser.reuse(nbytes)
+    if block is None:
+        try:
+            block = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, OverflowError):
+            return None
     releaser.start()
-    return block
+    lease: Any = _lease_type(nbytes).from_buffer(block)
+    lease.block = block
+    return PickleBuffer(lease).raw()
 
 
-class _Probe:
-    def __del__(self) -> None:
-        global _REFERENCES_AT_END
-        _REFERENCES_AT_END = sys.getrefcount(self)
+@lru_cache(16)
+def _lease_type(nbytes: int) -> type[ctypes.Array[ctypes.c_char]]:
+    """Return the type of an object that all views of a block refer to. It passes the block on when it is finalized."""
+    return type("_Lease", (ctypes.c_char * nbytes,), {"__del__": _end_lease})
+
+
+def _end_lease(lease: Any) -> None:
+    # The garbage collector also finalizes a lease of a cycle, which other finalizers may still read: then the block
+    # is deallocated with the lease.
+    if sys.getrefcount(lease) <= _REFERENCES_AT_END:
+        releaser.release(lease.block)
+
+
+def _count_references(probe: object) -> None:
+    global _REFERENCES_AT_END
+    _REFERENCES_AT_END = sys.getrefcount(probe)
 
 
 _REFERENCES_AT_END = 0
-_Probe()
+type("_Probe", (), {"__del__": _count_references})()
 releaser = _Releaser()
 
 if hasattr(os, "register_at_fork"):

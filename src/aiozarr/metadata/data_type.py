@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.document import clip
-from aiozarr.plugins import ClassRegistry, load_class, unknown_extension
+from aiozarr.plugins import ClassRegistry, check_class, load_class, unknown_extension
 
 JSON: TypeAlias = Any
 FillValue: TypeAlias = NDArray[Any]
@@ -28,16 +27,16 @@ _RAW = re.compile(r"r(0|[1-9][0-9]*)", re.ASCII)
 
 _NOTHING: Mapping[str, JSON] = MappingProxyType({})
 
-_SMALL_FLOATS = (
+SMALL_FLOATS = (
     "float4_e2m1fn float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn "
     "float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu"
 )
-_SMALL_COMPLEXES = " ".join(f"complex_{name}" for name in _SMALL_FLOATS.split())
+_SMALL_COMPLEXES = " ".join(f"complex_{name}" for name in SMALL_FLOATS.split())
 _MODULES = {
     "byte_strings": "null_terminated_bytes bytes variable_length_bytes r* raw_bytes",
     "number_types": (
         "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 int2 int4 uint2 uint4 "
-        "float16 float32 float64 bfloat16 " + _SMALL_FLOATS + " complex64 complex128 complex_float16 "
+        "float16 float32 float64 bfloat16 " + SMALL_FLOATS + " complex64 complex128 complex_float16 "
         "complex_bfloat16 complex_float32 complex_float64 " + _SMALL_COMPLEXES
     ),
     "struct": "struct structured",
@@ -208,14 +207,10 @@ def register_data_type(data_type_class: DataTypeClass) -> DataTypeClass:
     Raises:
         TypeError: `data_type_class` is not a concrete subclass of `DataType` with names.
     """
-    given: object = data_type_class
-    if not isinstance(given, type) or not issubclass(given, DataType):
-        raise TypeError(f"a data type is a subclass of DataType, not {given!r}")
-    if inspect.isabstract(given):
-        raise TypeError(f"{given.__name__} is abstract: it lacks {', '.join(sorted(given.__abstractmethods__))}")
-    names = given.names
+    check_class(data_type_class, DataType, named=False)
+    names = data_type_class.names
     if not names or not all(names):
-        raise TypeError(f"{given.__name__} needs a class attribute `names`, a tuple of non-empty str")
+        raise TypeError(f"{data_type_class.__name__} needs a class attribute `names`, a tuple of non-empty str")
     for name in names:
         _registry.add(name, data_type_class)
     return data_type_class
@@ -248,6 +243,13 @@ def frozen(array: FillValue) -> FillValue:
     """Make `array` read-only and return it."""
     array.setflags(write=False)
     return array
+
+
+def frozen_element(value: object, dtype: np.dtype[Any]) -> FillValue:
+    """Return the read-only 0-d array of an element of any size: text, bytes or an object, which may be a list."""
+    array: FillValue = np.empty((), dtype)
+    array[()] = value
+    return frozen(array)
 
 
 def check_item_size(size: int, name: str, member: str) -> None:

@@ -13,10 +13,15 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.errors import InvalidMetadataError, LimitError
+from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError
 
 MAX_DEPTH = 200
 MAX_INT_DIGITS = 4300
+
+MAX_NDIM = 32
+"""Maximum number of dimensions, as in numpy 1."""
+
+_LENGTH_END = 1 << 63
 
 _T = TypeVar("_T")
 # The path of a value as nested pairs, innermost step first. Rendered for errors only.
@@ -191,6 +196,36 @@ def _render_path(path: _JsonPath) -> str:
     rendered = "".join([path, *reversed(steps)])
     # The document is untrusted and errors are printed.
     return clip(rendered.encode("utf-8", "backslashreplace").decode())
+
+
+def required(members: Mapping[str, Any], name: str) -> Any:
+    """Return a required member."""
+    if name not in members:
+        raise InvalidMetadataError("the member is missing", member=name)
+    return members[name]
+
+
+def parse_lengths(value: object, member: str, minimum: int) -> tuple[int, ...]:
+    """Return a list of lengths, each at least `minimum`."""
+    if not isinstance(value, list):
+        raise InvalidMetadataError("a list of integers is wanted here", member=member)
+    if len(value) > MAX_NDIM:
+        reason = f"arrays have at most {MAX_NDIM} dimensions, not {len(value)}"
+        raise UnsupportedMetadataError(reason, member=member)
+    for i, length in enumerate(value):
+        # Python counts bool as int and 16.0 equals 16. Neither is an integer in JSON.
+        if type(length) is not int or length < minimum:
+            raise InvalidMetadataError(f"a length is an integer of at least {minimum}", member=f"{member}[{i}]")
+        if length >= _LENGTH_END:
+            raise UnsupportedMetadataError("a length is less than 2^63", member=f"{member}[{i}]")
+    return tuple(value)
+
+
+def check_version(members: Mapping[str, Any], zarr_format: int) -> None:
+    """Check that the members are those of a document of this format."""
+    version = required(members, "zarr_format")
+    if type(version) is not int or version != zarr_format:
+        raise InvalidMetadataError(f"this is a document of Zarr format {zarr_format}", member="zarr_format")
 
 
 def clip(text: str) -> str:

@@ -66,11 +66,6 @@ def node_keys() -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for rules in FORMATS.values() for key in (rules.array_key, rules.group_key) if key))
 
 
-def is_document(key: str, zarr_format: int | None = None) -> bool:
-    """Return whether `key`, relative to a node, is the key of a document in one format, or in any format for None."""
-    return key in probe_keys(zarr_format)
-
-
 def parse_node(
     documents: Mapping[str, Buffer | None],
     *,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata.document import Document
+from aiozarr.metadata.document import Document, parse_lengths, required
 from aiozarr.metadata.format_rules import ATTRS_KEY, META_KEY
 from aiozarr.metadata.records import ArrayMetadata, NamedConfig, dimension_names_of, with_dimension_names
 from aiozarr.metadata.v2 import (
@@ -14,11 +14,9 @@ from aiozarr.metadata.v2 import (
     chunk_lengths,
     element_type,
     parse_fill,
-    parse_lengths,
     parse_order,
     regular_grid,
     render_fill,
-    required,
     separator_of,
 )
 from aiozarr.metadata.v2_dtype import parse_dtype

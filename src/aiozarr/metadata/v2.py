@@ -10,8 +10,8 @@ import numpy as np
 
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata.data_type import DataType
-from aiozarr.metadata.data_types import ObjectType
-from aiozarr.metadata.document import Document, clip
+from aiozarr.metadata.data_types.python_objects import ObjectType
+from aiozarr.metadata.document import Document, check_version, clip, parse_lengths, required
 from aiozarr.metadata.extensions import unsupported_member
 from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, CONSOLIDATED_MEMBER, GROUP_KEY
 from aiozarr.metadata.records import (
@@ -27,8 +27,6 @@ from aiozarr.metadata.v2_encoding import Encoding, parse_compressor, parse_filte
 from aiozarr.metadata.v2_fill_value import parse_v2_fill, render_v2_fill
 from aiozarr.settings import Settings
 
-MAX_NDIM = 32
-_LENGTH_END = 1 << 63
 _REQUIRED = ("shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters")
 _MEMBERS = {"zarr_format", *_REQUIRED, "dimension_separator"}
 
@@ -189,31 +187,7 @@ def check_members(document: Document, zarr_format: int) -> None:
     for name, value in document.members.items():
         if name != "fill_value" or zarr_format != 1:
             document.check(value, clip(name))
-    version = required(document.members, "zarr_format")
-    if type(version) is not int or version != zarr_format:
-        raise InvalidMetadataError(f"this is a document of Zarr format {zarr_format}", member="zarr_format")
-
-
-def required(members: Mapping[str, Any], name: str) -> Any:
-    """Return a required member."""
-    if name not in members:
-        raise InvalidMetadataError("the member is missing", member=name)
-    return members[name]
-
-
-def parse_lengths(value: object, member: str, minimum: int) -> tuple[int, ...]:
-    """Return a list of lengths, each at least `minimum`."""
-    if not isinstance(value, list):
-        raise InvalidMetadataError("a list of integers is wanted here", member=member)
-    if len(value) > MAX_NDIM:
-        raise unsupported_member(member, f"arrays have at most {MAX_NDIM} dimensions, not {len(value)}")
-    for i, length in enumerate(value):
-        # Python counts bool as int and 16.0 equals 16. Neither is an integer in JSON.
-        if type(length) is not int or length < minimum:
-            raise InvalidMetadataError(f"a length is an integer of at least {minimum}", member=f"{member}[{i}]")
-        if length >= _LENGTH_END:
-            raise unsupported_member(f"{member}[{i}]", "a length is less than 2^63")
-    return tuple(value)
+    check_version(document.members, zarr_format)
 
 
 def regular_grid(chunks: tuple[int, ...], shape: tuple[int, ...]) -> NamedConfig:

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.metadata.data_type import SMALL_FLOATS
 from aiozarr.metadata.document import clip
 
 DTypeJSON: TypeAlias = str | list[Any]
@@ -25,11 +26,7 @@ MAX_FIELDS = 1024
 # TensorStore and zarr-python write types that numpy lacks by name. They are little-endian.
 NAMED: dict[str, np.dtype[Any]] = {
     name: np.dtype(getattr(ml_dtypes, name))
-    for name in (
-        *("bfloat16", "int2", "int4", "uint2", "uint4", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"),
-        *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz"),
-        *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
-    )
+    for name in ("bfloat16", "int2", "int4", "uint2", "uint4", *SMALL_FLOATS.split())
     if hasattr(ml_dtypes, name)
 }
 
@@ -39,7 +36,7 @@ _UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as",
 _OBJECT = ("|O", "|O8", "|O4", "O")
 
 
-def parse_dtype(value: object, *, member: str = "dtype") -> np.dtype[Any]:
+def parse_dtype(value: object) -> np.dtype[Any]:
     """Return the numpy type of a `dtype` member, in its byte order.
 
     Raises:
@@ -47,10 +44,10 @@ def parse_dtype(value: object, *, member: str = "dtype") -> np.dtype[Any]:
         UnsupportedMetadataError: a type that aiozarr lacks, such as long double, or one that exceeds its limits.
     """
     if isinstance(value, str):
-        return _parse_string(value, member)
+        return _parse_string(value, "dtype")
     if not isinstance(value, list):
-        raise InvalidMetadataError("a data type is a string, or a list of fields", member=member)
-    return _parse_fields(value, member, 1, [0])
+        raise InvalidMetadataError("a data type is a string, or a list of fields", member="dtype")
+    return _parse_fields(value, "dtype", 1, [0])
 
 
 def render_dtype(dtype: np.dtype[Any], order: Literal["<", ">"] = "<") -> DTypeJSON:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.errors import InvalidMetadataError
-from aiozarr.metadata.document import clip
+from aiozarr.metadata.data_types.byte_strings import parse_base64
 from aiozarr.metadata.v2_dtype import NAMED
 
 MEMBER = "fill_value"
@@ -216,10 +215,7 @@ def _is_zero(value: object, strict: bool) -> bool:
 def _base64(value: object) -> bytes:
     if not isinstance(value, str):
         raise _wrong("a string in base64")
-    try:
-        return base64.b64decode(value.encode("ascii"), validate=True)
-    except (UnicodeEncodeError, binascii.Error):
-        raise InvalidMetadataError(f"the fill value {clip(value)!r} is not base64", member=MEMBER) from None
+    return parse_base64(value, MEMBER)
 
 
 def _ascii(value: str) -> bytes:

@@ -8,21 +8,26 @@ from typing import Any
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.consolidated import inline_member, parse_inline
 from aiozarr.metadata.data_type import DataType
-from aiozarr.metadata.document import Document, clip, dump_document, load_document
+from aiozarr.metadata.document import (
+    Document,
+    check_version,
+    clip,
+    dump_document,
+    load_document,
+    parse_lengths,
+    required,
+)
 from aiozarr.metadata.extensions import (
     may_be_ignored,
     parse_extension,
     parse_extensions,
     render_extension,
-    unsupported_member,
 )
-from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER, V3_KEY
-from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
+from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER
+from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata
 from aiozarr.metadata.v2_encoding import ELEMENTS, refuse_pickle
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 
-MAX_NDIM = 32
-_LENGTH_END = 1 << 63
 _REQUIRED = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs")
 _ARRAY_MEMBERS = {
     *("zarr_format", "node_type", *_REQUIRED),
@@ -40,10 +45,8 @@ def parse_v3(document: Document, settings: Settings) -> ArrayMetadata | GroupMet
     """
     _check_format_members(document)
     members = document.members
-    version = _required(members, "zarr_format")
-    if type(version) is not int or version != 3:
-        raise InvalidMetadataError(f"{V3_KEY} is a document of Zarr format 3", member="zarr_format")
-    node_type = _required(members, "node_type")
+    check_version(members, 3)
+    node_type = required(members, "node_type")
     if node_type not in ("array", "group"):
         raise InvalidMetadataError("a node is an 'array' or a 'group'", member="node_type")
     attributes = _parse_attributes(document, settings)
@@ -103,9 +106,9 @@ def _parse_attributes(document: Document, settings: Settings) -> Mapping[str, An
 
 
 def _parse_array(members: Mapping[str, Any], attributes: Mapping[str, Any], settings: Settings) -> ArrayMetadata:
-    shape, data_type, chunk_grid, chunk_key_encoding, fill_value, codecs = (_required(members, n) for n in _REQUIRED)
+    shape, data_type, chunk_grid, chunk_key_encoding, fill_value, codecs = (required(members, n) for n in _REQUIRED)
     extra = _parse_extra(members, _ARRAY_MEMBERS)
-    lengths = _parse_shape(shape)
+    lengths = parse_lengths(shape, "shape", 0)
     parsed_type = DataType.from_json(data_type, strict=settings.strict)
     chain = parse_extensions(codecs, "codecs")
     for i, codec in enumerate(chain):
@@ -124,23 +127,9 @@ def _parse_array(members: Mapping[str, Any], attributes: Mapping[str, Any], sett
         codecs=chain,
         attributes=attributes,
         dimension_names=_parse_dimension_names(members, len(lengths), settings),
-        storage_transformers=_parse_storage_transformers(members),
+        storage_transformers=parse_extensions(members.get("storage_transformers", []), "storage_transformers"),
         extra=extra,
     )
-
-
-def _parse_shape(value: object) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise InvalidMetadataError("a shape is a list of integers", member="shape")
-    if len(value) > MAX_NDIM:
-        raise unsupported_member("shape", f"arrays have at most {MAX_NDIM} dimensions, not {len(value)}")
-    for i, length in enumerate(value):
-        # Python counts bool as int and 16.0 equals 16. Neither is an integer in JSON.
-        if type(length) is not int or length < 0:
-            raise InvalidMetadataError("a length is an integer of at least 0", member=f"shape[{i}]")
-        if length >= _LENGTH_END:
-            raise unsupported_member(f"shape[{i}]", "a length is less than 2^63")
-    return tuple(value)
 
 
 def _parse_fill_value(value: object, data_type: DataType, settings: Settings) -> FillValue:
@@ -165,22 +154,12 @@ def _parse_dimension_names(members: Mapping[str, Any], ndim: int, settings: Sett
     return tuple(names)
 
 
-def _parse_storage_transformers(members: Mapping[str, Any]) -> tuple[NamedConfig, ...]:
-    return parse_extensions(members.get("storage_transformers", []), "storage_transformers")
-
-
 def _parse_extra(members: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
     extra = {name: value for name, value in members.items() if name not in known}
     for name, value in extra.items():
         if not may_be_ignored(value):
             raise _unknown_member(name)
     return extra
-
-
-def _required(members: Mapping[str, Any], name: str) -> Any:
-    if name not in members:
-        raise InvalidMetadataError("the member is missing", member=name)
-    return members[name]
 
 
 def _unknown_member(name: str) -> UnsupportedMetadataError:

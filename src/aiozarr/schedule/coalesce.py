@@ -1,10 +1,15 @@
-"""Coalescing of byte ranges of one object into requests: a pure function of the ranges and the limits."""
+"""Coalescing of byte ranges of one object into requests, by the estimated cost of a request in bytes.
+
+Coalescing is a pure function of the ranges and the limits. The estimate is made from the time to the first byte and the
+bandwidth of an origin.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from time import monotonic
 from typing import NamedTuple
 
 
@@ -14,7 +19,7 @@ class MergeLimits:
 
     Attributes:
         gap: the most unwanted bytes between two ranges of one request.
-        max_over_read: the most bytes fetched per byte wanted, of one request.
+        max_over_read: the most bytes fetched per byte wanted, of all requests for ranges that are merged together.
         max_request_bytes: the largest size of a merged request. A single range may be larger.
     """
 
@@ -45,31 +50,102 @@ class MergedRange(NamedTuple):
 def coalesce(ranges: Sequence[tuple[int, int]], limits: MergeLimits) -> list[MergedRange]:
     """Return the requests that fetch all `ranges`, pairs of (start, length) in any order, which may overlap.
 
-    Neighbours are merged while the gap between them, the share of unwanted bytes and the size of the request stay
-    within `limits`. Every range is within one request. The result is sorted by start.
+    Neighbours are merged while the gap between them and the size of the request stay within `limits`. If the unwanted
+    bytes of all gaps are too many, the smallest gaps are read over. Every range is within one request. The result is
+    sorted by start.
     """
     order = sorted(range(len(ranges)), key=ranges.__getitem__)
+    read_over = _gaps_to_read_over([ranges[position] for position in order], limits)
     requests: list[MergedRange] = []
-    start = stop = wanted = 0
+    start = stop = 0
     members: list[int] = []
-    for position in order:
+    for number, position in enumerate(order):
         first, length = ranges[position]
         last = max(stop, first + length)
-        # Overlapping bytes count once.
-        fresh = max(0, first + length - max(first, stop))
-        if (
-            members
-            and first - stop <= limits.gap
-            and last - start <= limits.max_request_bytes
-            and last - start <= limits.max_over_read * (wanted + fresh)
-        ):
+        if members and (first <= stop or number in read_over) and last - start <= limits.max_request_bytes:
             stop = last
-            wanted += fresh
             members.append(position)
             continue
         if members:
             requests.append(MergedRange(start, stop, members))
-        start, stop, wanted, members = first, first + length, length, [position]
+        start, stop, members = first, first + length, [position]
     if members:
         requests.append(MergedRange(start, stop, members))
     return requests
+
+
+def _gaps_to_read_over(ranges: Sequence[tuple[int, int]], limits: MergeLimits) -> set[int]:
+    """Return the numbers of those of the sorted `ranges` before which a gap is read over."""
+    gaps: list[tuple[int, int]] = []
+    stop = wanted = unwanted = 0
+    for number, (first, length) in enumerate(ranges):
+        last = first + length
+        if number and 0 < first - stop <= limits.gap:
+            gaps.append((first - stop, number))
+            unwanted += first - stop
+        if last > stop:
+            # Overlapping bytes count once.
+            wanted += last - max(first, stop)
+            stop = last
+    allowed = (limits.max_over_read - 1) * wanted
+    if unwanted > allowed:
+        gaps.sort()
+        while gaps and unwanted > allowed:
+            unwanted -= gaps.pop()[0]
+    return {number for _, number in gaps}
+
+
+MAX_LATENCY_BYTES = 64 << 10
+"""The time of responses up to this size counts as time to the first byte."""
+
+MIN_BANDWIDTH_BYTES = 512 << 10
+"""Responses from this size up measure the bandwidth."""
+
+DEFAULT_GAP = 128 << 10
+MIN_GAP = 16 << 10
+MAX_GAP = 1 << 20
+LOCAL_GAP = 32 << 10
+"""A system call costs about what reading this many cached bytes costs."""
+
+UPDATE_SECONDS = 2.0
+WEIGHT = 0.1
+
+
+class RequestCostEstimator:
+    """Running means of the times of small responses and the bandwidth of large ones.
+
+    The estimate is a power of four and changes at most every two seconds. So a plan and the read that follows it
+    merge ranges alike.
+    """
+
+    def __init__(self) -> None:
+        self._first_byte: float | None = None
+        self._bandwidth: float | None = None
+        self._gap = DEFAULT_GAP
+        self._updated = monotonic()
+
+    def observe(self, seconds: float, nbytes: int) -> None:
+        """A response of `nbytes` took `seconds`."""
+        if nbytes <= MAX_LATENCY_BYTES:
+            mean = self._first_byte
+            self._first_byte = seconds if mean is None else mean + WEIGHT * (seconds - mean)
+        elif nbytes >= MIN_BANDWIDTH_BYTES and self._first_byte is not None:
+            bandwidth = nbytes / max(seconds - self._first_byte, 1e-3)
+            mean = self._bandwidth
+            self._bandwidth = bandwidth if mean is None else mean + WEIGHT * (bandwidth - mean)
+
+    def gap(self) -> int:
+        """Return how many unwanted bytes cost as much as one more request."""
+        now = monotonic()
+        if self._first_byte is not None and self._bandwidth is not None and now - self._updated > UPDATE_SECONDS:
+            self._updated = now
+            self._gap = quantise(self._first_byte * self._bandwidth)
+        return self._gap
+
+
+def quantise(size: float) -> int:
+    """Return `size` rounded down to 16 KiB times a power of four, at least 16 KiB and at most 1 MiB."""
+    gap = MIN_GAP
+    while gap * 4 <= min(size, MAX_GAP):
+        gap *= 4
+    return gap

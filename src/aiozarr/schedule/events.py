@@ -26,9 +26,9 @@ class RequestEvent:
         store: the store's URL.
         key: the key, or the prefix of an operation on a prefix.
         range: the byte range, or None for a whole value.
-        bytes_wanted: bytes of the response that the caller needs (reads), or that were sent (writes).
-        bytes_fetched: bytes that were received (reads), or sent (writes). A report sums those of writes as
-            `bytes_written`, and those of reads alone as `bytes_fetched`.
+        bytes_wanted: bytes of the response that the caller needs.
+        bytes_fetched: bytes of values that were received.
+        bytes_written: bytes of a value that were sent.
         seconds: from the first attempt to the end, with the pauses between attempts. 0 for a request that is sent on
             behalf of another one, whose seconds include it: for the size of an object before its end is read, for a
             chunk before part of it is written.
@@ -52,6 +52,7 @@ class RequestEvent:
     bytes_fetched: int
     seconds: float
     attempts: int
+    bytes_written: int = 0
     error: BaseException | None = None
     started: float = 0.0
     queue_seconds: float = 0.0

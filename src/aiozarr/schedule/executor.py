@@ -12,12 +12,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from time import monotonic
 
 from aiozarr.errors import StoreError
-from aiozarr.schedule.admission import AdmissionQueue
-from aiozarr.schedule.budget import Budget
-from aiozarr.schedule.coalesce import MergeLimits, merge_limits
-from aiozarr.schedule.cost_estimator import RequestCostEstimator
+from aiozarr.schedule.admission import AdmissionQueue, Budget
+from aiozarr.schedule.coalesce import MergeLimits, RequestCostEstimator, merge_limits
+from aiozarr.schedule.queue import RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import retry
-from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
 from aiozarr.settings import Settings
 
 MAX_DISPATCH_SECONDS = 0.005
@@ -209,7 +207,8 @@ class RequestExecutor:
             self._start_task(request, error)
             return
         if error is None:
-            request.seconds = self._running_clock()() - request.started
+            clock = self._clock or self._running_clock()
+            request.seconds = clock() - request.started
         self._queue.finish(request, error is None)
         request.completed(error)
         self._dispatch()

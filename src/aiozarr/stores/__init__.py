@@ -30,15 +30,11 @@ if TYPE_CHECKING:
     from aiozarr.stores.object.store import ObjectStore
     from aiozarr.stores.transformer import CachingTransformer, StorageTransformer, register_storage_transformer
     from aiozarr.stores.urls import from_url, register_store
-    from aiozarr.stores.wrappers import (
-        CacheStore,
-        LatencyStore,
-        PrefixStore,
-        ReadOnlyStore,
-        StoreEvent,
-        TraceStore,
-        WrapperStore,
-    )
+    from aiozarr.stores.wrappers.cache_store import CacheStore
+    from aiozarr.stores.wrappers.latency_store import LatencyStore
+    from aiozarr.stores.wrappers.prefix_store import PrefixStore
+    from aiozarr.stores.wrappers.trace_store import StoreEvent, TraceStore
+    from aiozarr.stores.wrappers.wrapper_store import ReadOnlyStore, WrapperStore
     from aiozarr.stores.zip import ZipStore
 
 else:
@@ -58,7 +54,11 @@ else:
             ".object.store": "ObjectStore",
             ".transformer": "CachingTransformer StorageTransformer register_storage_transformer",
             ".urls": "from_url register_store",
-            ".wrappers": "CacheStore LatencyStore PrefixStore ReadOnlyStore StoreEvent TraceStore WrapperStore",
+            ".wrappers.cache_store": "CacheStore",
+            ".wrappers.latency_store": "LatencyStore",
+            ".wrappers.prefix_store": "PrefixStore",
+            ".wrappers.trace_store": "StoreEvent TraceStore",
+            ".wrappers.wrapper_store": "ReadOnlyStore WrapperStore",
             ".zip": "ZipStore",
         },
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from aiozarr.concurrency import retrieve_error, wait_uncancelled
@@ -34,6 +34,8 @@ class BlockingStore(Store):
         super().__init_subclass__(**keywords)
         if "is_in_memory" not in vars(cls) and not {"fetch_now", "read_now"}.isdisjoint(vars(cls)):
             cls.is_in_memory = False
+        if "set_now" in vars(cls) and "set_values_now" not in vars(cls):
+            cls.set_values_now = BlockingStore.set_values_now  # type: ignore[method-assign]
 
     @abstractmethod
     def fetch_now(
@@ -69,6 +71,17 @@ class BlockingStore(Store):
     @abstractmethod
     def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
         """Do what `set` does, in the calling thread; a blocking store always has the version that it wrote."""
+
+    def set_values_now(self, values: Sequence[tuple[str, Buffer]]) -> None:
+        """Store several (key, value), each as `set_now` does without a precondition.
+
+        A store may have a cheaper way than one call for each. A subclass that overrides `set_now` alone gets this one.
+
+        Raises:
+            StoreError: one could not be stored. Others may have been.
+        """
+        for key, value in values:
+            self.set_now(key, value)
 
     @abstractmethod
     def erase_now(self, key: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -12,7 +13,8 @@ from aiozarr.model import ByteRange, IfAbsent, IfMatch, Precondition, Range, Val
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
-    from aiozarr.http1 import BodyPieces
+    from aiozarr.http1.request import BodyReader
+    from aiozarr.http1.response_check import BodyPieces
 
 
 class FetchCallback(Protocol):
@@ -143,24 +145,100 @@ class CopyFromStore(Store):
         """
 
 
-async def conditions_hold(put: Callable[[bytes, Precondition], Awaitable[Version | None]]) -> bool:
+@dataclass(frozen=True, slots=True)
+class UploadedPart:
+    """A part of an upload that the server has.
+
+    Attributes:
+        etag: what the server calls it.
+        checksum: its CRC32C, if it was sent with one.
+    """
+
+    etag: str
+    checksum: str | None = None
+
+
+class UploadStore(Store):
+    """A store that takes a large object in pieces, as one request, or in parts that are requests of their own."""
+
+    @abstractmethod
+    def can_upload(self, nbytes: int) -> bool:
+        """Return whether these methods may store an object of this size."""
+
+    @abstractmethod
+    def upload_part_bytes(self, nbytes: int) -> int | None:
+        """Return the size of the parts of an object of this size, or None if it is uploaded in one request."""
+
+    @abstractmethod
+    async def upload(self, key: str, body: BodyReader) -> Version | None:
+        """Store an object, whole or not at all.
+
+        Returns: its version.
+
+        Raises:
+            UnsupportedOperationError: the server refuses requests of this form.
+            StoreError: it could not be stored, or no response came, and then it may be stored.
+        """
+
+    @abstractmethod
+    async def begin_parts(self, key: str) -> str:
+        """Begin an upload in parts.
+
+        Returns: its id. The parts are stored, and cost money, until they are completed or aborted.
+
+        Raises what `upload` raises.
+        """
+
+    @abstractmethod
+    async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
+        """Store the part `number`, from 0 on. It may be stored again.
+
+        Raises what `upload` raises.
+        """
+
+    @abstractmethod
+    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
+        """Make an object of the parts.
+
+        Returns: its version, or None if the server reports none.
+
+        Raises what `upload` raises.
+        """
+
+    @abstractmethod
+    async def abort_parts(self, key: str, upload_id: str) -> None:
+        """Remove the parts. Nothing is stored then.
+
+        Raises what `upload` raises.
+        """
+
+
+async def conditions_hold(
+    put: Callable[[str, bytes, Precondition], Awaitable[Version | None]],
+    erase: Callable[[str], Awaitable[None]],
+    prefix: str,
+) -> bool:
     """Return whether writes that must fail do fail, and writes that must succeed do succeed.
 
     Args:
-        put: stores a value under a condition, always under the same key, and returns its version.
+        put: stores a value under a key and a condition, and returns its version.
+        erase: removes a key.
+        prefix: where an object may be stored for the test.
     """
-    first = await _try_put(put, b"1", IfAbsent())
-    if first is None or await _try_put(put, b"2", IfAbsent()) is not None:
-        return False
-    second = await _try_put(put, b"3", IfMatch(first))
-    return second is not None and await _try_put(put, b"4", IfMatch(first)) is None
+    key = f"{prefix}__aiozarr_probe_{os.urandom(8).hex()}"
 
+    async def try_put(value: bytes, condition: Precondition) -> Version | None:
+        """Return the version that was written, or None if the server refused or reported none."""
+        try:
+            return await put(key, value, condition)
+        except (PreconditionFailedError, UnsupportedOperationError):
+            return None
 
-async def _try_put(
-    put: Callable[[bytes, Precondition], Awaitable[Version | None]], value: bytes, condition: Precondition
-) -> Version | None:
-    """Return the version that was written, or None if the server refused or reported none."""
     try:
-        return await put(value, condition)
-    except (PreconditionFailedError, UnsupportedOperationError):
-        return None
+        first = await try_put(b"1", IfAbsent())
+        if first is None or await try_put(b"2", IfAbsent()) is not None:
+            return False
+        second = await try_put(b"3", IfMatch(first))
+        return second is not None and await try_put(b"4", IfMatch(first)) is None
+    finally:
+        await erase(key)

@@ -16,13 +16,13 @@ from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.model import (
     ByteRange,
     Entry,
-    IfAbsent,
     Precondition,
     Supports,
     Value,
     Version,
     check_key,
     check_prefix,
+    is_met,
     resolve_range,
 )
 from aiozarr.serial_numbers import SerialNumbers
@@ -111,7 +111,7 @@ class MemoryStore(BlockingStore):
         version = Version(generation=str(_generations.next()))
         with self._space.lock:
             found = self._space.values.get(full_key)
-            if not _holds(precondition, None if found is None else found[1]):
+            if not is_met(precondition, None if found is None else found[1]):
                 raise PreconditionFailedError(f"{precondition} does not hold", store=self.url, key=key)
             self._space.values[full_key] = (data, version)
         return version
@@ -206,13 +206,3 @@ def _restore(name: str, base: str, values: _Values) -> MemoryStore:
     # Versions of another process could equal versions of this one, so unpickled values get new ones.
     fresh = {full_key: (data, Version(generation=str(_generations.next()))) for full_key, (data, _) in values.items()}
     return MemoryStore._of(_spaces.get(name, values=fresh), base)
-
-
-def _holds(precondition: Precondition | None, current: Version | None) -> bool:
-    match precondition:
-        case None:
-            return True
-        case IfAbsent():
-            return current is None
-        case _:
-            return current == precondition.version

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 from aiozarr.errors import InvalidMetadataError
-from aiozarr.plugins import check_class, load_class, unknown_extension
+from aiozarr.plugins import NamedConfiguration, check_class, load_class, unknown_extension
 from aiozarr.stores.contract import Store
 from aiozarr.stores.wrappers.cache_backend import MemoryCache
 from aiozarr.stores.wrappers.cache_store import CacheStore
@@ -48,13 +48,9 @@ class StorageTransformer(ABC):
         """
 
 
-class NamedTransformer(Protocol):
+class NamedTransformer(NamedConfiguration, Protocol):
     """A storage transformer in a metadata document."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def configuration(self) -> Mapping[str, Any]: ...
     @property
     def must_understand(self) -> bool: ...
 

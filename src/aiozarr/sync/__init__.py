@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from aiozarr.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from aiozarr.schedule import record
+    from aiozarr.schedule.events import record
     from aiozarr.sync.array import Array, View
     from aiozarr.sync.functions import (
         consolidate_metadata,
@@ -33,7 +33,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "aiozarr.schedule": "record",
+            "aiozarr.schedule.events": "record",
             ".array": "Array View",
             ".functions": (
                 "consolidate_metadata convert copy create_array create_group migrate open open_array open_group "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 import numpy as np
@@ -11,14 +10,15 @@ from numpy.typing import ArrayLike
 
 from aiozarr import hierarchy
 from aiozarr.engine import Plan
-from aiozarr.engine.progress_bar import ProgressLike
-from aiozarr.grid import ArraySelection, BasicSelection
+from aiozarr.engine.progress import ProgressLike
+from aiozarr.grid.advanced import ArraySelection
+from aiozarr.grid.transform import BasicSelection
 from aiozarr.hierarchy.casting import Casting, convert_values
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer
 from aiozarr.hierarchy.node import Node as AsyncNode
 from aiozarr.hierarchy.unread_values import UnreadValues
 from aiozarr.hierarchy.view import AnyArray, FieldSelection, Region
-from aiozarr.metadata import ArrayMetadata
+from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.stores.transformer import StorageTransformer
@@ -81,9 +81,7 @@ class Node(Generic[N]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

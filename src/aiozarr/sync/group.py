@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, overload
 from aiozarr import hierarchy
 from aiozarr.errors import ChildNotFoundError, InvalidKeyError
 from aiozarr.hierarchy.group import ForeignGroupNames
-from aiozarr.metadata import GroupMetadata
+from aiozarr.metadata.records import GroupMetadata
 from aiozarr.sync.array import Array, Node
 from aiozarr.sync.wait import blocking_method, data_in_this_thread, iterate, unchanged
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from aiozarr.driver.index_domain import IndexDomain
 from aiozarr.driver.schema import CodecSchema, Schema
 from aiozarr.driver.tensor_view import AnyArray, ByDimension
 from aiozarr.driver.unit import Unit
-from aiozarr.engine.progress_bar import ProgressLike
+from aiozarr.engine.progress import ProgressLike
 from aiozarr.hierarchy.casting import convert_values
 from aiozarr.sync.array import Array
 from aiozarr.sync.wait import blocking_method, unchanged, wait
@@ -177,9 +176,7 @@ class TensorView:
     def __enter__(self) -> TensorView:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:

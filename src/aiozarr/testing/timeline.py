@@ -14,7 +14,7 @@ from html import escape as escape_markup
 from itertools import count, takewhile
 
 from aiozarr.model import Range, Suffix
-from aiozarr.schedule import RequestEvent
+from aiozarr.schedule.events import RequestEvent
 
 WIDTH = 900
 LABELS = 210
@@ -131,7 +131,8 @@ def _describe(event: RequestEvent) -> str:
         times += f", {event.chunks} chunks decoded in {event.decode_seconds * 1000:.1f} ms of workers"
     tries = "" if event.attempts == 1 else f", sent {event.attempts} times"
     failed = "" if event.error is None else f", {type(event.error).__name__}"
-    return f"{event.operation} {event.key}{_part(event)}: {event.bytes_fetched} bytes, {times}{tries}{failed}"
+    nbytes = event.bytes_fetched + event.bytes_written
+    return f"{event.operation} {event.key}{_part(event)}: {nbytes} bytes, {times}{tries}{failed}"
 
 
 def _part(event: RequestEvent) -> str:

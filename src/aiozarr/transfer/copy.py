@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.open_store import Target, opened_store
-from aiozarr.engine.progress_bar import ProgressLike, shown_progress
+from aiozarr.engine.progress import ProgressLike, shown_progress
 from aiozarr.errors import UnsupportedOperationError
-from aiozarr.schedule import current_recorder
-from aiozarr.schedule.events import Report
+from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.schedule.operations import name_operation, observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
-from aiozarr.transfer.copy_object import Verify
-from aiozarr.transfer.copy_operation import CopyOperation, CopyRules, ObjectSource, OnError
+from aiozarr.transfer.copy_rules import CopyRules, ObjectSource, OnError, Verify
 from aiozarr.transfer.key_filter import KeyFilter
 from aiozarr.transfer.overlap import check_disjoint
-from aiozarr.transfer.report import CopyReport
+from aiozarr.transfer.source_listing import StartedListing, list_objects
+
+if TYPE_CHECKING:
+    from aiozarr.transfer.report import CopyReport
 
 
 @observed("copy", lambda *_: None)
@@ -66,8 +68,9 @@ async def copy(
         select: the part of arrays that is copied: a slice or a single value for each dimension that is cut, such as
             `{"time": slice(0, 24), "lat": slice(40.0, 60.0)}`. Integers are indexes, a single one keeps the dimension
             with length 1. Other values are coordinates, both bounds included, by the one-dimensional array of the
-            dimension's name beside the array or above it. Chunks inside the part are copied as they are stored. Those
-            that it cuts are decoded and encoded again: all of them, if it begins inside a chunk.
+            dimension's name beside the array or above it. Of a single array, the text of a number names a dimension,
+            too: `{"0": slice(0, 24)}`. Chunks inside the part are copied as they are stored. Those that it cuts are
+            decoded and encoded again: all of them, if it begins inside a chunk.
         include: patterns of keys that are copied, such as `"air/*"`; all keys without any. `*` matches slashes, too.
         exclude: patterns of keys that are not copied, also of those that `include` names.
         overwrite: copy onto a destination that holds objects, replacing copied nodes and objects of the same key. A
@@ -129,22 +132,35 @@ async def copy(
 
         check_selection(select)
     settings = settings_or_default(settings)
-    report = current_recorder()
+    outer = current_recorder()
 
     async def work(engine: Engine) -> CopyReport:
+        # A record of its own: the result counts this copy alone.
+        report = Report(outer=outer)
+
+        async def opened(target: Target, options: Mapping[str, Any] | None) -> Store:
+            store, owned = await stack.enter_async_context(opened_store(target, options, settings))
+            if owned:
+                stack.push_async_callback(store.aclose)
+            return store
+
         async with AsyncExitStack() as stack:
-            stores = []
-            for target, options in ((source, source_options), (destination, destination_options)):
-                store, owned = await stack.enter_async_context(opened_store(target, options, settings))
-                stores.append(store)
-                if owned:
-                    stack.push_async_callback(store.aclose)
-            source_store, destination_store = child_store(stores[0], path), stores[1]
+            source_store = child_store(await opened(source, source_options), path)
+            listing = None
+            if not select and source_store.supports.readable and source_store.supports.listable:
+                scan = engine.scheduled(source_store, settings, report).scan
+                listing = StartedListing(list_objects(scan, settings=settings, store_url=source_store.url))
+                stack.push_async_callback(listing.aclose)
+            # Imported, in a thread, while the first page is on its way.
+            await in_thread(lambda: import_module("aiozarr.transfer.copy_operation"))
+            from aiozarr.transfer.copy_operation import CopyOperation
+
+            destination_store = await opened(destination, destination_options)
             name_operation(destination_store.url)
             await _check(source_store, destination_store, read_back=verify == "checksum")
             objects: ObjectSource | None = None
-            if select or not source_store.supports.listable:
-                source_store, objects = await _by_metadata(engine, source_store, select or {}, settings, report)
+            if listing is None:
+                source_store, objects = await _by_metadata(engine, source_store, select or {}, settings, outer)
             operation = CopyOperation(
                 engine,
                 source_store,
@@ -154,6 +170,7 @@ async def copy(
                 report=report,
                 progress=report_progress,
                 objects=objects,
+                listing=listing,
             )
             return await operation.run()
 
@@ -170,7 +187,7 @@ def child_store(store: Store, path: str) -> Store:
     child = store.child_store(path)
     if child is None:
         # Imported on use: most programs need no wrapper.
-        from aiozarr.stores.wrappers import PrefixStore
+        from aiozarr.stores.wrappers.prefix_store import PrefixStore
 
         child = PrefixStore(store, path)
     return child

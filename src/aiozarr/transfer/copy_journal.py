@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-from aiozarr.concurrency import cancel_and_wait, map_concurrently
+from aiozarr.concurrency import cancel_and_wait, for_each, map_concurrently
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import CopyError, StoreError
 from aiozarr.model import JOURNAL_HEADER_KEY, JOURNAL_PREFIX, Entry
@@ -21,6 +21,8 @@ MIN_WRITE_SECONDS = 1.0
 WRITE_SHARE = 0.02
 """A batch is written after a second or 2 % of the copy's time: so there are few batches, and an interruption costs
 little."""
+MAX_SINGLE_ERASES = 16
+"""So many batches are removed side by side: bulk deletes of S3 need obstore, whose import takes 0.1 s or more."""
 
 
 class CopyJournal:
@@ -81,9 +83,19 @@ class CopyJournal:
         numbers = [key.removeprefix(JOURNAL_PREFIX) for key in batches]
         self._next_number = max([int(number) for number in numbers if number.isdecimal()], default=-1) + 1
 
-    def has(self, entry: Entry) -> bool:
-        """Return whether this state of an object was copied by the interrupted copy, and has its size still."""
-        return bool(self._copied) and digest(entry) in self._copied and size_hash(entry) in self._stored
+    def take(self, entry: Entry) -> bool:
+        """Return whether this state of an object was copied by the interrupted copy, and has its size still.
+
+        Its record is forgotten, because each object is asked for once: the memory is used for the objects seen.
+        """
+        if not self._copied:
+            return False
+        record, size = digest(entry), size_hash(entry)
+        if record not in self._copied or size not in self._stored:
+            return False
+        self._copied.remove(record)
+        self._stored.remove(size)
+        return True
 
     def add(self, entry: Entry) -> None:
         """Record a copied object."""
@@ -131,7 +143,9 @@ class CopyJournal:
 
     async def _erase(self, keys: Sequence[str]) -> None:
         batches = [key for key in keys if key != HEADER_KEY]
-        if batches:
+        if len(batches) <= MAX_SINGLE_ERASES:
+            await for_each(self._destination.erase, batches)
+        else:
             await self._destination.erase_values(batches)
         if len(batches) < len(keys):
             await self._destination.erase(HEADER_KEY)

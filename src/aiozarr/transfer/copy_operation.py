@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from itertools import groupby
 from time import perf_counter
-from typing import Literal, Protocol, TypeAlias
 
 from aiozarr.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine, Progress
@@ -20,30 +18,20 @@ from aiozarr.errors import (
     StoreError,
     UnsupportedOperationError,
 )
-from aiozarr.metadata import document_write_order
-from aiozarr.metadata.format_rules import ARRAY_KEY, META_KEY, V3_KEY
+from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY, document_write_order
 from aiozarr.model import JOURNAL_PREFIX, Entry, Version, check_key
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, LocalStore, Store
 from aiozarr.stores.capabilities import NowaitStore
 from aiozarr.transfer.copy_journal import CopyJournal, is_journal_key, size_hash
-from aiozarr.transfer.copy_object import (
-    CopiedObject,
-    ObjectCopier,
-    Verify,
-    content_tag,
-    equal_bytes,
-    has_content_tag,
-)
+from aiozarr.transfer.copy_object import CopiedObject, ObjectCopier, content_tag, equal_bytes, has_content_tag
+from aiozarr.transfer.copy_rules import CopyRules, ObjectSource
 from aiozarr.transfer.destination import DestinationListing, Mirror
 from aiozarr.transfer.download import Download
-from aiozarr.transfer.key_filter import KeyFilter
 from aiozarr.transfer.replaced_nodes import DocumentChange, ReplacedNodes, compare_documents
 from aiozarr.transfer.report import CopyCounters, CopyReport
-from aiozarr.transfer.source_listing import list_objects
-
-OnError: TypeAlias = Literal["raise", "continue"]
+from aiozarr.transfer.source_listing import StartedListing, list_objects
 
 OBJECT_CONCURRENCY = 128
 """Objects that are copied concurrently if the number of requests adapts: twice its initial limit of 64 per store.
@@ -51,6 +39,8 @@ OBJECT_CONCURRENCY = 128
 Each sends its requests by itself; more of them would make other readers wait longer for their turn.
 """
 DEFERRED_CONCURRENCY = 16
+KIND_KEYS = (V3_KEY, ARRAY_KEY, GROUP_KEY, META_KEY)
+"""Documents of all formats that make a node."""
 MAX_BATCH_OBJECTS = 64
 MAX_UPLOADED_OBJECTS = 8
 """Small files that one worker reads together for uploads; each is a request of its own."""
@@ -62,56 +52,6 @@ MAX_COUNTED_OBJECTS = 10_000
 """Objects of the destination that an error message counts: ten pages of a listing."""
 
 
-@dataclass(frozen=True)
-class CopyRules:
-    """What a copy does with the objects of source and destination; each as of `aiozarr.copy`.
-
-    Attributes:
-        keys: the keys that are copied.
-        overwrite: replace objects of the destination.
-        resume: continue an interrupted copy.
-        verify: how each object is checked.
-        delete: remove objects that the source does not have.
-        skip_equal: skip objects that the destination has already; `delete` does, too.
-        dry_run: count, and write nothing.
-        on_error: stop at the first error, or continue.
-        part: names the part of the source that is copied, for the journal.
-        is_journaled: whether the copy can be resumed.
-    """
-
-    keys: KeyFilter = field(default_factory=KeyFilter)
-    overwrite: bool = False
-    resume: bool = False
-    verify: Verify = "size"
-    delete: bool = False
-    skip_equal: bool = False
-    dry_run: bool = False
-    on_error: OnError = "raise"
-    part: str = ""
-    is_journaled: bool = True
-
-    @property
-    def may_replace(self) -> bool:
-        """True if objects of the destination may be replaced."""
-        return self.overwrite or self.delete
-
-    @property
-    def compares(self) -> bool:
-        """True if objects of the destination are compared with those of the source."""
-        return self.delete or self.skip_equal
-
-
-class ObjectSource(Protocol):
-    """The objects that a source may have, by the metadata of its arrays. Chunks among them may be missing."""
-
-    rewritten: int
-    """Number of objects that were encoded again."""
-
-    def entries(self) -> AsyncGenerator[Entry, None]:
-        """Iterate over the objects."""
-        ...
-
-
 class CopyOperation:
     """One copy between two disjoint stores. Lives on the I/O thread.
 
@@ -121,9 +61,10 @@ class CopyOperation:
         destination: the destination.
         rules: what is copied, and how.
         settings: limits and policies.
-        report: receives the totals of the requests, too.
+        report: receives the totals of the requests, which are then those of the result.
         progress: called when an object is finished.
         objects: the objects of the source, if its own listing does not have them.
+        listing: the listing of the source, if it has begun.
     """
 
     def __init__(
@@ -137,17 +78,18 @@ class CopyOperation:
         report: Report | None = None,
         progress: Callable[[Progress], None] | None = None,
         objects: ObjectSource | None = None,
+        listing: StartedListing | None = None,
     ) -> None:
         self.source = source
         self.destination = destination
         self._engine = engine
         self._settings = settings
         self._rules = rules or CopyRules(overwrite=True)
-        # A record of its own: the result counts this copy alone.
-        self._report = Report(outer=report)
+        self._report = report or Report()
         self._has_source = False
         self._counters = CopyCounters(progress, plans=self._rules.dry_run)
         self._objects = objects
+        self._listing = listing
         verify = self._rules.verify
         self._copier = ObjectCopier(
             engine,
@@ -209,8 +151,10 @@ class CopyOperation:
         may_be_none = self._rules.delete and self._has_source
         if self._counters.listed == self._counters.folder_markers and not may_be_none:
             url = self.source.url
-            of = f" that match include={self._rules.keys.include}" if self._rules.keys.include else ""
-            raise NodeNotFoundError(f"there is nothing to copy at {url}{of}", url=url, path="")
+            message = f"there is nothing to copy at {url}"
+            if self._rules.keys.include:
+                message = f"nothing at {url} matches include={', '.join(map(repr, self._rules.keys.include))}"
+            raise NodeNotFoundError(message, url=url, path="")
         mirror = None if self._counters.failed else self._mirror
         if mirror is not None and not self._rules.delete:
             # Before the documents: a reader of the new ones reads no older chunk.
@@ -274,8 +218,15 @@ class CopyOperation:
 
         async def compare(key: str) -> DocumentChange:
             stored = await self._scheduled_destination.fetch(key, max_bytes=limit)
-            copied = None if stored is None else await source.fetch(key, max_bytes=limit)
-            return DocumentChange() if stored is None or copied is None else compare_documents(stored.data, copied.data)
+            if stored is None:
+                return DocumentChange()
+            copied = await source.fetch(key, max_bytes=limit)
+            if copied is None:
+                prefix = f"{node_of(key)}/" if node_of(key) else ""
+                others = await map_concurrently(lambda name: source.fetch(prefix + name, max_bytes=limit), KIND_KEYS)
+                if not any(other is not None for other in others):
+                    return DocumentChange()  # another node
+            return compare_documents(stored.data, None if copied is None else copied.data)
 
         documents = self._stored_documents
         try:
@@ -290,8 +241,9 @@ class CopyOperation:
         changes = {key: change for key, change in found if change.misreads_chunks}
         if changes:
             await self._scheduled_destination.erase_values(list(changes))
+            self._counters.add_deleted([key for key, change in changes.items() if change.is_removed])
         for key, change in changes.items():
-            if change.was_array and key.endswith(V3_KEY) and not self._rules.keys:
+            if change.was_array and not change.is_removed and key.endswith(V3_KEY) and not self._rules.keys:
                 await self._scheduled_destination.erase_prefix(key.removesuffix(V3_KEY) + "c/")
 
     async def _look_at_destination(self) -> DestinationListing:
@@ -413,7 +365,7 @@ class CopyOperation:
     async def _copy_data(self) -> list[Entry]:
         """Copy everything but the metadata documents. Return their entries, the only ones that are held in memory."""
         documents: dict[str, Entry] = {}
-        listing = self._list_source() if self._objects is None else self._objects.entries()
+        listing = self._objects.entries() if self._objects is not None else self._listing or self._list_source()
         download = self._download = self._new_download()
         async with aclosing(listing), aclosing(self._partition(listing, documents)) as data:
             try:
@@ -502,7 +454,7 @@ class CopyOperation:
                 mirror.add_key(key)
                 if is_document(key):
                     self._replaced.add_document(key)
-            is_there = journal is not None and journal.has(entry)
+            is_there = journal is not None and journal.take(entry)
             if is_there or (mirror is not None and mirror.may_have(entry) and await self._is_up_to_date(mirror, entry)):
                 self._counters.add_skipped(entry)
             elif is_document(key):

@@ -1,4 +1,4 @@
-"""Selections of a copy: parts of dimensions, by index or by coordinate, and the text form of the command line."""
+"""Selections of a copy: parts of dimensions, by index or by coordinate."""
 
 from __future__ import annotations
 
@@ -35,54 +35,6 @@ class Interval:
 
     start: int
     stop: int
-
-
-def parse_selection(text: str) -> dict[str, Any]:
-    """Return the selection that the text of a command line describes: `time=0:24,lat=100:200`.
-
-    `START:STOP` and `INDEX` are indexes if they are integers, and coordinates otherwise: `lat=-10.5:10.5`. Coordinates
-    with colons are written with two dots: `time=2020-01-01T06:00..2020-01-02`.
-
-    Raises:
-        ValueError: it has another form.
-    """
-    selection: dict[str, Any] = {}
-    for part in text.split(","):
-        name, equals, value = part.partition("=")
-        name, value = name.strip(), value.strip()
-        if not equals or not name or not value:
-            raise ValueError(f"a selection is DIMENSION=START:STOP, such as time=0:24, not {part.strip()!r}")
-        if name in selection:
-            raise ValueError(f"dimension {name!r} is selected twice")
-        selection[name] = _parse_value(value, part)
-    return selection
-
-
-def _parse_value(text: str, part: str) -> Any:
-    if ".." in text:
-        start, _, stop = text.partition("..")
-        return slice(_parse_bound(start, coordinate=True), _parse_bound(stop, coordinate=True))
-    bounds = text.split(":")
-    if len(bounds) == 1:
-        return _parse_bound(text)
-    if len(bounds) > 2:
-        raise ValueError(f"write {part.strip()!r} with two dots: START..STOP; a step cannot be selected")
-    parsed = [_parse_bound(bound) for bound in bounds]
-    if any(isinstance(bound, float | str) for bound in parsed):
-        parsed = [_parse_bound(bound, coordinate=True) for bound in bounds]
-    return slice(*parsed)
-
-
-def _parse_bound(text: str, *, coordinate: bool = False) -> int | float | str | None:
-    text = text.strip()
-    if not text:
-        return None
-    for convert in (float,) if coordinate else (int, float):
-        try:
-            return convert(text)
-        except ValueError:
-            continue
-    return text
 
 
 def check_selection(selection: Selection) -> None:

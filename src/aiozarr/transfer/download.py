@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from aiozarr.engine import Engine
 from aiozarr.engine.plan.multipart_plan import split_range
@@ -29,10 +31,14 @@ from aiozarr.transfer.copy_object import (
     MIN_WORK_BYTES,
     CopyDecision,
     FetchedObject,
-    Verify,
     decide,
+    store_now,
     write_now,
 )
+from aiozarr.transfer.copy_rules import Verify
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 MAX_WAITING_ENTRIES = 2048
 """Listed objects that wait for their requests: two pages of a listing, so that the next one overlaps."""
@@ -454,6 +460,24 @@ class _FileWrite(WorkItem):
         assert fetched is not None
         if not self.download.stopped:
             write_now(self.download.destination, self.request.key, fetched.data, verify=self.download.verify)
+
+    def run_batch_from(self, batch: Sequence[WorkItem], at: int) -> int:
+        download = self.download
+        if download.stopped:
+            return super().run_batch_from(batch, at)
+        writes: list[_FileWrite] = []
+        values: list[tuple[str, Buffer]] = []
+        for work in islice(batch, at, None):
+            if not isinstance(work, _FileWrite) or work.download is not download:
+                break
+            assert work.fetched is not None
+            writes.append(work)
+            values.append((work.request.key, work.fetched.data))
+            work.fetched = None
+        errors = store_now(download.destination, values, verify=download.verify)
+        for write, error in zip(writes, errors, strict=True):
+            write.error = error
+        return len(writes)
 
     def finished(self) -> None:
         self.download.written(self)

@@ -12,16 +12,11 @@ from typing_extensions import Buffer
 from aiozarr.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine
 from aiozarr.errors import NodeNotFoundError, StoreError, UnsupportedOperationError
-from aiozarr.grid import resolve_grid, resolve_key_encoding
-from aiozarr.metadata import (
-    PROBE_KEYS,
-    ArrayMetadata,
-    Consolidated,
-    GroupMetadata,
-    consolidated_node,
-    parse_node,
-    rules_of,
-)
+from aiozarr.grid.chunk_grid import resolve_grid
+from aiozarr.grid.key_encoding import resolve_key_encoding
+from aiozarr.metadata.format_rules import rules_of
+from aiozarr.metadata.formats import PROBE_KEYS, consolidated_node, parse_node
+from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.model import JOURNAL_PREFIX, Entry
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings

@@ -6,14 +6,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import Buffer
-
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import LimitError, MetadataError
-from aiozarr.metadata import document_write_order
+from aiozarr.metadata.format_rules import document_write_order
 from aiozarr.settings import Settings
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from aiozarr.grid import ChunkKeyEncoding
 
 
@@ -28,21 +28,32 @@ class DocumentChange:
     Attributes:
         misreads_chunks: whether the nodes differ in kind, or the arrays in data type, chunks, codecs or keys.
         was_array: whether the stored document is that of an array.
+        is_removed: whether the new document has another key, so that the stored one is removed.
     """
 
     misreads_chunks: bool = False
     was_array: bool = False
+    is_removed: bool = False
 
 
-def compare_documents(stored: Buffer, copied: Buffer) -> DocumentChange:
-    """Return what the document `copied` changes for a reader of the document `stored`."""
+def compare_documents(stored: Buffer, copied: Buffer | None) -> DocumentChange:
+    """Return what the document `copied` changes for a reader of the document `stored`.
+
+    Args:
+        stored: the document of the destination.
+        copied: the document of the same key; None: the node gets a document of another format, whose chunks may have
+            the same keys.
+    """
     try:
-        old, new = (json.loads(bytes(each)) for each in (stored, copied))
+        old, new = (json.loads(bytes(each)) if each is not None else {} for each in (stored, copied))
     except (ValueError, RecursionError):
         return DocumentChange()  # no reader decodes chunks by it
     if not isinstance(old, dict) or not isinstance(new, dict):
         return DocumentChange()
-    return DocumentChange(_chunk_members(old) != _chunk_members(new), old.get("node_type", "array") == "array")
+    was_array = old.get("node_type", "array") == "array"
+    if copied is None:
+        return DocumentChange(was_array, was_array, is_removed=True)
+    return DocumentChange(_chunk_members(old) != _chunk_members(new), was_array)
 
 
 def _chunk_members(document: dict[str, Any]) -> dict[str, Any]:
@@ -88,8 +99,9 @@ class ReplacedNodes:
     async def _load(self, path: str) -> tuple[ChunkKeyEncoding, int] | None:
         """Return the chunk keys of the array at a path and its number of dimensions; None: it is no readable array."""
         # Imported on use: a copy of bytes needs no numpy.
-        from aiozarr.grid import resolve_key_encoding
-        from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, parse_node
+        from aiozarr.grid.key_encoding import resolve_key_encoding
+        from aiozarr.metadata.formats import PROBE_KEYS, parse_node
+        from aiozarr.metadata.records import ArrayMetadata
 
         prefix = f"{path}/" if path else ""
         documents = dict.fromkeys(PROBE_KEYS)

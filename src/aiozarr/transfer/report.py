@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from aiozarr.engine import Progress
-from aiozarr.formatting import preformatted
+from aiozarr.formatting import format_count, preformatted
 from aiozarr.model import Entry
 
 MAX_SHOWN_FAILURES = 5
@@ -58,8 +58,9 @@ class CopyReport:
     def __str__(self) -> str:
         mib = self.bytes / MIB
         head = (
-            f"{self.objects:,} objects ({self.metadata_documents:,} metadata documents), {mib:,.1f} MiB "
-            f"in {self.seconds:.2f} s ({mib / max(self.seconds, 1e-9):,.1f} MiB/s), {self.requests:,} requests"
+            f"{format_count(self.objects, 'object')} ({format_count(self.metadata_documents, 'metadata document')}), "
+            f"{mib:,.1f} MiB in {self.seconds:.2f} s ({mib / max(self.seconds, 1e-9):,.1f} MiB/s), "
+            f"{format_count(self.requests, 'request')}"
         )
         lines = [f"not written (dry run): {head}" if self.dry_run else head]
         for count, what in (

@@ -12,10 +12,11 @@ from typing_extensions import Buffer
 
 from aiozarr.engine import ArrayLayout, Engine, Read, Write
 from aiozarr.errors import SelectionError, StoreError, UnsupportedOperationError
-from aiozarr.grid import IndexTransform, RegularGrid
-from aiozarr.metadata import ArrayMetadata
+from aiozarr.grid.chunk_grid import RegularGrid
+from aiozarr.grid.transform import IndexTransform
 from aiozarr.metadata.document import dump_document, load_document
 from aiozarr.metadata.format_rules import ARRAY_KEY, CONSOLIDATED_MEMBER, META_KEY, V3_KEY, ZMETADATA_KEY
+from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.model import ByteRange, Entry, Supports, Value, Version, check_key, resolve_range
 from aiozarr.settings import Settings
 from aiozarr.stores import MemoryStore, Store
@@ -121,12 +122,13 @@ class SelectedStore(Store):
             layout = ArrayLayout.resolve(metadata, node=self._source.url_of(path), settings=self._settings)
             intervals = [Interval(0, length) for length in metadata.shape]
             for dimension, name in enumerate(dimension_names(path, metadata)):
-                if name is None:
-                    continue
-                names.add(name)
-                if name in selection:
-                    used.add(name)
-                    intervals[dimension] = await self._resolve(path, name, selection[name], metadata.shape[dimension])
+                names.update([name] if name else [])
+                # An array by itself may be cut by the numbers of its dimensions.
+                for given in ([name] if name else []) + ([] if path else [str(dimension)]):
+                    if given in selection:
+                        used.add(given)
+                        length = metadata.shape[dimension]
+                        intervals[dimension] = await self._resolve(path, name or given, selection[given], length)
             shape = [interval.stop - interval.start for interval in intervals]
             selected = layout
             if tuple(shape) != metadata.shape:

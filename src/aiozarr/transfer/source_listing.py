@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack
 
-from aiozarr.concurrency import random_jitter
+from aiozarr.concurrency import cancel_and_wait, random_jitter
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry
 from aiozarr.schedule.retry import Attempts, RetryPolicy
@@ -63,3 +63,29 @@ async def list_objects(
                 error.attempts = attempts.attempts
                 raise
         await asyncio.sleep(delay)
+
+
+class StartedListing:
+    """A listing that requests its first page at once, although its reader is not ready yet.
+
+    Args:
+        entries: the listing, not begun.
+    """
+
+    def __init__(self, entries: AsyncGenerator[Entry, None]) -> None:
+        self._entries = entries
+        self._first: asyncio.Future[Entry] | None = asyncio.ensure_future(anext(entries))
+
+    def __aiter__(self) -> AsyncIterator[Entry]:
+        return self
+
+    async def __anext__(self) -> Entry:
+        first, self._first = self._first, None
+        return await (anext(self._entries) if first is None else first)
+
+    async def aclose(self) -> None:
+        """End the listing, also an unread one."""
+        first, self._first = self._first, None
+        if first is not None:
+            await cancel_and_wait(first)
+        await self._entries.aclose()

@@ -45,3 +45,9 @@ def test_one_way_and_globs(sample: Path, other: Path) -> None:
 def test_nothing_on_either_side_is_not_found(sample: Path, tmp_path: Path) -> None:
     assert invoke("check", tmp_path / "none", tmp_path / "nothing").exit_code == 3
     assert invoke("check", sample, tmp_path / "none").exit_code == 1
+
+
+def test_a_source_that_is_not_there_is_no_difference(sample: Path, tmp_path: Path) -> None:
+    result = invoke("check", tmp_path / "none", sample)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "nothing is stored at" in result.stderr

@@ -47,3 +47,13 @@ def test_an_error_is_one_line_on_standard_error() -> None:
 def test_a_member_of_a_document_is_no_option(tmp_path: Path) -> None:
     (tmp_path / "zarr.json").write_text("{}")
     assert "member 'zarr_format'" in invoke("info", tmp_path).stderr
+
+
+def test_a_message_has_the_syntax_of_the_command_line(sample: Path, tmp_path: Path) -> None:
+    assert "selected by 100.0..200.0: its" in invoke("cat", sample / "air", "-s", "lat=100..200").stderr
+    assert "selected by ..-99.0: its" in invoke("cat", sample / "air", "-s", "lat=..-99").stderr
+    assert (
+        "matches --include 'x*', 'y'"
+        in invoke("cp", sample, tmp_path / "x", "--include", "x*", "--include", "y").stderr
+    )
+    assert "--chunks time=1 names" in invoke("convert", sample, tmp_path / "x", "--shards", "4").stderr

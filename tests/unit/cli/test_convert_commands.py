@@ -75,6 +75,22 @@ def test_errors_of_conversions(arguments: list[str], code: int, sample: Path, tm
     assert result.stderr
 
 
+def test_a_failed_conversion_says_how_it_continues(sample: Path, tmp_path: Path) -> None:
+    chunk, result = sample / "lat/c/0", tmp_path / "out.zarr"
+    good = chunk.read_bytes()
+    chunk.write_bytes(b"damaged")
+    advice = "--resume continues"
+    for options, code in (([], 1), (["--resume"], 1), (["--overwrite", "--on-error", "continue"], 6)):
+        failed = invoke("convert", sample, result, *options)
+        assert (failed.exit_code, advice in failed.stderr) == (code, True), failed.stderr
+        assert advice in invoke("tree", result).stderr
+    assert (result / "air/zarr.json").exists()
+    chunk.write_bytes(good)
+    succeed("convert", sample, result, "--resume")
+    assert not (result / "__aiozarr__").exists()
+    assert succeed("tree", result).stdout == succeed("tree", sample).stdout
+
+
 @pytest.mark.parametrize(("text", "size"), [("512", 512), ("512M", 512 << 20), ("2GiB", 2 << 30), ("1.5k", 1536)])
 def test_sizes(text: str, size: int) -> None:
     assert SizeType().convert(text, None, None) == size

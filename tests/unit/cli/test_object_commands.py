@@ -99,8 +99,17 @@ def test_rm_dry_run_removes_nothing(sample: Path) -> None:
     assert sorted(sample.rglob("*")) == before
 
 
+def test_rm_names_all_that_it_removes_as_json(sample: Path) -> None:
+    sizes = {str(file.relative_to(sample)): file.stat().st_size for file in sample.rglob("*") if file.is_file()}
+    *removed, total = records("rm", "-r", sample)
+    assert {each["key"] for each in removed} == set(sizes)
+    assert all(each["removed"] for each in removed)
+    assert total == {"type": "total", "objects": len(sizes), "bytes": sum(sizes.values()), "removed": True}
+    assert not sample.exists()
+
+
 def test_rm_with_globs_removes_what_matches(sample: Path) -> None:
-    removed = records("rm", "-r", "--include", "air/c/*", "--exclude", "air/c/1/*", sample)
+    *removed, _ = records("rm", "-r", "--include", "air/c/*", "--exclude", "air/c/1/*", sample)
     assert sorted(each["key"] for each in removed) == [f"air/c/0/{i}/{j}" for i in range(2) for j in range(2)]
     assert not (sample / "air/c/0/0/0").exists()
     assert (sample / "air/c/1/0/0").exists()

@@ -33,6 +33,16 @@ def test_quiet_output_has_data_only(capsys: pytest.CaptureFixture[str]) -> None:
     assert captured.err == ""
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_lines_are_json_in_every_encoding(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    record = {"key": "ü 名 \U0001f600 \udc80"}
+    with io.TextIOWrapper(written, encoding=encoding, write_through=True) as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        Output(as_json=True).record(record, "")
+        assert json.loads(written.getvalue().decode(encoding)) == record
+
+
 def test_progress_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 1.0, 6.0, 7.0, 12.0])
     monkeypatch.setattr(output, "monotonic", lambda: next(clock))

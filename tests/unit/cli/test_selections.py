@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import aiozarr
+import aiozarr.sync
 from aiozarr.cli.selections import axis_names, parse_select, select_view
 from aiozarr.errors import SelectionError
 from aiozarr.hierarchy import Array, View
@@ -26,13 +28,19 @@ from tests.support.command_line import invoke, succeed
         ("time=2020-01-01..2020-02-01T12:00", {"time": slice("2020-01-01", "2020-02-01T12:00")}),
         ("time=2024-01-02T06:00", {"time": "2024-01-02T06:00"}),
         ("time=..3", {"time": slice(None, 3.0)}),
+        (" time = 3: , lat = : ", {"time": slice(3, None), "lat": slice(None)}),
+        ("lat=-10.5:10", {"lat": slice(-10.5, 10.0)}),
+        ("time=2020-01-01:2020-02", {"time": slice("2020-01-01", "2020-02")}),
+        ("time=2020-01-01T06:00..", {"time": slice("2020-01-01T06:00", None)}),
+        ("band=red,lat=45.5", {"band": "red", "lat": 45.5}),
+        ("2020-01-01T06:00,45..60.5,-1.5", ("2020-01-01T06:00", slice(45.0, 60.5), -1.5)),
     ],
 )
 def test_selections_by_name_and_by_position(text: str, expected: Any) -> None:
     assert parse_select(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "time=", "time=0:1,5", "time=1,time=2", "1:2:3:4", "=3", "1.5,2"])
+@pytest.mark.parametrize("text", ["", "time", "time=", "time=0:1,5", "time=1,time=2", "1:2:3:4", "=3", "1,,2"])
 def test_what_is_no_selection_is_a_usage_error(text: str, sample: Path) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_select(text)
@@ -42,7 +50,7 @@ def test_what_is_no_selection_is_a_usage_error(text: str, sample: Path) -> None:
 async def selected(sample: Path, selection: Any) -> tuple[Array, View]:
     """The array `air`, and the view of a selection of it."""
     array = await aiozarr.open_array(sample, "air")
-    return array, await select_view(array, selection, f"{sample}/air", {})
+    return array, await select_view(array, selection)
 
 
 async def test_names_may_be_numbers_and_unknown_ones_are_listed(sample: Path) -> None:
@@ -52,12 +60,16 @@ async def test_names_may_be_numbers_and_unknown_ones_are_listed(sample: Path) ->
         (None, (4, 6, 8)),
         ({"lat": slice(-30.0, 31.0)}, (4, 4, 8)),
         ({"lat": slice(None, -29.0)}, (4, 2, 8)),
+        ({"1": slice(None, -29.0)}, (4, 2, 8)),
+        ((Ellipsis, slice(-30.0, 31.0), 0), (4, 4)),
     ):
         assert (await selected(sample, selection))[1].shape == shape
     with pytest.raises(SelectionError, match="its dimensions are time, lat, lon"):
         await selected(sample, {"depth": 0})
-    with pytest.raises(SelectionError, match="time is no array of one dimension"):
+    with pytest.raises(SelectionError, match=r"'time' of .*/air cannot be selected by coordinate: there is no array"):
         await selected(sample, {"time": slice(0.5, 2.0)})
+    with pytest.raises(SelectionError, match="air has 3 dimensions, and --select has 4 items"):
+        await selected(sample, (0, 1, 2, 3))
 
 
 async def test_axes_have_the_names_of_their_dimensions(sample: Path) -> None:
@@ -71,5 +83,27 @@ async def test_axes_have_the_names_of_their_dimensions(sample: Path) -> None:
         assert axis_names(array, view, selection) == names
 
 
-def test_coordinates_select_on_the_command_line(sample: Path) -> None:
-    assert len(succeed("cat", sample / "air", "-s", "time=0,lat=-30..30,lon=0").stdout.splitlines()) == 4
+@pytest.mark.parametrize("selection", ["time=0,lat=-30..30", "0,-30.0:30", "...,-30..30,:"])
+def test_all_commands_select_alike(selection: str, sample: Path, tmp_path: Path) -> None:
+    expected = aiozarr.sync.open_array(sample, "air")[:, 1:5]
+    expected = expected[:1] if "0," in selection[:7] else expected
+    succeed("cat", "-f", "npy", "-o", tmp_path / "values.npy", sample / "air", "-s", selection)
+    np.testing.assert_array_equal(np.load(tmp_path / "values.npy"), expected.squeeze())
+    for command in ("cp", "convert"):
+        succeed(command, sample / "air", tmp_path / command, "-s", selection)
+        np.testing.assert_array_equal(aiozarr.sync.open_array(tmp_path / command)[...].squeeze(), expected.squeeze())
+    assert "air" in succeed("plan", sample / "air", "-s", selection).stdout
+
+
+def test_coordinates_may_be_above_the_array(sample: Path) -> None:
+    deep = aiozarr.sync.create_array(sample, "deep/er/x", data=np.arange(6), dimension_names=("lat",))
+    assert deep.shape == (6,)
+    assert succeed("cat", sample / "deep/er/x", "-s", "lat=-30..30").stdout.split() == ["1", "2", "3", "4"]
+
+
+def test_a_copy_takes_numbers_for_dimensions_without_names(sample: Path, tmp_path: Path) -> None:
+    succeed("cp", sample / "deep/shards", tmp_path / "part", "-s", "2:6,...")
+    expected = aiozarr.sync.open_array(sample, "deep/shards")[2:6]
+    np.testing.assert_array_equal(aiozarr.sync.open_array(tmp_path / "part")[...], expected)
+    result = invoke("cp", sample, tmp_path / "other", "-s", "2:6")
+    assert (result.exit_code, "its arrays are air, lat" in result.stderr) == (1, True)

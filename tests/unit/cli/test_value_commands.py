@@ -54,6 +54,7 @@ def test_cat_writes_a_numpy_file(sample: Path, tmp_path: Path) -> None:
         (["air", "--key", "none"], 4),
         (["."], 1),
         (["air", "-s", "0", "--key", "zarr.json"], 2),
+        (["air", "--json", "-f", "csv"], 2),
         (["air", "-o", "/dev/null/none"], 1),
     ],
 )

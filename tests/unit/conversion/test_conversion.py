@@ -14,7 +14,9 @@ import zarr
 
 import aiozarr
 from aiozarr import sync
+from aiozarr.conversion import conversion_task
 from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY
+from aiozarr.hierarchy.casting import convert_values
 from aiozarr.stores import LocalStore, MemoryStore, ReadOnlyStore, Store
 from aiozarr.testing.fakes import FakeStore
 
@@ -71,6 +73,22 @@ async def test_a_region_is_cast_sharded_and_compressed_anew() -> None:
     array = await aiozarr.open_array(result)
     assert (array.chunks, array.shards, array.dtype) == ((2, 3, 4), (4, 12, 8), np.dtype("int16"))
     assert np.array_equal(await array[...], VALUES[region])
+
+
+async def test_a_region_is_cast_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces: list[int] = []
+
+    def note(values: Any, *args: Any) -> Any:
+        pieces.append(values.nbytes)
+        return convert_values(values, *args)
+
+    monkeypatch.setattr("aiozarr.conversion.conversion_task.convert_values", note)
+    monkeypatch.setattr(conversion_task, "CAST_BYTES", 800)
+    result = MemoryStore()
+    await aiozarr.convert(await maps(), result, dtype="f8", chunks=VALUES.shape)
+    assert np.array_equal(await values(result), VALUES)
+    assert sum(pieces) == VALUES.nbytes
+    assert max(pieces) <= 2 * 800
 
 
 async def test_every_source_chunk_is_read_once_and_every_object_written_once() -> None:

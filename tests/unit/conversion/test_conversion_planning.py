@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import pytest
 
@@ -43,3 +45,15 @@ async def test_attributes_that_change_are_known_beforehand() -> None:
     assert has_renamed_attributes(group, 3)
     assert not has_renamed_attributes(group, 2)
     assert not has_renamed_attributes(array, 3)
+
+
+async def test_intermediate_arrays_are_compressed_as_far_as_the_codec_takes_their_objects() -> None:
+    store = MemoryStore()
+    await aiozarr.create_array(store, shape=(4096,) * 3, dtype="f4", chunks=(1, 4096, 4096))
+    chains = {}
+    for max_memory in (1 << 30, 64 << 30):
+        plan = await aiozarr.plan_conversion(store, MemoryStore(), chunks=(4096, 8, 8), max_memory=max_memory)
+        stage, documents = plan.stages[0], plan._work.passes[0].documents
+        assert stage.stages > 1
+        chains[4 * prod(stage.objects) > 1 << 30] = [codec.name for codec in documents.codecs]
+    assert chains == {False: ["bytes", "blosc"], True: ["bytes"]}

@@ -11,7 +11,7 @@ import zarr
 
 import aiozarr
 from aiozarr import sync
-from aiozarr.stores import MemoryStore, Store
+from aiozarr.stores import MemoryStore, PrefixStore, Store
 
 VALUES = np.arange(60, dtype=">i2").reshape(6, 10)
 STEPS = np.arange(4, dtype="i4")
@@ -159,3 +159,16 @@ def test_the_blocking_twin_migrates(tmp_path: Path) -> None:
     sync.create_array(tmp_path, data=VALUES, zarr_format=2)
     assert sync.migrate(tmp_path).arrays == 1
     assert sync.open_array(tmp_path).zarr_format == 3
+
+
+@pytest.mark.parametrize("zarr_format", [1, 2])
+async def test_a_folder_of_arrays_without_a_group_is_migrated(zarr_format: int) -> None:
+    store = MemoryStore()
+    for path in ("a", "b/c"):
+        await aiozarr.create_array(PrefixStore(store, path), data=STEPS, zarr_format=zarr_format)
+    report = await aiozarr.migrate(store, erase_old=True)
+    assert (report.arrays, report.groups) == (2, 2)
+    group = await aiozarr.open_group(store, zarr_format=3)
+    assert sorted([name async for name, _ in group.members(None)]) == ["a", "b", "b/c"]
+    assert {key.rpartition("/")[2] for key in await store.list()} == {"zarr.json", "0"}
+    assert np.array_equal(await (await aiozarr.open_array(store, "b/c"))[...], STEPS)

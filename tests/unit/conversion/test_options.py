@@ -9,14 +9,15 @@ import aiozarr
 from aiozarr.conversion.options import ConversionOptions, resolve_region, result_metadata
 from aiozarr.hierarchy import Array
 from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
-from aiozarr.metadata import ArrayMetadata
+from aiozarr.hierarchy.node import HandleOptions
+from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.settings import Settings
 from aiozarr.stores import MemoryStore
 
 
 def array(zarr_format: int = 3, **options: Any) -> Array:
     given = {"shape": (8, 12), "dtype": "<f4", "chunks": (2, 3), "dimension_names": ["y", "x"], **options}
-    return Array(MemoryStore(), "", new_array_metadata(zarr_format, given), settings=Settings(), mode="r")
+    return Array(MemoryStore(), "", new_array_metadata(zarr_format, given), HandleOptions(Settings(), "r"))
 
 
 def result(source: Array, **options: Any) -> ArrayMetadata:
@@ -26,7 +27,7 @@ def result(source: Array, **options: Any) -> ArrayMetadata:
 
 
 def made(metadata: ArrayMetadata) -> Array:
-    return Array(MemoryStore(), "", metadata, settings=Settings(), mode="r")
+    return Array(MemoryStore(), "", metadata, HandleOptions(Settings(), "r"))
 
 
 def names(metadata: ArrayMetadata) -> list[str]:

@@ -9,7 +9,8 @@ import pytest
 
 from aiozarr.engine.blocking_queue import BATCHES_PER_THREAD, BlockingQueue
 from aiozarr.engine.workers.worker_pool import InlinePool, WorkItem
-from aiozarr.schedule import RequestExecutor, RequestQueue, RequestSource, ScheduledRequest
+from aiozarr.schedule.executor import RequestExecutor
+from aiozarr.schedule.queue import RequestQueue, RequestSource, ScheduledRequest
 
 
 class HeldPool(InlinePool):

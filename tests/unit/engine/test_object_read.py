@@ -10,7 +10,7 @@ import pytest
 from aiozarr.engine import Engine, plan_bounds
 from aiozarr.errors import ChangedError
 from aiozarr.model import Range
-from aiozarr.schedule import Report
+from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import Call

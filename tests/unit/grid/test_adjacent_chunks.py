@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aiozarr.grid import IndexTransform
 from aiozarr.grid.adjacent_chunks import MIN_ADJACENT_CHUNKS, adjacent_window
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.chunk_counting import project
+from aiozarr.grid.transform import IndexTransform
 
 SHAPE, CHUNKS = (6, 40), (3, 5)
 SELECTIONS = list(project(regular_axes(CHUNKS, SHAPE), IndexTransform.identity(SHAPE).maps))

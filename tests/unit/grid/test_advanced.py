@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from aiozarr.errors import SelectionError
-from aiozarr.grid import Constant, Indexed, IndexTransform, select_orthogonal, select_pointwise
-from aiozarr.grid.advanced import expand, parse_items, unmask, width, wrap
+from aiozarr.grid.advanced import expand, parse_items, select_orthogonal, select_pointwise, unmask, width, wrap
+from aiozarr.grid.transform import Constant, Indexed, IndexTransform
 
 SELECT = {"oindex": select_orthogonal, "vindex": select_pointwise}
 

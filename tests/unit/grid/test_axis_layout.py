@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from aiozarr.grid import IndexTransform, select_pointwise
+from aiozarr.grid.advanced import select_pointwise
 from aiozarr.grid.axis_layout import core_array, new_array, view_region
+from aiozarr.grid.transform import IndexTransform
 
 
 def test_an_output_with_gaps_between_the_axes_of_points_needs_a_copy() -> None:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiozarr.grid import Fields, IndexTransform, select_orthogonal, select_pointwise
+from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axes import RegularAxis, regular_axes
 from aiozarr.grid.byte_runs import ByteRuns, ElementLayout, bounding_box, byte_runs, byte_runs_key, joint_bounding_box
 from aiozarr.grid.chunk_counting import project
-from aiozarr.grid.fields import FieldProjection
+from aiozarr.grid.fields import FieldProjection, Fields
 from aiozarr.grid.projection import Projection
-from aiozarr.grid.transform import Constant, Strided
+from aiozarr.grid.transform import Constant, IndexTransform, Strided
 from tests.support.numpy_indexing import Step, steps
 
 ITEM = 3

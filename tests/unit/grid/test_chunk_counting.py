@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.grid import Fields, IndexTransform, select_orthogonal, select_pointwise
+from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.chunk_counting import (
     LARGE_POINT_COUNT,
@@ -16,6 +16,8 @@ from aiozarr.grid.chunk_counting import (
     is_expensive,
     project,
 )
+from aiozarr.grid.fields import Fields
+from aiozarr.grid.transform import IndexTransform
 
 SHAPE, CHUNKS = (20, 30), (4, 7)
 WHOLE = IndexTransform.identity(SHAPE)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from aiozarr.errors import SelectionError
-from aiozarr.grid import Fields, IndexTransform, select_pointwise
+from aiozarr.grid.advanced import select_pointwise
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.chunk_counting import count_chunks, project
+from aiozarr.grid.fields import Fields
+from aiozarr.grid.transform import IndexTransform
 
 DTYPE = np.dtype([("a", "i4"), ("pos", "i4", (2, 3)), ("n", [("x", "i2"), ("y", "u1", (2,))], (4,))])
 SHAPE, CHUNKS, SHARDS = (7, 5), (2, 2), (4, 4)

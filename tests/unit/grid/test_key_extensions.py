@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.grid import ChunkKeyEncoding, resolve_key_encoding
+from aiozarr.grid import ChunkKeyEncoding
+from aiozarr.grid.key_encoding import resolve_key_encoding
 
 
 def resolve(name: str, ndim: int, **configuration: Any) -> ChunkKeyEncoding:

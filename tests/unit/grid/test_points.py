@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiozarr.grid import Constant, Indexed, IndexTransform, Strided, select_orthogonal, select_pointwise
+from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.axis_layout import core_array, new_array, view_region
 from aiozarr.grid.chunk_counting import count_chunks, project
 from aiozarr.grid.points import MixedIndex, PointProjection
 from aiozarr.grid.projection import ChunkProjection
+from aiozarr.grid.transform import Constant, Indexed, IndexTransform, Strided
 from tests.support.numpy_indexing import APPLY, Step, steps
 
 SELECT = {"basic": IndexTransform.select, "oindex": select_orthogonal, "vindex": select_pointwise}

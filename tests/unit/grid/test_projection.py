@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.grid import Constant, IndexTransform, Strided
 from aiozarr.grid import projection as projection_module
 from aiozarr.grid.axes import RegularAxis, regular_axes
 from aiozarr.grid.projection import MIN_REORDER_BYTES, SLICE_ELEMENTS, Projection, assign
+from aiozarr.grid.transform import Constant, IndexTransform, Strided
 
 
 @st.composite

@@ -8,8 +8,10 @@ from typing import Any, Self
 import pytest
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.grid import ChunkGrid, RectilinearGrid, Strided, register_chunk_grid, resolve_grid
-from aiozarr.grid.chunk_grid import MAX_LENGTH_RUNS, _registry
+from aiozarr.grid import ChunkGrid, register_chunk_grid
+from aiozarr.grid.chunk_grid import MAX_LENGTH_RUNS, _registry, resolve_grid
+from aiozarr.grid.rectilinear import RectilinearGrid
+from aiozarr.grid.transform import Strided
 
 
 def resolve(chunk_shapes: Any, shape: tuple[int, ...], **more: Any) -> ChunkGrid:

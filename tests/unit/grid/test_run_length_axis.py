@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.grid import Constant, IndexTransform, Strided
 from aiozarr.grid.axes import RegularAxis
 from aiozarr.grid.run_length_axis import RunLengthAxis
+from aiozarr.grid.transform import Constant, IndexTransform, Strided
 
 RUNS = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 4)), min_size=1, max_size=5)
 

@@ -8,16 +8,7 @@ import pytest
 
 import aiozarr
 from aiozarr.stores import MemoryStore, Store
-
-
-async def filled(store: Store) -> aiozarr.Group:
-    root = await aiozarr.create_group(store)
-    await root.create_array("a", shape=(10, 10), dtype="f4")
-    group = await root.create_group("g", attributes={"level": 1})
-    await group.create_array("b", shape=3, dtype="i8")
-    await group.create_group("h/i")
-    await root.create_array("z/deep", shape=(), dtype="u1")
-    return root
+from tests.support.small_tree import filled
 
 
 async def test_names_are_relative_to_the_group(store: Store) -> None:

@@ -11,17 +11,9 @@ import pytest
 import aiozarr
 import aiozarr.sync
 from aiozarr.hierarchy import members
-from aiozarr.stores import MemoryStore, Store
-
-
-async def filled(store: Store) -> aiozarr.Group:
-    root = await aiozarr.create_group(store)
-    await root.create_array("a", shape=(10, 10), dtype="f4")
-    group = await root.create_group("g", attributes={"level": 1})
-    await group.create_array("b", shape=3, dtype="i8")
-    await group.create_group("h/i")
-    await root.create_array("z/deep", shape=(), dtype="u1")
-    return root
+from aiozarr.stores import MemoryStore, PrefixStore, Store
+from aiozarr.testing.fakes import FakeStore
+from tests.support.small_tree import filled
 
 
 async def test_members_are_listed_to_the_given_depth(store: Store) -> None:
@@ -83,12 +75,47 @@ async def test_directories_without_documents_are_implicit_groups(store: Store) -
     assert "g/h/i" in found
 
 
+async def test_folders_above_nodes_are_groups_in_formats_without_implicit_groups(store: Store) -> None:
+    root = await aiozarr.create_group(store, zarr_format=2)
+    for zarr_format in (1, 2):
+        below = PrefixStore(store, f"folder/deep/{zarr_format}")
+        await aiozarr.create_array(below, data=[1, 2], zarr_format=zarr_format)
+    await store.set("files/only/notes.txt", b"1")
+    await store.set("attributes/.zattrs", b"{}")
+    found = {name: node async for name, node in root.members(None)}
+    assert sorted(found) == ["folder", "folder/deep", "folder/deep/1", "folder/deep/2"]
+    assert [found[name].zarr_format for name in ("folder", "folder/deep")] == [2, 2]
+    assert [found[f"folder/deep/{number}"].zarr_format for number in (1, 2)] == [1, 2]
+    assert isinstance(await root.open("folder/deep"), aiozarr.Group)
+    assert not await root.contains("files")
+    assert not await root.contains("attributes")
+    # Other readers need the document.
+    await root.require_group("folder")
+    assert await store.get("folder/.zgroup") is not None
+
+
 async def test_an_unreadable_document_is_raised_by_members_and_shown_by_tree(memory: MemoryStore) -> None:
     root = await filled(memory)
     await memory.set("g/b/zarr.json", b"{")
     with pytest.raises(aiozarr.InvalidMetadataError, match="g/b"):
         [name async for name, _ in root.members(None)]
     assert "│   ├── b (cannot be read: " in await root.tree()
+
+
+async def test_a_node_without_permission_does_not_hide_the_others(memory: MemoryStore) -> None:
+    await filled(memory)
+    stored = {key: bytes(await memory.get(key) or b"") for key in await memory.list()}
+
+    def refuse(call: Any) -> Any:
+        return aiozarr.PermissionDeniedError("forbidden", status=403) if call.key.startswith("g/h/") else None
+
+    root = await aiozarr.open_group(FakeStore(stored, faults=refuse))
+    shown = await root.tree()
+    assert "│   └── h (cannot be read: the metadata of " in shown
+    assert "forbidden)" in shown
+    assert "└── z\n    └── deep () uint8" in shown
+    with pytest.raises(aiozarr.PermissionDeniedError):
+        [name async for name, _ in root.members(None)]
 
 
 async def test_a_listing_fetches_the_documents_of_a_level_at_once(remote: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import aiozarr
+from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY
 from aiozarr.stores import MemoryStore, from_url
 
 ONCE = aiozarr.Settings(retries=0)
@@ -51,6 +52,15 @@ async def test_the_sibling_that_was_meant_is_named_by_url_too(tmp_path: Path) ->
             await aiozarr.open(f"{place}/temprature")
         with pytest.raises(aiozarr.NodeNotFoundError, match=r"/pressure(; the directory does not exist)?$"):
             await aiozarr.open(f"{place}/pressure")
+
+
+@pytest.mark.parametrize(("work", "journal"), [("copy", JOURNAL_HEADER_KEY), ("conversion", CONVERSION_JOURNAL_KEY)])
+async def test_an_unfinished_destination_is_no_misspelled_name(work: str, journal: str, tmp_path: Path) -> None:
+    for place in (f"{tmp_path}/unfinished", f"memory://test_messages/{work}/unfinished"):
+        await from_url(place).set(journal, b"{}")
+        expected = rf"/unfinished; an unfinished {work} is stored there: the same {work} with resume=True continues it$"
+        with pytest.raises(aiozarr.NodeNotFoundError, match=expected):
+            await aiozarr.open(place)
 
 
 @pytest.mark.parametrize(

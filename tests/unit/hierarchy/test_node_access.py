@@ -14,6 +14,7 @@ from aiozarr.hierarchy import node_access
 from aiozarr.hierarchy.node_access import FormatMemory
 from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY
 from aiozarr.stores import MemoryStore, PrefixStore, Store
+from aiozarr.testing.fakes import FakeStore
 
 V3, V2, V1 = ["zarr.json"], [".zarray", ".zgroup", ".zattrs", ".zmetadata"], ["meta", "attrs"]
 
@@ -134,6 +135,22 @@ async def test_files_without_a_node_and_unfinished_copies_and_conversions_are_no
         with pytest.raises(aiozarr.NodeNotFoundError):
             await aiozarr.open(store)
         await store.erase(key)
+
+
+async def test_a_search_for_a_node_below_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_access, "MAX_SEARCHED_OBJECTS", 20)
+    monkeypatch.setattr(node_access, "LISTED_OBJECTS", 10)
+    files = {f"flat/{number:03}": b"" for number in range(500)}
+    deep = {f"deep/{number:03}/{name}": b"" for number in range(40) for name in range(30)}
+    remote = FakeStore({**files, **deep, "flat/z/zarr.json": b"{}", "deep/040/a/zarr.json": b"{}"}, page_size=10)
+    with pytest.raises(aiozarr.NodeNotFoundError):
+        await aiozarr.open(remote, "flat")
+    # A page to see whether there is any key, two pages of the search, and the names beside for the error.
+    assert len(remote.log("list")) == 4
+    assert isinstance(await aiozarr.open(remote, "deep"), aiozarr.Group)
+    monkeypatch.setattr(node_access, "MAX_SEARCHED_PREFIXES", 10)
+    with pytest.raises(aiozarr.NodeNotFoundError):
+        await aiozarr.open(remote, "deep")
 
 
 async def test_the_chunks_of_an_array_are_not_a_group(store: Store) -> None:

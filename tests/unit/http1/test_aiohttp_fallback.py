@@ -11,8 +11,9 @@ from dataclasses import replace
 import pytest
 
 from aiozarr.errors import ChangedError, LimitError, ShortReadError, StoreError, StoreTimeoutError
-from aiozarr.http1 import Expectation, RequestTemplate
 from aiozarr.http1.endpoint_client import EndpointClient, Request
+from aiozarr.http1.request import RequestTemplate
+from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import WebAddress
 from aiozarr.model import Range
 from aiozarr.stores.http.store import HTTPStore

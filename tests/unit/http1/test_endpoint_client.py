@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from aiozarr.http1 import EndpointClient, Expectation, Request, RequestTemplate
-from aiozarr.http1.endpoint_client import ONE_WRITE_BYTES
+from aiozarr.http1.endpoint_client import ONE_WRITE_BYTES, EndpointClient, Request
+from aiozarr.http1.request import RequestTemplate
+from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import WebAddress
 from aiozarr.stores.options.http_options import HTTPOptions
 from tests.support.servers import http_replies as spoil

@@ -11,7 +11,12 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from aiozarr.http1 import Endpoint, Expectation, Pool, RequestTemplate, Response, acquire, release
+from aiozarr.http1.connection import Response
+from aiozarr.http1.endpoint import Endpoint
+from aiozarr.http1.per_loop import acquire, release
+from aiozarr.http1.pool import Pool
+from aiozarr.http1.request import RequestTemplate
+from aiozarr.http1.response_check import Expectation
 from tests.support.servers.http_server import FaultServer
 
 DATA = bytes(range(256)) * 1000

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import gc
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import pytest_asyncio
 
-from aiozarr.errors import LimitError, ShortReadError, StoreError, StoreTimeoutError, ThrottledError
-from aiozarr.http1 import Accept, Endpoint, Expectation, Pool, RequestTemplate, Response
+from aiozarr.errors import ChangedError, LimitError, ShortReadError, StoreError, StoreTimeoutError, ThrottledError
+from aiozarr.http1.connection import Response
+from aiozarr.http1.endpoint import Endpoint
+from aiozarr.http1.pool import PIECE_BYTES, Pool
+from aiozarr.http1.request import BodyReader, RequestTemplate
+from aiozarr.http1.response_check import Accept, Expectation
 from aiozarr.model import Range
+from tests.support.certificates import authority
 from tests.support.fake_resolver import FakeResolver
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply
@@ -483,3 +490,183 @@ async def test_where_files_are_lacking_requests_wait_for_the_connections_that_th
 
 def test_a_fixed_limit_of_1024_requests_is_one_of_1024_connections_where_files_allow() -> None:
     assert Endpoint(False, "h", 80).max_connections == 1024
+
+
+# --- bodies that are read while they are sent --------------------------------------------------------------------
+
+
+class CountedBody:
+    """A body of repeated bytes that counts the memory that it is read into."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.starts: list[int] = []
+        self.memory: set[int] = set()
+
+    def bytes_at(self, start: int, nbytes: int) -> bytes:
+        first = start % 256
+        return (bytes(range(256)) * (nbytes // 256 + 2))[first : first + nbytes]
+
+    async def read_into(self, start: int, memory: memoryview) -> None:
+        self.starts.append(start)
+        self.memory.add(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+        memory[:] = self.bytes_at(start, len(memory))
+
+    async def crc32c(self) -> str:
+        raise AssertionError("a connection sends no checksum")
+
+    def part(self, start: int, nbytes: int) -> BodyReader:
+        raise AssertionError("a connection sends the whole body")
+
+
+async def put(pool: Pool, key: str, body: BodyReader) -> Response:
+    head = RequestTemplate("host", {}).render("PUT", f"/{key}", WHOLE, body=body)
+    return await pool.send(head, WHOLE, body)
+
+
+async def test_a_body_is_sent_in_pieces_of_reused_memory(pool: Pool, server: FaultServer) -> None:
+    bodies = [CountedBody(40 * PIECE_BYTES + 7) for _ in range(3)]
+    answers = await asyncio.gather(*[put(pool, f"new{number}", body) for number, body in enumerate(bodies)])
+    assert [answer.status for answer in answers] == [201] * 3
+    for number, body in enumerate(bodies):
+        assert server.get(f"new{number}") == body.bytes_at(0, body.nbytes)
+        assert body.starts == list(range(0, body.nbytes, PIECE_BYTES))
+    # A transport holds the piece that the system has not taken yet, while the next one is read.
+    assert len(set().union(*[body.memory for body in bodies])) <= 2 * len(bodies) + len(bodies)
+    assert bytes((await get(pool, "small")).body) == b"small"
+    assert server.connections == 3
+
+
+async def test_a_body_is_sent_in_pieces_over_tls() -> None:
+    with FaultServer(tls=authority().server()) as server:
+        made = Pool(asyncio.get_running_loop(), Endpoint(True, "127.0.0.1", server.port, authority().trust()))
+        body = CountedBody(40 * PIECE_BYTES + 7)
+        assert (await put(made, "new", body)).status == 201
+        assert server.get("new") == body.bytes_at(0, body.nbytes)
+        assert len(body.memory) <= 3
+        await made.aclose()
+
+
+@asynccontextmanager
+async def serving(
+    answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[Pool]:
+    """Yield a pool of connections to a server that answers heads, and reads bodies only if `answer` does."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                await answer(reader, writer)
+        writer.transport.abort()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0, limit=4096)
+    port = listener.sockets[0].getsockname()[1]
+    made = Pool(asyncio.get_running_loop(), Endpoint(False, "127.0.0.1", port, idle_timeout=0.2))
+    async with listener:
+        yield made
+        await made.aclose()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks)
+
+
+@pytest.mark.parametrize(("status", "closes"), [(403, False), (503, True), (307, True)])
+async def test_a_refusal_ends_an_upload_whose_body_the_server_does_not_read(status: int, closes: bool) -> None:
+    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.05)
+        writer.write(b"HTTP/1.1 %d No\r\nContent-Length: 3\r\n\r\nwhy" % status)
+        if closes:  # with unread bytes, which resets the connection
+            raise ConnectionAbortedError
+        await asyncio.sleep(3600)
+
+    async with serving(refuse) as made:
+        body = CountedBody(1 << 30)
+        answer = await put(made, "x", body)
+        assert (answer.status, bytes(answer.body)) == (status, b"why")
+        assert max(body.starts) < 64 << 20  # the buffers of the system
+        assert made.connections == 0  # the next request would be read as the rest of the body
+
+
+async def test_a_confirmation_before_the_end_of_the_body_is_an_error() -> None:
+    async def confirm(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await asyncio.sleep(3600)
+
+    async with serving(confirm) as made:
+        with pytest.raises(StoreError, match="before it had all") as caught:
+            await put(made, "x", CountedBody(1 << 30))
+        assert caught.value.retryable
+
+
+async def test_a_server_that_stops_reading_is_a_timeout_and_a_slow_one_is_not() -> None:
+    async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0.05)
+            await reader.readexactly(nbytes // 20)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    async def stop(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        await asyncio.sleep(3600)
+
+    nbytes = 20 << 20
+    async with serving(read) as made:
+        assert (await put(made, "x", CountedBody(nbytes))).status == 200
+    async with serving(stop) as made:
+        with pytest.raises(StoreTimeoutError):
+            await put(made, "x", CountedBody(1 << 30))
+
+
+async def test_other_requests_have_their_turn_between_the_pieces_of_a_body(pool: Pool) -> None:
+    turns = 0
+    seen: list[int] = []
+
+    class Watched(CountedBody):
+        async def read_into(self, start: int, memory: memoryview) -> None:
+            seen.append(turns)
+            await super().read_into(start, memory)
+
+    task = asyncio.create_task(put(pool, "new", Watched(8 * PIECE_BYTES)))
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert len(seen) == 8
+    assert sorted(set(seen)) == seen
+
+
+async def test_a_body_is_read_again_for_a_new_connection(pool: Pool, server: FaultServer) -> None:
+    server.script = spoil.only({1: spoil.dropping})
+    await get(pool, "small")
+    body = CountedBody(3 * PIECE_BYTES)
+    assert (await put(pool, "new", body)).status == 201
+    assert server.get("new") == body.bytes_at(0, body.nbytes)
+    assert body.starts.count(0) == 2
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_an_upload_that_ends_early_stores_nothing_and_closes_its_connection(
+    pool: Pool, server: FaultServer, cancelled: bool
+) -> None:
+    class Changing(CountedBody):
+        async def read_into(self, start: int, memory: memoryview) -> None:
+            if start:
+                if cancelled:
+                    await asyncio.sleep(3600)
+                raise ChangedError("the file was changed")
+            await super().read_into(start, memory)
+
+    task = asyncio.create_task(put(pool, "new", Changing(3 * PIECE_BYTES)))
+    if cancelled:
+        await opened(server, 1)
+        await asyncio.sleep(0.01)
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError if cancelled else ChangedError):
+        await task
+    await until(None, server)
+    assert server.get("new") is None
+    assert not server.requests

@@ -1,4 +1,4 @@
-"""The decision about an answer, over requests, statuses and headers."""
+"""The head of a response: which header counts, and the decision over requests, statuses and headers."""
 
 import pytest
 from hypothesis import given
@@ -11,11 +11,18 @@ from aiozarr.http1.response_check import (
     ErrorBody,
     Expectation,
     NeedsFallback,
+    ParsedHead,
     ResponseAction,
     check_response,
     etag_of,
 )
 from aiozarr.model import ByteRange, Range, Suffix, resolve_range
+
+
+def test_of_a_header_that_comes_twice_the_last_counts_but_hashes_are_put_together() -> None:
+    lines = ["HTTP/1.1 200 OK", "X-Goog-Hash: crc32c=AAAAAA==", "A: 1", "x-goog-hash: md5=x", "a: 2", "", ""]
+    head = ParsedHead("\r\n".join(lines).encode())
+    assert head.headers == {b"x-goog-hash": b"crc32c=AAAAAA==,md5=x", b"a": b"2"}
 
 
 def part(first: int, last: int, size: object, **headers: str) -> dict[bytes, bytes]:

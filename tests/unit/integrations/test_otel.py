@@ -22,7 +22,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import aiozarr
 from aiozarr.integrations import otel
 from aiozarr.integrations.otel import _request_attributes
-from aiozarr.schedule import RequestEvent
+from aiozarr.schedule.events import RequestEvent
 from aiozarr.stores import MemoryStore, from_url
 from aiozarr.testing.fakes import FakeStore
 from tests.support.servers.http_server import FaultServer

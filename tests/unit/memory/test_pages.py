@@ -123,16 +123,17 @@ def wait_for(condition: Callable[[], bool]) -> bool:
 @pytest.fixture
 def released(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the blocks that the thread has deallocated or is about to."""
-    assert wait_for(lambda: not releaser._pending_bytes)
+    assert wait_for(lambda: not releaser._pending)
     sizes: list[int] = []
 
-    class Pending(dict[int, int]):
+    class Pending(dict[int, mmap.mmap]):
         def pop(self, key: int, default: Any = None) -> Any:
-            if threading.current_thread().name == "aiozarr-memory":
-                sizes.append(self[key])
-            return super().pop(key, default)
+            block = super().pop(key, default)
+            if block is not None and threading.current_thread().name == "aiozarr-memory":
+                sizes.append(len(block))
+            return block
 
-    monkeypatch.setattr(releaser, "_pending_bytes", Pending())
+    monkeypatch.setattr(releaser, "_pending", Pending())
     return sizes
 
 
@@ -188,6 +189,87 @@ def test_the_memory_that_waits_for_the_thread_is_bounded(released: list[int], mo
     monkeypatch.setattr(releaser, "_queue", queue)
     assert empty(VERY_LARGE, "u1").nbytes  # and then there is room again
     assert wait_for(lambda: released == [MAX_PENDING_UNMAP_BYTES, VERY_LARGE])
+
+
+def test_the_pages_of_blocks_of_any_size_are_returned(released: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    advise, returned = pages._advise, list[int]()
+    assert advise is not None
+
+    def counted(address: int, nbytes: int, advice: int) -> int:
+        failed = advise(address, nbytes, advice)
+        if advice == mmap.MADV_DONTNEED and not failed:
+            returned.append(nbytes)
+        return failed
+
+    monkeypatch.setattr(pages, "_advise", counted)
+    monkeypatch.setattr(pages, "MAX_PENDING_UNMAP_BYTES", VERY_LARGE + 1000)
+    array = empty(2 * VERY_LARGE + 5, "u1")
+    del array  # this thread returns what is above the limit
+    assert returned[0] == VERY_LARGE + 5
+    assert wait_for(lambda: released == [2 * VERY_LARGE + 5])
+    assert sum(returned[1:]) == 2 * VERY_LARGE + 5
+
+
+def test_a_waiting_block_is_reused_for_the_next_array_of_its_size(
+    released: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mapped: list[int] = []
+    new_mmap = mmap.mmap
+
+    def counted(fileno: int, length: int, **options: int) -> mmap.mmap:
+        mapped.append(length)
+        return new_mmap(fileno, length, **options)
+
+    queue, held = releaser._queue, HeldQueue()
+    monkeypatch.setattr(releaser, "_queue", held)
+    monkeypatch.setattr("aiozarr.memory.pages.mmap.mmap", counted)
+    result = None
+    for value in range(5):
+        array = empty(VERY_LARGE, "u1")
+        array[::4096] = value
+        assert result is None or (result[::4096] == value - 1).all()  # two arrays at a time
+        result = array
+        del array
+    assert mapped == [VERY_LARGE] * 2
+    other = empty(VERY_LARGE + 1, "u1")
+    assert mapped == [VERY_LARGE] * 2 + [VERY_LARGE + 1]
+    assert len(other) == VERY_LARGE + 1
+    # The thread comes across blocks that are in use again, and leaves them alone.
+    assert result is not None
+    assert len(held.held) == 4
+    held.let_go(queue)
+    assert wait_for(lambda: released == [VERY_LARGE])
+    assert (result[::4096] == 4).all()
+    monkeypatch.setattr(releaser, "_queue", queue)
+    del result, other
+    assert wait_for(lambda: sorted(released) == [VERY_LARGE] * 2 + [VERY_LARGE + 1])
+
+
+def test_a_block_that_is_being_returned_is_reused_without_losing_what_is_written_then(
+    released: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advise, begun = pages._advise, threading.Event()
+    assert advise is not None
+
+    def slowly(address: int, nbytes: int, advice: int) -> int:
+        if advice == mmap.MADV_DONTNEED:
+            begun.set()
+            time.sleep(0.05)
+        return advise(address, nbytes, advice)
+
+    monkeypatch.setattr(pages, "_advise", slowly)
+    array = empty(VERY_LARGE, "u1")
+    address = array.ctypes.data
+    del array
+    assert begun.wait(10)
+    array = empty(VERY_LARGE, "u1")  # waits for the piece that the thread is at
+    assert array.ctypes.data == address
+    array[:] = 7
+    time.sleep(0.2)
+    assert (array == 7).all()
+    assert not released
+    del array
+    assert wait_for(lambda: released == [VERY_LARGE])
 
 
 @pytest.mark.parametrize(
@@ -315,7 +397,7 @@ def test_memory_is_returned_when_a_signal_interrupts(
             raise error
 
     monkeypatch.setattr(releaser, "_queue", Interrupted())
-    monkeypatch.setattr(releaser, "_pending_bytes", {})
+    monkeypatch.setattr(releaser, "_pending", {})
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # pytest's keeps the traceback, and with it the block
     before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
     try:
@@ -324,7 +406,7 @@ def test_memory_is_returned_when_a_signal_interrupts(
         del array
         assert not is_mapped(address, VERY_LARGE)
         assert seen == ([signal.SIGINT] if error is KeyboardInterrupt else [])
-        assert not releaser._pending_bytes
+        assert not releaser._pending
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -336,7 +418,7 @@ def test_without_mapped_memory_numpy_allocates(monkeypatch: pytest.MonkeyPatch) 
     def refuse(*args: object, **kwargs: object) -> None:
         raise OSError("cannot allocate memory")
 
-    monkeypatch.setattr("aiozarr.memory.pages._MappedBlock", refuse)
+    monkeypatch.setattr("aiozarr.memory.pages.mmap.mmap", refuse)
     assert empty(VERY_LARGE, "u1").flags.owndata
 
 
@@ -369,7 +451,7 @@ def test_many_threads_make_and_drop_arrays() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert wait_for(lambda: not releaser._pending_bytes)
+    assert wait_for(lambda: not releaser._pending)
     assert names().count("aiozarr-memory") == 1
 
 
@@ -383,7 +465,7 @@ def test_the_garbage_collector_returns_the_array_of_a_cycle(released: list[int])
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_returns_the_blocks_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert wait_for(lambda: not releaser._pending_bytes)
+    assert wait_for(lambda: not releaser._pending)
     queue, held = releaser._queue, HeldQueue()
     releaser._queue = held
     try:
@@ -402,7 +484,7 @@ def test_a_forked_child_returns_the_blocks_that_wait(monkeypatch: pytest.MonkeyP
     finally:
         releaser._queue = queue
         held.let_go(queue)
-    assert wait_for(lambda: not releaser._pending_bytes)
+    assert wait_for(lambda: not releaser._pending)
 
 
 def test_a_forked_child_drops_old_arrays_and_makes_new_ones() -> None:
@@ -418,7 +500,7 @@ def test_a_forked_child_drops_old_arrays_and_makes_new_ones() -> None:
             new = empty(VERY_LARGE, "u1")
             new[:] = 4
             del new
-            good = good and wait_for(lambda: not releaser._pending_bytes) and names().count("aiozarr-memory") == 1
+            good = good and wait_for(lambda: not releaser._pending) and names().count("aiozarr-memory") == 1
             os._exit(0 if good else 1)
         finally:
             os._exit(2)

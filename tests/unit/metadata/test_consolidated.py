@@ -10,39 +10,13 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
-from aiozarr.metadata import (
-    ArrayMetadata,
-    Consolidated,
-    GroupMetadata,
-    consolidate,
-    consolidated_node,
-    parse_node,
-    render_node,
-)
+from aiozarr.metadata.formats import consolidate, consolidated_node, parse_node, render_node
+from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.settings import Settings
+from tests.support.array_documents import V2, V3
 
-V2_ARRAY: dict[str, Any] = {
-    "zarr_format": 2,
-    "shape": [4],
-    "chunks": [2],
-    "dtype": "<i4",
-    "compressor": None,
-    "fill_value": 0,
-    "order": "C",
-    "filters": None,
-    "dimension_separator": ".",
-}
-V3_ARRAY: dict[str, Any] = {
-    "zarr_format": 3,
-    "node_type": "array",
-    "shape": [4],
-    "data_type": "int32",
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-    "chunk_key_encoding": {"name": "default"},
-    "fill_value": 0,
-    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-    "attributes": {},
-}
+V2_ARRAY = {**V2, "dimension_separator": "."}
+V3_ARRAY: dict[str, Any] = {**V3, "attributes": {}}
 V3_GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
 V2_GROUP = {"zarr_format": 2}
 

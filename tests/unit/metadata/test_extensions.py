@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata import NamedConfig
 from aiozarr.metadata.extensions import (
     MAX_EXTENSIONS,
     MAX_NAME_LENGTH,
@@ -16,6 +15,7 @@ from aiozarr.metadata.extensions import (
     parse_extensions,
     render_extension,
 )
+from aiozarr.metadata.records import NamedConfig
 
 
 @pytest.mark.parametrize(

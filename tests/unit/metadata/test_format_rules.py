@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiozarr.metadata import document_write_order, rules_of
+from aiozarr.metadata.format_rules import document_write_order, rules_of
 
 
 def test_format_3_has_one_document_for_everything() -> None:

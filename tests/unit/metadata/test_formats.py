@@ -8,20 +8,11 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError, UnsupportedMetadataError
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, NamedConfig, parse_node, render_node
-from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, is_document, probe_keys
+from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, parse_node, probe_keys, render_node
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata, NamedConfig
 from aiozarr.settings import Settings
+from tests.support.array_documents import V2
 
-V2: dict[str, Any] = {
-    "zarr_format": 2,
-    "shape": [4],
-    "chunks": [2],
-    "dtype": "<i4",
-    "compressor": None,
-    "fill_value": 0,
-    "order": "C",
-    "filters": None,
-}
 V1 = V2 | {"zarr_format": 1, "compression": "none", "compression_opts": None}
 V3 = b'{"zarr_format": 3, "node_type": "group"}'
 ALL = {
@@ -90,9 +81,6 @@ def test_a_document_has_a_size_limit() -> None:
 def test_keys_of_documents_are_known_by_format() -> None:
     assert probe_keys() == PROBE_KEYS == ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "meta", "attrs")
     assert (probe_keys(3), probe_keys(1)) == (("zarr.json",), ("meta", "attrs"))
-    assert is_document(".zattrs")
-    assert not is_document(".zattrs", 3)
-    assert not is_document("0.0")
 
 
 def test_an_unknown_storage_transformer_is_rejected() -> None:

@@ -7,8 +7,9 @@ import pytest
 
 import aiozarr
 from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, as_v3, attributes_in_format, encoding_in_v2, render_node
-from aiozarr.metadata.records import NamedConfig
+from aiozarr.metadata.formats import render_node
+from aiozarr.metadata.other_format import as_v3, attributes_in_format, encoding_in_v2
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata, NamedConfig
 
 
 def old(zarr_format: int = 2, **options: Any) -> ArrayMetadata:

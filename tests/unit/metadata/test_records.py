@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aiozarr.metadata import ArrayMetadata, DataType, GroupMetadata, NamedConfig, with_dimension_names
-from aiozarr.metadata.records import dimension_names_of
+from aiozarr.metadata import DataType
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata, NamedConfig, dimension_names_of, with_dimension_names
 
 
 def array(fill: object = 0.5, data_type: str = "float32") -> ArrayMetadata:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata import GroupMetadata, NamedConfig, parse_node, render_node
+from aiozarr.metadata.formats import parse_node, render_node
+from aiozarr.metadata.records import GroupMetadata, NamedConfig
 from aiozarr.settings import Settings
 
 STRICT = Settings(strict=True)

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, NamedConfig, parse_node, render_node
+from aiozarr.metadata.formats import parse_node, render_node
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata, NamedConfig
 from aiozarr.settings import Settings
 
 STRICT = Settings(strict=True)

@@ -10,9 +10,10 @@ import pytest
 
 import aiozarr
 from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
-from aiozarr.metadata import NamedConfig
+from aiozarr.metadata.records import NamedConfig
 from aiozarr.metadata.v2_encoding import Encoding, parse_compressor, parse_filters, read_encoding, refuse_pickle
 from aiozarr.stores import MemoryStore
+from tests.support.array_documents import V2, V3
 
 ZLIB: dict[str, Any] = {"id": "zlib", "level": 3}
 DELTA: dict[str, Any] = {"id": "delta", "dtype": "<i4"}
@@ -64,26 +65,6 @@ def test_pickle_is_rejected_in_any_spelling(name: str) -> None:
         refuse_pickle(name, "filters[0]")
 
 
-V3: dict[str, Any] = {
-    "zarr_format": 3,
-    "node_type": "array",
-    "shape": [4],
-    "data_type": "int32",
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-    "chunk_key_encoding": {"name": "default"},
-    "fill_value": 0,
-    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-}
-V2: dict[str, Any] = {
-    "zarr_format": 2,
-    "shape": [4],
-    "chunks": [2],
-    "dtype": "<i4",
-    "compressor": None,
-    "fill_value": 0,
-    "order": "C",
-    "filters": None,
-}
 V1: dict[str, Any] = {
     "zarr_format": 1,
     "shape": [4],

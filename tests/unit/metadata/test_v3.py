@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError, UnsupportedMetadataError
-from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, GroupMetadata, NamedConfig, parse_node, render_node
+from aiozarr.metadata.formats import PROBE_KEYS, parse_node, render_node
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata, NamedConfig
 from aiozarr.settings import Settings
 
 STRICT = Settings(strict=True)

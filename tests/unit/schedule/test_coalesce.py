@@ -1,9 +1,19 @@
-"""Merging of byte ranges into requests."""
+"""Merging of byte ranges into requests, and the estimated cost of a request."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.schedule.coalesce import MergeLimits, coalesce
+from aiozarr.schedule.coalesce import (
+    DEFAULT_GAP,
+    MAX_GAP,
+    MIN_GAP,
+    UPDATE_SECONDS,
+    MergeLimits,
+    RequestCostEstimator,
+    coalesce,
+    quantise,
+)
 
 RANGES = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 500)), max_size=60)
 ECONOMIES = st.builds(
@@ -32,6 +42,12 @@ def test_a_gap_is_read_over_where_it_is_small_enough() -> None:
 
 def test_over_read_is_capped_whatever_the_gap() -> None:
     assert spans([(0, 10), (100, 10)], MergeLimits(gap=1000, max_over_read=1.5)) == [(0, 10, [0]), (100, 110, [1])]
+
+
+def test_the_smallest_gaps_are_read_over_where_not_all_may_be() -> None:
+    ranges = [(0, 10), (16, 10), (30, 10), (45, 10)]  # gaps of 6, 4 and 5
+    assert spans(ranges, MergeLimits(gap=100, max_over_read=1.25)) == [(0, 10, [0]), (16, 55, [1, 2, 3])]
+    assert spans(ranges, MergeLimits(gap=100, max_over_read=1.2)) == [(0, 10, [0]), (16, 40, [1, 2]), (45, 55, [3])]
 
 
 def test_a_request_stays_within_its_size() -> None:
@@ -68,12 +84,91 @@ def test_every_range_is_in_exactly_one_request_and_every_limit_holds(
             assert request.start <= start
             assert start + length <= request.stop
         if len(request.members) > 1:
-            wanted = len({byte for member in request.members for byte in range(*_ends(ranges[member]))})
             assert request.length <= merge_limits.max_request_bytes or request.length == max(
                 ranges[member][1] for member in request.members
             )
-            assert request.length <= merge_limits.max_over_read * wanted
+    wanted = {byte for each in ranges for byte in range(*_ends(each))}
+    fetched = {byte for request in requests for byte in range(request.start, request.stop)}
+    assert len(fetched) <= merge_limits.max_over_read * len(wanted) + 1e-6
 
 
 def _ends(byte_range: tuple[int, int]) -> tuple[int, int]:
     return byte_range[0], byte_range[0] + byte_range[1]
+
+
+SMALL, LARGE = 1 << 10, 8 << 20
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of the estimator."""
+    clock = Clock()
+    monkeypatch.setattr("aiozarr.schedule.coalesce.monotonic", clock)
+    return clock
+
+
+def observe(estimator: RequestCostEstimator, *, latency: float, bandwidth: float) -> None:
+    estimator.observe(latency, SMALL)
+    estimator.observe(latency + LARGE / bandwidth, LARGE)
+
+
+def test_the_default_holds_until_both_latency_and_bandwidth_were_measured(clock: Clock) -> None:
+    estimator = RequestCostEstimator()
+    clock.time += 10 * UPDATE_SECONDS
+    assert estimator.gap() == DEFAULT_GAP
+    estimator.observe(1.0, LARGE)  # without a latency it says nothing of the bandwidth
+    estimator.observe(0.01, SMALL)
+    assert estimator.gap() == DEFAULT_GAP
+
+
+def test_the_gap_is_what_arrives_during_the_latency(clock: Clock) -> None:
+    estimator = RequestCostEstimator()
+    observe(estimator, latency=0.02, bandwidth=20e6)  # 400 kB
+    clock.time += UPDATE_SECONDS + 0.1
+    assert estimator.gap() == 256 << 10
+
+
+def test_the_estimate_changes_at_most_every_two_seconds(clock: Clock) -> None:
+    estimator = RequestCostEstimator()
+    observe(estimator, latency=0.02, bandwidth=1e9)
+    clock.time += UPDATE_SECONDS / 2
+    assert estimator.gap() == DEFAULT_GAP
+    clock.time += UPDATE_SECONDS
+    assert estimator.gap() == MAX_GAP
+    for _ in range(100):
+        observe(estimator, latency=0.0001, bandwidth=1e6)
+    assert estimator.gap() == MAX_GAP
+    clock.time += UPDATE_SECONDS + 0.1
+    assert estimator.gap() == MIN_GAP
+
+
+def test_one_slow_response_hardly_moves_the_estimate(clock: Clock) -> None:
+    estimator = RequestCostEstimator()
+    for _ in range(50):
+        observe(estimator, latency=0.02, bandwidth=20e6)
+    estimator.observe(0.1, SMALL)
+    clock.time += UPDATE_SECONDS + 0.1
+    assert estimator.gap() == 256 << 10
+
+
+@pytest.mark.parametrize(
+    ("size", "gap"),
+    [
+        (0, MIN_GAP),
+        ((64 << 10) - 1, MIN_GAP),
+        (64 << 10, 64 << 10),
+        (300 << 10, 256 << 10),
+        (1 << 20, MAX_GAP),
+        (1e12, MAX_GAP),
+    ],
+)
+def test_gaps_are_powers_of_four_within_their_bounds(size: float, gap: int) -> None:
+    assert quantise(size) == gap

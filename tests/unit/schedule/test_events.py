@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from aiozarr.schedule import Report, RequestEvent, Totals, current_recorder, record
-from aiozarr.schedule.events import origin_url
+from aiozarr.schedule.events import Report, RequestEvent, Totals, current_recorder, origin_url, record
 
 
 def test_added_totals_count_in_the_record_and_in_outer_records_by_origin() -> None:

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import pytest
 
 from aiozarr.errors import StoreError
-from aiozarr.schedule.budget import START, Budget
+from aiozarr.schedule.admission import START, Budget
 from aiozarr.schedule.executor import RequestExecutor
+from aiozarr.schedule.queue import RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import RetryPolicy
-from aiozarr.schedule.scheduled_request import RequestSource, ScheduledRequest
 from aiozarr.stores.capabilities import PendingFetch
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from aiozarr.errors import PermissionDeniedError, ShortReadError, StoreError, ThrottledError
-from aiozarr.schedule import RetryPolicy
-from aiozarr.schedule.retry import BASE_DELAY, Attempts, retry, retry_blocking
+from aiozarr.schedule.retry import BASE_DELAY, Attempts, RetryPolicy, retry, retry_blocking
 from aiozarr.testing.virtual_time import in_virtual_time
 
 POLICY = RetryPolicy(retries=5, seconds=20.0)

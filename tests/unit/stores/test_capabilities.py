@@ -153,14 +153,19 @@ async def test_a_server_that_refuses_to_copy_gets_the_bytes() -> None:
 def server(obeys: Callable[[Precondition, int], bool], *, versions: bool = True) -> Callable[..., object]:
     stored = 0
 
-    async def put(value: bytes, condition: Precondition) -> Version | None:
+    async def put(key: str, value: bytes, condition: Precondition) -> Version | None:
         nonlocal stored
+        assert key.startswith("a/")
         if not obeys(condition, stored):
             raise PreconditionFailedError("no")
         stored += 1
         return Version(f'"{stored}"') if versions else None
 
     return put
+
+
+async def erase(key: str) -> None:
+    assert key.startswith("a/")
 
 
 def correct(condition: Precondition, stored: int) -> bool:
@@ -180,8 +185,8 @@ def correct(condition: Precondition, stored: int) -> bool:
 async def test_a_server_is_trusted_that_refuses_and_accepts_rightly(
     obeys: Callable[[Precondition, int], bool], holds: bool
 ) -> None:
-    assert await conditions_hold(server(obeys)) is holds  # type: ignore[arg-type]
+    assert await conditions_hold(server(obeys), erase, "a/") is holds  # type: ignore[arg-type]
 
 
 async def test_without_versions_there_are_no_conditions() -> None:
-    assert not await conditions_hold(server(correct, versions=False))  # type: ignore[arg-type]
+    assert not await conditions_hold(server(correct, versions=False), erase, "a/")  # type: ignore[arg-type]

@@ -110,16 +110,15 @@ def check(store: Store, path: str, options: dict[str, Any]) -> None:
     if isinstance(store, ZipStore):
         assert isinstance(found, ZipStore)
         assert found.identity == _seen_from(store, path)
-    else:
-        names: list[str] = []
-        for _ in path.split("/"):
-            above = found.parent_store()
-            assert above is not None
-            found, name = above
-            names.insert(0, name)
-        assert "/".join(names) == path
-        if type(found) is type(store):
-            assert found.object_identity("k") == store.object_identity("k")
+    names: list[str] = []
+    for _ in path.split("/"):
+        above = found.parent_store()
+        assert above is not None
+        found, name = above
+        names.insert(0, name)
+    assert "/".join(names) == path
+    if type(found) is type(store):
+        assert (found.object_identity("k"), found.url) == (store.object_identity("k"), store.url)
 
 
 def _seen_from(store: ZipStore, path: str) -> object:

@@ -11,7 +11,7 @@ import pytest
 
 from aiozarr.errors import StoreError
 from aiozarr.model import Range, Suffix
-from aiozarr.schedule import RequestEvent
+from aiozarr.schedule.events import RequestEvent
 from aiozarr.testing.timeline import MAX_ROWS, timeline_svg
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -13,7 +13,6 @@ from aiozarr.transfer.dimension_selection import (
     Interval,
     check_selection,
     is_index,
-    parse_selection,
     resolve_coordinates,
     resolve_indexes,
 )
@@ -21,32 +20,6 @@ from aiozarr.transfer.dimension_selection import (
 LAT = np.linspace(90, -90, 19)
 DAYS = np.arange(59)
 SINCE = {"units": "days since 2020-01-01"}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("time=0:24,lat=100:200", {"time": slice(0, 24), "lat": slice(100, 200)}),
-        ("time=5", {"time": 5}),
-        ("time=-1", {"time": -1}),
-        (" time = 3: , lat = : ", {"time": slice(3, None), "lat": slice(None, None)}),
-        ("lat=-10.5:10", {"lat": slice(-10.5, 10.0)}),
-        ("lat=10..20", {"lat": slice(10.0, 20.0)}),
-        ("time=2020-01-01:2020-02", {"time": slice("2020-01-01", "2020-02")}),
-        ("time=2020-01-01T06:00..", {"time": slice("2020-01-01T06:00", None)}),
-        ("band=red", {"band": "red"}),
-        ("lat=45.5", {"lat": 45.5}),
-    ],
-)
-def test_the_text_of_a_selection(text: str, expected: dict[str, Any]) -> None:
-    assert parse_selection(text) == expected
-    check_selection(expected)
-
-
-@pytest.mark.parametrize("text", ["", "time", "=3", "time=", "time=1,time=2", "time=0:10:2", "time=1,,lat=2"])
-def test_other_texts_are_mistakes(text: str) -> None:
-    with pytest.raises(ValueError, match=r"time=0:24|twice|two dots"):
-        parse_selection(text)
 
 
 @pytest.mark.parametrize(

@@ -7,22 +7,24 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import Buffer
 
 import aiozarr
 from aiozarr.engine import Engine
-from aiozarr.stores import MemoryStore, ObjectStore
-from aiozarr.transfer import download
-from aiozarr.transfer.copy_operation import CopyOperation, CopyRules
+from aiozarr.stores import LocalStore, MemoryStore, ObjectStore
+from aiozarr.transfer import Verify, download
+from aiozarr.transfer.copy_operation import CopyOperation
+from aiozarr.transfer.copy_rules import CopyRules
 from tests.support.servers.gcs_server import GcsServer
 from tests.support.servers.http_replies import Reply, Request, truncated
 from tests.support.servers.moto import LocalS3
 
-LARGE = bytes(range(256)) * 4096  # 1 MiB
+LARGE = bytes(range(256)) * 4097  # more than 1 MiB
 TREE = {"zarr.json": b"{}", "empty": b"", **{f"c/{n}": bytes([n]) * (n + 1) for n in range(200)}, "c/large": LARGE}
 SETTINGS = aiozarr.Settings(max_request_bytes=100_000)
 
@@ -196,6 +198,26 @@ async def test_a_full_disk_is_an_error_and_leaves_no_temporary_file(
     assert not [name for name in files(tmp_path / "x") if ".aiozarr-write~" in name or name == "c/large"]
 
 
+@pytest.mark.parametrize("verify", ["size", "checksum"])
+async def test_small_objects_of_a_batch_are_stored_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: Verify
+) -> None:
+    stored: list[int] = []
+    store_together = LocalStore.set_values_now
+
+    def note(self: LocalStore, values: Sequence[tuple[str, Buffer]]) -> None:
+        stored.append(len(values))
+        store_together(self, values)
+
+    monkeypatch.setattr(LocalStore, "set_values_now", note)
+    with served() as server:
+        options = await fill(server)
+        await aiozarr.copy("gs://b/x", tmp_path / "x", source_options=options, settings=SETTINGS, verify=verify)
+    assert files(tmp_path / "x") == TREE
+    # Those that are read back are stored one by one.
+    assert max(stored, default=0) > 1 if verify == "size" else not stored
+
+
 async def test_a_file_in_the_place_of_a_folder_is_a_failure_of_one_object(tmp_path: Path) -> None:
     (tmp_path / "x" / "c" / "large").mkdir(parents=True)
     (tmp_path / "x" / "c" / "large" / "below").write_bytes(b"")
@@ -208,7 +230,9 @@ async def test_a_file_in_the_place_of_a_folder_is_a_failure_of_one_object(tmp_pa
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_copy_of_bytes_imports_neither_numpy_nor_codecs(tmp_path: Path, s3_server: LocalS3, number: int) -> None:
+def test_a_copy_of_bytes_imports_neither_numpy_nor_codecs_nor_obstore(
+    tmp_path: Path, s3_server: LocalS3, number: int
+) -> None:
     s3_server.create_bucket("bare")
     options = s3_server.storage_options
 
@@ -227,8 +251,11 @@ def test_a_copy_of_bytes_imports_neither_numpy_nor_codecs(tmp_path: Path, s3_ser
     places, name = arguments[number]
     script = f"""
 import asyncio, sys, aiozarr
+from aiozarr.transfer import copy_journal
+copy_journal.MIN_WRITE_SECONDS = copy_journal.WRITE_SHARE = -1.0  # as in a long copy
 report = asyncio.run(aiozarr.copy({places}, {name}={options!r}))
-unwanted = [name for name in ("numpy", "aiozarr.codecs", "aiozarr.hierarchy", "numcodecs", "aiohttp", "fsspec")
+unwanted = [name for name in ("numpy", "aiozarr.codecs", "aiozarr.hierarchy", "numcodecs", "aiohttp", "fsspec",
+                              "obstore")
             if name in sys.modules]
 print(report.objects, unwanted)
 """

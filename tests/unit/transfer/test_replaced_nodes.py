@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import aiozarr
 from aiozarr.model import Supports
-from aiozarr.stores import LocalStore, MemoryStore
+from aiozarr.stores import LocalStore, MemoryStore, PrefixStore
 from aiozarr.testing.fakes import FakeStore
 
 
@@ -43,6 +44,12 @@ async def test_chunks_that_a_source_without_listing_lacks_are_removed() -> None:
     assert sorted(await destination.memory.list()) == ["c/0", "c/1", "c/3", "zarr.json"]
 
 
+async def failing(store: MemoryStore, key: str) -> FakeStore:
+    """A copy of a store whose object `key` cannot be read."""
+    stored = {each: bytes(await store.get(each) or b"") for each in await store.list()}
+    return FakeStore(stored, faults=lambda call: aiozarr.StoreError("damaged") if call.key == key else None)
+
+
 async def test_an_interrupted_overwriting_leaves_no_document_that_misreads_new_chunks(tmp_path: Path) -> None:
     source, destination = MemoryStore(), LocalStore(tmp_path / "x")
     for store, dtype, ndim in ((source, "f4", 1), (destination, "i4", 2)):
@@ -51,12 +58,8 @@ async def test_an_interrupted_overwriting_leaves_no_document_that_misreads_new_c
         await aiozarr.create_array(store, "a", data=np.ones((4,) * ndim, dtype), chunks=(2,) * ndim)
         await aiozarr.create_array(store, "b", data=np.arange(2 + ndim), chunks=(2,))
     await destination.set("notes", b"mine")
-
-    def stop(progress: aiozarr.Progress) -> None:
-        raise RuntimeError("stopped")
-
-    with pytest.raises(RuntimeError):
-        await aiozarr.copy(source, destination, overwrite=True, progress=stop)
+    with pytest.raises(aiozarr.CopyError):
+        await aiozarr.copy(await failing(source, "a/c/1"), destination, overwrite=True)
     found = await destination.list()
     assert "a/zarr.json" not in found
     # Readers of an array that has only grown go on.
@@ -64,3 +67,28 @@ async def test_an_interrupted_overwriting_leaves_no_document_that_misreads_new_c
     await aiozarr.copy(source, destination, overwrite=True)
     assert np.array_equal(await (await aiozarr.open_array(destination, "a"))[...], np.ones(4, "f4"))
     assert sorted(await destination.list()) == sorted([*await source.list(), "notes"])
+
+
+@pytest.mark.parametrize(("old", "new"), [(3, 2), (2, 3), (2, 1)])
+async def test_an_interrupted_overwriting_by_another_format_leaves_no_document_of_the_old_one(
+    old: int, new: int, tmp_path: Path
+) -> None:
+    source, destination = MemoryStore(), LocalStore(tmp_path / "x")
+    for store, zarr_format, dtype in ((source, new, "f4"), (destination, old, "i4")):
+        # Both formats have the same chunk keys.
+        encoding: dict[str, Any] = {"chunk_key_encoding": "v2"} if zarr_format == 3 else {}
+        data = np.ones((4, 4), dtype)
+        await aiozarr.create_array(
+            PrefixStore(store, "a"), data=data, chunks=(2, 2), zarr_format=zarr_format, **encoding
+        )
+    await aiozarr.create_array(destination, "b", shape=1, dtype="i4", zarr_format=old)
+    with pytest.raises(aiozarr.CopyError):
+        await aiozarr.copy(await failing(source, "a/1.1"), destination, overwrite=True)
+    assert [key for key in await destination.list() if key in ("a/zarr.json", "a/.zarray", "a/meta")] == []
+    plan = await aiozarr.copy(source, destination, overwrite=True, dry_run=True)
+    report = await aiozarr.copy(source, destination, overwrite=True)
+    assert report.deleted == plan.deleted
+    found = await aiozarr.open_array(PrefixStore(destination, "a"))
+    assert (found.zarr_format, found.dtype) == (new, np.dtype("f4"))
+    assert np.array_equal(await found[...], np.ones((4, 4)))
+    assert await (await aiozarr.open_array(destination, "b"))[...] == [0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,7 +12,7 @@ from aiozarr.model import Entry, Supports, Value
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.testing.virtual_time import run_virtual
-from aiozarr.transfer.source_listing import list_objects
+from aiozarr.transfer.source_listing import StartedListing, list_objects
 
 
 class Pages(Store):
@@ -95,3 +96,33 @@ async def test_leaving_early_closes_the_listing_of_the_store() -> None:
     assert (await anext(listing)).key == "a"
     await listing.aclose()
     assert store.open == 0
+
+
+def started(store: Pages) -> StartedListing:
+    return StartedListing(list_objects(store.scan, settings=Settings(), store_url=store.url))
+
+
+async def test_a_started_listing_requests_its_first_page_before_it_is_read() -> None:
+    store = Pages(["a", "b"])
+    listing = started(store)
+    await asyncio.sleep(0)
+    assert store.open == 1
+    assert [entry.key async for entry in listing] == ["a", "b"]
+    assert store.open == 0
+
+
+@pytest.mark.parametrize("run", [[], [StoreError("no")], ["a"]])
+async def test_a_started_listing_that_nobody_reads_is_closed(run: list[str | Exception]) -> None:
+    store = Pages(run)
+    listing = started(store)
+    await asyncio.sleep(0)
+    await listing.aclose()
+    assert store.open == 0
+
+
+async def test_the_error_of_a_started_listing_is_raised_when_it_is_read() -> None:
+    listing = started(Pages([StoreError("no")]))
+    await asyncio.sleep(0)
+    with pytest.raises(StoreError, match="no"):
+        [entry.key async for entry in listing]
+    await listing.aclose()

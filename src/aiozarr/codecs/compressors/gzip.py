@@ -1,35 +1,116 @@
-"""The codec `gzip`: gzip members (RFC 1952), decompressed within a known bound."""
+"""The codec `gzip`, and the base class of all codecs of streams that are decompressed within a known bound."""
 
 from __future__ import annotations
 
+import lzma
 import sys
 import zlib
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Protocol, Self
 
 from typing_extensions import Buffer
 
 from aiozarr.codecs.compressors.inflate import GZIP, inflate_errors, inflater
 from aiozarr.codecs.core.codec import JSON, BytesBytesCodec
-from aiozarr.codecs.core.configuration import check_members, integer
+from aiozarr.codecs.core.configuration import FieldsCodec, check_members, integer
 from aiozarr.codecs.core.registry import register
 from aiozarr.errors import CodecError
 
-_MAX_MEMBERS = 1 << 16
 _PIECE = 16 << 10
+_ERRORS: tuple[type[Exception], ...] = (lzma.LZMAError, OSError, ValueError, EOFError, MemoryError)
+
+
+class Decompressor(Protocol):
+    """A decompressor of one stream, as those of the standard library for bzip2 and lzma."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: Buffer, max_length: int, /) -> bytes: ...
+
+
+class InflateStream:
+    """An inflater that keeps the input which it has not consumed. `container` is `GZIP` or `ZLIB`."""
+
+    def __init__(self, container: int) -> None:
+        self._decoder = inflater(container)
+
+    @property
+    def eof(self) -> bool:
+        return self._decoder.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._decoder.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._decoder.unused_data
+
+    def decompress(self, data: Buffer, max_length: int, /) -> bytes:
+        return self._decoder.decompress(self._decoder.unconsumed_tail or data, max_length)
+
+
+class StreamCodec(BytesBytesCodec):
+    """Up to `_max_streams` adjacent streams that mark their own end. Other bytes after the last stream are refused."""
+
+    _max_streams: ClassVar[int] = 1 << 12
+
+    @abstractmethod
+    def _decompressor(self) -> Decompressor:
+        """Return a decompressor for one stream."""
+
+    def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
+        try:
+            parts = self._streams(memoryview(data).cast("B"), max_size)
+        except inflate_errors() + _ERRORS as error:
+            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _streams(self, view: memoryview, max_size: int) -> list[bytes]:
+        parts: list[bytes] = []
+        position, left = 0, max_size
+        # There is nearly always one stream. If more follow, the decoder gets small pieces: it copies its unused input,
+        # which would be quadratic for thousands of streams.
+        step = max(1, len(view))
+        for _ in range(self._max_streams):
+            decoder = self._decompressor()
+            while not decoder.eof:
+                piece = view[position : position + step] if decoder.needs_input else view[:0]
+                part = decoder.decompress(piece, min(left + 1, sys.maxsize))
+                position += len(piece)
+                left -= len(part)
+                if left < 0:
+                    raise CodecError(f"it decodes to more than {max_size} bytes", codec=self.name)
+                if not piece and not part:
+                    raise CodecError("the compressed data is truncated", codec=self.name)
+                parts.append(part)
+            position -= len(decoder.unused_data)
+            if position == len(view):
+                return parts
+            step = _PIECE
+        raise CodecError(f"{len(view) - position} bytes follow the compressed data", codec=self.name)
 
 
 @register
 @dataclass(frozen=True)
-class GzipCodec(BytesBytesCodec):
+class GzipCodec(FieldsCodec, StreamCodec):
     """The codec `gzip` (codec specification "gzip").
 
-    Adjacent members are read as one value. Other bytes after the last member are refused. Lengths and checksums of all
-    members are checked.
+    Adjacent members (RFC 1952) are read as one value. Other bytes after the last member are refused. Lengths and
+    checksums of all members are checked.
     """
 
     name = "gzip"
+    _max_streams = 1 << 16
     level: int = 5
 
     @classmethod
@@ -37,42 +118,9 @@ class GzipCodec(BytesBytesCodec):
         check_members(configuration, ("level",), name=cls.name)
         return cls(integer(configuration, "level", 0, 9))
 
-    def to_json(self) -> dict[str, JSON]:
-        return {"level": self.level}
-
     def encode(self, data: Buffer) -> Buffer:
         # The header that zlib writes has no time stamp, so equal values encode to equal bytes.
         return zlib.compress(data, self.level, wbits=GZIP)
 
-    def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
-        try:
-            parts = self._members(memoryview(data).cast("B"), max_size)
-        except inflate_errors() as error:
-            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def compute_encoded_size(self, size: int) -> None:
-        return None
-
-    def _members(self, view: memoryview, max_size: int) -> list[bytes]:
-        parts: list[bytes] = []
-        position, left = 0, max_size
-        # There is nearly always one member. If more follow, the decoder gets small pieces: it copies its unused input,
-        # which would be quadratic for thousands of members.
-        step = len(view)
-        for _ in range(_MAX_MEMBERS):
-            decoder = inflater(GZIP)
-            while not decoder.eof:
-                piece = view[position : position + step]
-                if not piece:
-                    raise CodecError("the gzip data is truncated", codec=self.name)
-                part = decoder.decompress(piece, min(left + 1, sys.maxsize))
-                left -= len(part)
-                if left < 0:
-                    raise CodecError(f"it decodes to more than {max_size} bytes", codec=self.name)
-                parts.append(part)
-                position += len(piece) - len(decoder.unused_data)
-            if position == len(view):
-                return parts
-            step = _PIECE
-        raise CodecError(f"there are more than {_MAX_MEMBERS} gzip members", codec=self.name)
+    def _decompressor(self) -> Decompressor:
+        return InflateStream(GZIP)

@@ -16,7 +16,7 @@ from numcodecs import zstd as _native  # pyright: ignore[reportAttributeAccessIs
 from typing_extensions import Buffer
 
 from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view
-from aiozarr.codecs.core.configuration import check_members, integer, invalid, short
+from aiozarr.codecs.core.configuration import FieldsCodec, check_members, integer, invalid, short
 from aiozarr.codecs.core.registry import register
 from aiozarr.errors import CodecError
 from aiozarr.memory.per_thread import thread_memory
@@ -52,7 +52,7 @@ def _make_decompressor(_: None) -> zstandard.ZstdDecompressor:
 
 @register
 @dataclass(frozen=True)
-class ZstdCodec(BytesBytesCodec):
+class ZstdCodec(FieldsCodec, BytesBytesCodec):
     """The codec `zstd` (codec specification "zstd").
 
     Frames with or without content size, concatenated frames and skippable frames are read. A window above 128 MiB is
@@ -74,9 +74,6 @@ class ZstdCodec(BytesBytesCodec):
         if not isinstance(checksum, bool):
             raise invalid("checksum", f"it must be true or false, not {short(checksum)}")
         return cls(integer(configuration, "level", -131072, 22), checksum)
-
-    def to_json(self) -> dict[str, JSON]:
-        return {"level": self.level, "checksum": self.checksum}
 
     def encode(self, data: Buffer) -> Buffer:
         try:
@@ -168,9 +165,6 @@ class ZstdCodec(BytesBytesCodec):
                 return out if reader.readinto(out[:stop]) == stop else None
         except (FrameError, zstandard.ZstdError):
             return None  # decoding the whole frame raises the error
-
-    def compute_encoded_size(self, size: int) -> None:
-        return None
 
 
 def _decompresses(data: memoryview, out: memoryview) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 from aiozarr.codecs.core.codec import JSON, ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
-from aiozarr.codecs.core.configuration import short
+from aiozarr.codecs.core.configuration import short, unsupported
 from aiozarr.codecs.core.registry import get_codec
 from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
 
@@ -131,9 +131,7 @@ def _named(config: _JSONOrNamed, member: str) -> NamedCodec:
         raise InvalidMetadataError("it must be true or false", member=f"{member}.must_understand")
     for key in config:
         if key not in ("name", "configuration", "must_understand"):
-            raise UnsupportedMetadataError(
-                f"a codec has no member {key!r}", member=f"{member}.{key}", point="codec", name=name
-            )
+            raise unsupported(f"a codec has no member {key!r}", name, member=f"{member}.{key}")
     return _Named(name, configuration, must_understand)
 
 
@@ -177,9 +175,7 @@ def _check_depth(configs: Sequence[Any], member: str) -> None:
         ]
         if not level:
             return
-    raise UnsupportedMetadataError(
-        f"codecs are nested more than {MAX_DEPTH} deep", member=member, point="codec", name="sharding_indexed"
-    )
+    raise unsupported(f"codecs are nested more than {MAX_DEPTH} deep", "sharding_indexed", member=member)
 
 
 def _configuration(config: Any) -> Mapping[str, Any]:

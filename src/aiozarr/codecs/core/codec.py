@@ -147,9 +147,9 @@ class ArrayBytesCodec(Codec):
             CodecError: `data` does not encode such an array.
         """
 
-    @abstractmethod
     def compute_encoded_size(self, spec: ArraySpec) -> int | None:
-        """Return the number of bytes that every such array encodes to, or None if it varies."""
+        """Return the number of bytes that every such array encodes to, or None (the default) if it varies."""
+        return None
 
     def max_encoded_size(self, spec: ArraySpec) -> int:
         """Return a bound on the bytes that such an array encodes to. The next decoder refuses more bytes."""
@@ -234,9 +234,9 @@ class BytesBytesCodec(Codec):
         """
         return self
 
-    @abstractmethod
     def compute_encoded_size(self, size: int) -> int | None:
-        """Return the number of bytes that every input of `size` bytes encodes to, or None if it varies."""
+        """Return the bytes that every input of `size` bytes encodes to, or None (the default) if it varies."""
+        return None
 
     def max_encoded_size(self, size: int) -> int:
         """Return a bound on the number of bytes that an input of `size` bytes encodes to."""

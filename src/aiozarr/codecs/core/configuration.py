@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Self
+from dataclasses import fields
+from importlib import import_module
+from typing import Any, Self, TypeVar, cast
 
 from aiozarr.codecs.core.codec import JSON, Codec
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.plugins import check_members as check_extension_members
+
+Choice = TypeVar("Choice", bound=str)
 
 
 def check_members(configuration: Mapping[str, Any], known: Collection[str], *, name: str) -> None:
@@ -15,11 +20,7 @@ def check_members(configuration: Mapping[str, Any], known: Collection[str], *, n
     Raises:
         UnsupportedMetadataError: a member is not in `known` and does not say `"must_understand": false`.
     """
-    for key, value in configuration.items():
-        if key not in known and not (isinstance(value, Mapping) and value.get("must_understand") is False):
-            raise UnsupportedMetadataError(
-                f"codec {name!r} has no member {key!r}", member=f"configuration.{key}", point="codec", name=name
-            )
+    check_extension_members(configuration, known, point="codec", name=name, member="configuration")
 
 
 def required(configuration: Mapping[str, Any], key: str) -> Any:
@@ -37,12 +38,14 @@ def integer(configuration: Mapping[str, Any], key: str, least: int, most: int) -
     return int(value)
 
 
-def one_of(configuration: Mapping[str, Any], key: str, allowed: Collection[str]) -> str:
-    """Return the required member `key`, one of the strings `allowed`."""
-    value = required(configuration, key)
+def one_of(
+    configuration: Mapping[str, Any], key: str, allowed: Collection[Choice], default: Choice | None = None
+) -> Choice:
+    """Return the member `key`, one of the strings `allowed`. It is required without a default."""
+    value: Any = required(configuration, key) if default is None else configuration.get(key, default)
     if not isinstance(value, str) or value not in allowed:
         raise invalid(key, f"it must be one of {', '.join(map(repr, allowed))}, not {short(value)}")
-    return value
+    return cast("Choice", value)
 
 
 def integers(configuration: Mapping[str, Any], key: str, least: int, most: int) -> tuple[int, ...]:
@@ -63,10 +66,39 @@ def invalid(key: str, reason: str) -> InvalidMetadataError:
     return InvalidMetadataError(f"not a valid codec configuration: {reason}", member=f"configuration.{key}")
 
 
+def unsupported(reason: str, name: str, *, member: str | None = None) -> UnsupportedMetadataError:
+    """Return the error for something that aiozarr lacks of the codec `name`."""
+    return UnsupportedMetadataError(reason, member=member, point="codec", name=name)
+
+
+def import_library(library: str, name: str, *, member: str = "name") -> Any:
+    """Import the optional package `library`, which the codec `name` needs.
+
+    Raises:
+        UnsupportedMetadataError: it is not installed.
+    """
+    try:
+        return import_module(library)
+    except ImportError as error:
+        reason = f"codec {name!r} needs the package {library}; install aiozarr[codecs]"
+        raise unsupported(reason, name, member=member) from error
+
+
 def short(value: object) -> str:
     """Return a representation of `value` of at most 60 characters, for messages."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+class FieldsCodec(Codec):
+    """A codec, a dataclass, whose configuration has its compared fields as members, but for those that are None.
+
+    List it before the codec's kind among the bases of a class.
+    """
+
+    def to_json(self) -> dict[str, JSON]:
+        members = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}  # type: ignore[arg-type]
+        return {name: value for name, value in members.items() if value is not None}
 
 
 class UnconfiguredCodec(Codec):

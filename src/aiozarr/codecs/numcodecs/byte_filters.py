@@ -16,9 +16,17 @@ from typing_extensions import Buffer
 from aiozarr.codecs.compressors import inflate
 from aiozarr.codecs.compressors.crc32c import CHECKSUM_BYTES, ChecksumCodec, crc32c
 from aiozarr.codecs.core.codec import JSON, AnyArray, BytesBytesCodec, byte_array, byte_view
-from aiozarr.codecs.core.configuration import UnconfiguredCodec, check_members, invalid, is_integer, short
+from aiozarr.codecs.core.configuration import (
+    FieldsCodec,
+    UnconfiguredCodec,
+    check_members,
+    invalid,
+    is_integer,
+    one_of,
+    short,
+)
 from aiozarr.codecs.core.registry import register
-from aiozarr.codecs.numcodecs.parameters import optional_choice, optional_integer
+from aiozarr.codecs.numcodecs.parameters import optional_integer
 from aiozarr.errors import CodecError
 
 _MAX_ITEM = 1 << 31
@@ -26,7 +34,7 @@ _MAX_ITEM = 1 << 31
 
 @register
 @dataclass(frozen=True)
-class NumcodecsShuffleCodec(BytesBytesCodec):
+class NumcodecsShuffleCodec(FieldsCodec, BytesBytesCodec):
     """The codec `numcodecs.shuffle`: the first bytes of all items, then their second bytes, and so on.
 
     Attributes:
@@ -45,9 +53,6 @@ class NumcodecsShuffleCodec(BytesBytesCodec):
         if configuration.get("elementsize") is None:
             return cls()
         return cls(optional_integer(configuration, "elementsize", 0, 0, _MAX_ITEM))
-
-    def to_json(self) -> dict[str, JSON]:
-        return {} if self.elementsize is None else {"elementsize": self.elementsize}
 
     def for_items(self, item_size: int) -> Self:
         return replace(self, item_size=max(1, item_size))
@@ -107,7 +112,7 @@ class NumcodecsBase64Codec(UnconfiguredCodec, BytesBytesCodec):
 
 
 @dataclass(frozen=True)
-class _PlacedChecksumCodec(ChecksumCodec):
+class _PlacedChecksumCodec(FieldsCodec, ChecksumCodec):
     """A checksum at the start or end of the bytes. `location` None means `usual_location`."""
 
     usual_location: ClassVar[str] = "start"
@@ -118,10 +123,7 @@ class _PlacedChecksumCodec(ChecksumCodec):
         check_members(configuration, ("location",), name=cls.name)
         if configuration.get("location") is None:
             return cls()
-        return cls(optional_choice(configuration, "location", cls.usual_location, ("start", "end")))
-
-    def to_json(self) -> dict[str, JSON]:
-        return {} if self.location is None else {"location": self.location}
+        return cls(one_of(configuration, "location", ("start", "end")))
 
     @property
     def _at_start(self) -> bool:

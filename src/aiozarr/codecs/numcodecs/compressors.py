@@ -9,34 +9,29 @@ from __future__ import annotations
 
 import bz2
 import lzma
-import sys
 import zlib
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numcodecs import lz4 as _native  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
 from typing_extensions import Buffer
 
 from aiozarr.codecs.compressors.blosc import BloscCodec
-from aiozarr.codecs.compressors.gzip import GzipCodec
-from aiozarr.codecs.compressors.inflate import ZLIB, inflate_errors, inflater
+from aiozarr.codecs.compressors.gzip import Decompressor, GzipCodec, InflateStream, StreamCodec
+from aiozarr.codecs.compressors.inflate import ZLIB
 from aiozarr.codecs.compressors.zstd import ZstdCodec
 from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view
-from aiozarr.codecs.core.configuration import integer, invalid, is_integer, short
+from aiozarr.codecs.core.configuration import FieldsCodec, integer, invalid, is_integer, one_of, short
 from aiozarr.codecs.core.registry import register
-from aiozarr.codecs.numcodecs.parameters import any_level, flag, optional_choice, optional_integer
+from aiozarr.codecs.numcodecs.parameters import any_level, flag, optional_integer
 from aiozarr.errors import CodecError
 
 MAX_DICTIONARY = 128 << 20
 """The largest accepted LZMA dictionary. The highest preset has 64 MiB."""
 
-_MAX_STREAMS = 1 << 12
-_PIECE = 16 << 10
 _LZMA_MEMORY = MAX_DICTIONARY + (16 << 20)
-_ERRORS: tuple[type[Exception], ...] = (lzma.LZMAError, OSError, ValueError, EOFError, MemoryError)
 _LZMA_FILTERS = {
     lzma.FILTER_LZMA1: "lzma",
     lzma.FILTER_LZMA2: "lzma",
@@ -55,115 +50,29 @@ _LZMA_OPTIONS = {
 }
 
 
-class _Decompressor(Protocol):
-    """A decompressor of the standard library."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def needs_input(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: Buffer, max_length: int, /) -> bytes: ...
-
-
-class _StreamCodec(BytesBytesCodec):
-    """One or more streams that mark their own end. Other bytes after the last stream are refused."""
-
-    streams_follow = True
-
-    @abstractmethod
-    def decompressor(self) -> _Decompressor:
-        """Return a decompressor for one stream."""
-
-    def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
-        try:
-            parts = self._streams(memoryview(data).cast("B"), max_size)
-        except inflate_errors() + _ERRORS as error:
-            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _streams(self, view: memoryview, max_size: int) -> list[bytes]:
-        parts: list[bytes] = []
-        position, left = 0, max_size
-        # There is nearly always one stream. If more follow, the decoder gets small pieces: it copies its unused input,
-        # which would be quadratic for thousands of streams.
-        step = max(1, len(view))
-        for _ in range(_MAX_STREAMS if self.streams_follow else 1):
-            decoder = self.decompressor()
-            while True:
-                piece = view[position : position + step] if decoder.needs_input else view[:0]
-                part = decoder.decompress(piece, min(left + 1, sys.maxsize))
-                position += len(piece)
-                left -= len(part)
-                if left < 0:
-                    raise CodecError(f"it decodes to more than {max_size} bytes", codec=self.name)
-                parts.append(part)
-                if decoder.eof:
-                    break
-                if not piece and not part:
-                    raise CodecError("the compressed data is truncated", codec=self.name)
-            position -= len(decoder.unused_data)
-            if position == len(view):
-                return parts
-            step = _PIECE
-        raise CodecError(f"{len(view) - position} bytes follow the compressed data", codec=self.name)
-
-    def compute_encoded_size(self, size: int) -> None:
-        return None
-
-
-class _Zlib:
-    """An inflater that keeps the input which it has not consumed."""
-
-    def __init__(self) -> None:
-        self._decoder = inflater(ZLIB)
-
-    @property
-    def eof(self) -> bool:
-        return self._decoder.eof
-
-    @property
-    def needs_input(self) -> bool:
-        return not self._decoder.unconsumed_tail
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._decoder.unused_data
-
-    def decompress(self, data: Buffer, max_length: int, /) -> bytes:
-        return self._decoder.decompress(self._decoder.unconsumed_tail or data, max_length)
-
-
 @register
 @dataclass(frozen=True)
-class NumcodecsZlibCodec(_StreamCodec):
+class NumcodecsZlibCodec(FieldsCodec, StreamCodec):
     """The codec `numcodecs.zlib`: one zlib stream (RFC 1950). Level -1 is zlib's default."""
 
     name = "numcodecs.zlib"
-    streams_follow = False
+    _max_streams = 1
     level: int = 1
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         return cls(optional_integer(configuration, "level", 1, -1, 9))
 
-    def to_json(self) -> dict[str, JSON]:
-        return {"level": self.level}
-
     def encode(self, data: Buffer) -> Buffer:
         return zlib.compress(data, self.level)
 
-    def decompressor(self) -> _Decompressor:
-        return _Zlib()
+    def _decompressor(self) -> Decompressor:
+        return InflateStream(ZLIB)
 
 
 @register
 @dataclass(frozen=True)
-class NumcodecsBz2Codec(_StreamCodec):
+class NumcodecsBz2Codec(FieldsCodec, StreamCodec):
     """The codec `numcodecs.bz2`: bzip2 streams."""
 
     name = "numcodecs.bz2"
@@ -173,19 +82,16 @@ class NumcodecsBz2Codec(_StreamCodec):
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         return cls(optional_integer(configuration, "level", 1, 1, 9))
 
-    def to_json(self) -> dict[str, JSON]:
-        return {"level": self.level}
-
     def encode(self, data: Buffer) -> Buffer:
         return bz2.compress(data, self.level)
 
-    def decompressor(self) -> _Decompressor:
+    def _decompressor(self) -> Decompressor:
         return bz2.BZ2Decompressor()
 
 
 @register
 @dataclass(frozen=True)
-class NumcodecsLzmaCodec(_StreamCodec):
+class NumcodecsLzmaCodec(StreamCodec):
     """The codec `numcodecs.lzma`: xz, lzma or raw streams, with dictionaries of at most `MAX_DICTIONARY` bytes.
 
     Attributes:
@@ -236,7 +142,7 @@ class NumcodecsLzmaCodec(_StreamCodec):
         except (lzma.LZMAError, ValueError, TypeError, OverflowError, MemoryError) as error:
             raise CodecError(f"cannot compress: {error}", codec=self.name) from error
 
-    def decompressor(self) -> _Decompressor:
+    def _decompressor(self) -> Decompressor:
         if self.format == lzma.FORMAT_RAW:
             return lzma.LZMADecompressor(lzma.FORMAT_RAW, None, self._chain())
         return lzma.LZMADecompressor(self.format, _LZMA_MEMORY)
@@ -271,7 +177,7 @@ _MAX_EXPANSION = 255
 
 @register
 @dataclass(frozen=True)
-class NumcodecsLz4Codec(BytesBytesCodec):
+class NumcodecsLz4Codec(FieldsCodec, BytesBytesCodec):
     """The codec `numcodecs.lz4`. An `acceleration` below 1 means 1."""
 
     name = "numcodecs.lz4"
@@ -280,9 +186,6 @@ class NumcodecsLz4Codec(BytesBytesCodec):
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         return cls(optional_integer(configuration, "acceleration", 1, -(2**31), 2**31 - 1))
-
-    def to_json(self) -> dict[str, JSON]:
-        return {"acceleration": self.acceleration}
 
     def encode(self, data: Buffer) -> Buffer:
         size = memoryview(data).nbytes
@@ -314,9 +217,6 @@ class NumcodecsLz4Codec(BytesBytesCodec):
             raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
         return result
 
-    def compute_encoded_size(self, size: int) -> None:
-        return None
-
 
 _COMPRESSORS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 _SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
@@ -333,7 +233,7 @@ _DECODER = _Blosc("lz4", 5, "noshuffle", None, 0)
 
 @register
 @dataclass(frozen=True)
-class NumcodecsBloscCodec(BytesBytesCodec):
+class NumcodecsBloscCodec(FieldsCodec, BytesBytesCodec):
     """The codec `numcodecs.blosc`.
 
     Attributes:
@@ -360,17 +260,12 @@ class NumcodecsBloscCodec(BytesBytesCodec):
             configuration = {**configuration, "shuffle": _SHUFFLES.index(shuffle)}
         untyped = configuration.get("typesize") is None
         return cls(
-            cname=optional_choice(configuration, "cname", "lz4", _COMPRESSORS),
+            cname=one_of(configuration, "cname", _COMPRESSORS, "lz4"),
             clevel=optional_integer(configuration, "clevel", 5, 0, 9),
             shuffle=optional_integer(configuration, "shuffle", 1, _AUTOSHUFFLE, 2),
             blocksize=optional_integer(configuration, "blocksize", 0, 0, _MAX_SIZE),
             typesize=None if untyped else optional_integer(configuration, "typesize", 1, 1, _MAX_SIZE),
         )
-
-    def to_json(self) -> dict[str, JSON]:
-        typed = {} if self.typesize is None else {"typesize": self.typesize}
-        members = {"cname": self.cname, "clevel": self.clevel, "shuffle": self.shuffle, "blocksize": self.blocksize}
-        return {**members, **typed}
 
     def for_items(self, item_size: int) -> Self:
         return replace(self, item_size=max(1, item_size))
@@ -385,9 +280,6 @@ class NumcodecsBloscCodec(BytesBytesCodec):
 
     def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
         return _DECODER.decode_spans(data, spans, max_size=max_size, out=out)
-
-    def compute_encoded_size(self, size: int) -> None:
-        return None
 
 
 @register

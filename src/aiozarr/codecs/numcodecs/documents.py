@@ -9,19 +9,17 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from math import prod
-from types import ModuleType
 from typing import Any, Self
 
 import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.codecs.core.codec import JSON, AnyArray
-from aiozarr.codecs.core.configuration import check_members, invalid, is_integer, short
+from aiozarr.codecs.core.configuration import check_members, import_library, invalid, is_integer, short
 from aiozarr.codecs.numcodecs.objects import ObjectFilter, check_memory
 from aiozarr.codecs.numcodecs.parameters import is_object_type, simple_type
-from aiozarr.errors import CodecError, MetadataError, UnsupportedMetadataError
+from aiozarr.errors import CodecError, MetadataError
 
 _MAX_DEPTH = 200
 """The most levels of nested lists and objects, as in metadata documents."""
@@ -241,11 +239,5 @@ class LegacyMsgpackDocument(MsgpackDocument):
     tells_shape = False
 
 
-def _msgpack(name: str) -> ModuleType:
-    try:
-        library: ModuleType = import_module("msgpack")
-    except ImportError as error:
-        raise UnsupportedMetadataError(
-            f"codec {name!r} needs the package msgpack; install aiozarr[codecs]", member="id", point="codec", name=name
-        ) from error
-    return library
+def _msgpack(name: str) -> Any:
+    return import_library("msgpack", name, member="id")

@@ -10,17 +10,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from types import ModuleType
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
-from aiozarr.codecs.core.configuration import check_members, integer, invalid, is_integer, short
+from aiozarr.codecs.core.configuration import (
+    FieldsCodec,
+    check_members,
+    import_library,
+    integer,
+    invalid,
+    is_integer,
+    short,
+)
 from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.numcodecs.parameters import number, optional_integer
-from aiozarr.errors import CodecError, InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.errors import CodecError, InvalidMetadataError
 
 _TIMES = "mM"
 _ZFP_MODES = {2: "rate", 3: "precision", 4: "tolerance"}
@@ -62,9 +69,6 @@ class NumbersCodec(ArrayBytesCodec):
             flat = self.decompress(bytes(data), spec.size, _numbers(spec.dtype))
         return flat.view(spec.dtype).reshape(spec.shape)
 
-    def compute_encoded_size(self, spec: ArraySpec) -> None:
-        return None
-
     @contextmanager
     def _guard(self, what: str) -> Iterator[None]:
         try:
@@ -100,7 +104,7 @@ class NumcodecsPcodecCodec(NumbersCodec):
         for key in names:
             if not isinstance(configuration.get(key, ""), str):
                 raise invalid(key, f"it must be a string, not {short(configuration[key])}")
-        _library(cls)
+        import_library(cls.library, cls.name)
         return cls(dict(configuration))
 
     def to_json(self) -> dict[str, JSON]:
@@ -119,7 +123,7 @@ class NumcodecsPcodecCodec(NumbersCodec):
 
     def decompress(self, data: bytes, size: int, dtype: np.dtype[Any]) -> AnyArray:
         flat: AnyArray = np.empty(size, dtype)
-        progress = _library(type(self)).standalone.simple_decompress_into(data, flat)
+        progress = import_library(self.library, self.name).standalone.simple_decompress_into(data, flat)
         if progress.n_processed != size or not progress.finished:
             raise CodecError(f"the data do not hold {size} elements of {dtype}", codec=self.name)
         return flat
@@ -127,7 +131,7 @@ class NumcodecsPcodecCodec(NumbersCodec):
 
 @register
 @dataclass(frozen=True)
-class NumcodecsZfpyCodec(NumbersCodec):
+class NumcodecsZfpyCodec(FieldsCodec, NumbersCodec):
     """The codec `numcodecs.zfpy`: arrays of one to four dimensions in zfp's format with its header.
 
     Attributes:
@@ -153,16 +157,13 @@ class NumcodecsZfpyCodec(NumbersCodec):
         mode = configuration.get("mode", 4)
         if not is_integer(mode) or mode not in _ZFP_MODES:
             raise invalid("mode", f"it must be 2, 3 or 4, not {short(mode)}")
-        _library(cls)
+        import_library(cls.library, cls.name)
         return cls(
             mode=mode,
             tolerance=number(configuration, "tolerance", -1),
             rate=number(configuration, "rate", -1),
             precision=optional_integer(configuration, "precision", -1, -1, 64),
         )
-
-    def to_json(self) -> dict[str, JSON]:
-        return {"mode": self.mode, "tolerance": self.tolerance, "rate": self.rate, "precision": self.precision}
 
     def resolve(self, spec: ArraySpec) -> None:
         super().resolve(spec)
@@ -179,13 +180,13 @@ class NumcodecsZfpyCodec(NumbersCodec):
 
     def compress(self, array: AnyArray) -> Buffer:
         key = _ZFP_MODES[self.mode]
-        encoded: bytes = _library(type(self)).compress_numpy(
+        encoded: bytes = import_library(self.library, self.name).compress_numpy(
             array.reshape(array.shape or (1,)), write_header=True, **{key: getattr(self, key)}
         )
         return encoded
 
     def decompress(self, data: bytes, size: int, dtype: np.dtype[Any]) -> AnyArray:
-        library = _library(type(self))
+        library = import_library(self.library, self.name)
         header = library.header(data.ljust(_ZFP_HEADER, b"\0"))
         lengths = [int(header[key]) for key in ("nx", "ny", "nz", "nw") if header[key]]
         told, blocks = 1, 1
@@ -209,16 +210,3 @@ class NumcodecsZfpyCodec(NumbersCodec):
 
 def _numbers(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.int64).newbyteorder(dtype.byteorder) if dtype.kind in _TIMES else dtype
-
-
-def _library(kind: type[NumbersCodec]) -> ModuleType:
-    try:
-        library: ModuleType = import_module(kind.library)
-    except ImportError as error:
-        raise UnsupportedMetadataError(
-            f"codec {kind.name!r} needs the package {kind.library}; install aiozarr[codecs]",
-            member="name",
-            point="codec",
-            name=kind.name,
-        ) from error
-    return library

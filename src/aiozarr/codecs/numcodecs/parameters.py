@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aiozarr.codecs.core.configuration import integer, invalid, is_integer, one_of, required, short
+from aiozarr.codecs.core.configuration import integer, invalid, is_integer, required, short
 
 _SIMPLE_TYPE = re.compile(
     r"[<>|=]?(?:b1|\?|[bBhHiIlLqQefdFD]|[iu][1248]|f[248]|c(?:8|16)|[SUV][0-9]{1,6}|[mM]8(?:\[[0-9a-zA-Z]{1,12}\])?"
@@ -25,11 +25,6 @@ def optional_integer(configuration: Mapping[str, Any], key: str, default: int, l
 def any_level(configuration: Mapping[str, Any], key: str, default: int, least: int, most: int) -> int:
     """Return the member `key`, an integer that is clipped to the range from `least` to `most`."""
     return min(most, max(least, optional_integer(configuration, key, default, -(2**31), 2**31)))
-
-
-def optional_choice(configuration: Mapping[str, Any], key: str, default: str, allowed: tuple[str, ...]) -> str:
-    """Return the member `key`, one of the strings `allowed`, or `default` if it is absent."""
-    return one_of(configuration, key, allowed) if key in configuration else default
 
 
 def number(configuration: Mapping[str, Any], key: str, default: float | None = None) -> int | float:

@@ -10,9 +10,8 @@ import ml_dtypes
 import numpy as np
 
 from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
-from aiozarr.codecs.core.configuration import check_members, integer, invalid
+from aiozarr.codecs.core.configuration import FieldsCodec, check_members, integer, invalid, unsupported
 from aiozarr.codecs.core.registry import register
-from aiozarr.errors import UnsupportedMetadataError
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _MANTISSA: dict[np.dtype[Any], int] = {
@@ -25,7 +24,7 @@ _MANTISSA: dict[np.dtype[Any], int] = {
 
 @register
 @dataclass(frozen=True)
-class BitroundCodec(ArrayArrayCodec):
+class BitroundCodec(FieldsCodec, ArrayArrayCodec):
     """The codec `bitround` (registry of extensions).
 
     Floating point numbers keep `keepbits` bits of the mantissa and round ties to even. Infinities and NaNs do not
@@ -40,18 +39,12 @@ class BitroundCodec(ArrayArrayCodec):
         check_members(configuration, ("keepbits",), name=cls.name)
         return cls(integer(configuration, "keepbits", 1, 64))
 
-    def to_json(self) -> dict[str, JSON]:
-        return {"keepbits": self.keepbits}
-
     def resolve(self, spec: ArraySpec) -> ArraySpec:
         component = _component(spec.dtype)
         mantissa = _MANTISSA.get(component)
         if mantissa is None and component.kind not in "iumM":
-            raise UnsupportedMetadataError(
-                f"codec 'bitround' rounds integers and floating point numbers, not {spec.dtype}",
-                point="codec",
-                name=self.name,
-            )
+            reason = f"codec 'bitround' rounds integers and floating point numbers, not {spec.dtype}"
+            raise unsupported(reason, self.name)
         if mantissa is not None and self.keepbits > mantissa:
             raise invalid("keepbits", f"the type {component} has {mantissa} bits of mantissa")
         return replace(spec, fill_value=self.encode(spec.fill_value, spec))

@@ -7,26 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import ml_dtypes
 import numpy as np
 
 from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
-from aiozarr.codecs.core.configuration import check_members, invalid, one_of, required, short
+from aiozarr.codecs.core.configuration import check_members, invalid, one_of, required, short, unsupported
 from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.numeric.scalars import REAL_TYPES, is_integral, is_real, limits, parse_real
 from aiozarr.codecs.serializers.storage_type import bits_used
 from aiozarr.errors import CodecError, UnsupportedMetadataError
 
-_ROUNDING: dict[str, Rounding] = {
-    "nearest-even": "nearest-even",
-    "towards-zero": "towards-zero",
-    "towards-positive": "towards-positive",
-    "towards-negative": "towards-negative",
-    "nearest-away": "nearest-away",
-}
-_OUT_OF_RANGE: dict[str, OutOfRange | None] = {"clamp": "clamp", "wrap": "wrap", "error": None}
+Rounding: TypeAlias = Literal["nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away"]
+OutOfRange: TypeAlias = Literal["clamp", "wrap"]
+
 _MAX_PAIRS = 256
 
 _Pairs: TypeAlias = tuple[tuple[JSON, JSON], ...]
@@ -58,8 +53,11 @@ class CastValueCodec(ArrayArrayCodec):
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         check_members(configuration, ("data_type", "rounding", "out_of_range", "scalar_map"), name=cls.name)
         data_type = _parse_data_type(required(configuration, "data_type"))
-        rounding = _ROUNDING[one_of({"rounding": "nearest-even", **configuration}, "rounding", _ROUNDING)]
-        beyond = _OUT_OF_RANGE[one_of({"out_of_range": "error", **configuration}, "out_of_range", _OUT_OF_RANGE)]
+        rounding: Rounding = one_of(configuration, "rounding", get_args(Rounding), "nearest-even")
+        on_overflow: OutOfRange | Literal["error"] = one_of(
+            configuration, "out_of_range", (*get_args(OutOfRange), "error"), "error"
+        )
+        beyond: OutOfRange | None = None if on_overflow == "error" else on_overflow
         if beyond == "wrap" and not is_integral(REAL_TYPES[data_type]):
             raise invalid("out_of_range", f"values of {data_type} cannot wrap around")
         scalar_map = configuration.get("scalar_map", {})
@@ -80,9 +78,7 @@ class CastValueCodec(ArrayArrayCodec):
 
     def resolve(self, spec: ArraySpec) -> ArraySpec:
         if not is_real(spec.dtype):
-            raise UnsupportedMetadataError(
-                f"codec 'cast_value' casts real numbers, not {spec.dtype}", point="codec", name=self.name
-            )
+            raise unsupported(f"codec 'cast_value' casts real numbers, not {spec.dtype}", self.name)
         try:
             fill = self.encode(spec.fill_value, spec)
             back = self.decode(fill, spec)
@@ -148,9 +144,6 @@ def _equal(array: AnyArray, value: AnyArray) -> AnyArray:
     equal = array == value
     return np.asarray(equal if is_integral(array.dtype) else equal | (np.isnan(array) & np.isnan(value)))
 
-
-Rounding: TypeAlias = Literal["nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away"]
-OutOfRange: TypeAlias = Literal["clamp", "wrap"]
 
 _FLOAT64 = np.dtype(np.float64)
 

@@ -9,10 +9,10 @@ from typing import Any, Self
 import numpy as np
 
 from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
-from aiozarr.codecs.core.configuration import check_members, invalid
+from aiozarr.codecs.core.configuration import check_members, invalid, unsupported
 from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.numeric.scalars import is_integral, is_real, limits, parse_real
-from aiozarr.errors import CodecError, UnsupportedMetadataError
+from aiozarr.errors import CodecError
 
 
 @register
@@ -46,9 +46,7 @@ class ScaleOffsetCodec(ArrayArrayCodec):
 
     def resolve(self, spec: ArraySpec) -> ArraySpec:
         if not is_real(spec.dtype):
-            raise UnsupportedMetadataError(
-                f"codec 'scale_offset' scales real numbers, not {spec.dtype}", point="codec", name=self.name
-            )
+            raise unsupported(f"codec 'scale_offset' scales real numbers, not {spec.dtype}", self.name)
         if float(self._parameters(spec)[1]) == 0:
             raise invalid("scale", "it must not be 0")
         try:

@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, array_over, byte_view
-from aiozarr.codecs.core.configuration import check_members, one_of
+from aiozarr.codecs.core.configuration import FieldsCodec, check_members, one_of, unsupported
 from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.serializers.storage_type import (
     StorageType,
@@ -19,12 +19,12 @@ from aiozarr.codecs.serializers.storage_type import (
     holds_valid_text,
     storage_type,
 )
-from aiozarr.errors import CodecError, InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.errors import CodecError, InvalidMetadataError
 
 
 @register
 @dataclass(frozen=True)
-class BytesCodec(ArrayBytesCodec):
+class BytesCodec(FieldsCodec, ArrayBytesCodec):
     """The codec `bytes` (codec specification "bytes"). `endian` is None for types without a byte order.
 
     All fields of structured types have one byte order, without padding between them. An element smaller than a byte
@@ -39,16 +39,11 @@ class BytesCodec(ArrayBytesCodec):
         check_members(configuration, ("endian",), name=cls.name)
         if "endian" not in configuration:
             return cls(None)
-        return cls("big" if one_of(configuration, "endian", ("little", "big")) == "big" else "little")
-
-    def to_json(self) -> dict[str, JSON]:
-        return {} if self.endian is None else {"endian": self.endian}
+        return cls(one_of(configuration, "endian", ("little", "big")))
 
     def resolve(self, spec: ArraySpec) -> None:
         if spec.is_variable:
-            raise UnsupportedMetadataError(
-                f"codec 'bytes' encodes types of fixed size, not {spec.dtype}", point="codec", name=self.name
-            )
+            raise unsupported(f"codec 'bytes' encodes types of fixed size, not {spec.dtype}", self.name)
         # Structured arrays without an endianness are read as little-endian: zarr-python 3.1 wrote such arrays.
         if self.endian is None and spec.dtype.names is None and has_byte_order(spec.dtype):
             raise InvalidMetadataError(f"the type {spec.dtype} needs an endianness", member="configuration.endian")

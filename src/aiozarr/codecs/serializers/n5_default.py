@@ -85,10 +85,6 @@ class N5DefaultCodec(ArrayBytesCodec):
         result[common] = block[common]
         return result
 
-    def compute_encoded_size(self, spec: ArraySpec) -> None:
-        # Written blocks have a known size, but stored blocks at the edges may be smaller.
-        return None
-
     def _is_bounded(self, spec: ArraySpec) -> bool:
         return False  # a stored block may have another shape than its chunk
 

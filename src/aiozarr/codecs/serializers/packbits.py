@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array
-from aiozarr.codecs.core.configuration import check_members, integer, invalid, one_of
+from aiozarr.codecs.core.configuration import check_members, integer, invalid, one_of, unsupported
 from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.serializers.storage_type import bits_used, storage_type
-from aiozarr.errors import CodecError, UnsupportedMetadataError
+from aiozarr.errors import CodecError
 
 _BLOCK = 1 << 15
 """Components that are expanded to one byte per bit at a time. A multiple of 8, so that blocks end with a byte."""
 
 _MAX_BITS = 64
+
+
+PaddingByte: TypeAlias = Literal["none", "first_byte", "last_byte"]
+"""The byte that counts the unused bits."""
 
 
 @register
@@ -35,19 +39,14 @@ class PackbitsCodec(ArrayBytesCodec):
     """
 
     name = "packbits"
-    padding_encoding: Literal["none", "first_byte", "last_byte"] = "none"
+    padding_encoding: PaddingByte = "none"
     first_bit: int | None = None
     last_bit: int | None = None
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         check_members(configuration, ("padding_encoding", "first_bit", "last_bit"), name=cls.name)
-        places: dict[str, Literal["none", "first_byte", "last_byte"]] = {
-            "none": "none",
-            "first_byte": "first_byte",
-            "last_byte": "last_byte",
-        }
-        place = places[one_of({"padding_encoding": "none", **configuration}, "padding_encoding", places)]
+        place: PaddingByte = one_of(configuration, "padding_encoding", get_args(PaddingByte), "none")
         first, last = (
             None if configuration.get(key) is None else integer(configuration, key, 0, _MAX_BITS - 1)
             for key in ("first_bit", "last_bit")
@@ -67,9 +66,7 @@ class PackbitsCodec(ArrayBytesCodec):
     def resolve(self, spec: ArraySpec) -> None:
         dtype = spec.dtype
         if spec.is_variable or dtype.names is not None or dtype.type is np.void or dtype.kind in "SU":
-            raise UnsupportedMetadataError(
-                f"codec 'packbits' encodes numbers, not {dtype}", point="codec", name=self.name
-            )
+            raise unsupported(f"codec 'packbits' encodes numbers, not {dtype}", self.name)
         bits = _component(dtype)[1]
         for key, bit in (("first_bit", self.first_bit), ("last_bit", self.last_bit)):
             if bit is not None and bit >= bits:

@@ -53,8 +53,8 @@ class ShardingCodec(ShardedArrayBytesCodec):
         index_chain = parse_chain(required(configuration, "index_codecs"), member="configuration.index_codecs")
         if index_chain.array_bytes.name == cls.name:
             raise invalid("index_codecs", "an index cannot be sharded itself")
-        location = one_of({"index_location": "end", **configuration}, "index_location", ("start", "end"))
-        return cls(chunk_shape, chain, index_chain, "start" if location == "start" else "end")
+        location: Literal["start", "end"] = one_of(configuration, "index_location", ("start", "end"), "end")
+        return cls(chunk_shape, chain, index_chain, location)
 
     def to_json(self) -> dict[str, JSON]:
         return {
@@ -123,9 +123,6 @@ class ShardingCodec(ShardedArrayBytesCodec):
             if chunk is not target:
                 target[...] = chunk
         return result
-
-    def compute_encoded_size(self, spec: ArraySpec) -> None:
-        return None
 
     def max_encoded_size(self, spec: ArraySpec) -> int:
         layout = self.shard_layout(spec)

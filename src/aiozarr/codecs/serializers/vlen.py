@@ -11,9 +11,9 @@ from numcodecs.vlen import VLenBytes, VLenUTF8
 from typing_extensions import Buffer
 
 from aiozarr.codecs.core.codec import AnyArray, ArrayBytesCodec, ArraySpec, byte_array
-from aiozarr.codecs.core.configuration import UnconfiguredCodec
+from aiozarr.codecs.core.configuration import UnconfiguredCodec, unsupported
 from aiozarr.codecs.core.registry import register
-from aiozarr.errors import CodecError, UnsupportedMetadataError
+from aiozarr.errors import CodecError
 
 _LENGTH_BYTES = 4
 
@@ -26,11 +26,7 @@ class _VlenCodec(UnconfiguredCodec, ArrayBytesCodec):
 
     def resolve(self, spec: ArraySpec) -> None:
         if spec.dtype.kind not in self._kinds:
-            raise UnsupportedMetadataError(
-                f"codec {self.name!r} encodes elements of variable length, not {spec.dtype}",
-                point="codec",
-                name=self.name,
-            )
+            raise unsupported(f"codec {self.name!r} encodes elements of variable length, not {spec.dtype}", self.name)
 
     def encode(self, array: AnyArray, spec: ArraySpec) -> Buffer:
         items = np.ascontiguousarray(array.astype(object, copy=False)).reshape(-1)
@@ -65,9 +61,6 @@ class _VlenCodec(UnconfiguredCodec, ArrayBytesCodec):
     @abstractmethod
     def _count_bytes(items: list[Any]) -> int:
         """Return the number of bytes of all elements."""
-
-    def compute_encoded_size(self, spec: ArraySpec) -> None:
-        return None
 
 
 @register

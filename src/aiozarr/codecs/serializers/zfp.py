@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from math import isfinite, prod
-from types import ModuleType
 from typing import Any, Self
 
 import ml_dtypes
@@ -14,9 +12,18 @@ import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array
-from aiozarr.codecs.core.configuration import check_members, integer, invalid, one_of, required, short
+from aiozarr.codecs.core.configuration import (
+    check_members,
+    import_library,
+    integer,
+    invalid,
+    one_of,
+    required,
+    short,
+    unsupported,
+)
 from aiozarr.codecs.core.registry import register
-from aiozarr.errors import CodecError, InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.errors import CodecError, InvalidMetadataError
 
 _MAX_RANK = 4
 _MAX_PRECISION = 64
@@ -49,9 +56,7 @@ class ZfpCodec(ArrayBytesCodec):
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         if configuration.get("mode") == "expert":
-            raise UnsupportedMetadataError(
-                "zfp's expert mode is not supported", member="configuration.mode", point="codec", name=cls.name
-            )
+            raise unsupported("zfp's expert mode is not supported", cls.name, member="configuration.mode")
         mode = one_of(configuration, "mode", _PARAMETER)
         key = _PARAMETER[mode]
         check_members(configuration, ("mode",) if key is None else ("mode", key), name=cls.name)
@@ -71,7 +76,7 @@ class ZfpCodec(ArrayBytesCodec):
 
     def resolve(self, spec: ArraySpec) -> None:
         if spec.dtype not in _WORKING:
-            raise UnsupportedMetadataError(f"codec 'zfp' does not support {spec.dtype}", point="codec", name=self.name)
+            raise unsupported(f"codec 'zfp' does not support {spec.dtype}", self.name)
         if len(spec.shape) > _MAX_RANK:
             raise InvalidMetadataError(f"zfp takes at most {_MAX_RANK} dimensions, not {len(spec.shape)}")
 
@@ -103,9 +108,6 @@ class ZfpCodec(ArrayBytesCodec):
             raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
         return _narrow(working.reshape(spec.shape), spec.dtype)
 
-    def compute_encoded_size(self, spec: ArraySpec) -> None:
-        return None
-
     def max_encoded_size(self, spec: ArraySpec) -> int:
         # Per block: the bits and tests of each plane, the exponent and a margin; or the bits of a fixed rate.
         rank = max(1, len(spec.shape))
@@ -122,14 +124,8 @@ class ZfpCodec(ArrayBytesCodec):
         return {} if key is None else {key: self.parameter}
 
 
-def _library() -> ModuleType:
-    try:
-        zfpy: ModuleType = import_module("zfpy")
-    except ImportError as error:
-        raise UnsupportedMetadataError(
-            "codec 'zfp' needs the package zfpy; install aiozarr[codecs]", member="name", point="codec", name="zfp"
-        ) from error
-    return zfpy
+def _library() -> Any:
+    return import_library("zfpy", ZfpCodec.name)
 
 
 def _positive(configuration: Mapping[str, JSON], key: str, most: float | None) -> float:

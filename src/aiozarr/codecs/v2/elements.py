@@ -25,7 +25,7 @@ from aiozarr.codecs.core.codec import (
     byte_array,
     byte_view,
 )
-from aiozarr.codecs.core.configuration import check_members, invalid, one_of, required, short
+from aiozarr.codecs.core.configuration import check_members, invalid, one_of, required, short, unsupported
 from aiozarr.codecs.core.registry import get_codec, register
 from aiozarr.codecs.numcodecs.documents import JsonDocument, LegacyJsonDocument, LegacyMsgpackDocument, MsgpackDocument
 from aiozarr.codecs.numcodecs.filters import ARRAY_FILTERS
@@ -173,9 +173,7 @@ class V2ElementsCodec(ArrayBytesCodec):
             if isinstance(stage, (ObjectStage, NumbersStage)):
                 most = _MAX_GROWTH * measured.bound + _SLACK
             if measured.exact is not None and measured.exact > most:
-                raise UnsupportedMetadataError(
-                    f"filters that encode {bound} bytes to {measured.exact}", point="codec", name=stage.name
-                )
+                raise unsupported(f"filters that encode {bound} bytes to {measured.exact}", stage.name)
             extents.append(replace(measured, bound=min(measured.bound, most)))
         return extents
 
@@ -328,12 +326,8 @@ def refuse_pickle(config: object) -> None:
         if isinstance(part, Mapping):
             name = part.get("id")
             if isinstance(name, str) and _UNSAFE in name.casefold():
-                raise UnsupportedMetadataError(
-                    f"the codec {name[:200]!r} is never used: reading it would run code from the store",
-                    member="id",
-                    point="codec",
-                    name=name[:200],
-                )
+                reason = f"the codec {name[:200]!r} is never used: reading it would run code from the store"
+                raise unsupported(reason, name[:200], member="id")
             left.extend(part.values())
         elif isinstance(part, (list, tuple)):
             left.extend(part)
@@ -357,12 +351,10 @@ def _foreign(name: str, config: Mapping[str, JSON]) -> Stage:
     except Exception as error:  # the constructor of another package may raise anything
         if name in codec_registry:
             raise invalid("id", f"{name!r} refuses these parameters: {short(str(error))}") from error
-        raise UnsupportedMetadataError(
+        reason = (
             f"unknown numcodecs codec {name[:200]!r}; {_nearest(name)}Another one is registered with "
-            "numcodecs.register_codec, or by an installed package with an entry point in the group 'numcodecs.codecs'",
-            member="id",
-            point="codec",
-            name=name[:200],
-        ) from error
+            "numcodecs.register_codec, or by an installed package with an entry point in the group 'numcodecs.codecs'"
+        )
+        raise unsupported(reason, name[:200], member="id") from error
     refuse_pickle({"id": str(getattr(codec, "codec_id", name))})
     return ForeignStage(PREFIX + name, codec)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -58,13 +58,20 @@ class ChunkCache:
         self._entries.move_to_end(token)
         return entry.chunk
 
-    def peek(self, token: Hashable, since: float) -> NDArray[Any] | None:
-        """As `get`, from any thread: the use counts when the next chunk is cached."""
-        entry = self._entries.get(token)
-        if entry is None or entry.stored_at < since:
-            return None
-        self._pending_uses.append(token)
-        return entry.chunk
+    def peek_all(self, tokens: Sequence[Hashable], since: float) -> list[NDArray[Any]] | None:
+        """As `get` for several chunks, from any thread; None if one is not cached.
+
+        The uses count when the next chunk is cached.
+        """
+        entries = self._entries
+        chunks: list[NDArray[Any]] = []
+        for token in tokens:
+            entry = entries.get(token)
+            if entry is None or entry.stored_at < since:
+                return None
+            chunks.append(entry.chunk)
+        self._pending_uses.extend(tokens)
+        return chunks
 
     def has(self, token: Hashable, since: float) -> bool:
         """Return whether `get` would return a chunk. Any thread."""

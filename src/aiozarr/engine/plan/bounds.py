@@ -10,12 +10,10 @@ import numpy as np
 
 from aiozarr.codecs import ShardLayout
 from aiozarr.codecs.pipeline.raw_layout import RawLayout
-from aiozarr.engine.plan.partial_plan import MAX_RUNS, MIN_REQUEST_COST
-from aiozarr.engine.plan.whole_shard import whole_bound
-from aiozarr.grid import DimensionMap
+from aiozarr.engine.plan.partial_plan import MAX_RUNS, MIN_REQUEST_COST, whole_bound
 from aiozarr.grid.axes import Axis, RegularAxis
-from aiozarr.grid.transform import Constant, Indexed, Strided
-from aiozarr.schedule.cost_estimator import LOCAL_GAP, MAX_GAP, MIN_GAP
+from aiozarr.grid.transform import Constant, DimensionMap, Indexed, Strided
+from aiozarr.schedule.coalesce import LOCAL_GAP, MAX_GAP, MIN_GAP
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, Self
 
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout
 from aiozarr.errors import SelectionError
-from aiozarr.grid import ChunkKeyEncoding, DimensionMap
+from aiozarr.grid.key_encoding import ChunkKeyEncoding
 from aiozarr.grid.numpy_selection import BoxSelector, NumpyIndex, output_extents, select_by_numpy
 from aiozarr.grid.projection import ChunkSelection
+from aiozarr.grid.transform import DimensionMap
 
 
 class ListedChunk(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, product
 from typing import Any
 
 from aiozarr.codecs import ShardIndex
@@ -12,10 +13,11 @@ from aiozarr.engine.plan.bounds import UNKNOWN_LIMITS, MergeLimitBounds, may_be_
 from aiozarr.engine.plan.multipart_plan import NO_SPLIT, count_parts, split_range
 from aiozarr.engine.plan.partial_plan import Ranges
 from aiozarr.errors import LimitError
-from aiozarr.formatting import preformatted, printable
-from aiozarr.grid import DimensionMap, Fields
-from aiozarr.grid.chunk_counting import chunk_count_bound, count_chunks, project
-from aiozarr.grid.projection import ChunkSelection, ChunkSelections
+from aiozarr.formatting import format_count, preformatted, printable
+from aiozarr.grid.chunk_counting import chunk_count_bound, count_chunks, is_expensive, project
+from aiozarr.grid.fields import Fields
+from aiozarr.grid.projection import ChunkProjection, ChunkSelection, ChunkSelections
+from aiozarr.grid.transform import DimensionMap, Indexed
 from aiozarr.model import ByteRange, Range, Suffix
 from aiozarr.settings import Settings
 
@@ -245,7 +247,7 @@ def table(plan: Plan, rows: Sequence[PlanRow]) -> str:
         lines += _columns(plan, rows)
     more = plan.requests - sum([row.requests for row in rows])
     if more > 0:
-        what = _count(more, "request") if plan.exact else f"at most {_count(more, 'request')}"
+        what = format_count(more, "request") if plan.exact else f"at most {format_count(more, 'request')}"
         lines.append(f"... {what} more" if rows else f"... {what}, not listed here")
     return "\n".join(lines)
 
@@ -259,9 +261,9 @@ def _title(plan: Plan) -> str:
 
 def _objects(plan: Plan) -> str:
     if plan.sharded:
-        touched = f"{_count(plan.inner_chunks, 'chunk')} in {_count(plan.chunks, 'shard')}"
+        touched = f"{format_count(plan.inner_chunks, 'chunk')} in {format_count(plan.chunks, 'shard')}"
     else:
-        touched = _count(plan.chunks, "chunk")
+        touched = format_count(plan.chunks, "chunk")
     if not plan.missing:
         return touched
     return f"{touched}, {plan.missing:,} of {'these shards' if plan.sharded else 'them'} not stored"
@@ -270,9 +272,10 @@ def _objects(plan: Plan) -> str:
 def _cost(plan: Plan) -> str:
     if plan.exact:
         over = f", {plan.over_read:,} read over gaps" if plan.over_read else ""
-        return f"{_count(plan.requests, 'request')}, {_count(plan.bytes, 'byte')}: {plan.bytes_wanted:,} wanted{over}"
+        cost = f"{format_count(plan.requests, 'request')}, {format_count(plan.bytes, 'byte')}"
+        return f"{cost}: {plan.bytes_wanted:,} wanted{over}"
     least = "" if plan.min_requests == plan.requests else f"{plan.min_requests:,} to "
-    return f"{least}{_count(plan.requests, 'request')}, at most {_count(plan.bytes, 'byte')}"
+    return f"{least}{format_count(plan.requests, 'request')}, at most {format_count(plan.bytes, 'byte')}"
 
 
 def _columns(plan: Plan, rows: Sequence[PlanRow]) -> list[str]:
@@ -302,5 +305,42 @@ def _cells(row: PlanRow, *, exact: bool) -> tuple[str, str, str, str, str, str]:
     return str(row.round), printable(row.key), part, f"{row.chunks:,}" if row.chunks else "index", size, note
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+@dataclass(frozen=True, eq=False)
+class LazyRows:
+    """Lists the first rows of the plan of one read when it is called: most plans are never printed."""
+
+    layout: ArrayLayout
+    maps: Sequence[DimensionMap]
+    prefix: str
+    split_limit: int = NO_SPLIT
+    merge_bounds: MergeLimitBounds = UNKNOWN_LIMITS
+
+    def __call__(self) -> tuple[PlanRow, ...]:
+        return tuple(islice(self._rows(), ROWS))
+
+    def _rows(self) -> Iterator[PlanRow]:
+        layout = self.layout
+        requests = most_requests(layout, self.maps, self.split_limit, self.merge_bounds)
+        for part in self._parts():
+            key = self.prefix + layout.key_of(part)
+            stored = layout.object_of(part)
+            if stored.shard is None:
+                size = stored.pipeline.max_encoded_size
+                yield PlanRow(1, key, None, 1, size, size, requests)
+                continue
+            index, inner = stored.shard.index_nbytes, len(part.inner_chunks(stored.inner_axes))
+            size = stored.shard.inner.max_encoded_size
+            yield PlanRow(1, key, stored.shard.index_range, 0, index, index)
+            yield PlanRow(2, key, None, inner, inner * size, inner * size, inner * requests)
+
+    def _parts(self) -> Iterator[ChunkSelection]:
+        """The first chunks; none where sorting the points of long index arrays would hold up the caller."""
+        axes = self.layout.axes
+        inside = tuple(self.maps[: len(axes)])  # behind them are the maps of fields
+        if is_expensive(inside):
+            return iter(())
+        if any([isinstance(each, Indexed) for each in inside]):
+            return islice(project(axes, inside), ROWS)
+        # No more of a dimension than can be shown: it may have a million chunks.
+        dims = [list(islice(axis.split(each), ROWS)) for axis, each in zip(axes, inside, strict=True)]  # type: ignore[arg-type]
+        return islice(map(ChunkProjection, product(*dims)), ROWS)

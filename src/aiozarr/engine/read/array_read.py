@@ -13,7 +13,7 @@ from aiozarr.engine.progress import Progress
 from aiozarr.engine.read.blocking_read import BlockingRead
 from aiozarr.engine.read.partial_chunk import ranges_of_chunk, read_partial_chunk
 from aiozarr.engine.read.read import Read
-from aiozarr.engine.read.read_operation import ChunkOutput, ReadOperation
+from aiozarr.engine.read.read_operation import MAX_COPYING, ChunkOutput, ReadOperation
 from aiozarr.engine.read.shard_read import ShardRead
 from aiozarr.engine.request.coalescer import MAX_PENDING_RANGES
 from aiozarr.engine.request.in_flight import InFlightChunk, Subscriber, Subscription
@@ -22,7 +22,7 @@ from aiozarr.engine.state import EngineState
 from aiozarr.errors import ChecksumError
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.scheduled_request import ScheduledRequest
+from aiozarr.schedule.queue import ScheduledRequest
 from aiozarr.settings import Settings
 
 MAX_EAGER_OBJECTS = 64
@@ -112,7 +112,7 @@ class ArrayRead(ReadOperation):
             self.sorting >= self.pool.threads
             or self.starting >= MAX_STARTING
             or self.pending_ranges >= MAX_PENDING_RANGES
-            or self.copies_enough
+            or self._copying >= MAX_COPYING
         )
 
     # --- hooks of streams -------------------------------------------------------------------------------------------

@@ -6,8 +6,7 @@ few cached chunks takes less. Everything else, and every error, is left to the o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
@@ -16,7 +15,7 @@ from aiozarr.engine.cache.chunks import ChunkCache
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan.plan import inner_parts
 from aiozarr.engine.read.read import Read
-from aiozarr.engine.request.share_key import InternedKey
+from aiozarr.engine.request.in_flight import InternedKey
 from aiozarr.engine.state import EngineState
 from aiozarr.errors import AiozarrError
 from aiozarr.grid.chunk_counting import chunk_count_bound
@@ -34,7 +33,7 @@ MAX_CHUNKS = 64
 MAX_DECODED_BYTES = 64 << 10
 """A chunk of a store in memory: decoding it takes at most 0.1 ms."""
 
-_Copies = list[tuple[ChunkSelection, NDArray[Any] | None]]
+_Copies: TypeAlias = list[tuple[ChunkSelection, NDArray[Any] | None]]
 """Selections of chunks with the decoded chunk; None: the fill value."""
 
 
@@ -67,59 +66,54 @@ def read_immediately(state: EngineState, read: Read, settings: Settings, now: fl
 
 
 def _copy_cached(state: EngineState, cache: ChunkCache, read: Read, since: float) -> bool:
-    if chunk_count_bound(read.layout.axes, read.maps) > MAX_CHUNKS:
+    if chunk_count_bound(read.layout.inner_axes, read.maps) > MAX_CHUNKS:
         return False
-    copies: _Copies = []
-    find = _find_in_shards if read.layout.shard is not None else _find_chunks
-    for selection, chunk in find(state, cache, read, since):
-        if selection is None or len(copies) == MAX_CHUNKS:
-            return False
-        copies.append((selection, chunk))
+    copies = _find_chunks(cache, read, since) if read.layout.shard is None else _find_inner(state, cache, read, since)
+    if copies is None:
+        return False
+    out = read.out
     for selection, chunk in copies:
         if chunk is None:
-            selection.fill(read.out, read.layout.spec.fill_value)
+            selection.fill(out, read.layout.spec.fill_value)
         else:
-            selection.scatter(read.out, selection.gather(chunk))
+            selection.scatter(out, selection.gather(chunk))
     return True
 
 
-_Found = Iterator[tuple[ChunkSelection | None, NDArray[Any] | None]]
-"""As `_Copies`; a selection of None ends the search: a chunk is not cached."""
-
-
-def _find_chunks(state: EngineState, cache: ChunkCache, read: Read, since: float) -> _Found:
+def _find_chunks(cache: ChunkCache, read: Read, since: float) -> _Copies | None:
+    """Return all chunks; None if one is not cached."""
     token = InternedKey.find((read.store.identity, read.layout.token))
-    encode = read.layout.key_encoding.encode
-    for part in read.parts:
-        chunk = None if token is None else cache.peek((token, read.prefix + encode(part.coords)), since)
-        yield (None if chunk is None else part), chunk
+    if token is None:
+        return None
+    encode, prefix, parts = read.layout.key_encoding.encode, read.prefix, list(read.parts)
+    chunks = cache.peek_all([(token, prefix + encode(part.coords)) for part in parts], since)
+    return None if chunks is None else list(zip(parts, chunks, strict=True))
 
 
-def _find_in_shards(state: EngineState, cache: ChunkCache, read: Read, since: float) -> _Found:
+def _find_inner(state: EngineState, cache: ChunkCache, read: Read, since: float) -> _Copies | None:
+    """Return all inner chunks; None if one is stored and not cached, or an index is not cached."""
     layout = read.layout
+    copies: _Copies = []
     for part in read.parts:
         shard_id = (read.store.identity, read.prefix + layout.key_encoding.encode(part.coords), layout.token)
         entry = state.indexes.cache.peek(shard_id)
         object_id = None if entry is None else InternedKey.find((shard_id, entry.version))
         if entry is None or entry.index is None or object_id is None:
-            yield None, None
-            return
-        is_any_stored = False
+            return None
         numbered = list(inner_parts(layout.object_of(part), part))
         starts, _ = entry.index.locate_all([position for position, _ in numbered])
-        for (position, inner), start in zip(numbered, starts, strict=True):
-            chunk = None
-            if start != EMPTY:
-                is_any_stored = True
-                chunk = cache.peek((object_id, position), since)
-                if chunk is None:
-                    yield None, None
-                    return
-            yield inner, chunk
-        if not is_any_stored:
+        if EMPTY in starts:
+            pairs = list(zip(numbered, starts, strict=True))
+            copies += [(inner, None) for (_, inner), start in pairs if start == EMPTY]
+            numbered = [each for each, start in pairs if start != EMPTY]
+        if not numbered:
             # No cached chunk vouches for the version of this index: a newer shard would go unnoticed.
-            yield None, None
-            return
+            return None
+        chunks = cache.peek_all([(object_id, position) for position, _ in numbered], since)
+        if chunks is None:
+            return None
+        copies += [(inner, chunk) for (_, inner), chunk in zip(numbered, chunks, strict=True)]
+    return copies
 
 
 def _decode_one(store: BlockingStore, read: Read, settings: Settings) -> bool:

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from aiozarr.concurrency import gather_all
-from aiozarr.engine.cache.indexes import IndexEntry
 from aiozarr.engine.plan.multipart_plan import NO_SPLIT, count_parts, split_limit, split_range
-from aiozarr.engine.plan.partial_plan import PartialChunkPlanner
+from aiozarr.engine.plan.partial_plan import PartialChunkPlanner, whole_of
 from aiozarr.engine.plan.plan import ROWS, FixedRows, Plan, PlanRow, keyed_projections, plan_bounds, wanted_ranges
-from aiozarr.engine.plan.whole_shard import whole_of
 from aiozarr.engine.read.partial_chunk import ranges_of_chunk, ranges_suffice
 from aiozarr.engine.read.read import Read
-from aiozarr.engine.request.index_request import parse_index
-from aiozarr.engine.request.share_key import InternedKey
+from aiozarr.engine.request.in_flight import InternedKey
+from aiozarr.engine.request.index_request import IndexEntry, parse_index
 from aiozarr.engine.scheduled_store import ScheduledStore
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.workers.decoder import MIN_INDEX_BYTES

@@ -8,17 +8,14 @@ from numpy.typing import NDArray
 
 from aiozarr.codecs import ShardIndex
 from aiozarr.codecs.pipeline.shard_layout import EMPTY
-from aiozarr.engine.cache.indexes import IndexEntry
 from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.plan.partial_plan import whole_request
 from aiozarr.engine.plan.plan import inner_parts
-from aiozarr.engine.plan.whole_shard import whole_request
-from aiozarr.engine.read.chunk_group import ChunkGroup
 from aiozarr.engine.read.partial_chunk import PartialChunk
-from aiozarr.engine.read.read_operation import ReadOperation
+from aiozarr.engine.read.read_operation import ChunkGroup, ReadOperation
 from aiozarr.engine.request.chunk_batch import MIN_BATCH_CHUNKS, InnerChunkBatch, WantedRange
-from aiozarr.engine.request.in_flight import InFlightChunk, Subscription
-from aiozarr.engine.request.index_request import IndexRequest, WholeShardRequest
-from aiozarr.engine.request.share_key import InternedKey
+from aiozarr.engine.request.in_flight import InFlightChunk, InternedKey, Subscription
+from aiozarr.engine.request.index_request import IndexEntry, IndexRequest, WholeShardRequest
 from aiozarr.errors import ChangedError, ChecksumError
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
 from aiozarr.grid.projection import ChunkSelection

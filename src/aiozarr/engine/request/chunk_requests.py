@@ -21,7 +21,16 @@ from aiozarr.engine.operation import Operation
 from aiozarr.engine.request.in_flight import InFlightChunk, Subscription
 from aiozarr.engine.request.object_request import FetchOperation, FetchRequest
 from aiozarr.engine.timing import RequestTiming
-from aiozarr.engine.workers.decoder import EncodedChunks, decode_chunk, decode_to_new, decode_unpadded, thread_decoder
+from aiozarr.engine.workers.decoder import (
+    ChunkDecoder,
+    EncodedChunks,
+    copy_to,
+    decode_chunk,
+    decode_to_new,
+    decode_unpadded,
+    kept_copy,
+    thread_decoder,
+)
 from aiozarr.engine.workers.worker_pool import WorkItem, finish, run_captured
 from aiozarr.errors import CodecError, located
 from aiozarr.grid.projection import ChunkSelection
@@ -228,36 +237,30 @@ class DecodeChunk(WorkItem):
         decoder = None if at + 1 == len(batch) else thread_decoder(self.chunk.pipeline)
         if decoder is None or not decoder.max_batch:
             return super().run_batch_from(batch, at)
-        bodies: list[Buffer] = []
-        parts: list[ChunkSelection] = []
-        out = None
+        works: list[DecodeChunk] = []
         for work in batch[at : at + decoder.max_batch]:
             # The exact type: a read that is observed wants the time of its own chunks.
-            if type(work) is not type(self) or work.data is None:
+            if type(work) is not type(self) or not work.may_be_batched(self.chunk.pipeline):
                 break
-            subscription = work.only_subscription(self.chunk.pipeline)
-            if subscription is None or (out is not None and subscription.out is not out):
-                break
-            out = subscription.out
-            bodies.append(work.data)
-            parts.append(subscription.projection)
-        plan = None if out is None else decoder.plan_batch(out, parts)
-        if plan is None:
-            return super().run_batch_from(batch, at)
-        chunks = EncodedChunks.join(bodies[: plan.count])
-        if not decoder.decode_batch(chunks.data, chunks.starts, plan):
-            # One by one: all of them, or the rest would be tried together again for each.
-            for work in batch[at : at + plan.count]:
-                run_captured(work)
-        return plan.count
+            works.append(work)
+        count = _decode_for_one(decoder, works)
+        if not count and decoder.shares_batches and len(works) > 1:
+            count = _decode_shared(decoder, works)
+        return count or super().run_batch_from(batch, at)
 
-    def only_subscription(self, pipeline: CodecPipeline) -> Subscription | None:
-        """Return the only subscription, if `pipeline` decodes the chunk and no cache wants it; None otherwise."""
+    def may_be_batched(self, pipeline: CodecPipeline) -> bool:
+        """Return whether `pipeline` decodes the chunk, and a reader still waits for it."""
         chunk = self.chunk
-        if chunk.pipeline is not pipeline or chunk.caches is not None or chunk.late or len(chunk.subscriptions) != 1:
+        if chunk.pipeline is not pipeline or self.data is None:
+            return False
+        return any([not subscription.subscriber.operation.stopped for subscription in chunk.subscriptions])
+
+    def only_subscription(self) -> Subscription | None:
+        """Return the only subscription, if no cache wants the chunk; None otherwise."""
+        chunk = self.chunk
+        if chunk.caches is not None or chunk.late or len(chunk.subscriptions) != 1:
             return None
-        subscription = chunk.subscriptions[0]
-        return None if subscription.subscriber.operation.stopped else subscription
+        return chunk.subscriptions[0]
 
     def run(self) -> None:
         chunk, data = self.chunk, self.data
@@ -288,6 +291,17 @@ class DecodeChunk(WorkItem):
             # Not around the decoding: this is done for each small chunk.
             with located(store=self.request.store_url, key=self.request.key, range=self._range(data)):
                 raise
+
+    def take(self, values: NDArray[Any]) -> None:
+        """Copy from the chunk, which was decoded with others; `values` are valid during the call. It does not raise."""
+        chunk = self.chunk
+        try:
+            chunk.subscriptions += chunk.pop_late()
+            if chunk.caches is not None:
+                values = self.values = kept_copy(values)
+            copy_to(values, chunk.subscriptions)
+        except BaseException as error:  # of memory, for example: the others have their chunks
+            self.error = error
 
     def _range(self, data: Buffer) -> Range | None:
         """Return the range of the object that `data` is; None for all of it."""
@@ -338,6 +352,44 @@ class DecodeChunk(WorkItem):
         self.data = None
         chunk.request = None
         request.chunk_closed()
+
+
+def _decode_for_one(decoder: ChunkDecoder, works: Sequence[DecodeChunk]) -> int:
+    """Decode chunks that one reader alone wants as a batch, if they are all of `works`; return how many."""
+    parts: list[ChunkSelection] = []
+    out = None
+    for work in works:
+        subscription = work.only_subscription()
+        if subscription is None or (out is not None and subscription.out is not out):
+            if decoder.shares_batches:
+                return 0
+            break
+        out = subscription.out
+        parts.append(subscription.projection)
+    plan = None if out is None else decoder.plan_batch(out, parts)
+    if plan is None:
+        return 0
+    chunks = EncodedChunks.join([work.data for work in works[: plan.count] if work.data is not None])
+    if not decoder.decode_batch(chunks.data, chunks.starts, plan):
+        _decode_each(works[: plan.count])
+    return plan.count
+
+
+def _decode_shared(decoder: ChunkDecoder, works: Sequence[DecodeChunk]) -> int:
+    """Decode chunks that several readers or caches want as a batch; return how many."""
+    decoded = decoder.decode_shared([work.data for work in works if work.data is not None])
+    if decoded is None:
+        _decode_each(works)
+        return len(works)
+    for work, values in zip(works, decoded, strict=True):
+        work.take(values)
+    return len(works)
+
+
+def _decode_each(works: Sequence[DecodeChunk]) -> None:
+    """Decode one by one: all of them, or the rest would be tried together again for each."""
+    for work in works:
+        run_captured(work)
 
 
 class TimedDecodeChunk(DecodeChunk):

@@ -7,8 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from aiozarr.engine.request.chunk_batch import BatchRequest, InnerChunkBatch, WantedRange
-from aiozarr.engine.request.in_flight import ChunkOperation
-from aiozarr.engine.request.share_key import merge_key
+from aiozarr.engine.request.in_flight import ChunkOperation, merge_key
 from aiozarr.model import Range, Version
 from aiozarr.schedule.coalesce import MergeLimits, coalesce
 from aiozarr.stores.contract import Store

@@ -1,4 +1,7 @@
-"""Chunks in flight and their subscribers: each chunk is fetched once, decoded once, and scattered to all of them."""
+"""Chunks in flight and their subscribers: each chunk is fetched once, decoded once, and scattered to all of them.
+
+Readers share a request or a cached chunk by keys, which are pure functions of what was asked for and of settings.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Hashable
 from typing import Any
+from weakref import WeakValueDictionary
 
 from numpy.typing import NDArray
 
@@ -14,7 +18,51 @@ from aiozarr.engine.cache.chunks import ChunkCache
 from aiozarr.engine.request.object_request import FetchOperation, FetchRequest
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Range, Version
+from aiozarr.settings import DEFAULT_SETTINGS, Settings
 from aiozarr.stores.contract import Store
+
+
+class InternedKey:
+    """Stands for a value: as long as it is used, there is one object for all equal values.
+
+    So it is hashed and compared as fast as possible. Every chunk of an array is looked up by it, four times.
+    """
+
+    __slots__ = ("__weakref__", "value")
+
+    value: Hashable
+
+    def __new__(cls, value: Hashable) -> InternedKey:
+        interned = _interned.get(value)
+        if interned is None:
+            interned = super().__new__(cls)
+            interned.value = value
+            interned = _interned.setdefault(value, interned)
+        return interned
+
+    @classmethod
+    def find(cls, value: Hashable) -> InternedKey | None:
+        """Return the key of `value` if it is used somewhere. Any thread; keys are made on the I/O thread alone."""
+        return _interned.get(value)
+
+
+_interned: WeakValueDictionary[Hashable, InternedKey] = WeakValueDictionary()
+
+
+def outcome_key(settings: Settings) -> Hashable:
+    """Return the part of `settings` that decides how a request ends. Readers with equal ones share a request.
+
+    Whether a chunk may be missing is not part of it: each reader decides that for itself.
+    """
+    return (settings.retries, settings.retry_seconds, settings.missing_status, settings.max_chunk_bytes)
+
+
+DEFAULT_OUTCOME_KEY = outcome_key(DEFAULT_SETTINGS)
+
+
+def merge_key(settings: Settings) -> Hashable:
+    """Return the part of `settings` that must be equal for readers whose ranges are merged into one request."""
+    return (outcome_key(settings), settings.gap, settings.max_over_read, settings.max_request_bytes)
 
 
 class ChunkOperation(FetchOperation):
@@ -150,9 +198,10 @@ class InFlightChunk:
         self.table = table
         self.share_key = share_key
         self.pipeline = pipeline
-        self.subscriptions: list[Subscription] = []
-        if subscription is not None:
-            self.subscriptions.append(subscription)
+        if subscription is None:
+            self.subscriptions: list[Subscription] = []
+        else:
+            self.subscriptions = [subscription]
             subscription.chunk = self
         self.start = 0
         self.stop: int | None = None

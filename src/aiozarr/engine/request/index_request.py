@@ -3,25 +3,73 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from typing_extensions import Buffer
 
 from aiozarr.codecs import ShardIndex, ShardLayout
-from aiozarr.engine.cache.indexes import IndexCache, IndexEntry
 from aiozarr.engine.cache.sizes import SizeCache
 from aiozarr.engine.object_read import fetch_tail
-from aiozarr.engine.plan.whole_shard import is_whole
+from aiozarr.engine.plan.partial_plan import is_whole
 from aiozarr.engine.request.chunk_requests import ChunkRequest
 from aiozarr.engine.request.in_flight import ChunkOperation, InFlightChunk
 from aiozarr.engine.request.object_request import AwaitableRequest, FetchOperation
 from aiozarr.engine.workers.decoder import MIN_INDEX_BYTES, decode_index
 from aiozarr.engine.workers.worker_pool import WorkItem
 from aiozarr.errors import CodecError, located
-from aiozarr.model import Range, Suffix, Value, resolve_range
+from aiozarr.model import Range, Suffix, Value, Version, resolve_range
 from aiozarr.settings import DEFAULT_SETTINGS
 from aiozarr.stores.contract import Store
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """The index of one version of a shard; both are None if the shard is not stored."""
+
+    index: ShardIndex | None
+    version: Version | None
+
+
+class IndexCache:
+    """An LRU cache of indexes whose version later requests can insist on."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._bytes = 0
+        self._entries: OrderedDict[Hashable, IndexEntry] = OrderedDict()
+
+    def get(self, token: Hashable) -> IndexEntry | None:
+        """Return the entry and mark it as used."""
+        entry = self._entries.get(token)
+        if entry is not None:
+            self._entries.move_to_end(token)
+        return entry
+
+    def peek(self, token: Hashable) -> IndexEntry | None:
+        """Return the entry, from any thread; it does not count as used."""
+        return self._entries.get(token)
+
+    def put(self, token: Hashable, entry: IndexEntry, max_bytes: int) -> None:
+        """Cache `entry` within the caller's limit; the last caller's limit holds."""
+        self.max_bytes = max_bytes
+        if entry.index is None or entry.version is None or entry.index.nbytes > max_bytes:
+            return
+        self.drop(token)
+        self._entries[token] = entry
+        self._bytes += entry.index.nbytes
+        while self._bytes > self.max_bytes:
+            _, oldest = self._entries.popitem(last=False)
+            assert oldest.index is not None
+            self._bytes -= oldest.index.nbytes
+
+    def drop(self, token: Hashable) -> None:
+        """Drop the entry: its object has changed."""
+        entry = self._entries.pop(token, None)
+        if entry is not None and entry.index is not None:
+            self._bytes -= entry.index.nbytes
 
 
 class ShardIndexes:

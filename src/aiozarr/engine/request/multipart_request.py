@@ -13,7 +13,7 @@ from aiozarr.engine.request.in_flight import InFlightChunk
 from aiozarr.engine.request.object_request import AwaitableRequest, FetchOperation, is_missing_status
 from aiozarr.errors import StoreError
 from aiozarr.model import Range, Value, Version
-from aiozarr.schedule.scheduled_request import ScheduledRequest
+from aiozarr.schedule.queue import ScheduledRequest
 from aiozarr.stores.capabilities import PendingFetch
 from aiozarr.stores.contract import Store
 

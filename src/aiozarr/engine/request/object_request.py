@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,8 +15,7 @@ from aiozarr.engine.workers.worker_pool import WorkItem
 from aiozarr.errors import ChangedError, ShortReadError, StoreError, UnauthenticatedError
 from aiozarr.model import ByteRange, Range, Suffix, Value, Version
 from aiozarr.schedule.events import RequestEvent
-from aiozarr.schedule.queue import RequestQueue
-from aiozarr.schedule.scheduled_request import ScheduledRequest
+from aiozarr.schedule.queue import RequestQueue, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.capabilities import NowaitStore, PendingFetch
@@ -80,6 +79,14 @@ class ObjectRequest(ScheduledRequest):
     @abstractmethod
     def send_blocking(self, store: BlockingStore) -> None:
         """As `send`, in a worker."""
+
+    def send_blocking_with(self, store: BlockingStore, others: Iterable[ObjectRequest]) -> int:
+        """Send this request and the first of `others` together, once, in a worker.
+
+        Returns:
+            The number of requests that have succeeded; 0 if this one must be sent by itself.
+        """
+        return 0
 
     def start_blocking(self) -> Sequence[WorkItem]:
         """The request goes to a worker: return the work that follows it there. On the loop."""
@@ -237,7 +244,8 @@ class FetchRequest(ObjectRequest):
     @property
     def condition(self) -> Version | None:
         """The version that the store is asked to check: None if there is none, or the store cannot."""
-        return self.if_match if self.can_condition(self.if_match) else None
+        version = self.if_match
+        return None if version is None or not self.can_condition(version) else version
 
     def can_condition(self, version: Version | None) -> bool:
         """Return whether the store can be asked to check `version`."""

@@ -126,6 +126,7 @@ class ChunkDecoder:
     Attributes:
         pipeline: the codecs.
         max_batch: the most chunks of a batch; 0 if these chunks are always decoded one by one.
+        shares_batches: True if chunks that several readers want are decoded as batches, too.
     """
 
     __slots__ = (
@@ -141,6 +142,7 @@ class ChunkDecoder:
         "_shape",
         "max_batch",
         "pipeline",
+        "shares_batches",
     )
 
     def __init__(self, pipeline: CodecPipeline) -> None:
@@ -156,6 +158,7 @@ class ChunkDecoder:
         batches = regions is not None and 0 < spec.nbytes <= MAX_CHUNK_BYTES
         self._decode_batch = regions.run_decoder() if regions is not None and batches else None
         self.max_batch = 0 if self._decode_batch is None else min(MAX_BATCH_CHUNKS, BATCH_BYTES // spec.nbytes)
+        self.shares_batches = self.max_batch > 1 and regions is not None and not regions.decodes_parts
         self._decode: Callable[[Buffer], NDArray[Any]] = pipeline.decode
         self._block: NDArray[Any] | None = None
         # Strings and other objects would live as long as the block, and each chunk creates new ones.
@@ -196,9 +199,7 @@ class ChunkDecoder:
             self.decode(data, targets[0].out, targets[0].projection)
             return
         boxes = [target.projection for target in targets]
-        chunk = self._decode_box(data, boxes) if len(boxes) <= MAX_BOXES else self._decode(data)
-        for target in targets:
-            target.projection.scatter(target.out, target.projection.gather(chunk))
+        copy_to(self._decode_box(data, boxes) if len(boxes) <= MAX_BOXES else self._decode(data), targets)
 
     def _decode_box(self, data: Buffer, projections: Sequence[ChunkSelection]) -> NDArray[Any]:
         """Return a chunk with the elements of `projections` decoded. It is valid until the thread decodes the next."""
@@ -294,6 +295,18 @@ class ChunkDecoder:
             batch.scatter(self._batch_block, self._row)
         return True
 
+    def decode_shared(self, bodies: Sequence[Buffer]) -> NDArray[Any] | None:
+        """Decode at most `max_batch` chunks that several readers want, one call for all.
+
+        Returns:
+            The chunks, along the first axis, which are valid until the thread decodes the next; None if they cannot be
+            decoded as a batch.
+        """
+        assert self._decode_batch is not None
+        data, starts, _ = EncodedChunks.join(bodies)
+        decoded = self._decode_batch(data, starts, byte_view(self._batch_block[: len(bodies)]))
+        return None if decoded is None else array_over(decoded, (len(bodies), *self._shape), self._dtype)
+
 
 def thread_decoder(pipeline: CodecPipeline) -> ChunkDecoder:
     """Return the calling thread's decoder of `pipeline`'s chunks."""
@@ -334,9 +347,23 @@ def decode_to_new(pipeline: CodecPipeline, data: Buffer, targets: Sequence[Decod
         # The codecs may have returned a view of larger memory.
         assign(block, chunk)
     block.flags.writeable = False
-    for target in targets:
-        target.projection.scatter(target.out, target.projection.gather(block))
+    copy_to(block, targets)
     return block
+
+
+def copy_to(chunk: NDArray[Any], targets: Sequence[DecodeTarget]) -> None:
+    """Copy from a decoded chunk for its readers."""
+    for target in targets:
+        target.projection.scatter(target.out, target.projection.gather(chunk))
+
+
+def kept_copy(chunk: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy of a small C-contiguous chunk for a cache, read-only."""
+    kept = np.empty_like(chunk)
+    # numpy would give the interpreter's lock away for the few microseconds that this takes.
+    byte_view(kept)[:] = byte_view(chunk)
+    kept.flags.writeable = False
+    return kept
 
 
 def decode_unpadded(

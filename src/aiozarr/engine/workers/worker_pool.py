@@ -1,4 +1,7 @@
-"""The worker threads run codecs, scatter and blocking file I/O, in batches of about 1 MiB."""
+"""The worker threads run codecs, scatter and blocking file I/O, in batches of about 1 MiB, from one fair queue.
+
+The queue serves its sub-queues in turn: a long operation does not delay the items of a short one.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,61 @@ import contextlib
 import os
 import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from itertools import islice
+from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from aiozarr.concurrency import retrieve_error, wait_uncancelled
-from aiozarr.engine.workers.fair_queue import FairQueue
 
 T = TypeVar("T")
+
+
+class FairQueue(Generic[T]):
+    """First in, first out within a sub-queue; round-robin between sub-queues. Safe for any threads."""
+
+    def __init__(self) -> None:
+        """Create an empty queue."""
+        # One entry for each item: a waiting thread does not need to look at the sub-queues.
+        self._available: SimpleQueue[bool] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._items: dict[Hashable, deque[T]] = {}
+        self._order: deque[Hashable] = deque()
+
+    def put(self, item: T, key: Hashable = None) -> None:
+        """Add `item` at the end of the sub-queue `key`."""
+        with self._lock:
+            items = self._items.get(key)
+            if items is None:
+                items = self._items[key] = deque()
+                self._order.append(key)
+            items.append(item)
+        self._available.put(True)
+
+    def get(self) -> T | None:
+        """Wait for the next item.
+
+        Returns:
+            The item, or None if this thread is to stop.
+        """
+        if not self._available.get():
+            return None
+        with self._lock:
+            key = self._order[0]
+            items = self._items[key]
+            item = items.popleft()
+            if items:
+                self._order.rotate(-1)
+            else:
+                # The key may refer to an operation and its arrays.
+                del self._items[key], self._order[0]
+            return item
+
+    def stop_one(self) -> None:
+        """Stop one of the waiting threads, after all present items have been taken."""
+        self._available.put(False)
+
 
 BATCH_BYTES = 1 << 20
 """Decoded bytes of a batch of work items, which goes to a thread as one."""
@@ -205,10 +256,14 @@ def run_captured(work: WorkItem) -> None:
 
 
 def run_all(batch: Sequence[WorkItem]) -> None:
-    """Run all items of a batch."""
+    """Run all items of a batch. The rest of a batch that fails as such has its error: the thread goes on."""
     at = 0
-    while at < len(batch):
-        at += batch[at].run_batch_from(batch, at)
+    try:
+        while at < len(batch):
+            at += batch[at].run_batch_from(batch, at)
+    except BaseException as error:
+        for work in islice(batch, at, None):
+            work.error = error
 
 
 def finish(batch: Sequence[WorkItem]) -> None:
@@ -244,5 +299,6 @@ def available_cores() -> int:
 def lower_priority() -> None:
     """Give the calling thread a lower priority than the loops' threads. Only on Linux has a thread its own niceness."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
-        if os.uname().sysname == "Linux":
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        thread = threading.get_native_id()
+        if os.uname().sysname == "Linux" and os.getpriority(os.PRIO_PROCESS, thread) < NICENESS:
+            os.setpriority(os.PRIO_PROCESS, thread, NICENESS)

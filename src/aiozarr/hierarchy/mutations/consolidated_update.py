@@ -17,7 +17,6 @@ from typing import Any, TypeAlias, TypeVar
 from aiozarr.concurrency import gather_all
 from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.errors import PreconditionFailedError
-from aiozarr.hierarchy.location import relative_name
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, resolve_outermost, resolve_parent
 from aiozarr.hierarchy.mutations.locks import changes_of
 from aiozarr.hierarchy.mutations.store_documents import (
@@ -26,7 +25,10 @@ from aiozarr.hierarchy.mutations.store_documents import (
     unchanged_condition,
 )
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata
-from aiozarr.metadata import GroupMetadata, consolidate, render_node, rules_of
+from aiozarr.metadata.format_rules import rules_of
+from aiozarr.metadata.formats import consolidate, render_node
+from aiozarr.metadata.names import relative_name
+from aiozarr.metadata.records import GroupMetadata
 from aiozarr.model import Value
 
 C = TypeVar("C")

@@ -22,7 +22,6 @@ from aiozarr.errors import (
     PermissionDeniedError,
     UnauthenticatedError,
 )
-from aiozarr.hierarchy.location import ancestors, join_path
 from aiozarr.hierarchy.mutations.store_documents import has_conditional_writes
 from aiozarr.hierarchy.node_access import (
     Documents,
@@ -33,7 +32,10 @@ from aiozarr.hierarchy.node_access import (
     read_documents,
     read_kind,
 )
-from aiozarr.metadata import DOCUMENT_KEYS, ArrayMetadata, GroupMetadata, check_path, node_keys, probe_keys, rules_of
+from aiozarr.metadata.format_rules import rules_of
+from aiozarr.metadata.formats import DOCUMENT_KEYS, node_keys, probe_keys
+from aiozarr.metadata.names import ancestors, check_path, join_path
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.stores import BlockingStore
 
 

@@ -22,10 +22,13 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
-from aiozarr.hierarchy.location import relative_name
+from aiozarr.formatting import format_count
 from aiozarr.hierarchy.mutations.locks import record_erasure
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, parse_documents, read_documents, read_kind
-from aiozarr.metadata import PROBE_KEYS, ArrayMetadata, document_write_order
+from aiozarr.metadata.format_rules import document_write_order
+from aiozarr.metadata.formats import PROBE_KEYS
+from aiozarr.metadata.names import relative_name
+from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.model import Entry
 
 MAX_COMPUTED_CHUNKS = 100_000
@@ -145,9 +148,9 @@ async def node_exists_error(access: NodeAccess, *, may_overwrite: bool = True) -
     deleted = [] if own is None else [f"the {own.split()[-1]}"]
     for kind, name in (("an array", "array"), ("a group", "group"), ("a node", "node")):
         count = sum(each == kind for each in kinds.values())
-        deleted += [_count(count, name)] if count else []
+        deleted += [format_count(count, name)] if count else []
     if objects:
-        deleted.append(f"{'' if is_complete else 'at least '}{_count(objects, 'object')}")
+        deleted.append(f"{'' if is_complete else 'at least '}{format_count(objects, 'object')}")
     if not access.store.supports.listable:
         deleted.append("everything stored below")
     parts = [found]
@@ -202,7 +205,3 @@ async def _scan(access: NodeAccess) -> AsyncGenerator[Entry, None]:
         async with aclosing(cast("AsyncGenerator[Entry, None]", access.scheduled.scan(access.prefix))) as entries:
             async for entry in entries:
                 yield entry
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -13,7 +13,8 @@ from aiozarr.hierarchy.mutations.erase import erase_node, node_exists_error
 from aiozarr.hierarchy.mutations.nodes import check_creatable, create_parents
 from aiozarr.hierarchy.mutations.store_documents import set_if_absent
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, parse_documents
-from aiozarr.metadata import check_new_path, document_write_order
+from aiozarr.metadata.format_rules import document_write_order
+from aiozarr.metadata.names import check_new_path
 from aiozarr.model import Value
 
 COPY_CONCURRENCY = 16

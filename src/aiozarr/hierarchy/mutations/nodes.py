@@ -9,7 +9,6 @@ from typing import Any
 from aiozarr.concurrency import for_each, gather_all
 from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.errors import MetadataError, NodeExistsError, PreconditionFailedError
-from aiozarr.hierarchy.location import ancestors
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
 from aiozarr.hierarchy.mutations.context import (
     ConsolidatedGroup,
@@ -41,8 +40,10 @@ from aiozarr.hierarchy.node_access import (
     read_explicit,
     read_node,
 )
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, check_new_path, render_node, rules_of
-from aiozarr.metadata.format_rules import ARRAY_KEY
+from aiozarr.metadata.format_rules import ARRAY_KEY, rules_of
+from aiozarr.metadata.formats import render_node
+from aiozarr.metadata.names import ancestors, check_new_path
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 
 MAX_UPDATES = 100
 """Attempts to update a node against other writers. Each lost race is another writer's success."""

@@ -15,7 +15,8 @@ from aiozarr.hierarchy.new_metadata.v2 import new_v1_array, new_v2_array
 from aiozarr.hierarchy.new_metadata.v3 import check_shape, new_v3_array
 from aiozarr.hierarchy.node_access import NodeMetadata, check_format
 from aiozarr.hierarchy.opening import unknown_keyword_error
-from aiozarr.metadata import ArrayMetadata, GroupMetadata, rules_of
+from aiozarr.metadata.format_rules import rules_of
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 
 # The defaults of `create_array`, for options of formats that do not have them.
 DEFAULTS: dict[str, Any] = {

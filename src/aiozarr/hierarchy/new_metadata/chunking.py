@@ -107,22 +107,22 @@ def resolve_chunks(
     return chunk, shard
 
 
-def auto_chunks(shape: Iterable[int], itemsize: int, target: int = AUTO_CHUNK_BYTES) -> tuple[int, ...]:
-    """Return a chunk shape of at most `target` decoded bytes. The longest side is halved until it fits.
+def auto_chunks(shape: Iterable[int], itemsize: int) -> tuple[int, ...]:
+    """Return a chunk shape of at most `AUTO_CHUNK_BYTES` decoded bytes. The longest side is halved until it fits.
 
     Of equal sides the first is halved first, so that runs along the last axis stay long.
     """
     lengths = [max(1, length) for length in shape]
-    while prod(lengths) * itemsize > target and max(lengths, default=1) > 1:
+    while prod(lengths) * itemsize > AUTO_CHUNK_BYTES and max(lengths, default=1) > 1:
         longest = lengths.index(max(lengths))
         lengths[longest] = -(-lengths[longest] // 2)
     return tuple(lengths)
 
 
-def auto_divisor(shard: Iterable[int], itemsize: int, target: int = AUTO_CHUNK_BYTES) -> tuple[int, ...]:
-    """Return a chunk shape that divides `shard`, of at most `target` decoded bytes if its lengths have factors."""
+def auto_divisor(shard: Iterable[int], itemsize: int) -> tuple[int, ...]:
+    """Return a chunk shape that divides `shard`, of at most `AUTO_CHUNK_BYTES` if its lengths have factors."""
     lengths = list(shard)
-    while prod(lengths) * itemsize > target:
+    while prod(lengths) * itemsize > AUTO_CHUNK_BYTES:
         factors = [_smallest_factor(length) for length in lengths]
         divisible = [axis for axis, factor in enumerate(factors) if factor is not None]
         if not divisible:
@@ -132,14 +132,12 @@ def auto_divisor(shard: Iterable[int], itemsize: int, target: int = AUTO_CHUNK_B
     return tuple(lengths)
 
 
-def auto_shards(
-    shape: Sequence[int], chunk: Sequence[int], itemsize: int, target: int = AUTO_SHARD_BYTES
-) -> tuple[int, ...]:
-    """Return a multiple of `chunk` of at most `target` decoded bytes, but at least one chunk."""
+def auto_shards(shape: Sequence[int], chunk: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Return a multiple of `chunk` of at most `AUTO_SHARD_BYTES` decoded bytes, but at least one chunk."""
     shard = list(chunk)
     while True:
         room = [axis for axis, length in enumerate(shape) if shard[axis] < length]
-        if not room or 2 * prod(shard) * itemsize > target:
+        if not room or 2 * prod(shard) * itemsize > AUTO_SHARD_BYTES:
             return tuple(shard)
         shortest = min(room, key=lambda axis: (shard[axis] / shape[axis], -axis))
         shard[shortest] *= 2

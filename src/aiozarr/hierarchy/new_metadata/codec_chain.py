@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from aiozarr.codecs import ArrayArrayCodec, ArrayBytesCodec, Codec, get_codec
 from aiozarr.codecs.serializers.storage_type import has_byte_order
-from aiozarr.metadata import DataType, NamedConfig
+from aiozarr.metadata.data_type import DataType
+from aiozarr.metadata.records import NamedConfig
 
 CodecLike: TypeAlias = str | Mapping[str, Any] | Codec | Any
 """A codec by its name, as the JSON of a `codecs` member, with its parameters beside its name, or as an object."""

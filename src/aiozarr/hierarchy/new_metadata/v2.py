@@ -14,8 +14,10 @@ from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.hierarchy.attributes import checked_attributes
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, resolve_chunks
 from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, check_shape, resolve_dtype, resolve_fill_value
-from aiozarr.metadata import ArrayMetadata, DataType, parse_node, render_node, rules_of
-from aiozarr.metadata.data_type import find_data_type
+from aiozarr.metadata.data_type import DataType, find_data_type
+from aiozarr.metadata.format_rules import rules_of
+from aiozarr.metadata.formats import parse_node, render_node
+from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.metadata.v2_dtype import parse_dtype
 
 CompressorLike: TypeAlias = Literal["auto"] | Mapping[str, Any] | Any | None

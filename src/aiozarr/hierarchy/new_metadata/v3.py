@@ -15,9 +15,10 @@ from aiozarr.hierarchy.attributes import checked_attributes
 from aiozarr.hierarchy.casting import AnyArray
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike, resolve_chunking
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, codec_chain, sharding
-from aiozarr.metadata import ArrayMetadata, DataType, NamedConfig
-from aiozarr.metadata.data_type import find_data_type
+from aiozarr.metadata.data_type import DataType, find_data_type
+from aiozarr.metadata.document import MAX_NDIM
 from aiozarr.metadata.extensions import parse_extension
+from aiozarr.metadata.records import ArrayMetadata, NamedConfig
 from aiozarr.stores.transformer import StorageTransformer
 
 KeyEncodingLike: TypeAlias = str | tuple[str, str] | Mapping[str, Any] | None
@@ -28,8 +29,6 @@ DataTypeLike: TypeAlias = DTypeLike | DataType | Mapping[str, Any]
 
 TransformerLike: TypeAlias = str | Mapping[str, Any] | StorageTransformer
 """A storage transformer by its name, as the JSON of a `storage_transformers` member, or as an object."""
-
-MAX_NDIM = 32
 
 
 def new_v3_array(

@@ -13,7 +13,7 @@ from aiozarr import hierarchy
 from aiozarr.engine import Plan
 from aiozarr.hierarchy.view import AnyArray, View
 from aiozarr.integrations.xarray.lazy_array import load_variable, pending_view
-from aiozarr.schedule import Report, record
+from aiozarr.schedule.events import Report, record
 from aiozarr.sync.wait import wait
 
 

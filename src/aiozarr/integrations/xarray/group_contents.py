@@ -18,13 +18,14 @@ from aiozarr.engine import Engine, run
 from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.errors import AiozarrError, NodeTypeError
 from aiozarr.hierarchy.group import make_node
-from aiozarr.hierarchy.location import join_path
 from aiozarr.hierarchy.members import list_folders
+from aiozarr.hierarchy.node import HandleOptions
 from aiozarr.hierarchy.node_access import NodeAccess
 from aiozarr.hierarchy.view import AnyArray, View
 from aiozarr.integrations.xarray.lazy_array import Corners
-from aiozarr.metadata import GroupMetadata
-from aiozarr.schedule import current_recorder
+from aiozarr.metadata.names import join_path
+from aiozarr.metadata.records import GroupMetadata
+from aiozarr.schedule.events import current_recorder
 from aiozarr.schedule.operations import observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores.blocking import BlockingStore
@@ -178,15 +179,8 @@ async def _open_group(
 
 
 def _reopened(group: hierarchy.Group, settings: Settings, *, owns_store: bool = False) -> hierarchy.Group:
-    return hierarchy.Group(
-        group.store,
-        group.path,
-        group.metadata,
-        settings=settings,
-        mode="r",
-        owns_store=owns_store,
-        seen_changes=group._seen_changes,
-    )
+    options = HandleOptions(settings, "r", owns_store, seen_changes=group._seen_changes)
+    return hierarchy.Group(group.store, group.path, group.metadata, options)
 
 
 async def _found(opening: Any) -> hierarchy.Group | AiozarrError:

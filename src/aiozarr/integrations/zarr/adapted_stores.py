@@ -16,13 +16,13 @@ from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.model import (
     ByteRange,
     Entry,
-    IfAbsent,
     Precondition,
     Range,
     Supports,
     Value,
     Version,
     check_prefix,
+    is_met,
     resolve_range,
 )
 from aiozarr.serial_numbers import SerialNumbers
@@ -111,7 +111,7 @@ class BufferStore(BlockingStore):
         buffer = default_buffer_prototype().buffer.from_bytes(bytes(byte_view(value)))
         with _lock:
             found = self._values.get(key)
-            if not _holds(precondition, found):
+            if not is_met(precondition, None if found is None else _version_of(found)):
                 raise PreconditionFailedError(f"{precondition} does not hold", store=self.url, key=key)
             self._values[key] = buffer
         return _version_of(buffer)
@@ -143,14 +143,6 @@ def _version_of(buffer: Any) -> Version:
     """Return the version of a buffer, which is noted in it: a write puts another buffer into its place."""
     generation: str = buffer.__dict__.setdefault("_aiozarr_generation", f"{_PROCESS}-{_generations.next()}")
     return Version(generation=generation)
-
-
-def _holds(precondition: Precondition | None, found: Any) -> bool:
-    if precondition is None:
-        return True
-    if isinstance(precondition, IfAbsent):
-        return found is None
-    return found is not None and _version_of(found) == precondition.version
 
 
 def byte_request(wanted: ByteRange | None) -> ByteRequest | None:

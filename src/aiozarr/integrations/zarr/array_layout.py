@@ -11,8 +11,8 @@ from typing import Any
 
 from aiozarr.engine import ArrayLayout
 from aiozarr.errors import AiozarrError
-from aiozarr.metadata import ArrayMetadata, parse_node
-from aiozarr.metadata.records import NamedConfig
+from aiozarr.metadata.formats import parse_node
+from aiozarr.metadata.records import ArrayMetadata, NamedConfig
 from aiozarr.settings import Settings
 
 UNBOUNDED = sys.maxsize

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aiozarr.grid import BasicSelection
+from aiozarr.grid.transform import BasicSelection
 from aiozarr.hierarchy import Array
 from aiozarr.hierarchy.attributes import copy_json
 

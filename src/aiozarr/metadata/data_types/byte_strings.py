@@ -23,6 +23,7 @@ from aiozarr.metadata.data_type import (
     check_item_size,
     check_no_configuration,
     frozen,
+    frozen_element,
     register_data_type,
 )
 
@@ -103,14 +104,14 @@ class BytesType(UnconfiguredType):
 
     @property
     def default_fill_value(self) -> FillValue:
-        return self._array(b"")
+        return frozen_element(b"", self.dtype)
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
         if isinstance(value, str):
-            return self._array(parse_base64(value, member))
+            return frozen_element(parse_base64(value, member), self.dtype)
         # Other writers than zarr-python use the form of the core specification: a list of integers.
         if isinstance(value, list):
-            return self._array(parse_byte_list(value, member))
+            return frozen_element(parse_byte_list(value, member), self.dtype)
         raise InvalidMetadataError(f"the fill value of {self.name} is base64 text", member=member)
 
     def render_fill_value(self, array: FillValue) -> JSON:
@@ -124,15 +125,10 @@ class BytesType(UnconfiguredType):
         data = bytes_of(value)
         if data is None:
             raise TypeError(f"a fill value of {self.name} is bytes, not {value!r}")
-        return self._array(data)
+        return frozen_element(data, self.dtype)
 
     def fill_key(self, array: FillValue) -> bytes:
         return bytes(array.item())
-
-    def _array(self, data: bytes) -> FillValue:
-        array: FillValue = np.empty((), object)
-        array[()] = data
-        return frozen(array)
 
 
 @register_data_type

@@ -16,7 +16,7 @@ import numpy as np
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
-from aiozarr.metadata.data_type import JSON, FillValue, UnconfiguredType, frozen, register_data_type
+from aiozarr.metadata.data_type import JSON, SMALL_FLOATS, FillValue, UnconfiguredType, frozen, register_data_type
 
 
 class DTypeNames:
@@ -168,11 +168,7 @@ class IntegerType(NumberType):
 
 
 _CORE_FLOATS = ("float16", "float32", "float64")
-_SMALL = (
-    *("bfloat16", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"),
-    *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz"),
-    *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
-)
+_SMALL = ("bfloat16", *SMALL_FLOATS.split())
 _FLOAT_NAMES = DTypeNames(
     {
         **{name: np.dtype(name) for name in _CORE_FLOATS},
@@ -296,7 +292,7 @@ class ComplexType(NumberType):
     names = (
         *_PARTS,
         *_ALIASES,
-        *[f"complex_{name}" for name in FloatType.names if name.startswith(("float4", "float6", "float8"))],
+        *[f"complex_{name}" for name in SMALL_FLOATS.split()],
     )
     _table = _COMPLEX_NAMES
 

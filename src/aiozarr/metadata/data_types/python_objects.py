@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from aiozarr.errors import UnsupportedMetadataError
-from aiozarr.metadata.data_type import JSON, DataType, FillValue, frozen
+from aiozarr.metadata.data_type import JSON, DataType, FillValue, frozen_element
 from aiozarr.metadata.document import check_json
 
 
@@ -33,7 +33,7 @@ class ObjectType(DataType):
     @property
     def default_fill_value(self) -> FillValue:
         """None."""
-        return self._array(None)
+        return frozen_element(None, self.dtype)
 
     def to_json(self) -> JSON:
         raise UnsupportedMetadataError(
@@ -42,7 +42,7 @@ class ObjectType(DataType):
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
         """Return any JSON value unchanged."""
-        return self._array(value)
+        return frozen_element(value, self.dtype)
 
     def render_fill_value(self, array: FillValue) -> JSON:
         return array.item()
@@ -51,12 +51,7 @@ class ObjectType(DataType):
         if isinstance(value, np.ndarray | np.generic) and value.ndim == 0:
             value = value.item()
         check_json(value, "fill_value")
-        return self._array(value)
+        return frozen_element(value, self.dtype)
 
     def fill_key(self, array: FillValue) -> bytes:
         return json.dumps(array.item(), sort_keys=True).encode()
-
-    def _array(self, value: object) -> FillValue:
-        array: FillValue = np.empty((), object)
-        array[()] = value
-        return frozen(array)

@@ -16,6 +16,7 @@ from aiozarr.metadata.data_type import (
     FillValue,
     UnconfiguredType,
     frozen,
+    frozen_element,
     register_data_type,
 )
 from aiozarr.metadata.data_types.byte_strings import parse_length
@@ -94,24 +95,19 @@ class StringType(UnconfiguredType):
 
     @property
     def default_fill_value(self) -> FillValue:
-        return self._array("")
+        return frozen_element("", _STRING)
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
-        return self._array(_parse_text(value, self.name, member))
+        return frozen_element(_parse_text(value, self.name, member), _STRING)
 
     def render_fill_value(self, array: FillValue) -> JSON:
         return str(array.item())
 
     def make_fill_value(self, value: object) -> FillValue:
-        return self._array("" if value is None else _text_of(value, self.name))
+        return frozen_element("" if value is None else _text_of(value, self.name), _STRING)
 
     def fill_key(self, array: FillValue) -> bytes:
         return str(array.item()).encode()
-
-    def _array(self, text: str) -> FillValue:
-        array: FillValue = np.empty((), _STRING)
-        array[()] = text
-        return frozen(array)
 
 
 def _parse_text(value: JSON, name: str, member: str) -> str:

@@ -18,7 +18,10 @@ from urllib.parse import urlencode
 
 from aiozarr.concurrency import SingleFlight
 from aiozarr.errors import AiozarrError, UnauthenticatedError
-from aiozarr.http1 import EndpointClient, Expectation, Request, RequestTemplate, Response, quote_key
+from aiozarr.http1.connection import Response
+from aiozarr.http1.endpoint_client import EndpointClient, Request
+from aiozarr.http1.request import RequestTemplate, quote_key
+from aiozarr.http1.response_check import Expectation
 from aiozarr.stores.azure.address import AzureEndpoint
 from aiozarr.stores.azure.credentials import AzureCredentials
 from aiozarr.stores.blocking import in_thread

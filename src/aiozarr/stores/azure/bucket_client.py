@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, unquote, urlencode
 from xml.etree.ElementTree import Element
 
 from aiozarr.errors import ChangedError, StoreError, UnsupportedOperationError
-from aiozarr.http1 import Accept, Expectation, Request, RequestSender, Response
-from aiozarr.http1.response_check import ERROR_BODY
+from aiozarr.http1.connection import Response
+from aiozarr.http1.endpoint_client import Request, RequestSender
+from aiozarr.http1.response_check import ERROR_BODY, Accept, Expectation
 from aiozarr.model import Entry, Precondition, Range, Supports, Version
 from aiozarr.stores.azure.address import AzureEndpoint, AzureUrl, find_endpoint, parse_url
 from aiozarr.stores.azure.authoriser import AzureAuthoriser
@@ -59,7 +60,9 @@ class AzureBucketClient(ObstoreBucketClient):
     def __init__(self, url: AzureUrl, options: AzureOptions) -> None:
         endpoint = find_endpoint(url, options, os.environ)
         credentials = find_credentials(options, os.environ, endpoint, has_login=has_login())
-        self._url = url.shown
+        self.url = url.shown
+        self.origin = (endpoint.endpoint, credentials.fingerprint(options))
+        self.identity = ("azure", endpoint.base, credentials.fingerprint(options))
         self._endpoint = endpoint
         self._options = options
         self._credentials = credentials
@@ -70,7 +73,6 @@ class AzureBucketClient(ObstoreBucketClient):
         self._obstore_sender = (
             ObstoreSender(self._obstore_client, self.idle_timeout) if credentials.kind == "chain" else None
         )
-        self._fingerprint = credentials.fingerprint(options)
         self.supports = Supports(
             writeable=not endpoint.secondary,
             listable=True,
@@ -81,18 +83,6 @@ class AzureBucketClient(ObstoreBucketClient):
         )
         if _sends_credentials_openly(endpoint, options, credentials):
             warnings.warn(f"credentials are sent to {endpoint.web.origin} without TLS", stacklevel=5)
-
-    @property
-    def url(self) -> str:
-        return self._url
-
-    @property
-    def origin(self) -> Hashable:
-        return (self._endpoint.endpoint, self._fingerprint)
-
-    @property
-    def identity(self) -> Hashable:
-        return ("azure", self._endpoint.base, self._fingerprint)
 
     # --- authorising and interpreting ----------------------------------------------------------------------------
 

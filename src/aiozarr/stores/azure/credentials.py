@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from aiozarr.http1 import check_headers
+from aiozarr.http1.request import check_headers
 from aiozarr.http1.url import fingerprint
 from aiozarr.stores.azure.address import (
     ACCOUNT_NAMES,

@@ -10,18 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.errors import AiozarrError, StoreTimeoutError
-from aiozarr.http1 import (
-    SLOWEST_BYTES_PER_SECOND,
-    Connection,
-    Expectation,
-    Headers,
-    Request,
-    RequestTemplate,
-    Response,
-    ResponseReceiver,
-    check_response,
-)
-from aiozarr.http1.response_check import ERROR_BODY, MAX_ERROR_BODY_BYTES
+from aiozarr.http1.connection import Connection, Response, ResponseReceiver
+from aiozarr.http1.endpoint_client import Request
+from aiozarr.http1.pool import SLOWEST_BYTES_PER_SECOND
+from aiozarr.http1.request import RequestTemplate
+from aiozarr.http1.response_check import ERROR_BODY, MAX_ERROR_BODY_BYTES, Expectation, Headers, check_response
 from aiozarr.model import ByteRange, Range
 from aiozarr.stores.azure.address import AzureEndpoint
 from aiozarr.stores.azure.authoriser import AzureTokenSource

@@ -16,10 +16,9 @@ from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Version, check_key, check_prefix
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, too_large, with_root
 from aiozarr.stores.fsspec.errors import is_missing_file, translate
-from aiozarr.stores.fsspec.file_listing import FileLister
 from aiozarr.stores.fsspec.file_system_calls import FileSystemCalls
+from aiozarr.stores.fsspec.files import UNKNOWN_SIZE, FileLister, FileReader
 from aiozarr.stores.fsspec.instances import digest, reveals, secrets_of
-from aiozarr.stores.fsspec.object_reads import UNKNOWN_SIZE, read, read_at_most, size_of
 from aiozarr.stores.fsspec.root import FileSystemRoot, resolve_root
 from aiozarr.stores.fsspec.traits import traits_of
 from aiozarr.stores.local.store import LocalStore
@@ -66,6 +65,7 @@ class FsspecStore(Store):
         self._base, self._tail, self._url = source.base, source.tail, source.url
         self._traits = traits = traits_of(recipe.kinds)
         self._calls = FileSystemCalls(recipe, traits)
+        self._reader = FileReader(self._calls, traits)
         self._fingerprint = recipe.fingerprint
         self._secrets = secrets_of(recipe, source.base + source.tail)
         self._local = LocalStore(source.base or "/") if recipe.kinds[0].__name__ == "LocalFileSystem" else None
@@ -153,8 +153,8 @@ class FsspecStore(Store):
             raise UnsupportedOperationError("fsspec sends no conditions", store=self._url, key=key, range=range)
         with self._translated(key, range):
             if max_bytes is None:
-                return await read(self._calls, self._traits, self._path(key), range)
-            value = await read_at_most(self._calls, self._traits, self._path(key), range, max_bytes)
+                return await self._reader.read(self._path(key), range)
+            value = await self._reader.read_at_most(self._path(key), range, max_bytes)
         if value is not None and memoryview(value.data).nbytes > max_bytes:
             raise too_large(value.size if range is None else None, max_bytes, store=self.url, key=key, range=range)
         return value
@@ -168,7 +168,7 @@ class FsspecStore(Store):
             return await self._local.stat(key)
         check_key(key, store=self._url)
         with self._translated(key):
-            size = await size_of(self._calls, self._traits, self._path(key))
+            size = await self._reader.size_of(self._path(key))
         return None if size is None else Entry(key, None if size == UNKNOWN_SIZE else size)
 
     # --- writing -------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class FsspecStore(Store):
         try:
             await self._calls.write("rm_file", path)
         except Exception as error:
-            if not is_missing_file(error) and await size_of(self._calls, self._traits, path) is not None:
+            if not is_missing_file(error) and await self._reader.size_of(path) is not None:
                 raise
         if self._traits.prunes:
             with contextlib.suppress(Exception):  # the first directory that is not empty, or cannot be removed

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote, unquote
 
-from aiozarr.http1 import check_headers, quote_key
+from aiozarr.http1.request import check_headers, quote_key
 from aiozarr.http1.url import WebAddress
 from aiozarr.model import check_key
 from aiozarr.stores.options.gcs_options import GcsOptions

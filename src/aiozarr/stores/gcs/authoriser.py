@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 from aiozarr.concurrency import SingleFlight
 from aiozarr.errors import StoreError, UnauthenticatedError
 from aiozarr.fork_safe_lock import ForkSafeLock
-from aiozarr.http1 import EndpointClient, Expectation, Request, RequestTemplate, acquire
+from aiozarr.http1.endpoint_client import EndpointClient, Request
+from aiozarr.http1.per_loop import acquire
+from aiozarr.http1.request import RequestTemplate
+from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import fingerprint
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.gcs.address import GcsEndpoint, Source

@@ -6,12 +6,14 @@ import json
 import os
 import re
 import warnings
-from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from aiozarr.errors import ChangedError, StoreError, UnauthenticatedError, UnsupportedOperationError
-from aiozarr.http1 import Accept, EndpointClient, Expectation, Headers, Request, Response
+from aiozarr.http1.connection import Response
+from aiozarr.http1.endpoint_client import EndpointClient, Request
+from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.gcs.address import find_endpoint, find_source, parse_url, sends_credentials_openly
 from aiozarr.stores.gcs.authoriser import GcsAuthoriser, account_name
@@ -50,7 +52,10 @@ class GcsBucketClient(BucketClient):
         endpoint = find_endpoint(bucket, options, os.environ)
         source = find_source(options, os.environ, google=endpoint.google)
         self._endpoint = endpoint
-        self._account = account_name(options, source)
+        account = account_name(options, source)
+        self.url = f"gs://{bucket}"
+        self.origin = (endpoint.web.origin, account)
+        self.identity = ("gs", endpoint.web.shown, bucket, account)
         self._authoriser = GcsAuthoriser(endpoint, options, source)
         self.supports = Supports(
             writeable=True,
@@ -61,18 +66,6 @@ class GcsBucketClient(BucketClient):
         )
         if sends_credentials_openly(endpoint, source):
             warnings.warn(f"tokens are sent to {endpoint.web.origin} without TLS", stacklevel=5)
-
-    @property
-    def url(self) -> str:
-        return f"gs://{self._bucket}"
-
-    @property
-    def origin(self) -> Hashable:
-        return (self._endpoint.web.origin, self._account)
-
-    @property
-    def identity(self) -> Hashable:
-        return ("gs", self._endpoint.web.shown, self._bucket, self._account)
 
     # --- authorising and interpreting ----------------------------------------------------------------------------
 

@@ -10,8 +10,7 @@ from typing import Any
 from typing_extensions import Buffer
 
 from aiozarr.errors import StoreError, ThrottledError, UnauthenticatedError
-from aiozarr.http1 import Headers
-from aiozarr.http1.head import HASH_HEADER
+from aiozarr.http1.response_check import HASH_HEADER, Headers
 from aiozarr.model import Entry, Version
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.gcs.authoriser import HINT

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import secrets
 from contextlib import suppress
 from typing import Any
 
@@ -80,7 +80,7 @@ def condition_of(precondition: Precondition | None) -> dict[str, str]:
 async def _upload_single(
     authoriser: GcsAuthoriser, key: str, data: memoryview, metadata: dict[str, str], condition: dict[str, str]
 ) -> Version | None:
-    boundary = secrets.token_hex(16)
+    boundary = os.urandom(16).hex()
     head = (
         f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(metadata)}\r\n"
         f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"

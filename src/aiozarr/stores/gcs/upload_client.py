@@ -12,12 +12,12 @@ from aiohttp.payload import Payload
 from yarl import URL
 
 from aiozarr.errors import StoreTimeoutError
-from aiozarr.http1 import SLOWEST_BYTES_PER_SECOND, Endpoint, Headers, WebAddress
 from aiozarr.http1.aiohttp_fallback import quotable, translate
-from aiozarr.http1.endpoint import default_ssl_context
+from aiozarr.http1.endpoint import Endpoint, default_ssl_context
+from aiozarr.http1.pool import SLOWEST_BYTES_PER_SECOND
 from aiozarr.http1.request import USER_AGENT
-from aiozarr.http1.response_check import MAX_ERROR_BODY_BYTES
-from aiozarr.http1.url import proxy_for, usable_proxy
+from aiozarr.http1.response_check import MAX_ERROR_BODY_BYTES, Headers
+from aiozarr.http1.url import WebAddress, proxy_for, usable_proxy
 
 SLICE_BYTES = 1 << 18
 

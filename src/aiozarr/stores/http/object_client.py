@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from aiozarr.errors import StoreError
-from aiozarr.http1 import Accept, Expectation, Headers, Request, RequestSender, Response, etag_of
+from aiozarr.http1.connection import Response
+from aiozarr.http1.endpoint_client import Request, RequestSender
+from aiozarr.http1.response_check import Accept, Expectation, Headers, etag_of
 from aiozarr.model import Version
 from aiozarr.stores.http.errors import error_for
 

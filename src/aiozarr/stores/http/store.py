@@ -11,28 +11,19 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Hashable, Mapping
 from copy import copy
 from dataclasses import fields, replace
+from functools import partial
 from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 from aiozarr.errors import StoreError, UnauthenticatedError, UnsupportedOperationError
-from aiozarr.http1 import (
-    Accept,
-    EndpointClient,
-    Expectation,
-    Proxies,
-    Request,
-    RequestTemplate,
-    Response,
-    WebAddress,
-    etag_of,
-    fingerprint,
-    quote_key,
-)
+from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint import custom_ssl_context
-from aiozarr.http1.request import check_headers
-from aiozarr.http1.response_check import MAX_CUT_BYTES
+from aiozarr.http1.endpoint_client import EndpointClient, Request
+from aiozarr.http1.request import RequestTemplate, check_headers, quote_key
+from aiozarr.http1.response_check import MAX_CUT_BYTES, Accept, Expectation, etag_of
+from aiozarr.http1.url import Proxies, WebAddress, fingerprint
 from aiozarr.model import Entry, Supports, check_key, resolve_range
 from aiozarr.stores.contract import Store, directory_url, with_root
 from aiozarr.stores.http.object_client import ObjectClient
@@ -187,7 +178,7 @@ class HTTPStore(WebStore[HTTPClient]):
                 "heeded everywhere",
                 store=self.url,
             )
-        return (_open, (type(self), self._private_url(), given, self.supports))
+        return (partial(type(self), self._private_url(), **given), (), {"supports": self.supports})
 
     def _private_url(self) -> str:
         address = self._address
@@ -206,12 +197,6 @@ class HTTPStore(WebStore[HTTPClient]):
             "(aiozarr.consolidate_metadata), and groups show their nodes here too",
             store=self.url,
         )
-
-
-def _open(kind: type[HTTPStore], url: str, options: Mapping[str, Any], supports: Supports) -> HTTPStore:
-    store = kind(url, **options)
-    store.supports = supports
-    return store
 
 
 MAX_OBJECTS = 64

@@ -13,8 +13,17 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from aiozarr.errors import AiozarrError, ChangedError, InvalidKeyError, StoreError, fill_location, located
-from aiozarr.http1 import Accept, BodyPieces, Connection, Expectation, Headers, Request, Response, StaleConnectionError
-from aiozarr.http1.response_check import MAX_VALUE_BYTES, EncodedRangeError, over_limit
+from aiozarr.http1.connection import Connection, Response, StaleConnectionError
+from aiozarr.http1.endpoint_client import Request
+from aiozarr.http1.response_check import (
+    MAX_VALUE_BYTES,
+    Accept,
+    BodyPieces,
+    EncodedRangeError,
+    Expectation,
+    Headers,
+    over_limit,
+)
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, check_key, resolve_range
 from aiozarr.stores.capabilities import (
     AllocateBuffer,
@@ -259,7 +268,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
                     self._mark_rangeless()
             elif range.length == 0:
                 data = b""
-        if not accept.cut and (accept.exact is None or (size is None and range is None)):
+        if size is None and not accept.cut and (accept.exact is None or range is None):
             size = len(memoryview(data))  # the body is the whole object: a part has an exact length
         return Value(data, self._client.version(response.headers), size, response.status)
 

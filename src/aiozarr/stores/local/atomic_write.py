@@ -3,20 +3,21 @@
 A value is written to a temporary file in the directory of its key, which is then renamed. The precondition is checked,
 and the file renamed, under an exclusive `flock` of that directory, like every other change of a name in it. So
 compare-and-swap holds against all writers of the host, and no lock file remains. A directory with a temporary file
-cannot be pruned. Its writer holds a lock of the temporary file, so that a killed writer's file is known by it.
+cannot be pruned. Its writer holds a lock of the temporary file, so that a killed writer's file is known by it. Only the
+files of a batch have no lock: a sweep may remove them after a second, and the batch is then written file by file.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count, groupby
 
 from aiozarr.errors import UnsafeWriteWarning
 from aiozarr.fork_safe_lock import ForkSafeLock
@@ -33,6 +34,9 @@ _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXE
 _NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EBADF})
 _NO_RESERVATION = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.ENODEV})
 _MAX_CREATE_ATTEMPTS = 100
+# Random bytes for each file would be one more system call.
+_PROCESS_NAME = os.urandom(8).hex().encode()
+_file_numbers = count()
 _process_locks = [ForkSafeLock() for _ in range(64)]
 
 
@@ -61,6 +65,27 @@ def replace_file(path: bytes, data: memoryview, precondition: Precondition | Non
         raise
 
 
+def replace_files(contents: Iterable[tuple[bytes, memoryview]], durable: bool) -> None:
+    """Do what `replace_file` does for each (path, content). A directory is locked once for files in succession.
+
+    Raises:
+        FileNotFoundError: a sweep has removed a temporary file. These have no lock, so that few are open at once.
+        OSError: a file could not be replaced. Those before it may have been; no temporary file remains.
+    """
+    for _, group in groupby(contents, lambda content: os.path.dirname(content[0])):
+        files: list[NewFile] = []
+        try:
+            for path, data in group:
+                files.append(NewFile(path, durable, is_locked=False))
+                files[-1].write(0, data)
+                files[-1].seal()
+            _rename(files, None)
+        except BaseException:
+            for file in files:
+                file.abort()
+            raise
+
+
 class NewFile:
     """The future content of a file, in a temporary file beside it. Threads may write different parts of it.
 
@@ -68,16 +93,22 @@ class NewFile:
         path: the file, which `commit` creates or replaces.
         durable: flush it before that.
         size: reserve so many bytes at once, so that a full disk is found before they are fetched.
+        is_locked: hold the lock of the temporary file. Without it, a sweep may remove the file after a second.
+
+    Attributes:
+        directory: the directory of `path`.
+        created: directories that got a new entry because `directory` did not exist.
 
     Raises:
         OSError: it could not be created.
     """
 
-    def __init__(self, path: bytes, durable: bool, size: int = 0) -> None:
+    def __init__(self, path: bytes, durable: bool, size: int = 0, *, is_locked: bool = True) -> None:
         self._path = path
-        self._durable = durable
-        self._directory = os.path.dirname(path)
-        self._temporary, self._descriptor, self._created = _create_temporary(self._directory)
+        self._is_locked = is_locked
+        self.durable = durable
+        self.directory = os.path.dirname(path)
+        self._temporary, self._descriptor, self.created = _create_temporary(self.directory, is_locked=is_locked)
         if size and hasattr(os, "posix_fallocate"):
             try:
                 os.posix_fallocate(self._descriptor, 0, size)
@@ -99,31 +130,36 @@ class NewFile:
         Raises:
             UnmetPreconditionError: `precondition` does not hold. `abort` must follow, as after an `OSError`.
         """
+        self.seal()
+        _rename([self], precondition)
+        version = version_of(os.fstat(self._descriptor))
+        self._close()
+        return version
+
+    def seal(self) -> None:
+        """Nothing more is written: set the time that is part of the version, and flush.
+
+        Raises:
+            OSError: the content was not stored. `abort` must follow.
+        """
         # The kernel's own times have ticks of milliseconds, and inode numbers are reused at once. A time in
         # nanoseconds, taken now, gives two states of a file different versions.
         now = time.time_ns()
         os.utime(self._descriptor, ns=(now, now))
-        if self._durable:
+        if self.durable:
             _flush(self._descriptor)
-        version = version_of(os.fstat(self._descriptor))
-        # Its lock says, until the file has its name, that the temporary file has a writer.
-        holder = os.dup(self._descriptor)
-        try:
-            self._close()
-            with _locked(self._directory) as locked:
-                _check(self._path, precondition)
-                os.replace(self._temporary, self._path)
-                if self._durable:
-                    os.fsync(locked)
-        finally:
-            os.close(holder)
-        if self._durable:
-            for parent in self._created:
-                _flush_directory(parent)
-        return version
+        # A network file system may report only here that it did not store the content. The duplicate holds the lock,
+        # which says, until the file has its name, that the temporary file has a writer.
+        written, self._descriptor = self._descriptor, os.dup(self._descriptor) if self._is_locked else -1
+        os.close(written)
+
+    def rename(self, precondition: Precondition | None) -> None:
+        """Give the sealed file its name, under the lock of its directory."""
+        _check(self._path, precondition)
+        os.replace(self._temporary, self._path)
 
     def abort(self) -> None:
-        """Remove the temporary file; the file `path` is unchanged."""
+        """Remove the temporary file; unless it was renamed, the file `path` is unchanged."""
         with suppress(OSError):
             os.unlink(self._temporary)
         self._close()
@@ -132,6 +168,19 @@ class NewFile:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def _rename(files: Sequence[NewFile], precondition: Precondition | None) -> None:
+    """Give sealed files of one directory their names."""
+    with _locked(files[0].directory) as locked:
+        for file in files:
+            file.rename(precondition)
+        if files[0].durable:
+            os.fsync(locked)
+    for file in files:
+        if file.durable:
+            for parent in file.created:
+                _flush_directory(parent)
 
 
 def remove_file(path: bytes, durable: bool, version: Version | None = None) -> None:
@@ -175,21 +224,22 @@ def prune(directory: bytes, root: bytes) -> None:
 # --- temporary files ---------------------------------------------------------------------------------------------
 
 
-def open_temporary(directory: bytes) -> tuple[bytes, int]:
+def open_temporary(directory: bytes, *, is_locked: bool = True) -> tuple[bytes, int]:
     """Return path and descriptor of a new temporary file in `directory`. Its lock is held while it is open."""
-    temporary = directory + b"/" + TEMPORARY + secrets.token_hex(8).encode()
+    temporary = b"%s/%s%s-%x-%x" % (directory, TEMPORARY, _PROCESS_NAME, os.getpid(), next(_file_numbers))
     descriptor = os.open(temporary, _CREATE, 0o666)
-    with suppress(OSError):  # without locks, only its age says that a file has no writer
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if is_locked:
+        with suppress(OSError):  # without locks, only its age says that a file has no writer
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return temporary, descriptor
 
 
-def _create_temporary(directory: bytes) -> tuple[bytes, int, list[bytes]]:
+def _create_temporary(directory: bytes, *, is_locked: bool) -> tuple[bytes, int, list[bytes]]:
     """Return (path, descriptor, directories that got a new entry) of a new temporary file in `directory`."""
     created: list[bytes] = []
     for _ in range(_MAX_CREATE_ATTEMPTS):
         try:
-            return *open_temporary(directory), created
+            return *open_temporary(directory, is_locked=is_locked), created
         except FileExistsError:
             continue
         except FileNotFoundError:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import AsyncIterator, Hashable, Iterator
+from collections.abc import AsyncIterator, Hashable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -39,9 +40,11 @@ from aiozarr.stores.local.atomic_write import (
     prune,
     remove_file,
     replace_file,
+    replace_files,
     version_of,
 )
 from aiozarr.stores.local.errors import IMPOSSIBLE_NAME, MISSING, store_error
+from aiozarr.stores.local.stored_file import StoredFile
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -127,7 +130,7 @@ class LocalStore(BlockingStore):
         return LocalStore(os.fsdecode(self._base + path.encode()), durable=self._durable)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_restore, (self.root, self._durable))
+        return (partial(LocalStore, self.root, durable=self._durable), ())
 
     def __repr__(self) -> str:
         return f"LocalStore({self.root!r}{', durable=True' if self._durable else ''})"
@@ -222,6 +225,27 @@ class LocalStore(BlockingStore):
         except StoreError:
             prune(os.path.dirname(path), self._root)  # the directories made for the value
             raise
+
+    def open_value(self, key: str) -> StoredFile | None:
+        """Return the value of `key`, open for reading in pieces, or None if nothing is stored.
+
+        Raises:
+            StoreError: it could not be opened.
+        """
+        path = self._base + check_key(key, store=self._url).encode()
+        if TEMPORARY in path and _is_reserved(key):
+            return None
+        with self._translated("reading", key, missing_ok=True):
+            descriptor = os.open(path, _READ)
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode):
+                return StoredFile(descriptor, status, self._url, key)
+            os.close(descriptor)
+        return None
+
+    def set_values_now(self, values: Sequence[tuple[str, Buffer]]) -> None:
+        with self._translated("writing", None):
+            replace_files([(self._path(key), byte_view(value)) for key, value in values], self._durable)
 
     def begin_file(self, key: str, size: int) -> LocalFile:
         """Return the future value of `key`, of `size` bytes, to be written in parts by any threads.
@@ -386,7 +410,3 @@ def _read_rest(descriptor: int, head: bytes, start: int, length: int) -> Buffer:
 
 def _is_reserved(key: str) -> bool:
     return any(segment.startswith(".aiozarr-write~") for segment in key.split("/"))
-
-
-def _restore(root: str, durable: bool) -> LocalStore:
-    return LocalStore(root, durable=durable)

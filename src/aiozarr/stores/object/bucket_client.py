@@ -11,8 +11,11 @@ from typing import Any, ClassVar
 
 from aiozarr.concurrency import for_each
 from aiozarr.errors import StoreError, UnsupportedOperationError
-from aiozarr.http1 import Expectation, Response
+from aiozarr.http1.connection import Response
+from aiozarr.http1.request import BodyReader
+from aiozarr.http1.response_check import Expectation
 from aiozarr.model import Entry, Precondition, Supports, Version
+from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.object_client import ObjectClient
 from aiozarr.stores.object.schemes import BUCKET_CLIENTS
@@ -35,29 +38,21 @@ class BucketClient(ObjectClient):
     Keys and prefixes are those of the objects in the bucket, and are already checked.
 
     Attributes:
+        url: the canonical URL of the bucket, without a slash at its end and without secrets.
+        origin: the server, and an identity of the credentials.
+        identity: equal for clients that see the same objects: cloud, server, bucket, and an identity of the
+            credentials.
         supports: the operations of the store; `conditional_writes` is None if only a probe can tell.
         unstorable: matches the characters that keys of this cloud cannot contain.
     """
 
+    url: str
+    origin: Hashable
+    identity: Hashable
     supports: Supports
     keep_encoding = True
     head_identifies_missing = False
     unstorable: ClassVar[re.Pattern[str]] = re.compile(r"[\x00-\x1f\x7f]")
-
-    @property
-    @abstractmethod
-    def url(self) -> str:
-        """The canonical URL of the bucket, without a slash at its end and without secrets."""
-
-    @property
-    @abstractmethod
-    def origin(self) -> Hashable:
-        """The server, and an identity of the credentials."""
-
-    @property
-    @abstractmethod
-    def identity(self) -> Hashable:
-        """Equal for clients that see the same objects: cloud, server, bucket, and an identity of the credentials."""
 
     # --- writing -------------------------------------------------------------------------------------------------
 
@@ -99,6 +94,34 @@ class BucketClient(ObjectClient):
             UnsupportedOperationError: this server does not copy such objects.
         """
         raise UnsupportedOperationError("this server does not copy")
+
+    def can_upload(self, nbytes: int) -> bool:
+        """Return whether the methods below may store an object of this size; `UploadStore` says what they do."""
+        return False
+
+    def upload_part_bytes(self, nbytes: int) -> int | None:
+        """Return the size of the parts of an object of this size, or None if it is uploaded in one request."""
+        return None
+
+    async def upload(self, key: str, body: BodyReader) -> Version | None:
+        """Store an object."""
+        raise NotImplementedError
+
+    async def begin_parts(self, key: str) -> str:
+        """Begin an upload in parts, and return its id."""
+        raise NotImplementedError
+
+    async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
+        """Store the part `number`, from 0 on."""
+        raise NotImplementedError
+
+    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
+        """Make an object of the parts."""
+        raise NotImplementedError
+
+    async def abort_parts(self, key: str, upload_id: str) -> None:
+        """Remove the parts."""
+        raise NotImplementedError
 
     # --- listing -------------------------------------------------------------------------------------------------
 
@@ -160,7 +183,9 @@ def crc32c_base64(view: memoryview) -> bytes:
     import google_crc32c
 
     # The library accepts bytes and no memoryviews.
-    value = 0
+    value, whole = 0, view.obj
+    if isinstance(whole, bytes) and len(whole) == view.nbytes:
+        return base64.b64encode(google_crc32c.value(whole).to_bytes(4, "big"))
     for start in range(0, view.nbytes, HASHED_BYTES):
         value = google_crc32c.extend(value, bytes(view[start : start + HASHED_BYTES]))
     return base64.b64encode(value.to_bytes(4, "big"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
+from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.errors import (
@@ -14,18 +14,19 @@ from aiozarr.errors import (
     UnsupportedOperationError,
     fill_location,
 )
-from aiozarr.http1 import Expectation, Response
+from aiozarr.http1.connection import Response
+from aiozarr.http1.request import BodyReader
+from aiozarr.http1.response_check import Expectation
 from aiozarr.model import (
     ByteRange,
     Entry,
     Precondition,
-    Supports,
     Value,
     Version,
     check_key,
     check_prefix,
 )
-from aiozarr.stores.capabilities import CopyFromStore, conditions_hold
+from aiozarr.stores.capabilities import CopyFromStore, UploadedPart, UploadStore, conditions_hold
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, with_root
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.web_store import WebStore
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-class ObjectStore(WebStore[BucketClient], CopyFromStore):
+class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
     """Values of a bucket, below a prefix: `s3://bucket/prefix`.
 
     A 404 of the object itself means that the value is missing; a missing bucket, a refusal and a redirect are errors.
@@ -94,7 +95,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Given secrets are pickled. The other process finds the others again.
-        return (_open, (type(self), self.url, self._given, self.supports))
+        return (partial(type(self), self.url, **self._given), (), {"supports": self.supports})
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -144,6 +145,39 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore):
         with self._located(key, None):
             name, copied = self._client_key(key), source._client_key(source_key)
             return await self._client.copy_object(source._client, copied, name, size=size, if_match=if_match)
+
+    def can_upload(self, nbytes: int) -> bool:
+        """Return whether an object of this size may be uploaded in pieces, as `UploadStore` says."""
+        return self._client.can_upload(nbytes)
+
+    def upload_part_bytes(self, nbytes: int) -> int | None:
+        """Return the size of the parts of an object of this size, or None if it is uploaded in one request."""
+        return self._client.upload_part_bytes(nbytes)
+
+    async def upload(self, key: str, body: BodyReader) -> Version | None:
+        """Store an object in pieces, as `UploadStore` says."""
+        with self._located(key, None):
+            return await self._client.upload(self._client_key(key), body)
+
+    async def begin_parts(self, key: str) -> str:
+        """Begin an upload in parts, as `UploadStore` says."""
+        with self._located(key, None):
+            return await self._client.begin_parts(self._client_key(key))
+
+    async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
+        """Store a part, as `UploadStore` says."""
+        with self._located(key, None):
+            return await self._client.upload_part(self._client_key(key), upload_id, number, body)
+
+    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
+        """Make an object of its parts, as `UploadStore` says."""
+        with self._located(key, None):
+            return await self._client.complete_parts(self._client_key(key), upload_id, parts)
+
+    async def abort_parts(self, key: str, upload_id: str) -> None:
+        """Remove the parts of an upload, as `UploadStore` says."""
+        with self._located(key, None):
+            await self._client.abort_parts(self._client_key(key), upload_id)
 
     async def erase(self, key: str) -> None:
         """Remove `key`; a key that is not stored is no error."""
@@ -231,11 +265,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore):
 
     async def _probe_below(self, prefix: str) -> bool:
         if self.supports.conditional_writes is None:
-            key = f"{prefix}__aiozarr_probe_{secrets.token_hex(8)}"
-            try:
-                holds = await conditions_hold(lambda value, condition: self._put(key, value, condition))
-            finally:
-                await self.erase(key)
+            holds = await conditions_hold(self._put, self.erase, prefix)
             self.supports = replace(self.supports, conditional_writes=holds)
         return bool(self.supports.conditional_writes)
 
@@ -248,9 +278,3 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore):
             rule = "no part of a key ends with a dot" if found == "." else f"keys hold no {found!r}"
             reason = f"in this object store {rule}: see character {unstorable.start() + 1}"
             raise InvalidKeyError(reason, store=self.url, key=key)
-
-
-def _open(kind: type[ObjectStore], url: str, options: Mapping[str, Any], supports: Supports) -> ObjectStore:
-    store = kind(url, **options)
-    store.supports = supports
-    return store

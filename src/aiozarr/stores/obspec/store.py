@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 from weakref import ref
 
 from typing_extensions import Buffer
 
-from aiozarr.errors import ChangedError, LimitError, PreconditionFailedError, StoreError, UnsupportedOperationError
+from aiozarr.errors import (
+    ChangedError,
+    InvalidKeyError,
+    LimitError,
+    PermissionDeniedError,
+    PreconditionFailedError,
+    StoreError,
+    StoreTimeoutError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
 from aiozarr.model import (
     ByteRange,
     Entry,
@@ -27,7 +37,8 @@ from aiozarr.model import (
 from aiozarr.serial_numbers import SerialNumbers
 from aiozarr.stores.capabilities import conditions_hold
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes
-from aiozarr.stores.obspec.errors import is_missing, is_of_obstore, translate
+from aiozarr.stores.http.errors import error_for
+from aiozarr.stores.obstore.errors import translate as translate_obstore
 
 DELETE_KEYS = 1000
 """Keys of one call of `delete_async`, as many as S3 deletes with one request."""
@@ -98,7 +109,7 @@ class ObspecStore(Store):
         return self._identity
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_restore, (type(self), self._obj, self._url, self.supports))
+        return (partial(type(self), self._obj, url=self._url), (), {"supports": self.supports})
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -233,11 +244,9 @@ class ObspecStore(Store):
 
     async def _probe_below(self, prefix: str) -> bool:
         if self.supports.conditional_writes is None:
-            key = f"{prefix}__aiozarr_probe_{secrets.token_hex(8)}"
-            try:
-                holds = await conditions_hold(lambda value, condition: self.set(key, value, precondition=condition))
-            finally:
-                await self.erase(key)
+            holds = await conditions_hold(
+                lambda key, value, condition: self.set(key, value, precondition=condition), self.erase, prefix
+            )
             self.supports = replace(self.supports, conditional_writes=holds)
         return bool(self.supports.conditional_writes)
 
@@ -269,12 +278,6 @@ class ObspecStore(Store):
     def _located(self, error: StoreError, key: str | None) -> StoreError:
         error.store, error.key = self._url, key
         return error
-
-
-def _restore(kind: type[ObspecStore], obj: GetAsync, url: str, supports: Supports) -> ObspecStore:
-    store = kind(obj, url=url)
-    store.supports = supports
-    return store
 
 
 async def _joined(result: AsyncIterator[Buffer]) -> bytes:
@@ -316,3 +319,57 @@ def _mode(precondition: Precondition) -> Any:
 def _version(meta: Mapping[str, Any]) -> Version | None:
     etag, generation = meta.get("e_tag") or None, meta.get("version") or None
     return None if etag is None and generation is None else Version(etag, generation)
+
+
+_CLASSES: dict[str, tuple[type[StoreError], str]] = {
+    "AlreadyExistsError": (PreconditionFailedError, "an object is stored there"),
+    "PreconditionError": (PreconditionFailedError, "another version is stored, or none"),
+    "PermissionDeniedError": (PermissionDeniedError, "permission denied"),
+    "PermissionError": (PermissionDeniedError, "permission denied"),
+    "UnauthenticatedError": (UnauthenticatedError, "no credentials, or they were rejected"),
+    "InvalidPathError": (InvalidKeyError, "the store does not support this key"),
+    "NotSupportedError": (UnsupportedOperationError, "the store does not support this operation"),
+    "ValueError": (InvalidKeyError, "the store does not support this key"),
+    "NotImplementedError": (UnsupportedOperationError, "the store does not support this operation"),
+    "TimeoutError": (StoreTimeoutError, "no response within the timeout of the store"),
+}
+
+
+def is_missing(error: Exception) -> bool:
+    """Return whether the error says that the object is not stored."""
+    if {"NotFoundError", "FileNotFoundError"} & _names(error) or _http_status(error) in (404, 410):
+        return True
+    # A key below the key of a file, or the name of a directory, in obstore's local store.
+    return is_of_obstore(error) and any(kind in str(error) for kind in ("NotADirectory", "IsADirectory"))
+
+
+def is_of_obstore(obj: object) -> bool:
+    """Return whether an object, or an error, is of one of obstore's own classes."""
+    return type(obj).__module__.partition(".")[0] == "obstore"
+
+
+def translate(error: Exception) -> StoreError:
+    """Return the store error for an error of an obspec object. Its text may contain signed URLs and is not repeated."""
+    if isinstance(error, StoreError):
+        return error
+    names = _names(error)
+    for name, (kind, message) in _CLASSES.items():
+        if name in names:
+            return kind(message)
+    if is_of_obstore(error):
+        return translate_obstore(error)
+    status = _http_status(error)
+    if status is not None:
+        return error_for(status, {}, b"")
+    is_network = isinstance(error, ConnectionError) or bool({"ClientConnectionError", "ClientPayloadError"} & names)
+    return StoreError(f"the store failed with {type(error).__name__}", retryable=is_network)
+
+
+def _http_status(error: Exception) -> int | None:
+    """Return the status of a response that aiohttp has raised, which obspec-utils does not translate."""
+    status = getattr(error, "status", None) if "ClientResponseError" in _names(error) else None
+    return status if isinstance(status, int) and status >= 400 else None
+
+
+def _names(error: Exception) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiozarr.concurrency import for_each
 from aiozarr.errors import ForkedProcessError, StoreError, UnsupportedOperationError
-from aiozarr.http1 import SLOWEST_BYTES_PER_SECOND, Expectation
+from aiozarr.http1.pool import SLOWEST_BYTES_PER_SECOND
+from aiozarr.http1.response_check import Expectation
 from aiozarr.model import Entry, IfAbsent, Precondition, Version
 from aiozarr.stores.object.bucket_client import PAGE_SIZE, BucketClient
 from aiozarr.stores.object.listing import PaginationLoopGuard

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from aiozarr.stores.options.http_options import CLIENT_UNSUPPORTED, TRUST_UNSUPPORTED
-from aiozarr.stores.options.option_table import Option, OptionTable, UnsupportedOption
+from aiozarr.stores.options.option_table import OptionTable, UnsupportedOption, option, options_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,60 +34,35 @@ class AzureOptions:
         max_connections, idle_timeout, connect_timeout: as for `HTTPStore`.
     """
 
-    account_name: str | None = None
-    account_key: str | None = field(default=None, repr=False)
-    sas_token: str | None = field(default=None, repr=False)
-    connection_string: str | None = field(default=None, repr=False)
-    credential: Any = field(default=None, repr=False)
-    token: str | None = field(default=None, repr=False)
-    tenant_id: str | None = None
-    client_id: str | None = None
-    client_secret: str | None = field(default=None, repr=False)
-    federated_token_file: str | None = None
-    authority_host: str | None = None
-    msi_endpoint: str | None = None
-    object_id: str | None = None
-    msi_resource_id: str | None = None
-    use_azure_cli: bool | None = None
-    anon: bool | None = None
-    endpoint_url: str | None = None
-    account_host: str | None = None
-    use_emulator: bool | None = None
-    location_mode: str | None = None
-    container_name: str | None = None
-    max_connections: int | None = None
-    idle_timeout: float | None = None
-    connect_timeout: float | None = None
+    account_name: str | None = option()
+    account_key: str | None = option(shown=False, obstore=("access_key", "master_key"))
+    sas_token: str | None = option(shown=False, obstore=("sas_key",))
+    connection_string: str | None = option("words", shown=False)
+    credential: Any = option("any", shown=False)
+    token: str | None = option(shown=False, obstore=("bearer_token",), ours_only=True)
+    tenant_id: str | None = option(obstore=("authority_id",))
+    client_id: str | None = option()
+    client_secret: str | None = option("words", shown=False)
+    federated_token_file: str | None = option("words", ours_only=True)
+    authority_host: str | None = option(ours_only=True)
+    msi_endpoint: str | None = option(obstore=("identity_endpoint",), ours_only=True)
+    object_id: str | None = option(ours_only=True)
+    msi_resource_id: str | None = option(ours_only=True)
+    use_azure_cli: bool | None = option("flag", ours_only=True)
+    anon: bool | None = option("flag", obstore=("skip_signature",))
+    endpoint_url: str | None = option(obstore=("endpoint",), ours_only=True)
+    account_host: str | None = option()
+    use_emulator: bool | None = option("flag", ours_only=True)
+    location_mode: str | None = option()
+    container_name: str | None = option(ours_only=True)
+    max_connections: int | None = option("count", ours_only=True)
+    idle_timeout: float | None = option("seconds", fsspec=("read_timeout",))
+    connect_timeout: float | None = option("seconds", fsspec=("connection_timeout",))
 
 
 AZURE_TABLE = OptionTable(
     store="an Azure store",
-    options=(
-        Option("account_name"),
-        Option("account_key", obstore=("access_key", "master_key")),
-        Option("sas_token", obstore=("sas_key",)),
-        Option("connection_string", "words"),
-        Option("credential", "any"),
-        Option("token", obstore=("bearer_token",), ours_only=True),
-        Option("tenant_id", obstore=("authority_id",)),
-        Option("client_id"),
-        Option("client_secret", "words"),
-        Option("federated_token_file", "words", ours_only=True),
-        Option("authority_host", ours_only=True),
-        Option("msi_endpoint", obstore=("identity_endpoint",), ours_only=True),
-        Option("object_id", ours_only=True),
-        Option("msi_resource_id", ours_only=True),
-        Option("use_azure_cli", "flag", ours_only=True),
-        Option("anon", "flag", obstore=("skip_signature",)),
-        Option("endpoint_url", obstore=("endpoint",), ours_only=True),
-        Option("account_host"),
-        Option("use_emulator", "flag", ours_only=True),
-        Option("location_mode"),
-        Option("container_name", ours_only=True),
-        Option("max_connections", "count", ours_only=True),
-        Option("idle_timeout", "seconds", fsspec=("read_timeout",)),
-        Option("connect_timeout", "seconds", fsspec=("connection_timeout",)),
-    ),
+    options=options_of(AzureOptions),
     prefixes=("azure_storage_", "azure_"),
     nested=("config", "client_options"),
     without_effect=(

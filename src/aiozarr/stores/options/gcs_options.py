@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from aiozarr.stores.options.http_options import CLIENT_UNSUPPORTED, TRUST_UNSUPPORTED
-from aiozarr.stores.options.option_table import Option, OptionTable, UnsupportedOption, as_bool
+from aiozarr.stores.options.option_table import Option, OptionTable, UnsupportedOption, as_bool, option, options_of
 
 Access = Literal["read_only", "read_write", "full_control"]
 
@@ -28,16 +28,16 @@ class GcsOptions:
         max_connections, idle_timeout, connect_timeout: as for `HTTPStore`.
     """
 
-    anon: bool | None = None
-    token: Any = field(default=None, repr=False)
+    anon: bool | None = option("flag", obstore=("skip_signature",), ours_only=True)
+    token: Any = option("any", shown=False, fsspec=("token",))
     path_from: str | None = field(default=None, compare=False)
-    access: Access | None = None
-    project: str | None = None
-    requester_pays: bool | str | None = None
-    endpoint_url: str | None = None
-    max_connections: int | None = None
-    idle_timeout: float | None = None
-    connect_timeout: float | None = None
+    access: Access | None = option(fsspec=("access",))
+    project: str | None = option(fsspec=("project",))
+    requester_pays: bool | str | None = option("any", fsspec=("requester_pays",))
+    endpoint_url: str | None = option(fsspec=("endpoint_url",), obstore=("base_url", "endpoint"))
+    max_connections: int | None = option("count", ours_only=True)
+    idle_timeout: float | None = option("seconds", fsspec=("timeout",), obstore=("read_timeout",))
+    connect_timeout: float | None = option("seconds", ours_only=True)
 
     @property
     def payer(self) -> str | None:
@@ -74,20 +74,12 @@ _SESSION_INNARDS = (
 GCS_TABLE = OptionTable(
     store="a GCS store",
     options=(
-        Option("anon", "flag", obstore=("skip_signature",), ours_only=True),
-        Option("token", "any", fsspec=("token",)),
-        Option("access", fsspec=("access",)),
-        Option("project", fsspec=("project",)),
-        Option("requester_pays", "any", fsspec=("requester_pays",)),
-        Option("endpoint_url", fsspec=("endpoint_url",), obstore=("base_url", "endpoint")),
+        *options_of(GcsOptions),
         Option("service_account", "words", obstore=("service_account_path",), ours_only=True),
         Option("service_account_key", "words", ours_only=True),
         Option("application_credentials", "words", ours_only=True),
         Option("bearer_token", ours_only=True),
         Option("bucket", obstore=("bucket_name",), ours_only=True),
-        Option("max_connections", "count", ours_only=True),
-        Option("idle_timeout", "seconds", fsspec=("timeout",), obstore=("read_timeout",)),
-        Option("connect_timeout", "seconds", ours_only=True),
     ),
     prefixes=("google_", "gcs_"),
     nested=("config", "client_options", "session_kwargs"),

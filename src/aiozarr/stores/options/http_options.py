@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from aiozarr.stores.options.option_table import Option, OptionTable, UnsupportedOption
+from aiozarr.stores.options.option_table import Option, OptionTable, UnsupportedOption, option, options_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,37 +31,27 @@ class HTTPOptions:
         connect_timeout: seconds for a connection.
     """
 
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    auth: tuple[str, str, str] | None = field(default=None, repr=False)
-    token: str | None = field(default=None, repr=False)
-    user_agent: str | None = None
-    trust_env: bool | None = None
-    proxy: str | None = field(default=None, repr=False)
-    ssl_context: ssl.SSLContext | None = None
-    root_certificate: str | None = field(default=None, repr=False)
-    allow_invalid_certificates: bool | None = None
-    allow_http: bool | None = None
-    max_connections: int = 1024
-    idle_timeout: float = 20.0
-    connect_timeout: float = 20.0
+    headers: Mapping[str, str] = option(
+        "mapping", default=dict, shown=False, fsspec=("headers", "client_kwargs.headers"), obstore=("default_headers",)
+    )
+    auth: tuple[str, str, str] | None = option("any", shown=False, fsspec=("auth", "client_kwargs.auth"))
+    token: str | None = option(shown=False, ours_only=True)
+    user_agent: str | None = option("words", ours_only=True)
+    trust_env: bool | None = option("flag", fsspec=("client_kwargs.trust_env",))
+    proxy: str | None = option(shown=False, fsspec=("proxy", "client_kwargs.proxy"), obstore=("proxy_url",))
+    ssl_context: ssl.SSLContext | None = option("any", fsspec=("ssl", "ssl_context"))
+    root_certificate: str | None = option("any", shown=False, ours_only=True)
+    allow_invalid_certificates: bool | None = option("flag", ours_only=True)
+    allow_http: bool | None = option("flag", ours_only=True)
+    max_connections: int = option("count", default=1024, ours_only=True)
+    idle_timeout: float = option("seconds", default=20.0, obstore=("read_timeout",), ours_only=True)
+    connect_timeout: float = option("seconds", default=20.0, ours_only=True)
 
 
 HTTP_TABLE = OptionTable(
     store="an HTTP store",
     options=(
-        Option("headers", "mapping", fsspec=("headers", "client_kwargs.headers"), obstore=("default_headers",)),
-        Option("auth", "any", fsspec=("auth", "client_kwargs.auth")),
-        Option("token", ours_only=True),
-        Option("user_agent", "words", ours_only=True),
-        Option("trust_env", "flag", fsspec=("client_kwargs.trust_env",)),
-        Option("proxy", fsspec=("proxy", "client_kwargs.proxy"), obstore=("proxy_url",)),
-        Option("ssl_context", "any", fsspec=("ssl", "ssl_context")),
-        Option("root_certificate", "any", ours_only=True),
-        Option("allow_invalid_certificates", "flag", ours_only=True),
-        Option("allow_http", "flag", ours_only=True),
-        Option("max_connections", "count", ours_only=True),
-        Option("idle_timeout", "seconds", obstore=("read_timeout",), ours_only=True),
-        Option("connect_timeout", "seconds", ours_only=True),
+        *options_of(HTTPOptions),
         Option(
             "timeout",
             "any",
@@ -178,7 +167,8 @@ def _certificate(value: object) -> str:
     if value == "":
         raise ValueError("the storage option 'root_certificate' is empty")
     if isinstance(value, os.PathLike) or (isinstance(value, str) and "-----BEGIN" not in value):
-        return Path(value).read_text("ascii")
+        with open(value, encoding="ascii") as file:
+            return file.read()
     return _text(value, "root_certificate")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -57,6 +57,26 @@ class Option:
     ours_only: bool = False
     spelled: Mapping[Any, str] = field(default_factory=dict)
     about: str = ""
+
+
+def option(kind: Kind = "text", *, default: Any = None, shown: bool = True, **how: Any) -> Any:
+    """Return the field of a record of given options for one `Option`, whose name is that of the field.
+
+    Args:
+        kind: type of its value.
+        default: its value if it is not given; a class makes a new one for each record.
+        shown: False for secrets, which representations leave out.
+        how: further attributes of the `Option`.
+    """
+    metadata = {"kind": kind, **how}
+    if isinstance(default, type):
+        return field(default_factory=default, repr=shown, metadata=metadata)
+    return field(default=default, repr=shown, metadata=metadata)
+
+
+def options_of(record: type[Any]) -> tuple[Option, ...]:
+    """Return the options that are fields of a record."""
+    return tuple(Option(each.name, **each.metadata) for each in fields(record) if each.metadata)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from aiozarr.stores.options.http_options import CLIENT_UNSUPPORTED
-from aiozarr.stores.options.option_table import Option, OptionTable, UnsupportedOption
+from aiozarr.stores.options.option_table import Option, OptionTable, UnsupportedOption, option, options_of
 
 _CONFIG = "config_kwargs."
 
@@ -165,95 +165,62 @@ class S3Options:
     """The given options of an S3 store. None means that an option is not given.
 
     Attributes:
-        anon: send unsigned requests, to public buckets.
-        key, secret, token: an access key, its secret and, for temporary credentials, the session token.
-        profile: a profile of `~/.aws`.
-        endpoint_url: an S3-compatible server, for which buckets are then part of the path.
-        region: the bucket's region.
-        requester_pays: the account of these credentials pays for the requests.
-        virtual_hosted: put the bucket into the host name. None means True for AWS only.
+        anon: do not sign; public buckets.
+        key: an access key; goes with `secret`.
+        secret: the secret of `key`.
+        token: the session token of temporary credentials; goes with `key` and `secret`.
+        profile: a profile of the AWS configuration; needs the extra `s3`.
+        endpoint_url: a server other than AWS, with `http://` or `https://`. Buckets are then part of the path.
+        region: the bucket's region; AWS is asked for it where none is named.
+        requester_pays: the reader pays for requests and transfer.
+        virtual_hosted: the bucket is a part of the host's name, not of the path. None means True for AWS only.
         bulk_delete: remove a thousand keys in one request, which some servers do not support. None means True.
-        verify: False accepts any certificate. A path names a file of further certificates to trust.
-        root_certificate: further certificates to trust, in the format PEM.
+        verify: `False`, or a file of certificates to trust.
+        root_certificate: further certificates to trust, as PEM.
         proxy: the URL of a proxy for all requests.
         upload: further options of the client that writes, by its own names: encryption, checksums.
         chain: sources of credentials, by the client's own names: web identity, container, instance.
-        max_connections, idle_timeout, connect_timeout: as for `HTTPStore`.
+        max_connections: connections at once; 1024.
+        idle_timeout: without progress; 20 s.
+        connect_timeout: 20 s.
     """
 
-    anon: bool | None = None
-    key: str | None = field(default=None, repr=False)
-    secret: str | None = field(default=None, repr=False)
-    token: str | None = field(default=None, repr=False)
-    profile: str | None = None
-    endpoint_url: str | None = None
-    region: str | None = None
-    requester_pays: bool | None = None
-    virtual_hosted: bool | None = None
+    anon: bool | None = option("flag", obstore=("skip_signature",))
+    key: str | None = option(shown=False, fsspec=("key", "username", "aws_access_key_id"), obstore=("access_key_id",))
+    secret: str | None = option(
+        shown=False, fsspec=("secret", "password", "aws_secret_access_key"), obstore=("secret_access_key",)
+    )
+    token: str | None = option(shown=False, fsspec=("token", "aws_session_token"), obstore=("session_token",))
+    profile: str | None = option("words")
+    endpoint_url: str | None = option(obstore=("endpoint", "endpoint_url_s3"))
+    region: str | None = option(
+        fsspec=("client_kwargs.region_name", "region_name", "config_kwargs.region_name"), obstore=("default_region",)
+    )
+    requester_pays: bool | None = option(
+        "flag", fsspec=("requester_pays", "s3_additional_kwargs.RequestPayer"), obstore=("request_payer",)
+    )
+    virtual_hosted: bool | None = option(
+        "flag",
+        fsspec=("config_kwargs.s3.addressing_style",),
+        obstore=("virtual_hosted_style_request",),
+        spelled={True: "virtual", False: "path", None: "auto"},
+    )
     bulk_delete: bool | None = None
-    verify: bool | str | None = None
-    root_certificate: str | None = None
-    proxy: str | None = field(default=None, repr=False)
+    verify: bool | str | None = option("any", fsspec=("client_kwargs.verify",))
+    root_certificate: str | None = option("any", ours_only=True)
+    proxy: str | None = option(shown=False, obstore=("proxy_url",), ours_only=True)
     upload: tuple[tuple[str, str | bool], ...] = ()
     chain: tuple[tuple[str, str | bool], ...] = field(default=(), repr=False)
-    max_connections: int | None = None
-    idle_timeout: float | None = None
-    connect_timeout: float | None = None
+    max_connections: int | None = option("count", fsspec=("config_kwargs.max_pool_connections",))
+    idle_timeout: float | None = option("seconds", fsspec=("config_kwargs.read_timeout",), obstore=("read_timeout",))
+    connect_timeout: float | None = option("seconds", fsspec=("config_kwargs.connect_timeout",))
 
 
 S3_TABLE = OptionTable(
     store="an S3 store",
     options=(
-        Option("anon", "flag", obstore=("skip_signature",), about="do not sign; public buckets"),
-        Option(
-            "key",
-            fsspec=("key", "username", "aws_access_key_id"),
-            obstore=("access_key_id",),
-            about="an access key; goes with `secret`",
-        ),
-        Option(
-            "secret",
-            fsspec=("secret", "password", "aws_secret_access_key"),
-            obstore=("secret_access_key",),
-            about="the secret of `key`",
-        ),
-        Option(
-            "token",
-            fsspec=("token", "aws_session_token"),
-            obstore=("session_token",),
-            about="the session token of temporary credentials; goes with `key` and `secret`",
-        ),
-        Option("profile", "words", about="a profile of the AWS configuration; needs the extra `s3`"),
-        Option(
-            "endpoint_url",
-            obstore=("endpoint", "endpoint_url_s3"),
-            about="a server other than AWS, with `http://` or `https://`",
-        ),
-        Option(
-            "region",
-            fsspec=("client_kwargs.region_name", "region_name", "config_kwargs.region_name"),
-            obstore=("default_region",),
-            about="the bucket's region; AWS is asked for it where none is named",
-        ),
-        Option(
-            "requester_pays",
-            "flag",
-            fsspec=("requester_pays", "s3_additional_kwargs.RequestPayer"),
-            obstore=("request_payer",),
-            about="the reader pays for requests and transfer",
-        ),
-        Option(
-            "virtual_hosted",
-            "flag",
-            fsspec=("config_kwargs.s3.addressing_style",),
-            obstore=("virtual_hosted_style_request",),
-            spelled={True: "virtual", False: "path", None: "auto"},
-            about="the bucket is a part of the host's name, not of the path",
-        ),
-        Option("verify", "any", fsspec=("client_kwargs.verify",), about="`False`, or a file of certificates to trust"),
-        Option("root_certificate", "any", ours_only=True, about="further certificates to trust, as PEM"),
+        *options_of(S3Options),
         Option("allow_invalid_certificates", "flag", ours_only=True, about="as `verify=False`"),
-        Option("proxy", obstore=("proxy_url",), ours_only=True, about="the URL of a proxy for all requests"),
         Option(
             "proxies",
             "mapping",
@@ -291,20 +258,6 @@ S3_TABLE = OptionTable(
             )
             for name in _CHAIN
         ),
-        Option(
-            "max_connections",
-            "count",
-            fsspec=("config_kwargs.max_pool_connections",),
-            about="connections at once; 1024",
-        ),
-        Option(
-            "idle_timeout",
-            "seconds",
-            fsspec=("config_kwargs.read_timeout",),
-            obstore=("read_timeout",),
-            about="without progress; 20 s",
-        ),
-        Option("connect_timeout", "seconds", fsspec=("config_kwargs.connect_timeout",), about="20 s"),
     ),
     prefixes=("aws_",),
     nested=(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote
 
-from aiozarr.http1 import quote_key
+from aiozarr.http1.request import quote_key
 from aiozarr.http1.url import WebAddress
 from aiozarr.model import check_key
 from aiozarr.stores.options.option_table import is_set

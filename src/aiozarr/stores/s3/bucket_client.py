@@ -7,25 +7,27 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from aiozarr.errors import StoreError, UnauthenticatedError, UnsupportedOperationError
-from aiozarr.http1 import (
-    Accept,
-    BodyCutError,
-    EndpointClient,
-    Expectation,
-    Request,
-    RequestSender,
-    Response,
-    fingerprint,
-)
+from aiozarr.http1.connection import BodyCutError, Response
+from aiozarr.http1.endpoint_client import EndpointClient, Request, RequestSender
+from aiozarr.http1.request import BodyReader
+from aiozarr.http1.response_check import Accept, Expectation, etag_of
+from aiozarr.http1.url import fingerprint
 from aiozarr.model import Entry, Precondition, Supports, Version
-from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, is_missing_key
+from aiozarr.stores.capabilities import UploadedPart
+from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, error_for, is_missing_key
 from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
 from aiozarr.stores.object.listing import ListingPage, collect_names, iterate_pages
-from aiozarr.stores.obstore.obstore_bucket import WORKERS, ObstoreBucketClient, may_lack_bulk
+from aiozarr.stores.obstore.obstore_bucket import (
+    PART_BYTES,
+    SINGLE_PUT_BYTES,
+    WORKERS,
+    ObstoreBucketClient,
+    may_lack_bulk,
+)
 from aiozarr.stores.options.s3_options import S3Options, s3_options
 from aiozarr.stores.s3.address import (
     NOTHING_CONFIGURED,
@@ -37,10 +39,16 @@ from aiozarr.stores.s3.address import (
     parse_url,
     sends_found_credentials_openly,
 )
-from aiozarr.stores.s3.client import has_files, make_provider, read_configured
-from aiozarr.stores.s3.credentials import knows_credentials
+from aiozarr.stores.s3.client import has_files, knows_credentials, make_provider, read_configured
 from aiozarr.stores.s3.direct_put import DirectPut, may_succeed_otherwise, stored_version
-from aiozarr.stores.s3.region_client import S3RegionClient, fetch_region
+from aiozarr.stores.s3.multipart_upload import (
+    CHECKSUM_ALGORITHM,
+    MAX_PARTS,
+    completion,
+    parse_result,
+    result_version,
+)
+from aiozarr.stores.s3.region_client import CRC32C, S3RegionClient, fetch_region
 from aiozarr.stores.s3.responses import failures_in, first_failure, is_elsewhere, listing_query, parse_page, region_in
 
 T = TypeVar("T")
@@ -81,8 +89,9 @@ class S3BucketClient(ObstoreBucketClient):
         self._old_clients: list[S3RegionClient] = []
         self.idle_timeout = self._region_client.sender.endpoint.idle_timeout
         self._direct_put = DirectPut(options, os.environ, secure=endpoint.web.secure)
-        self._server = endpoint.web.origin
-        self._fingerprint = self._credentials_fingerprint()
+        self.url = f"s3://{bucket}"
+        self.origin = (endpoint.web.origin, self._credentials_fingerprint())
+        self.identity = ("s3", endpoint.web.origin, bucket, self._credentials_fingerprint())
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         self.supports = Supports(
             writeable=True,
@@ -107,18 +116,6 @@ class S3BucketClient(ObstoreBucketClient):
         if source == "environment":
             return fingerprint({"environment": os.environ.get("AWS_ACCESS_KEY_ID", "")})
         return f"{source}:{options.profile or os.environ.get('AWS_PROFILE', '')}" if source == "profile" else source
-
-    @property
-    def url(self) -> str:
-        return f"s3://{self._bucket}"
-
-    @property
-    def origin(self) -> Hashable:
-        return (self._server, self._fingerprint)
-
-    @property
-    def identity(self) -> Hashable:
-        return ("s3", self._server, self._bucket, self._fingerprint)
 
     # --- authorising and interpreting ----------------------------------------------------------------------------
 
@@ -165,7 +162,7 @@ class S3BucketClient(ObstoreBucketClient):
         refused = False
         if precondition is None and self._can_put_directly(data.nbytes):
             try:
-                response = await self._put_directly(key, data)
+                response = await self._send_body(key, data, self._direct_put.headers(data))
             except BodyCutError:
                 pass  # a server that refuses before the whole body has come may close; its response is then lost
             else:
@@ -185,8 +182,8 @@ class S3BucketClient(ObstoreBucketClient):
         client = self._region_client
         return self._direct_put.accepts(nbytes, can_sign_headers=client.can_sign_headers) and not client.sender.proxied
 
-    async def _put_directly(self, key: str, data: memoryview) -> Response:
-        headers = self._direct_put.headers(data)
+    async def _send_body(self, key: str, data: memoryview | BodyReader, headers: Mapping[str, str]) -> Response:
+        """Return the response to a PUT of the whole object."""
 
         async def authorise() -> Request:
             client = await self._ready()
@@ -210,15 +207,84 @@ class S3BucketClient(ObstoreBucketClient):
 
         assert isinstance(source, S3BucketClient)
 
-        async def send(
-            method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes = b""
-        ) -> Response:
-            async def authorise() -> Request:
-                return await (await self._ready()).authorise_copy(method, key, query, headers, body)
+        return await copy_object(self._operate, source._bucket, source_key, key, size=size, if_match=if_match)
 
-            return await self.exchange(authorise)
+    async def _operate(
+        self,
+        method: str,
+        key: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes | BodyReader = b"",
+    ) -> Response:
+        """Return the response to an operation on an object, with parameters and headers of Amazon's."""
+        content = memoryview(body) if isinstance(body, bytes) else body
 
-        return await copy_object(send, source._bucket, source_key, key, size=size, if_match=if_match)
+        async def authorise() -> Request:
+            return await (await self._ready()).authorise_call(method, key, query, headers, content)
+
+        return await self.exchange(authorise)
+
+    # --- uploads of files ----------------------------------------------------------------------------------------
+
+    def can_upload(self, nbytes: int) -> bool:
+        client = self._region_client
+        if client.sender.proxied or not self._direct_put.accepts_stream(can_sign_headers=client.can_sign_headers):
+            return False
+        return nbytes <= MAX_PUT_BYTES or knows_credentials(self._source)
+
+    def upload_part_bytes(self, nbytes: int) -> int | None:
+        if nbytes <= SINGLE_PUT_BYTES or not knows_credentials(self._source):
+            return None
+        return max(PART_BYTES, -(-nbytes // MAX_PARTS))
+
+    async def upload(self, key: str, body: BodyReader) -> Version | None:
+        response = await self._send_body(key, body, await self._checksum(body))
+        version = stored_version(response)
+        if version is None:
+            raise self._refusal(response)
+        return version
+
+    async def _checksum(self, body: BodyReader) -> dict[str, str]:
+        return {CRC32C: await body.crc32c()} if self._direct_put.needs_checksum else {}
+
+    async def begin_parts(self, key: str) -> str:
+        headers = CHECKSUM_ALGORITHM if self._direct_put.needs_checksum else {}
+        response = await self._operate("POST", key, {"uploads": ""}, headers)
+        result = parse_result(response, "InitiateMultipartUploadResult")
+        if not result or not result.get("UploadId"):
+            raise self._refusal(response)
+        return result["UploadId"]
+
+    async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
+        headers = await self._checksum(body)
+        query = {"partNumber": str(number + 1), "uploadId": upload_id}
+        response = await self._operate("PUT", key, query, headers, body)
+        etag = etag_of(response.headers)
+        if response.status != 200 or not etag:
+            raise self._refusal(response)
+        return UploadedPart(etag, headers.get(CRC32C))
+
+    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
+        response = await self._operate("POST", key, {"uploadId": upload_id}, {}, completion(parts))
+        result = parse_result(response, "CompleteMultipartUploadResult")
+        if result is None:
+            raise self._refusal(response)
+        return result_version(result)
+
+    async def abort_parts(self, key: str, upload_id: str) -> None:
+        response = await self._operate("DELETE", key, {"uploadId": upload_id}, {})
+        if response.status not in (200, 204, 404):
+            raise self.error(response)
+
+    def _refusal(self, response: Response) -> StoreError:
+        """Return the error for a response that does not confirm a step of an upload."""
+        if response.status == 200 and error_code(bytes(response.body)) is not None:
+            return error_for(500, {}, bytes(response.body))  # a completion may fail after the status of a success
+        error = self.error(response)
+        if may_succeed_otherwise(response):
+            return UnsupportedOperationError(f"the server refuses the upload: {error}", status=response.status)
+        return error
 
     async def delete(self, key: str) -> None:
         # The client library has bulk deletes only, which some servers lack.
@@ -272,7 +338,7 @@ class S3BucketClient(ObstoreBucketClient):
         query = listing_query(prefix, delimiter, token)
 
         async def authorise() -> Request:
-            return await (await self._ready()).authorise_listing(query)
+            return await (await self._ready()).authorise_call("GET", "", query)
 
         response = await self.exchange(authorise)
         if not isinstance(response.action, Accept):

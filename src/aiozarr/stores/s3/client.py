@@ -1,19 +1,23 @@
-"""obstore's client for one bucket of S3 and the TLS context of its servers, made from the options."""
+"""obstore's client for one bucket of S3, the TLS context of its servers, and the credentials, from the options."""
 
 from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from aiozarr.errors import UnauthenticatedError
 from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.http1.endpoint import custom_ssl_context
+from aiozarr.stores.blocking import in_thread
+from aiozarr.stores.obstore.errors import ANON
 from aiozarr.stores.obstore.obstore_bucket import NO_RETRIES, client_options
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import S3Configuration, S3Endpoint, Source
+from aiozarr.stores.s3.presign import S3Credentials
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -211,3 +215,42 @@ class ProfileCredentials:
                 "an instance"
             )
         return credentials
+
+
+_TOKENS = ("AWS_SESSION_TOKEN", "AWS_TOKEN")
+"""Variables of the environment, as in obstore."""
+
+
+def knows_credentials(source: Source) -> bool:
+    """Return whether the credentials are available without obstore, whose search does not return them."""
+    return source != "chain"
+
+
+def fixed_credentials(options: S3Options, source: Source, environ: Mapping[str, str]) -> S3Credentials | None:
+    """Return the credentials if they are known without a request and do not expire, or None."""
+    if source == "given":
+        return S3Credentials(options.key or "", options.secret or "", options.token)
+    if source == "environment":
+        token = next((environ[name] for name in _TOKENS if environ.get(name)), None)
+        return S3Credentials(environ.get("AWS_ACCESS_KEY_ID", ""), environ.get("AWS_SECRET_ACCESS_KEY", ""), token)
+    return None
+
+
+async def find_credentials(
+    options: S3Options, source: Source, provider: Provider | None, environ: Mapping[str, str]
+) -> S3Credentials | None:
+    """Return the credentials, or None if requests are not signed.
+
+    Raises:
+        UnauthenticatedError: the profile gives none.
+    """
+    fixed = fixed_credentials(options, source, environ)
+    if fixed is not None:
+        return fixed
+    if source == "profile" and provider is not None:
+        try:
+            found = await in_thread(provider)  # it may read files, run a program or ask a service
+        except NoCredentialsError as error:
+            raise UnauthenticatedError(f"no credentials: {error} ({ANON})") from error
+        return S3Credentials(found["access_key_id"], found["secret_access_key"], found["token"])
+    return None

@@ -11,7 +11,8 @@ from base64 import b64encode
 from collections.abc import Mapping
 from hashlib import md5
 
-from aiozarr.http1 import Response, etag_of
+from aiozarr.http1.connection import Response
+from aiozarr.http1.response_check import etag_of
 from aiozarr.model import Version
 from aiozarr.stores.http.errors import error_code, is_html_page
 from aiozarr.stores.object.bucket_client import crc32c_base64
@@ -57,13 +58,21 @@ class DirectPut:
 
     def accepts(self, nbytes: int, *, can_sign_headers: bool) -> bool:
         """Return whether to store a value of this size directly; `can_sign_headers` says whether CRC32C can be sent."""
-        limit = MAX_DIRECT_BYTES if self._secure or can_sign_headers else MAX_MD5_BYTES
+        limit = MAX_DIRECT_BYTES if self.accepts_stream(can_sign_headers=can_sign_headers) else MAX_MD5_BYTES
         return nbytes <= limit and self._refusals_left > 0
+
+    def accepts_stream(self, *, can_sign_headers: bool) -> bool:
+        """Return whether to store a value that is read while it is sent; `can_sign_headers` as of `accepts`."""
+        return (self._secure or can_sign_headers) and self._refusals_left > 0
+
+    @property
+    def needs_checksum(self) -> bool:
+        """Whether bodies are sent with a checksum: without TLS nothing else would detect damaged bytes."""
+        return not self._secure
 
     def headers(self, data: memoryview) -> dict[str, str]:
         """Return the checksum header of the body, which the signature of the URL does not cover."""
-        # Without TLS nothing else would detect damaged bytes.
-        if self._secure:
+        if not self.needs_checksum:
             return {}
         if data.nbytes <= MAX_MD5_BYTES:
             return {"Content-MD5": b64encode(md5(data, usedforsecurity=False).digest()).decode()}

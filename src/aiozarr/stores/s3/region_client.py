@@ -8,15 +8,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aiozarr.http1 import EndpointClient, Expectation, Proxies, Request, RequestTemplate, quote_key
+from aiozarr.http1.endpoint_client import EndpointClient, Request
+from aiozarr.http1.request import BodyReader, RequestTemplate, quote_key
+from aiozarr.http1.response_check import Expectation
+from aiozarr.http1.url import Proxies
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES
 from aiozarr.stores.obstore.errors import translated
 from aiozarr.stores.obstore.obstore_bucket import check_fork
 from aiozarr.stores.obstore.url_signer import Signer
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import S3Endpoint, Source
-from aiozarr.stores.s3.client import ProfileCredentials, Provider, make_client, ssl_context_of
-from aiozarr.stores.s3.credentials import find_credentials, fixed_credentials
+from aiozarr.stores.s3.client import (
+    ProfileCredentials,
+    Provider,
+    find_credentials,
+    fixed_credentials,
+    make_client,
+    ssl_context_of,
+)
 from aiozarr.stores.s3.presign import Presigner, canonical_query, presign
 from aiozarr.stores.s3.responses import region_in
 
@@ -118,7 +127,7 @@ class S3RegionClient:
         return Request(self.sender, method, key, target, self._template, expectation, "", issued_at)
 
     async def authorise_put(
-        self, key: str, data: memoryview, headers: Mapping[str, str], expectation: Expectation
+        self, key: str, data: memoryview | BodyReader, headers: Mapping[str, str], expectation: Expectation
     ) -> Request:
         """Return a request that stores `data` without a condition."""
         issued_at = time.monotonic()
@@ -132,26 +141,20 @@ class S3RegionClient:
             self.sender, "PUT", key, target, self._template, expectation, "", issued_at, headers=headers, body=data
         )
 
-    async def authorise_listing(self, query: Mapping[str, str]) -> Request:
-        """Return a request for a page of the bucket's listing. obstore's own credentials are not available for it."""
-        issued_at = time.monotonic()
-        path = self._path or "/"
-        credentials = await find_credentials(self._options, self._source, self._provider, os.environ)
-        if credentials is None:
-            text = canonical_query(query)
-        else:
-            if self._options.requester_pays:
-                query = {**query, "x-amz-request-payer": "requester"}
-            text = presign(credentials, self.endpoint.region, self.endpoint.web.authority, path, query, time.time())
-        expectation = Expectation(max_bytes=MAX_PAGE_BYTES)
-        return Request(self.sender, "GET", "", f"{path}?{text}", self._template, expectation, "", issued_at)
-
-    async def authorise_copy(
-        self, method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    async def authorise_call(
+        self,
+        method: str,
+        key: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str] | None = None,
+        body: memoryview | BodyReader | None = None,
     ) -> Request:
-        """Return a request with headers of Amazon's, which are signed. obstore's own credentials cannot sign it."""
+        """Return a request with this query, and headers of Amazon's, which are signed; `key` is `""` for the bucket.
+
+        obstore's own credentials are not available for it.
+        """
         issued_at = time.monotonic()
-        path = f"{self._path}/{quote_key(key)}"
+        path = f"{self._path}/{quote_key(key)}" if key else self._path or "/"
         credentials = await find_credentials(self._options, self._source, self._provider, os.environ)
         if self._options.requester_pays:
             query = {**query, "x-amz-request-payer": "requester"}
@@ -163,16 +166,7 @@ class S3RegionClient:
         target = f"{path}?{text}" if text else path
         expectation = Expectation(max_bytes=MAX_PAGE_BYTES)
         return Request(
-            self.sender,
-            method,
-            key,
-            target,
-            self._template,
-            expectation,
-            "",
-            issued_at,
-            headers=headers,
-            body=memoryview(body),
+            self.sender, method, key, target, self._template, expectation, "", issued_at, headers=headers, body=body
         )
 
     @property

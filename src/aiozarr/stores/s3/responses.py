@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from html import escape, unescape
 from urllib.parse import unquote_plus
 from xml.etree.ElementTree import Element
 
 from aiozarr.errors import StoreError
-from aiozarr.http1 import Headers
+from aiozarr.http1.response_check import Headers
 from aiozarr.model import Entry, Version
 from aiozarr.stores.http.errors import error_for
 from aiozarr.stores.object.bucket_client import PAGE_SIZE
@@ -116,6 +115,8 @@ def failures_in(text: str) -> dict[str, StoreError] | None:
     result = _RESULT.search(text)
     if result is None:
         return None
+    from html import unescape  # imported on use, like in `first_failure`: most programs remove nothing
+
     failures: dict[str, StoreError] = {}
     for found in _FAILURE.finditer(result[0]):
         key, code = _KEY.search(found[1]), re.search(r"<Code>([A-Za-z]+)</Code>", found[1])
@@ -136,6 +137,8 @@ def first_failure(text: str, keys: Sequence[str]) -> tuple[int, StoreError] | No
     positions = [position for position, key in enumerate(keys) if rest.startswith(f"{key}: ")]
     if not positions:
         return None
+    from html import escape
+
     position = max(positions, key=lambda position: len(keys[position]))
     message = rest[len(keys[position]) + 2 : code.start()].strip()
     document = f"<Error><Code>{code[1]}</Code><Message>{escape(message)}</Message></Error>"

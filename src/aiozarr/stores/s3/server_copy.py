@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from html import escape
 from typing import Protocol
-from xml.etree.ElementTree import ParseError, fromstring
 
 import anyio
 
 from aiozarr.concurrency import map_concurrently
 from aiozarr.errors import ChangedError, StoreError, UnsupportedOperationError
-from aiozarr.http1 import Response, quote_key
+from aiozarr.http1.connection import Response
+from aiozarr.http1.request import quote_key
 from aiozarr.model import Version
+from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import error_for
-from aiozarr.stores.object.listing import child_texts, local_name
+from aiozarr.stores.s3.multipart_upload import MAX_PARTS, completion, parse_result, result_version
 
 MAX_SINGLE_COPY_BYTES = 256 << 20
 """Larger objects are copied in parts, side by side. S3 copies up to 5 GiB in one request."""
 PART_BYTES = 128 << 20
-MAX_PARTS = 10_000
 PART_CONCURRENCY = 8
 ABORT_SECONDS = 5.0
 
@@ -60,7 +59,7 @@ async def copy_object(
     if if_match is not None and if_match.etag is not None and not if_match.weak:
         headers["x-amz-copy-source-if-match"] = if_match.etag
     if size <= MAX_SINGLE_COPY_BYTES:
-        return _version(_result(await send("PUT", key, {}, headers), "CopyObjectResult"))
+        return result_version(_result(await send("PUT", key, {}, headers), "CopyObjectResult"))
     started = _result(await send("POST", key, {"uploads": ""}, {}), "InitiateMultipartUploadResult")
     upload = {"uploadId": started.get("UploadId", "")}
     try:
@@ -76,23 +75,16 @@ async def _copy_parts(
 ) -> Version | None:
     part_bytes = max(PART_BYTES, -(-size // MAX_PARTS))
 
-    async def copy_part(start: int) -> str:
+    async def copy_part(start: int) -> UploadedPart:
         stop = min(start + part_bytes, size)
         number = {"partNumber": str(start // part_bytes + 1)}
         part = {**headers, "x-amz-copy-source-range": f"bytes={start}-{stop - 1}"}
-        return _result(await send("PUT", key, {**upload, **number}, part), "CopyPartResult").get("ETag", "")
+        result = _result(await send("PUT", key, {**upload, **number}, part), "CopyPartResult")
+        return UploadedPart(result.get("ETag", ""))
 
-    etags = await map_concurrently(copy_part, range(0, size, part_bytes), concurrency=PART_CONCURRENCY)
-    response = await send("POST", key, upload, {}, _completion(etags))
-    return _version(_result(response, "CompleteMultipartUploadResult"))
-
-
-def _completion(etags: Sequence[str]) -> bytes:
-    parts = [
-        f"<Part><PartNumber>{number}</PartNumber><ETag>{escape(etag)}</ETag></Part>"
-        for number, etag in enumerate(etags, 1)
-    ]
-    return f"<CompleteMultipartUpload>{''.join(parts)}</CompleteMultipartUpload>".encode()
+    parts = await map_concurrently(copy_part, range(0, size, part_bytes), concurrency=PART_CONCURRENCY)
+    response = await send("POST", key, upload, {}, completion(parts))
+    return result_version(_result(response, "CompleteMultipartUploadResult"))
 
 
 def _result(response: Response, name: str) -> dict[str, str]:
@@ -101,22 +93,13 @@ def _result(response: Response, name: str) -> dict[str, str]:
     Raises:
         StoreError: the server has not done what it was asked for. A copy may fail after the status of a success.
     """
-    body = bytes(response.body)
+    result = parse_result(response, name)
+    if result is not None:
+        return result
     status = response.status
-    try:
-        root = fromstring(body) if b"<!DOCTYPE" not in body else None  # no declarations
-    except ParseError:
-        root = None
-    if status == 200 and root is not None and local_name(root) == name:
-        return child_texts(root)
     if status in (404, 412):
         raise ChangedError("the object was replaced or removed before it was copied", status=status)
-    error = error_for(500 if status == 200 else status, response.headers, body)
+    error = error_for(500 if status == 200 else status, response.headers, bytes(response.body))
     if status in _REFUSED:
         raise UnsupportedOperationError(f"the server does not copy: {error}", status=status)
     raise error
-
-
-def _version(result: Mapping[str, str]) -> Version | None:
-    etag = result.get("ETag", "").strip('"')
-    return Version(f'"{etag}"') if etag else None

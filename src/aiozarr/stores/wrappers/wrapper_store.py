@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from typing_extensions import Buffer
@@ -204,15 +205,11 @@ class WrapperStore(Store):
         return (type(self), self._store._equality_key, self._settings())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self._store, self._settings()))
+        return (partial(type(self), self._store, **self._settings()), ())
 
     def __repr__(self) -> str:
         settings = "".join([f", {name}={value!r}" for name, value in self._settings().items()])
         return f"{type(self).__name__}({self._store!r}{settings})"
-
-
-def _rebuild(kind: type[Any], store: Store, settings: dict[str, Any]) -> Any:
-    return kind(store, **settings)
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ import os
 import zipfile
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -15,13 +16,13 @@ from typing_extensions import Buffer
 from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.model import (
     ByteRange,
-    IfAbsent,
     IfMatch,
     Precondition,
     Supports,
     Value,
     Version,
     check_key,
+    is_met,
     resolve_range,
 )
 from aiozarr.settings import GIB
@@ -32,6 +33,14 @@ from aiozarr.stores.zip.archive import open_archives
 from aiozarr.stores.zip.contents import Contents, Duplicates
 from aiozarr.stores.zip.format import Member
 from aiozarr.stores.zip.zip_store import ZipMode, ZipStore
+
+
+@dataclass
+class _Use:
+    """What a store and the stores above and below it in the archive have done with it together."""
+
+    wrote: bool
+    is_closed: bool = False
 
 
 class LocalZipStore(BlockingStore, ZipStore, in_store=False):
@@ -73,9 +82,8 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
             conditional_erases=mode != "r",
             bounded_reads=True,
         )
-        self._closed = False
-        self._wrote = mode in ("w", "x")
-        if self._wrote:
+        self._use = _Use(wrote=mode in ("w", "x"))
+        if self._use.wrote:
             with self._translated("creating", None):
                 self._archive.begin(empty=True, exclusive=mode == "x")
 
@@ -93,11 +101,15 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
             raise UnsupportedOperationError(
                 "close the archive before it is pickled: other processes cannot see its changes yet"
             )
-        mode = "r" if self._mode == "r" else "a"
-        return (
-            _restore,
-            (self.path, mode, self._prefix, self._compression, self._limit, self._durable, self._duplicates),
-        )
+        mode: ZipMode = "r" if self._mode == "r" else "a"
+        options: dict[str, Any] = {
+            "prefix": self._prefix,
+            "compression": self._compression,
+            "max_member_bytes": self._limit,
+            "durable": self._durable,
+            "duplicates": self._duplicates,
+        }
+        return (partial(LocalZipStore, self.path, mode, **options), ())
 
     def __repr__(self) -> str:
         return f"ZipStore({self.path!r}, {self._mode!r}{f', prefix={self._prefix!r}' if self._prefix else ''})"
@@ -126,7 +138,7 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
         data = byte_view(value)
         check_key(self._prefix + key, store=self._url)
         with self._translated("writing", key):
-            self._wrote = True
+            self._use.wrote = True
             holds = None if precondition is None else lambda *found: self._is_met(precondition, *found)
             self._archive.contents().check(self._duplicates, self._url)
             written = self._archive.put(self._prefix + key, data, self._compression, holds)
@@ -135,9 +147,7 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
         return self._version(*written)
 
     def _is_met(self, precondition: Precondition, contents: Contents, member: Member | None) -> bool:
-        if isinstance(precondition, IfAbsent):
-            return member is None
-        return member is not None and self._version(contents, member) == precondition.version
+        return is_met(precondition, None if member is None else self._version(contents, member))
 
     def erase_now(self, key: str) -> None:
         self._erase([check_key(key, store=self._url)])
@@ -151,24 +161,24 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
         self._check_writeable("erase")
         with self._translated("erasing", None):
             self._archive.contents().check(self._duplicates, self._url)
-            self._wrote = True
+            self._use.wrote = True
             return self._archive.drop([self._prefix + key for key in keys], holds)
 
     def _check_writeable(self, doing: str) -> None:
         if not self.supports.writeable:
             raise self._unsupported(f"{doing} in mode 'r'")
-        if self._closed:
+        if self._use.is_closed:
             # Changes would become part of the archive only at the end of the process.
             raise UnsupportedOperationError(f"the archive was closed: open it again to {doing}", store=self._url)
 
     def _commit(self) -> None:
         with self._translated("closing", None):
-            if self._wrote:
+            if self._use.wrote:
                 self._archive.commit(durable=self._durable)
-                self._wrote = False
+                self._use.wrote = False
             else:
                 self._archive.release()
-            self._closed = True
+            self._use.is_closed = True
 
     def _version(self, contents: Contents, member: Member) -> Version:
         return Version(generation=f"{contents.token}-{member.offset:x}")
@@ -198,17 +208,3 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
             if isinstance(error, StoreError):
                 raise
             raise store_error(error, doing, store=self._url, key=key, range=range) from error
-
-
-def _restore(
-    path: str, mode: ZipMode, prefix: str, compression: int, limit: int, durable: bool, duplicates: Duplicates
-) -> ZipStore:
-    return LocalZipStore(
-        path,
-        mode,
-        prefix=prefix,
-        compression=compression,
-        max_member_bytes=limit,
-        durable=durable,
-        duplicates=duplicates,
-    )

@@ -7,6 +7,7 @@ import os
 import zipfile
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -110,7 +111,12 @@ class RemoteZipStore(ZipStore, in_store=True):
         return (RemoteZipStore, self._store.identity, self._key, self._prefix)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_restore, (self._store, self._key, self._prefix, self._limit, self._duplicates, self._owns))
+        options: dict[str, Any] = {
+            "prefix": self._prefix,
+            "max_member_bytes": self._limit,
+            "duplicates": self._duplicates,
+        }
+        return (partial(RemoteZipStore, self._store, key=self._key, owns_store=self._owns, **options), ())
 
     def __repr__(self) -> str:
         return f"ZipStore({self._store!r}, key={self._key!r}{f', prefix={self._prefix!r}' if self._prefix else ''})"
@@ -313,7 +319,3 @@ class RemoteZipStore(ZipStore, in_store=True):
         if len(data) != stop - start:
             raise ShortReadError(f"{len(data)} bytes of the archive were received, not {stop - start}", store=self._url)
         return data
-
-
-def _restore(store: Store, key: str, prefix: str, limit: int, duplicates: Duplicates, owns: bool) -> ZipStore:
-    return RemoteZipStore(store, key=key, prefix=prefix, max_member_bytes=limit, duplicates=duplicates, owns_store=owns)

@@ -17,7 +17,7 @@ from aiozarr.model import (
     check_prefix,
 )
 from aiozarr.settings import GIB
-from aiozarr.stores.contract import Store
+from aiozarr.stores.contract import Store, split_root, with_root
 from aiozarr.stores.zip.contents import Duplicates, KeyIndex
 from aiozarr.stores.zip.format import Member
 
@@ -100,6 +100,11 @@ class ZipStore(Store):
     @property
     def url(self) -> str:
         return self._url
+
+    def parent_store(self) -> tuple[Store, str] | None:
+        """Return the store of the prefix above in this archive; closing either closes both."""
+        above, name = split_root(self._prefix)
+        return (with_root(self, _prefix=above, _url=self._url.rpartition("/")[0]), name) if name else None
 
     def _entry(self, member: Member, version: Version) -> Entry:
         return Entry(member.key[len(self._prefix) :], member.size, version)

@@ -13,6 +13,7 @@ import pytest
 
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import IfAbsent
+from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
 from aiozarr.testing.conformance.base import INVALID_KEYS, Base, assert_refused, conforms, needs, read
 
@@ -52,6 +53,17 @@ class Writing(Base):
             with pytest.raises(UnsupportedOperationError):
                 await call()
         assert await read(store, "a/b") == b"x"
+
+    @conforms
+    async def test_values_that_are_stored_together_are_stored_each_under_its_key(self, store: Store) -> None:
+        needs(store, "writeable")
+        if not isinstance(store, BlockingStore):
+            pytest.skip(f"{type(store).__name__} is no BlockingStore")
+        store.set_now("a/1", b"old")
+        values = {"a/1": b"new", "a/2": b"", "b/c/1": b"123", "a/3": b"x" * 1000, "d": b"4"}
+        store.set_values_now(list(values.items()))
+        assert {key: await read(store, key) for key in values} == values
+        store.set_values_now([])
 
     @pytest.mark.parametrize("kind", BUFFERS)
     @conforms

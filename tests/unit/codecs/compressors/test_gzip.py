@@ -75,7 +75,7 @@ def test_a_bomb_stops_at_the_bound() -> None:
 
 
 def test_a_hundred_thousand_empty_members_are_refused() -> None:
-    with pytest.raises(CodecError, match="members"):
+    with pytest.raises(CodecError, match="bytes follow"):
         CODEC.decode(gzip.compress(b"") * 100_000, max_size=10)
 
 

@@ -16,7 +16,7 @@ from aiozarr.engine import Engine
 from aiozarr.engine.cache.chunks import ENTRY_BYTES, MAX_CACHES, ChunkCache, ChunkCaches
 from aiozarr.errors import CodecError, MissingChunkError
 from aiozarr.model import Supports
-from aiozarr.schedule import Report
+from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import LocalStore, MemoryStore, PrefixStore
 from aiozarr.stores.contract import Store

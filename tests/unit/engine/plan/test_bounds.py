@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.plan.bounds import MergeLimitBounds, may_be_whole, most_ranges
 from aiozarr.engine.plan.partial_plan import PartialChunkPlanner
-from aiozarr.grid import IndexTransform
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.chunk_counting import project
-from aiozarr.schedule import MergeLimits
-from aiozarr.schedule.cost_estimator import LOCAL_GAP, MAX_GAP, MIN_GAP
+from aiozarr.grid.transform import IndexTransform
+from aiozarr.schedule.coalesce import LOCAL_GAP, MAX_GAP, MIN_GAP, MergeLimits
 from aiozarr.settings import Settings
 from aiozarr.stores import MemoryStore
 from aiozarr.testing.fakes import FakeStore

@@ -1,4 +1,4 @@
-"""Plans as tables: what `print(plan)` shows, and that it costs no more for a million chunks."""
+"""Plans as tables: what `print(plan)` shows, and that only the first requests of a million chunks are listed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 import aiozarr
 from aiozarr.engine import Plan
 from aiozarr.engine.plan.plan import ROWS, PlanRow, table
+from aiozarr.grid.projection import Projection
 from aiozarr.model import Range
 from aiozarr.stores import MemoryStore
 
@@ -148,3 +149,32 @@ async def test_a_plan_travels_with_its_rows_and_shows_in_a_notebook() -> None:
         assert str(again) == str(plan)
         assert plan._repr_html_().startswith("<pre>a selection of shape (6, 4)")
         assert "&lt;= 32" in array[...].plan()._repr_html_()
+
+
+async def test_of_many_requests_the_first_are_shown_and_the_others_counted() -> None:
+    array = await new(shape=(40,), chunks=(1,))
+    await array[...].write(1)
+    for plan, last in ((array[...].plan(), "... at most 30 requests more"), (await array[...].plan(probe=True), None)):
+        lines = str(plan).splitlines()
+        assert [line.split()[1] for line in lines if "a/c/" in line] == [f"a/c/{number}" for number in range(ROWS)]
+        assert lines[-1] == (last or "... 30 requests more")
+
+
+async def test_a_plan_of_a_hundred_million_chunks_prints_without_listing_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = await new(shape=(10, 10**7), chunks=(1, 1))
+
+    def listed(_: Projection) -> Any:
+        raise AssertionError("all chunks of a dimension were listed")
+
+    monkeypatch.setattr(Projection, "_cached_dimensions", property(listed))
+    plan = array[...].plan()
+    assert str(plan).endswith("... at most 99,999,990 requests more")
+    assert [row.key for row in plan.rows] == [f"a/c/0/{number}" for number in range(ROWS)]
+
+
+async def test_points_are_listed_where_they_are_few_and_counted_where_they_are_many() -> None:
+    array = await new(shape=(100_000,), chunks=(10,))
+    assert [row.key for row in array.vindex[[95, 3, 41]].plan().rows] == ["a/c/0", "a/c/4", "a/c/9"]
+    plan = array.oindex[np.arange(0, 100_000, 5)].plan()
+    assert plan.rows == ()
+    assert str(plan).endswith("... at most 10,000 requests, not listed here")

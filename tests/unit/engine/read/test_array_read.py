@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aiozarr.errors import LimitError, MissingChunkError
-from aiozarr.schedule import Report
+from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import MemoryStore
 from aiozarr.testing.fakes import FakeStore

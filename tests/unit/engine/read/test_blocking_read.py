@@ -15,7 +15,7 @@ from aiozarr.engine import Engine
 from aiozarr.engine.read import blocking_read
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, PermissionDeniedError, ThrottledError
 from aiozarr.model import ByteRange, Value, Version
-from aiozarr.schedule import Event, Report
+from aiozarr.schedule.events import Event, Report
 from aiozarr.stores import MemoryStore
 from aiozarr.testing.virtual_time import in_virtual_time
 from tests.support.engine_samples import RAW, SETTINGS, Sample, engine, layout_of

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from aiozarr.engine import Engine, Read, plan_bounds
 from aiozarr.engine.plan.bounds import MergeLimitBounds
 from aiozarr.errors import CodecError, MissingChunkError
-from aiozarr.grid import IndexTransform, select_orthogonal, select_pointwise
+from aiozarr.grid.advanced import select_orthogonal, select_pointwise
+from aiozarr.grid.transform import IndexTransform
 from aiozarr.model import Range, Value
-from aiozarr.schedule import Report
+from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import LocalStore, MemoryStore
 from aiozarr.testing.fakes import FakeStore

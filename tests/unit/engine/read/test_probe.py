@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiozarr.engine import Engine, plan_bounds
-from aiozarr.schedule import Report
+from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.virtual_time import in_virtual_time

@@ -16,7 +16,7 @@ from aiozarr.engine.workers.decoder import MAX_BATCH_CHUNKS, BatchOutput, ChunkD
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, ThrottledError
 from aiozarr.grid.projection import ChunkProjection
 from aiozarr.model import Range
-from aiozarr.schedule import Event, Report
+from aiozarr.schedule.events import Event, Report
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 from tests.support.engine_samples import RAW, SETTINGS, Sample, sample

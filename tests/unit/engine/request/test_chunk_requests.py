@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.engine.request import chunk_requests
 from aiozarr.engine.request.chunk_requests import DecodeChunk, TimedDecodeChunk
 from aiozarr.engine.request.in_flight import InFlightChunk, InFlightChunks, Subscription
 from aiozarr.engine.timing import RequestObserver, RequestTiming
-from aiozarr.engine.workers.decoder import BatchOutput, ChunkDecoder
+from aiozarr.engine.workers.decoder import BatchOutput, ChunkDecoder, kept_copy
 from aiozarr.engine.workers.worker_pool import finish, run_all
 from aiozarr.errors import CodecError
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.projection import Projection
 from aiozarr.grid.transform import Strided
-from aiozarr.schedule import Report
+from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 
 SPEC = ArraySpec((4,), np.dtype("<i4"), np.zeros((), "<i4"))
@@ -133,7 +134,14 @@ def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(starts))
         return decode(self, data, starts, batch)
 
+    decode_shared: Callable[..., Any] = ChunkDecoder.decode_shared
+
+    def counted_shared(self: ChunkDecoder, bodies: Sequence[bytes]) -> Any:
+        counts.append(len(bodies))
+        return decode_shared(self, bodies)
+
     monkeypatch.setattr(ChunkDecoder, "decode_batch", counted)
+    monkeypatch.setattr(ChunkDecoder, "decode_shared", counted_shared)
     return counts
 
 
@@ -151,7 +159,7 @@ def test_chunks_of_one_reader_that_come_in_one_batch_are_decoded_together(togeth
     assert together == [9]
 
 
-def test_missing_cached_and_unwanted_chunks_are_not_decoded_with_others(together: list[int]) -> None:
+def test_chunks_of_several_readers_are_decoded_together_and_unwanted_ones_are_not(together: list[int]) -> None:
     reader, gone, another = Reader(chunks=16), Reader(stopped=True, chunks=16), Reader(chunks=16)
     works = works_of(reader, numbered(16))
     works[4] = works_of(gone, numbered(16))[4]
@@ -168,7 +176,60 @@ def test_missing_cached_and_unwanted_chunks_are_not_decoded_with_others(together
     assert reader.out.tolist() == expected.tolist()
     assert [type(end) for end in gone.ends] == [CancelledError]
     assert (reader.ends, another.ends) == ([None] * 14, [None] * 2)
-    assert together == [4, 3, 3, 3]
+    assert together == [4, 11]
+
+
+def test_chunks_for_a_cache_are_decoded_together_and_own_their_memory(together: list[int]) -> None:
+    reader = Reader(chunks=6)
+    works = works_of(reader, numbered(6))
+    cache: Any = object()
+    for work in works:
+        work.chunk.caches = {cache: "id"}
+    run_all(works)
+    assert together == [6]
+    assert reader.out.tolist() == list(range(24))
+    for number, work in enumerate(works):
+        assert work.values is not None
+        assert work.values.flags.owndata
+        assert not work.values.flags.writeable
+        assert work.values.tolist() == list(range(4 * number, 4 * number + 4))
+
+
+def test_a_chunk_that_finds_no_memory_in_a_cache_fails_alone(
+    together: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(values: Any) -> Any:
+        if values[0] == 4:
+            raise MemoryError
+        return kept_copy(values)
+
+    monkeypatch.setattr(chunk_requests, "kept_copy", full)
+    reader = Reader(chunks=3)
+    works = works_of(reader, numbered(3))
+    cache: Any = object()
+    for work in works:
+        work.chunk.caches = {cache: "id"}
+    run_all(works)
+    finish(works)
+    assert [type(end) for end in reader.ends] == [type(None), MemoryError, type(None)]
+    assert reader.out.tolist() == [*range(4), *[-1] * 4, *range(8, 12)]
+    assert together == [3]
+
+
+def test_a_damaged_chunk_fails_for_its_readers_alone(together: list[int]) -> None:
+    reader, another = Reader(chunks=5), Reader(chunks=5)
+    bodies = numbered(5)
+    bodies[2] = b"short"
+    works = works_of(reader, bodies)
+    for work, subscription in zip(works, another.subscriptions(), strict=True):
+        work.chunk.join(subscription)
+    run_all(works)
+    finish(works)
+    expected = [*range(8), *[-1] * 4, *range(12, 20)]
+    for each in (reader, another):
+        assert each.out.tolist() == expected
+        assert [type(end) for end in each.ends] == [*[type(None)] * 2, CodecError, *[type(None)] * 2]
+    assert together == [5]
 
 
 def test_one_that_is_damaged_fails_alone(together: list[int]) -> None:

@@ -13,7 +13,7 @@ from aiozarr.engine.request.chunk_batch import WantedRange
 from aiozarr.engine.request.coalescer import MAX_PENDING_RANGES, RangeCoalescer
 from aiozarr.engine.request.in_flight import InFlightChunk, InFlightChunks, Subscription
 from aiozarr.model import Range
-from aiozarr.schedule import MergeLimits
+from aiozarr.schedule.coalesce import MergeLimits
 from aiozarr.settings import Settings
 from tests.support.engine_samples import RAW
 

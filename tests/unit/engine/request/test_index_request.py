@@ -1,4 +1,4 @@
-"""Small shards in one request: when, what is right about it, and what a shard that lies about itself gets."""
+"""The cache of shard indexes; small shards in one request, and what a shard that lies about itself gets."""
 
 from __future__ import annotations
 
@@ -9,15 +9,67 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aiozarr.codecs import ShardIndex
 from aiozarr.engine import Engine
+from aiozarr.engine.request.index_request import IndexCache, IndexEntry
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError
-from aiozarr.model import Range, Suffix, Value
-from aiozarr.schedule import Report
+from aiozarr.model import Range, Suffix, Value, Version
+from aiozarr.schedule.events import Report
 from aiozarr.stores import MemoryStore
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import Corrupt
 from aiozarr.testing.virtual_time import in_virtual_time
 from tests.support.engine_samples import RAW, SETTINGS, Sample, engine, layout_of, sample
+
+VERSION = Version('"1"')
+
+
+def entry(chunks: int = 4, version: Version | None = VERSION) -> IndexEntry:
+    """An index of `chunks` inner chunks, which takes 16 bytes for each."""
+    return IndexEntry(ShardIndex(np.zeros(chunks, "u8"), np.zeros(chunks, "u8")), version)
+
+
+def cached(cache: IndexCache, tokens: str) -> str:
+    return "".join([token for token in tokens if cache.get(token) is not None])
+
+
+def test_the_least_recently_used_indexes_make_room() -> None:
+    cache = IndexCache(0)
+    for token in "abc":
+        cache.put(token, entry(), max_bytes=3 * 64)
+    assert cache.get("a") is not None
+    cache.put("d", entry(), max_bytes=3 * 64)
+    assert cached(cache, "abcd") == "acd"
+
+
+def test_the_limit_of_the_last_caller_holds() -> None:
+    cache = IndexCache(0)
+    for token in "abc":
+        cache.put(token, entry(), max_bytes=1 << 20)
+    cache.put("d", entry(), max_bytes=2 * 64)
+    assert cached(cache, "abcd") == "cd"
+
+
+def test_an_index_without_a_version_or_above_the_limit_is_not_cached() -> None:
+    cache = IndexCache(0)
+    cache.put("kept", entry(), max_bytes=128)
+    cache.put("unversioned", entry(version=None), max_bytes=128)
+    cache.put("missing", IndexEntry(None, None), max_bytes=128)
+    cache.put("large", entry(chunks=9), max_bytes=128)
+    assert cache.get("kept") is not None
+    assert all(cache.get(token) is None for token in ("unversioned", "missing", "large"))
+
+
+def test_a_replaced_or_dropped_index_frees_its_bytes() -> None:
+    cache = IndexCache(0)
+    for _ in range(10):
+        cache.put("a", entry(), max_bytes=128)
+    cache.put("b", entry(), max_bytes=128)
+    cache.drop("a")
+    cache.drop("unknown")
+    cache.put("c", entry(), max_bytes=128)
+    assert cached(cache, "abc") == "bc"
+
 
 INDEX = 16 * 16 + 4
 SIZE = 256 * 4 + INDEX

@@ -19,7 +19,7 @@ from aiozarr.engine.request import chunk_requests
 from aiozarr.engine.workers.worker_pool import WorkItem, finish, run_captured
 from aiozarr.errors import MissingChunkError, PermissionDeniedError, ThrottledError
 from aiozarr.model import Range
-from aiozarr.schedule import Event, Report
+from aiozarr.schedule.events import Event, Report
 from aiozarr.settings import Settings
 from aiozarr.stores import LocalStore, MemoryStore, WrapperStore
 from aiozarr.stores.contract import Store

@@ -12,8 +12,7 @@ import pytest
 from aiozarr.engine import Engine, plan_bounds
 from aiozarr.errors import ChangedError, CodecError, PermissionDeniedError, ThrottledError
 from aiozarr.model import Range, Suffix, Supports, Value
-from aiozarr.schedule import Report
-from aiozarr.schedule.events import RequestEvent
+from aiozarr.schedule.events import Report, RequestEvent
 from aiozarr.settings import Settings
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import Call, Corrupt

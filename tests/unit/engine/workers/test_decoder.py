@@ -11,9 +11,10 @@ import pytest
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.workers import decoder
 from aiozarr.engine.workers.decoder import thread_decoder
-from aiozarr.grid import IndexTransform, select_orthogonal, select_pointwise
+from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.chunk_counting import project
+from aiozarr.grid.transform import IndexTransform
 from aiozarr.memory import per_thread
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}

@@ -12,8 +12,9 @@ import pytest
 
 from aiozarr.engine import Engine, Write
 from aiozarr.errors import CodecError, PreconditionFailedError, StoreError, ThrottledError, UnsafeWriteWarning
-from aiozarr.grid import IndexTransform, select_pointwise
-from aiozarr.schedule import Report
+from aiozarr.grid.advanced import select_pointwise
+from aiozarr.grid.transform import IndexTransform
+from aiozarr.schedule.events import Report
 from aiozarr.testing.virtual_time import in_virtual_time
 from tests.support.engine_samples import RAW, SETTINGS, Sample, engine, sample
 

@@ -10,7 +10,8 @@ import pytest
 from aiozarr.codecs import get_codec
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError
 from aiozarr.hierarchy.new_metadata.v3 import check_shape, new_v3_array, storage_order
-from aiozarr.metadata import NamedConfig, parse_node, render_node
+from aiozarr.metadata.formats import parse_node, render_node
+from aiozarr.metadata.records import NamedConfig
 
 
 def describe(**changes: Any) -> Any:

@@ -117,7 +117,7 @@ async def test_a_group_of_the_caller_stays_open_and_keeps_its_consolidated_metad
     before = len(counted.rounds)
     opened = await fetch_groups(group, OpenOptions(), deep=False)
     assert len(counted.rounds) == before + 1
-    assert not opened.root._owns_store
+    assert not opened.root._options.owns_store
 
 
 async def test_opened_groups_pickle_with_the_values_that_were_read(stored: Path) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata import DataType
-from aiozarr.metadata.data_types import FloatType
-from aiozarr.metadata.data_types.number_types import IntegerType
+from aiozarr.metadata.data_types.number_types import FloatType, IntegerType
 
 LIMITS = {
     "int2": (-2, 1),

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from aiozarr.errors import UnsupportedMetadataError
-from aiozarr.metadata import DataType, ObjectType
+from aiozarr.metadata import DataType
+from aiozarr.metadata.data_types.python_objects import ObjectType
 
 
 def test_objects_cannot_be_represented_in_v3() -> None:

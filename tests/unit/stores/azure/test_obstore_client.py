@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aiozarr.errors import ChangedError, StoreError, StoreTimeoutError, UnauthenticatedError
-from aiozarr.http1 import Accept, Expectation, Response
+from aiozarr.http1.connection import Response
+from aiozarr.http1.response_check import Accept, Expectation
 from aiozarr.model import Range
 from aiozarr.stores.azure import obstore_client
 from aiozarr.stores.azure.address import AzureEndpoint

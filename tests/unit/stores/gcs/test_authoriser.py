@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
-from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from typing import Any, TypeVar
 
 import pytest
 
@@ -16,25 +13,8 @@ from aiozarr.errors import (
 from aiozarr.model import Range
 from aiozarr.stores.object.store import ObjectStore
 from tests.support.servers.gcs_server import GcsServer
+from tests.support.servers.gcs_store import run
 from tests.support.servers.http_replies import Reply, Request, gzipped, when
-
-T = TypeVar("T")
-
-
-@pytest.fixture
-def server() -> Iterator[GcsServer]:
-    with GcsServer("bucket") as running:
-        yield running
-
-
-def run(server: GcsServer, use: Callable[[ObjectStore], Awaitable[T]], url: str = "gs://bucket", **options: Any) -> T:
-    async def main() -> T:
-        async with ObjectStore(url, **server.storage_options, **options) as store:
-            result = await use(store)
-        assert len(asyncio.all_tasks()) == 1
-        return result
-
-    return asyncio.run(main())
 
 
 def test_compressed_objects_are_returned_as_stored(server: GcsServer) -> None:

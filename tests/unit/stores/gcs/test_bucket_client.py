@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from typing import Any, TypeVar
 
 import pytest
 
@@ -21,26 +19,10 @@ from aiozarr.errors import (
 from aiozarr.model import Entry, Range, Suffix, Version
 from aiozarr.stores.object.store import ObjectStore
 from tests.support.servers.gcs_server import GcsServer
+from tests.support.servers.gcs_store import run
 from tests.support.servers.http_replies import Spoil, first, html, no_answer, status, when
 
-T = TypeVar("T")
 NO_BUCKET = b'{"error": {"code": 404, "message": "The specified bucket does not exist."}}'
-
-
-@pytest.fixture
-def server() -> Iterator[GcsServer]:
-    with GcsServer("bucket") as running:
-        yield running
-
-
-def run(server: GcsServer, use: Callable[[ObjectStore], Awaitable[T]], url: str = "gs://bucket", **options: Any) -> T:
-    async def main() -> T:
-        async with ObjectStore(url, **server.storage_options, **options) as store:
-            result = await use(store)
-        assert len(asyncio.all_tasks()) == 1
-        return result
-
-    return asyncio.run(main())
 
 
 def test_connections_are_opened_ahead(server: GcsServer) -> None:

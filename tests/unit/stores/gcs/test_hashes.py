@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from typing import Any, TypeVar
 
 import pytest
 
@@ -15,25 +12,8 @@ from aiozarr.errors import (
 )
 from aiozarr.stores.object.store import ObjectStore
 from tests.support.servers.gcs_server import GcsServer
+from tests.support.servers.gcs_store import run
 from tests.support.servers.http_replies import first
-
-T = TypeVar("T")
-
-
-@pytest.fixture
-def server() -> Iterator[GcsServer]:
-    with GcsServer("bucket") as running:
-        yield running
-
-
-def run(server: GcsServer, use: Callable[[ObjectStore], Awaitable[T]], url: str = "gs://bucket", **options: Any) -> T:
-    async def main() -> T:
-        async with ObjectStore(url, **server.storage_options, **options) as store:
-            result = await use(store)
-        assert len(asyncio.all_tasks()) == 1
-        return result
-
-    return asyncio.run(main())
 
 
 @pytest.mark.parametrize("size", [5, 3 << 20])

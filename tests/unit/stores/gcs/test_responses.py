@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -17,25 +15,8 @@ from aiozarr.errors import (
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES
 from aiozarr.stores.object.store import ObjectStore
 from tests.support.servers.gcs_server import GcsServer
+from tests.support.servers.gcs_store import run
 from tests.support.servers.http_replies import when
-
-T = TypeVar("T")
-
-
-@pytest.fixture
-def server() -> Iterator[GcsServer]:
-    with GcsServer("bucket") as running:
-        yield running
-
-
-def run(server: GcsServer, use: Callable[[ObjectStore], Awaitable[T]], url: str = "gs://bucket", **options: Any) -> T:
-    async def main() -> T:
-        async with ObjectStore(url, **server.storage_options, **options) as store:
-            result = await use(store)
-        assert len(asyncio.all_tasks()) == 1
-        return result
-
-    return asyncio.run(main())
 
 
 def test_a_listing_streams_in_page_by_page_and_asks_for_no_more_than_it_needs(server: GcsServer) -> None:

@@ -4,38 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, TypeVar
 
 import pytest
 
 from aiozarr.stores.gcs import upload as uploads
 from aiozarr.stores.object.store import ObjectStore
 from tests.support.servers.gcs_server import GcsServer
+from tests.support.servers.gcs_store import run
 from tests.support.servers.http_replies import Reply, Request, no_answer
 
-T = TypeVar("T")
 PART = uploads.PART_QUANTUM_BYTES
 BIG = os.urandom(3 * PART + 1000)
 
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
-    monkeypatch.setattr(uploads, "MAX_SINGLE_BYTES", PART)
-    monkeypatch.setattr(uploads, "PART_BYTES", PART)
-    monkeypatch.setattr(uploads, "FIRST_PAUSE", 0.001)
-    with GcsServer("bucket") as running:
-        yield running
-
-
-def run(server: GcsServer, use: Callable[[ObjectStore], Awaitable[T]], **options: Any) -> T:
-    async def main() -> T:
-        async with ObjectStore("gs://bucket", **server.storage_options, **options) as store:
-            result = await use(store)
-        assert len(asyncio.all_tasks()) == 1
-        return result
-
-    return asyncio.run(main())
+pytestmark = pytest.mark.usefixtures("small_parts")
 
 
 @pytest.mark.parametrize("begun_already", [False, True])

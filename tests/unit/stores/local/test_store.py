@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+import aiozarr.sync
 from aiozarr.errors import (
     ChangedError,
     InvalidKeyError,
@@ -348,6 +349,47 @@ def test_a_write_that_fails_at_any_step_leaves_the_old_value_and_nothing_else(
     assert files(root) == ({"a", "a/b"} if existing else set())
     if existing:
         assert (root / "a" / "b").read_bytes() == b"old"
+
+
+def test_values_stored_together_take_one_lock_per_directory_and_have_versions_of_their_own(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks: list[int] = []
+    flock = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", lambda fd, kind: (locks.append(kind), flock(fd, kind))[1])
+    keys = [f"c/{row}/{column}" for row in range(3) for column in range(20)]
+    store.set_values_now([(key, b"1") for key in keys])
+    assert locks == [fcntl.LOCK_EX, fcntl.LOCK_UN] * 3
+    before = [store.stat_now(key) for key in keys]
+    store.set_values_now([(key, b"2") for key in keys])
+    assert all(one != other for one, other in zip(before, map(store.stat_now, keys), strict=True))
+
+
+def test_values_stored_together_of_which_one_fails_leave_no_temporary_file(store: LocalStore, root: Path) -> None:
+    store.set_now("a/2/below", b"")
+    descriptors = len(os.listdir("/dev/fd"))
+    with pytest.raises(StoreError, match="other keys below"):
+        store.set_values_now([("a/1", b"1"), ("a/2", b"2"), ("a/3", b"3")])
+    assert not any("~" in name for name in files(root))
+    assert len(os.listdir("/dev/fd")) == descriptors
+
+
+def test_values_stored_together_are_stored_singly_after_a_sweep_of_their_temporary_files(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seal = atomic_write.NewFile.seal
+
+    def seal_and_sweep(file: atomic_write.NewFile) -> None:
+        seal(file)
+        for path in root.rglob(".aiozarr-write~*"):
+            if not atomic_write.has_writer(os.fsencode(path)):
+                path.unlink()
+
+    monkeypatch.setattr(atomic_write.NewFile, "seal", seal_and_sweep)
+    array = aiozarr.sync.create_array(store, shape=(4, 4), chunks=(1, 4), dtype="u1", fill_value=0)
+    array[...] = 7
+    assert (array[...] == 7).all()
+    assert len([name for name in files(root) if name.startswith("c/")]) >= 4
 
 
 def test_a_precondition_that_fails_leaves_no_directory(store: LocalStore, root: Path) -> None:

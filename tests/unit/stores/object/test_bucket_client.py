@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
 from aiozarr.errors import (
@@ -21,29 +18,7 @@ from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply
 from tests.support.servers.http_server import FaultServer
 from tests.support.servers.moto import LocalS3
-
-DATA = bytes(range(256)) * 100
-
-
-@pytest.fixture
-def server() -> Iterator[FaultServer]:
-    """A server that has one object in a bucket."""
-    with FaultServer({"bkt/root/a/b": DATA}) as running:
-        yield running
-
-
-def at(server: FaultServer, url: str = "s3://bkt/root", **options: Any) -> ObjectStore:
-    """Return a store of the server's bucket."""
-    options = {"key": "KEYID", "secret": "s-hidden", "region": "us-east-1", **options}
-    if options.get("anon"):
-        options.pop("key")
-        options.pop("secret")
-    return ObjectStore(url, endpoint_url=server.url, **options)
-
-
-def document(code: str, status: int = 400) -> spoil.Spoil:
-    """Answer with an error document."""
-    return spoil.status(status, f"<Error><Code>{code}</Code><Message>Words</Message></Error>".encode())
+from tests.support.servers.s3_replies import at, document
 
 
 @pytest.mark.parametrize(

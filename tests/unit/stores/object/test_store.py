@@ -8,8 +8,6 @@ import pickle
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -32,24 +30,7 @@ from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
 from tests.support.servers.moto import LocalS3
-
-DATA = bytes(range(256)) * 100
-
-
-@pytest.fixture
-def server() -> Iterator[FaultServer]:
-    """A server that has one object in a bucket."""
-    with FaultServer({"bkt/root/a/b": DATA}) as running:
-        yield running
-
-
-def at(server: FaultServer, url: str = "s3://bkt/root", **options: Any) -> ObjectStore:
-    """Return a store of the server's bucket."""
-    options = {"key": "KEYID", "secret": "s-hidden", "region": "us-east-1", **options}
-    if options.get("anon"):
-        options.pop("key")
-        options.pop("secret")
-    return ObjectStore(url, endpoint_url=server.url, **options)
+from tests.support.servers.s3_replies import DATA, at
 
 
 async def test_a_replaced_object_is_a_changed_error(server: FaultServer) -> None:

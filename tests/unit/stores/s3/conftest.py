@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.servers.http_server import FaultServer
-
-DATA = bytes(range(256)) * 100
+from tests.support.servers.s3_replies import DATA
 
 
 @pytest.fixture

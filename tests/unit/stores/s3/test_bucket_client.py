@@ -5,45 +5,18 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
-from typing import Any
 
 import pytest
 
 from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.model import IfAbsent
-from aiozarr.stores.object.store import ObjectStore
 from aiozarr.stores.obstore import obstore_bucket as obstore_service
 from aiozarr.stores.s3 import bucket_client as module
 from tests.support.http_proxy import proxy as forward_proxy
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
-
-XML = (("Content-Type", "application/xml"),)
-LISTING = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
-DELETED = b"<DeleteResult><Deleted><Key>root/a/b</Key></Deleted></DeleteResult>"
-
-
-def answers(request: Request, reply: Reply) -> Reply:
-    if "list-type=2" in request.target:
-        return Reply(200, XML, LISTING)
-    return Reply(200, XML, DELETED) if request.method == "POST" else reply
-
-
-def at(server: FaultServer, **options: Any) -> ObjectStore:
-    return ObjectStore(
-        "s3://bkt/root", **{"endpoint_url": server.url, "key": "k", "secret": "s", "region": "us-east-1", **options}
-    )
-
-
-async def everything(store: ObjectStore) -> None:
-    """One request of each kind."""
-    await store.fetch("a/b")
-    await store.set("x", b"1")
-    await store.list()
-    await store.list_dir("")
-    await store.erase("x")
-    await store.erase_values(["a/b"])
+from tests.support.servers.s3_replies import XML, answers, at, everything
 
 
 async def test_every_request_names_the_requester_that_pays(server: FaultServer) -> None:

@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aiozarr.errors import StoreError
+from aiozarr.model import Suffix
 from aiozarr.stores.object.store import ObjectStore
 from tests.support.certificates import authority
 from tests.support.http_proxy import proxy as forward_proxy
-from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
-
-XML = (("Content-Type", "application/xml"),)
-LISTING = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
-DELETED = b"<DeleteResult><Deleted><Key>root/a/b</Key></Deleted></DeleteResult>"
-
-
-def answers(request: Request, reply: Reply) -> Reply:
-    if "list-type=2" in request.target:
-        return Reply(200, XML, LISTING)
-    return Reply(200, XML, DELETED) if request.method == "POST" else reply
-
-
-def at(server: FaultServer, **options: Any) -> ObjectStore:
-    return ObjectStore(
-        "s3://bkt/root", **{"endpoint_url": server.url, "key": "k", "secret": "s", "region": "us-east-1", **options}
-    )
-
-
-async def everything(store: ObjectStore) -> None:
-    """One request of each kind."""
-    await store.fetch("a/b")
-    await store.set("x", b"1")
-    await store.list()
-    await store.list_dir("")
-    await store.erase("x")
-    await store.erase_values(["a/b"])
+from tests.support.servers.s3_replies import DATA, answers, at, everything
 
 
 @pytest.mark.parametrize("how", ["verify", "environment", "pem", "bytes", "unchecked", "allow"])
@@ -85,3 +63,45 @@ async def test_a_proxy_that_is_given_sees_every_request(server: FaultServer, nam
             await everything(store)
         assert len(proxy.heads) == 6
         assert "hidden" not in repr(store)
+
+
+async def test_an_anonymous_read_is_not_signed(server: FaultServer) -> None:
+    server.put("bkt/ü %+", b"x")
+    async with at(server, "s3://bkt", anon=True) as store:
+        assert await store.exists("ü %+")
+    assert {request.target for request in server.requests} == {"/bkt/%C3%BC%20%25%2B"}
+
+
+async def test_given_credentials_are_not_mixed_with_those_of_the_environment(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-another")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OTHER")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "other")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    async with at(server) as store:
+        await store.set("x", b"1")
+        assert await store.get("x") is not None
+    for request in server.requests:
+        assert "of-another" not in str(request)
+        assert "OTHER" not in str(request)
+
+
+async def test_credentials_of_the_environment_sign(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ENVKEY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    async with ObjectStore("s3://bkt/root") as store:
+        assert await store.exists("a/b")
+        assert os.environ["AWS_SECRET_ACCESS_KEY"] == "s"
+        assert b"ENVKEY" not in pickle.dumps(store)
+    assert "X-Amz-Credential=ENVKEY" in server.requests[0].target
+
+
+async def test_a_profile_signs(server: FaultServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    (tmp_path / "credentials").write_text("[mine]\naws_access_key_id = PROFILEKEY\naws_secret_access_key = s\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, profile="mine") as store:
+        found = await asyncio.gather(*(store.fetch("a/b", Suffix(number)) for number in range(1, 6)))
+        assert [value and bytes(value.data) for value in found] == [DATA[-number:] for number in range(1, 6)]
+    assert "X-Amz-Credential=PROFILEKEY" in server.requests[0].target

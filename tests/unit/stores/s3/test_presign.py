@@ -10,7 +10,7 @@ import botocore.credentials
 import pytest
 from botocore.awsrequest import AWSRequest
 
-from aiozarr.http1 import quote_key
+from aiozarr.http1.request import quote_key
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import find_endpoint
 from aiozarr.stores.s3.presign import SAME_MOMENT_SECONDS, Presigner, S3Credentials, canonical_query, presign

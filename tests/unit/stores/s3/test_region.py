@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import StoreError
-from aiozarr.http1.head import Headers
+from aiozarr.http1.response_check import Headers
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.stores.s3 import bucket_client as module
 from aiozarr.stores.s3.address import S3Endpoint

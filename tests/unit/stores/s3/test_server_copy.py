@@ -8,7 +8,7 @@ import pytest
 
 import aiozarr
 from aiozarr.errors import ChangedError, StoreError, UnsupportedOperationError
-from aiozarr.http1 import Response
+from aiozarr.http1.connection import Response
 from aiozarr.http1.response_check import ERROR_BODY
 from aiozarr.model import Version
 from aiozarr.stores import ObjectStore

@@ -46,3 +46,17 @@ async def test_a_child_refuses_to_be_written_once_its_group_has_closed_the_archi
     with pytest.raises(UnsupportedOperationError, match=r"was closed.*open it again"):
         await array[...].write(2)
     assert (await array[...]).tolist() == [1, 1]
+
+
+async def test_a_change_of_a_node_by_its_url_updates_consolidated_metadata_above_in_the_archive(tmp_path: Path) -> None:
+    group = await aiozarr.create_group(tmp_path / "x.zip")
+    await group.create_array("a/b", data=[1, 2])
+    await aiozarr.consolidate_metadata(group.store)
+    await group.store.aclose()
+    async with await aiozarr.open_array(tmp_path / "x.zip/a/b", mode="r+") as array:
+        await array.append([3])
+    async with await aiozarr.open_group(tmp_path / "x.zip") as group:
+        assert group.metadata.consolidated is not None
+        found = await group.open("a/b")
+        assert isinstance(found, aiozarr.Array)
+        assert found.shape == (3,)

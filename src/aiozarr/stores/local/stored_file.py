@@ -1,0 +1,95 @@
+"""A stored value that is read in pieces, all of one version."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from hashlib import md5
+
+from aiozarr.errors import ChangedError
+from aiozarr.model import Version
+from aiozarr.stores.local.atomic_write import version_of
+from aiozarr.stores.local.errors import store_error
+
+READ_BYTES = 256 << 10
+"""Bytes that are read, and then hashed, at once: they are still in the processor's cache then."""
+
+
+class StoredFile:
+    """An open file. Its methods may be called from any thread; all raise `StoreError` if the file cannot be read.
+
+    A file that is replaced stays readable as it was. One that is changed in place is found out by `check`.
+
+    Attributes:
+        size: its size in bytes when it was opened.
+        version: its version then.
+    """
+
+    def __init__(self, descriptor: int, status: os.stat_result, store: str, key: str) -> None:
+        self.size = status.st_size
+        self.version: Version = version_of(status)
+        self._descriptor = descriptor
+        self._store = store
+        self._key = key
+
+    def read_into(self, start: int, memory: memoryview) -> None:
+        """Fill `memory` with the bytes from `start`.
+
+        Raises:
+            ChangedError: the file has become shorter.
+        """
+        done = 0
+        while done < len(memory):
+            try:
+                count = os.preadv(self._descriptor, [memory[done:]], start + done)
+            except OSError as error:
+                raise store_error(error, "reading", store=self._store, key=self._key) from error
+            if not count:
+                raise self._changed()
+            done += count
+
+    def check(self) -> None:
+        """Check that the file has not been changed since it was opened.
+
+        Raises:
+            ChangedError: it has been.
+        """
+        try:
+            version = version_of(os.fstat(self._descriptor))
+        except OSError as error:
+            raise store_error(error, "reading", store=self._store, key=self._key) from error
+        if version != self.version:
+            raise self._changed()
+
+    def crc32c(self, start: int, nbytes: int) -> str:
+        """Return the CRC32C of a range as object stores write it: big-endian, in base64."""
+        # Imported on use: a store that is only read needs none.
+        import google_crc32c
+
+        value = 0
+        for at in range(start, start + nbytes, READ_BYTES):
+            value = google_crc32c.extend(value, self._read(at, min(READ_BYTES, start + nbytes - at)))
+        return b64encode(value.to_bytes(4, "big")).decode()
+
+    def md5(self) -> str:
+        """Return the MD5 of the whole file, in hexadecimal digits."""
+        digest = md5(usedforsecurity=False)
+        for at in range(0, self.size, READ_BYTES):
+            digest.update(self._read(at, min(READ_BYTES, self.size - at)))
+        return digest.hexdigest()
+
+    def _read(self, start: int, nbytes: int) -> bytes:
+        try:
+            data = os.pread(self._descriptor, nbytes, start)
+        except OSError as error:
+            raise store_error(error, "reading", store=self._store, key=self._key) from error
+        if len(data) < nbytes:
+            raise self._changed()
+        return data
+
+    def _changed(self) -> ChangedError:
+        return ChangedError("the file was changed while it was read", store=self._store, key=self._key)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
