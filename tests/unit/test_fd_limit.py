@@ -62,6 +62,7 @@ async def test_a_pool_never_opens_more_than_open_files_allow(
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (100, 100))
     assert open_file_limit() == 18
+    distant.held_until = 18
     pool = Pool(asyncio.get_running_loop(), Endpoint(False, "127.0.0.1", distant.port))
     await asyncio.gather(*(pool.send(GET, Expectation()) for _ in range(40)))
     assert distant.connections == distant.max_in_flight == 18

@@ -40,6 +40,7 @@ class ScriptedServer(ABC):
         in_flight: how many requests are being answered now; a client that goes away ends its request.
         max_in_flight: the most requests that were being answered at one time.
         latency: seconds before each answer.
+        held_until: no request is answered before this many have been at the server at one time.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class ScriptedServer(ABC):
     ) -> None:
         self.script = script
         self.latency = latency
+        self.held_until = 0
         self.requests: list[Request] = []
         self.connections = 0
         self.open_connections = 0
@@ -171,6 +173,8 @@ class ScriptedServer(ABC):
         self.in_flight += 1
         self.max_in_flight = max(self.max_in_flight, self.in_flight)
         try:
+            while self.max_in_flight < self.held_until:
+                await _wait(reader, 0.01)
             return await _send(reader, writer, request, self._answer(request), self.latency)
         finally:
             self.in_flight -= 1

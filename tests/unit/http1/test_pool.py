@@ -450,6 +450,7 @@ async def test_requests_that_begin_together_open_their_connections_together(
     loop = asyncio.get_running_loop()
     names = FakeResolver("127.0.0.1")
     monkeypatch.setattr(loop, "getaddrinfo", names.resolve)
+    distant.held_until = 60
     pool = Pool(loop, Endpoint(False, NAME, distant.port))
     answers = await asyncio.gather(*(pool.send(GET, Expectation()) for _ in range(60)))
     assert {bytes(answer.body) for answer in answers} == {b"value"}
@@ -476,6 +477,7 @@ async def test_where_files_are_lacking_requests_wait_for_the_connections_that_th
         return await real(*args, **options)  # type: ignore[misc]
 
     monkeypatch.setattr(loop, "create_connection", scarce)
+    distant.held_until = room
     pool = Pool(loop, Endpoint(False, "127.0.0.1", distant.port))
     answers = await asyncio.gather(*(pool.send(GET, Expectation()) for _ in range(40)), return_exceptions=True)
     if room:
