@@ -9,7 +9,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class fork_safe_cached_property(Generic[T_co]):  # noqa: N801  # used as a decorator, like functools.cached_property
-    """A property that is computed once per instance and stored in the `__dict__` of the instance.
+    """A property that is computed once per instance and stored as an attribute of the instance.
 
     `functools.cached_property` holds a lock while it computes, before Python 3.12. A fork in another thread leaves this
     lock locked in the child, for all instances of the class. Without the lock two threads may both compute the value,
@@ -34,5 +34,6 @@ class fork_safe_cached_property(Generic[T_co]):  # noqa: N801  # used as a decor
         if instance is None:
             return self
         value = self._function(instance)
-        instance.__dict__[self._name] = value
+        # As an attribute, also of a frozen instance: asking for `__dict__` makes a dictionary for each instance.
+        object.__setattr__(instance, self._name, value)
         return value
