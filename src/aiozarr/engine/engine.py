@@ -129,12 +129,11 @@ class Engine:
             await self._start_gate.enter()
         await self.sort(reads)
         begun = 0.0 if report is None else monotonic()
-        operations = [
-            ArrayRead(self.state, group, settings=settings, report=report, progress=progress)
-            for group in self._by_origin(reads)
-        ]
+        groups: Sequence[Sequence[Read]] = [reads] if len(reads) == 1 else self._by_origin(reads)
         try:
-            await _run_all(operations)
+            await _run_all(
+                [ArrayRead(self.state, group, settings=settings, report=report, progress=progress) for group in groups]
+            )
         finally:
             if report is not None:
                 report.operation(seconds=monotonic() - begun)

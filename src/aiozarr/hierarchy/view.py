@@ -384,10 +384,7 @@ class View(UnreadValues):
 
     def _fill(self, read: Read, callback: Callback[Progress] | None = None) -> Coroutine[Any, Any, None]:
         """Return the coroutine that fills the output of `read`."""
-        settings, report = self._settings, current_recorder()
-        return self._run(
-            lambda engine: engine.read([read], settings=settings, progress=callback, report=report), callback
-        )
+        return self._run(_ReadCall(read, self._settings, callback, current_recorder()), callback)
 
     def _copy(self, source: AnyArray, target: AnyArray) -> Coroutine[Any, Any, None]:
         """Return the coroutine in which a worker copies `source` to `target`."""
@@ -486,6 +483,21 @@ class View(UnreadValues):
     ) -> T:
         with timeouts_located([self._array.store], self._array.path):
             return await run(function, timeout=self._settings.timeout, callback=callback)
+
+
+class _ReadCall:
+    """One read, to be begun by the engine. It is one object, where a closure is six: a service has many in flight."""
+
+    __slots__ = ("_progress", "_read", "_report", "_settings")
+
+    def __init__(self, read: Read, settings: Settings, progress: Callback[Progress] | None, report: Report | None):
+        self._read = read
+        self._settings = settings
+        self._progress = progress
+        self._report = report
+
+    def __call__(self, engine: Engine) -> Coroutine[Any, Any, None]:
+        return engine.read((self._read,), settings=self._settings, progress=self._progress, report=self._report)
 
 
 def _is_same_type(dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:

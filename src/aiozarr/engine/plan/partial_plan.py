@@ -7,7 +7,7 @@ index first and its inner chunks then.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import TypeAlias
 
@@ -41,16 +41,16 @@ def request_cost_bytes(merge_limits: MergeLimits) -> int:
 
 
 class PartialChunkPlanner:
-    """The choice for all chunks of one read; equal parts of equal chunks are looked at once.
+    """The choice for all chunks of reads with equal limits; equal parts of equal chunks are looked at once.
 
     Args:
-        economy: what a request costs, and how far ranges are merged.
+        merge_limits: what a request costs, and how far ranges are merged.
         blocking: whether ranges are system calls. Those of any length cost the same, and more than half of a chunk
             is not worth the trouble.
     """
 
     def __init__(self, merge_limits: MergeLimits, *, blocking: bool) -> None:
-        self._economy = merge_limits
+        self._merge_limits = merge_limits
         self._blocking = blocking
         self._kept: dict[object, Ranges | None] = {}
 
@@ -60,7 +60,7 @@ class PartialChunkPlanner:
         `versioned`: several ranges can be told to be of one state of the chunk. Else one range must do.
         """
         raw = pipeline.raw
-        if raw is None or raw.nbytes <= request_cost_bytes(self._economy) or part.size >= pipeline.spec.size:
+        if raw is None or raw.nbytes <= request_cost_bytes(self._merge_limits) or part.size >= pipeline.spec.size:
             return None
         slices = byte_runs_key(part)
         if slices is None:
@@ -80,12 +80,18 @@ class PartialChunkPlanner:
         runs = byte_runs(part, ElementLayout(raw.shape, raw.strides, raw.order, raw.item_size), MAX_RUNS)
         if runs is None:
             return None
-        ranges = cheap_ranges(runs, raw.nbytes, self._economy, split=versioned and not self._blocking)
+        ranges = cheap_ranges(runs, raw.nbytes, self._merge_limits, split=versioned and not self._blocking)
         if ranges is None or (len(ranges) > 1 and not versioned):
             return None
         if self._blocking and 2 * sum([length for _, length in ranges]) > raw.nbytes:
             return None
         return ranges
+
+
+@lru_cache(64)
+def partial_planner(merge_limits: MergeLimits, blocking: bool) -> PartialChunkPlanner:
+    """Return the planner of these limits: the windows of a service share one."""
+    return PartialChunkPlanner(merge_limits, blocking=blocking)
 
 
 def cheap_ranges(runs: ByteRuns, nbytes: int, merge_limits: MergeLimits, *, split: bool) -> Ranges | None:

@@ -75,7 +75,7 @@ class ArrayRead(ReadOperation):
             self.stop(error)
 
     def next_request(self) -> ScheduledRequest | None:
-        if self.queue.is_blocking and self._prefault.delays_reads:
+        if self.delays_reads:
             return None
         while not self.stopped:
             if self._ready:
@@ -201,7 +201,7 @@ class ArrayRead(ReadOperation):
             chunk_id = chunks.chunk_id(part)
             pipeline = layout.object_of(part).pipeline
             request.share(chunk_id[1], InFlightChunk(self.in_flight, self.share_key(chunk_id), pipeline))
-        self._blocking_reads.add(request)
+        self.await_blocking(request)
         return request
 
 

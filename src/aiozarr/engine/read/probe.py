@@ -9,7 +9,7 @@ from functools import partial
 
 from aiozarr.concurrency import gather_all
 from aiozarr.engine.plan.multipart_plan import NO_SPLIT, count_parts, split_limit, split_range
-from aiozarr.engine.plan.partial_plan import PartialChunkPlanner, whole_of
+from aiozarr.engine.plan.partial_plan import PartialChunkPlanner, partial_planner, whole_of
 from aiozarr.engine.plan.plan import ROWS, FixedRows, Plan, PlanRow, keyed_projections, plan_bounds, wanted_ranges
 from aiozarr.engine.read.partial_chunk import ranges_of_chunk, ranges_suffice
 from aiozarr.engine.read.read import Read
@@ -65,7 +65,7 @@ async def probe(state: EngineState, read: Read, *, settings: Settings, report: R
     steps = enumerate(keyed_projections(read.layout, read.parts, read.prefix))
     total = _PlanTotals()
     queue = state.queue_for(read.store)
-    planner = PartialChunkPlanner(queue.merge_limits(settings), blocking=queue.is_blocking)
+    planner = partial_planner(queue.merge_limits(settings), queue.is_blocking)
     workers = min(WORKERS, bounds.chunks)
     await gather_all(_work(state, session, read, steps, total, planner) for _ in range(workers))
     return Plan(

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.plan.multipart_plan import NO_SPLIT, split_limit
-from aiozarr.engine.plan.partial_plan import PartialChunkPlanner
+from aiozarr.engine.plan.partial_plan import partial_planner
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.read.read import Read
-from aiozarr.engine.request.chunk_batch import BatchSubscriber, InnerChunkBatch
+from aiozarr.engine.request.chunk_batch import BatchSubscriber
 from aiozarr.engine.request.chunk_requests import ChunkRequest, CopyCached, FillChunks
 from aiozarr.engine.request.in_flight import (
     DEFAULT_OUTCOME_KEY,
@@ -62,7 +62,6 @@ class ReadOperation(ChunkOperation):
         partial_planner: decides which chunks are read in part.
         cached: chunks that came from the cache.
         starting: coroutines that have not begun yet.
-        batches: batches of inner chunks in flight.
     """
 
     def __init__(
@@ -86,15 +85,14 @@ class ReadOperation(ChunkOperation):
         self.state = state
         self.in_flight = state.in_flight
         self.merge_limits = self.queue.merge_limits(settings)
-        self.partial_planner = PartialChunkPlanner(self.merge_limits, blocking=self.queue.is_blocking)
+        self.partial_planner = partial_planner(self.merge_limits, self.queue.is_blocking)
         self.shared = self.cached = 0
         self.pending_ranges = 0
         self.decoding = 0
         self.starting = 0
-        self.batches: set[InnerChunkBatch] = set()
         self._ready = deque()
         self._cache = state.chunk_caches.of(settings.chunk_cache_bytes)
-        self._missing = [read.missing for read in reads if read.missing is not None]
+        self._missing = tuple([read.missing for read in reads if read.missing is not None])
         self._outcome_key = None if (key := outcome_key(settings)) == DEFAULT_OUTCOME_KEY else key
         # Parts of a file would all be read by the same disk.
         self._multipart_bytes = NO_SPLIT if self.queue.is_blocking else settings.max_request_bytes
@@ -102,15 +100,22 @@ class ReadOperation(ChunkOperation):
         self._copying = 0
         self._subscriptions: set[Subscription] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._cancelling: set[FetchRequest] = set()
-        self._blocking_reads: set[ObjectRequest] = set()
+        self._requests: set[ObjectRequest] = set()
         fresh = [read.fresh for read in reads if read.fresh is not None and read.fresh.nbytes >= MIN_OUTPUT_BYTES]
-        # Only reads from memory and local files wait for the pages.
-        head_bytes = head_extent(reads[0].out, reads[0].parts) if fresh and self.queue.is_blocking else 0
-        self._prefault = OutputPrefaulter(state.pool, fresh, head_bytes)
+        self._prefault: OutputPrefaulter | None = None
+        if fresh:
+            # Only reads from memory and local files wait for the pages.
+            head_bytes = head_extent(reads[0].out, reads[0].parts) if self.queue.is_blocking else 0
+            self._prefault = OutputPrefaulter(state.pool, fresh, head_bytes)
 
     def start_eagerly(self) -> None:
-        self._prefault.begin(on_done=self.check_end, on_head_ready=self.resume)
+        if self._prefault is not None:
+            self._prefault.begin(on_done=self.check_end, on_head_ready=self.resume)
+
+    @property
+    def delays_reads(self) -> bool:
+        """True until the first pages of a new output are present, for reads from memory and local files."""
+        return self._prefault is not None and self._prefault.delays_reads
 
     # --- chunks -----------------------------------------------------------------------------------------------------
 
@@ -238,11 +243,15 @@ class ReadOperation(ChunkOperation):
     def sorting_ended(self) -> None:
         """The points of a shard are sorted by inner chunk, or will not be."""
 
+    def await_blocking(self, request: ObjectRequest) -> None:
+        """Do not end before a batch of chunks of a blocking store has."""
+        self._requests.add(request)
+
     def blocking_read_done(
         self, request: ObjectRequest, outputs: Sequence[ChunkOutput], error: BaseException | None
     ) -> None:
         """A worker has finished with a batch of chunks of a blocking store."""
-        self._blocking_reads.discard(request)
+        self._requests.discard(request)
         if error is not None:
             self.stop(error)
             return
@@ -307,11 +316,10 @@ class ReadOperation(ChunkOperation):
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def abandon(self) -> None:
-        self._prefault.stop()
-        for request in self._blocking_reads:
+        if self._prefault is not None:
+            self._prefault.stop()
+        for request in list(self._requests):
             request.cancel()
-        for batch in list(self.batches):
-            batch.give_up()
         for subscription in list(self._subscriptions):
             self._leave(subscription)
         for task in self._tasks:
@@ -331,17 +339,19 @@ class ReadOperation(ChunkOperation):
                 self.await_cancelled(chunk.request)
 
     def await_cancelled(self, request: FetchRequest) -> None:
-        if request.cancelled and request not in self._cancelling:
-            self._cancelling.add(request)
+        if request.cancelled and request not in self._requests:
+            self._requests.add(request)
             request.on_closed(partial(self._cancelled, request))
 
     def _cancelled(self, request: FetchRequest) -> None:
-        self._cancelling.discard(request)
+        self._requests.discard(request)
         self.check_end()
 
     def is_idle(self) -> bool:
-        if self._subscriptions or self._tasks or self._blocking_reads or self._cancelling or self.decoding:
+        if self._subscriptions or self._tasks or self._requests or self.decoding:
             return False
+        if self._prefault is None:
+            return True
         if self.is_complete():
             self._prefault.stop()
         return not self._prefault.under_way

@@ -172,7 +172,7 @@ class ShardRead:
             await group.wait()
         finally:
             if batch is not None:
-                operation.batches.discard(batch)
+                batch.give_up()
         if partial:
             await self._place(partial, retried)
 
@@ -308,6 +308,5 @@ class ShardRead:
             [offsets[at] for at in stored],
             lengths,
         )
-        operation.batches.add(batch)
         self._fetch(object_id, version, [batch])
         return batch
