@@ -96,3 +96,19 @@ async def sample(
     store.reset()
     store.latency = latency
     return stored, store, engine()
+
+
+async def read_window(
+    reader: Engine, array: Sample, *selection: Any, settings: Settings = SETTINGS, **more: Any
+) -> NDArray[Any]:
+    """Read `array[selection]`, assert that the values are right, and return them."""
+    read = array.read(*selection)
+    await reader.read([read], settings=settings, **more)
+    assert np.array_equal(read.out, array.values[selection])
+    return read.out
+
+
+async def pass_turns(count: int) -> None:
+    """Return after some turns of the loop; in the first few of them requests are cut and sent."""
+    for _ in range(count):
+        await asyncio.sleep(0)

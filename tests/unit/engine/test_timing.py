@@ -14,7 +14,7 @@ from aiozarr.engine import engine as engines
 from aiozarr.engine import scheduled_store, timing
 from aiozarr.engine.blocking_queue import BlockingQueue
 from aiozarr.engine.read import blocking_read
-from aiozarr.engine.request import chunk_requests
+from aiozarr.engine.request import chunk_work_items
 from aiozarr.errors import StoreError
 from aiozarr.schedule.events import Event, Report
 from aiozarr.schedule.executor import RequestExecutor
@@ -192,8 +192,8 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("RequestTiming", "TimedWork", "RequestEvent", "Totals"):
         monkeypatch.setattr(getattr(timing, name), "__init__", noted)
-    monkeypatch.setattr(chunk_requests.TimedDecodeChunk, "__init__", noted)
-    for module in (timing, chunk_requests, blocking_read, engines, scheduled_store):
+    monkeypatch.setattr(chunk_work_items.TimedDecodeChunk, "__init__", noted)
+    for module in (timing, chunk_work_items, blocking_read, engines, scheduled_store):
         monkeypatch.setattr(module, "monotonic", noted)
     monkeypatch.setattr(RequestExecutor, "now", noted)
     monkeypatch.setattr(BlockingQueue, "now", noted)

@@ -17,7 +17,7 @@ from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.read.partial_chunk import place_partial, ranges_of_chunk, read_ranges
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.read.read_operation import ChunkOutput, ReadOperation
-from aiozarr.engine.request.chunk_requests import DecodeChunk
+from aiozarr.engine.request.chunk_work_items import DecodeChunk
 from aiozarr.engine.request.in_flight import InFlightChunk
 from aiozarr.engine.request.object_request import ObjectRequest, is_missing_status
 from aiozarr.engine.workers.decoder import EncodedChunks, decode_unpadded, encoded_buffer, thread_decoder

@@ -13,7 +13,8 @@ from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.codecs.pipeline.raw_layout import RawLayout
 from aiozarr.engine.plan.partial_plan import PartialChunkPlanner, Ranges
 from aiozarr.engine.read.read_operation import ChunkGroup, ReadOperation
-from aiozarr.engine.request.chunk_requests import FillChunks, RangeRequest, end_subscription
+from aiozarr.engine.request.chunk_requests import RangeRequest
+from aiozarr.engine.request.chunk_work_items import FillChunks, end_subscription
 from aiozarr.engine.request.in_flight import InFlightChunk, Subscriber, Subscription
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.workers.decoder import DecodeTarget

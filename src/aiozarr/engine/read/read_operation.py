@@ -17,7 +17,8 @@ from aiozarr.engine.plan.partial_plan import partial_planner
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.request.chunk_batch import BatchSubscriber
-from aiozarr.engine.request.chunk_requests import ChunkRequest, CopyCached, FillChunks
+from aiozarr.engine.request.chunk_requests import ChunkRequest
+from aiozarr.engine.request.chunk_work_items import CopyCached, FillChunks
 from aiozarr.engine.request.in_flight import (
     DEFAULT_OUTCOME_KEY,
     ChunkOperation,

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
-from aiozarr.engine.request.chunk_requests import ChunkRequest, DecodeChunk
+from aiozarr.engine.request.chunk_requests import ChunkRequest
+from aiozarr.engine.request.chunk_work_items import DecodeChunk
 from aiozarr.engine.request.in_flight import InFlightChunk, Subscriber, Subscription
 from aiozarr.engine.workers.decoder import EncodedChunks, thread_decoder
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES, WorkItem

@@ -19,7 +19,7 @@ from aiozarr.model import Range
 from aiozarr.schedule.events import Event, Report
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
-from tests.support.engine_samples import RAW, SETTINGS, Sample, sample
+from tests.support.engine_samples import RAW, SETTINGS, Sample, pass_turns, read_window, sample
 from tests.support.worker_pools import HeldPool
 
 CHECKED = [*RAW, {"name": "crc32c"}]
@@ -31,20 +31,9 @@ async def shard(**more: Any) -> tuple[Sample, FakeStore, Engine]:
     """An array that is one shard of 64 inner chunks, with its index at hand."""
     assert INNER >= MIN_BATCH_CHUNKS
     array, store, reader = await sample((16, 16), (16, 16), inner=(2, 2), codecs=CHECKED, latency=1.0, **more)
-    await window(reader, array, 0, 0)
+    await read_window(reader, array, 0, 0)
     store.reset()
     return array, store, reader
-
-
-async def window(reader: Engine, array: Sample, *selection: Any, **more: Any) -> None:
-    read = array.read(*selection)
-    await reader.read([read], settings=more.pop("settings", SETTINGS), **more)
-    assert np.array_equal(read.out, array.values[selection])
-
-
-async def turns(count: int) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 def idle(store: FakeStore, reader: Engine) -> bool:
@@ -56,7 +45,7 @@ async def test_all_of_a_shard_is_one_request_whose_event_counts_every_chunk() ->
     array, store, reader = await shard()
     report = Report()
     events: list[Event] = []
-    await window(reader, array, ..., report=report, settings=replace(SETTINGS, on_event=events.append))
+    await read_window(reader, array, ..., report=report, settings=replace(SETTINGS, on_event=events.append))
     assert store.count == report.requests == 1
     assert (report.chunks, report.shared) == (INNER, 0)
     (event,) = events
@@ -73,10 +62,10 @@ async def test_readers_that_join_while_a_shard_is_in_flight_send_no_request(
 ) -> None:
     array, store, reader = await shard()
     report = Report()
-    first = asyncio.ensure_future(window(reader, array, ...))
-    await turns(moment)
-    second = window(reader, array, *selection, report=report)
-    await asyncio.gather(first, second, window(reader, array, 5))
+    first = asyncio.ensure_future(read_window(reader, array, ...))
+    await pass_turns(moment)
+    second = read_window(reader, array, *selection, report=report)
+    await asyncio.gather(first, second, read_window(reader, array, 5))
     assert store.count == 1
     assert report.shared == report.chunks or moment == 0
     assert idle(store, reader)
@@ -88,14 +77,14 @@ async def test_readers_that_join_while_a_shard_is_in_flight_send_no_request(
 async def test_a_cancelled_reader_does_not_disturb_the_others(moment: int, leaver: int) -> None:
     array, store, reader = await shard()
     reads: list[Awaitable[None]] = [
-        window(reader, array, ...),
-        window(reader, array, 3),
-        window(reader, array, ...),
+        read_window(reader, array, ...),
+        read_window(reader, array, 3),
+        read_window(reader, array, ...),
     ]
     tasks = [asyncio.ensure_future(reads[0])]
-    await turns(3)
+    await pass_turns(3)
     tasks += [asyncio.ensure_future(each) for each in reads[1:]]
-    await turns(moment)
+    await pass_turns(moment)
     tasks[leaver].cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert [isinstance(each, asyncio.CancelledError) for each in results] == [number == leaver for number in range(3)]
@@ -108,10 +97,10 @@ async def test_a_cancelled_reader_does_not_disturb_the_others(moment: int, leave
 @in_virtual_time
 async def test_a_request_without_subscribers_ends_at_once(moment: int) -> None:
     array, store, reader = await shard()
-    tasks = [asyncio.ensure_future(window(reader, array, ...))]
-    await turns(moment)
-    tasks.append(asyncio.ensure_future(window(reader, array, slice(4, 8))))
-    await turns(moment)
+    tasks = [asyncio.ensure_future(read_window(reader, array, ...))]
+    await pass_turns(moment)
+    tasks.append(asyncio.ensure_future(read_window(reader, array, slice(4, 8))))
+    await pass_turns(moment)
     begun = asyncio.get_running_loop().time()
     for task in tasks:
         task.cancel()
@@ -119,7 +108,7 @@ async def test_a_request_without_subscribers_ends_at_once(moment: int) -> None:
     assert asyncio.get_running_loop().time() == begun
     assert store.count <= 1
     assert idle(store, reader)
-    await window(reader, array, ...)
+    await read_window(reader, array, ...)
 
 
 @pytest.mark.parametrize("stays", [True, False])
@@ -128,15 +117,15 @@ async def test_readers_that_join_while_the_bytes_wait_for_a_worker_send_no_reque
     array, store, _ = await shard()
     pool = HeldPool()
     reader = Engine(asyncio.get_running_loop(), pool)
-    index = asyncio.ensure_future(window(reader, array, 0, 0))
+    index = asyncio.ensure_future(read_window(reader, array, 0, 0))
     while not index.done():
         pool.go_on()
         await asyncio.sleep(0.001)
     store.reset()
-    first = asyncio.ensure_future(window(reader, array, ...))
+    first = asyncio.ensure_future(read_window(reader, array, ...))
     while not pool.held:
         await asyncio.sleep(0.001)
-    others = [asyncio.ensure_future(window(reader, array, row)) for row in (1, 6, 6)]
+    others = [asyncio.ensure_future(read_window(reader, array, row)) for row in (1, 6, 6)]
     await asyncio.sleep(0.001)
     if not stays:
         first.cancel()
@@ -158,21 +147,21 @@ async def test_a_late_subscription_survives_a_later_one() -> None:
     pool = HeldPool()
     reader = Engine(asyncio.get_running_loop(), pool)
     small = replace(SETTINGS, max_request_bytes=600)
-    index = asyncio.ensure_future(window(reader, array, 0, 0, settings=small))
+    index = asyncio.ensure_future(read_window(reader, array, 0, 0, settings=small))
     while not index.done():
         pool.go_on()
         await asyncio.sleep(0.001)
     store.reset()
-    readers = [asyncio.ensure_future(window(reader, array, ..., settings=small))]
+    readers = [asyncio.ensure_future(read_window(reader, array, ..., settings=small))]
     while store.in_flight or len({id(work.request) for work in pool.held if isinstance(work, DecodeBatch)}) < 2:
         await asyncio.sleep(0.001)
     count = store.count
     first = next(work.request for work in pool.held if isinstance(work, DecodeBatch))
-    readers.append(asyncio.ensure_future(window(reader, array, 0, 0, settings=small)))
+    readers.append(asyncio.ensure_future(read_window(reader, array, 0, 0, settings=small)))
     await asyncio.sleep(0.001)
     pool.go_on(lambda work: not (isinstance(work, DecodeBatch) and work.request is first))
     await asyncio.sleep(0.001)
-    readers.append(asyncio.ensure_future(window(reader, array, 0, 0, settings=small)))
+    readers.append(asyncio.ensure_future(read_window(reader, array, 0, 0, settings=small)))
     for _ in range(10):
         await asyncio.sleep(0.001)
         pool.go_on()
@@ -188,8 +177,8 @@ async def test_readers_that_joined_before_the_request_was_made_are_served_if_the
     array, store, reader = await sample((32, 16), (16, 16), inner=(2, 2), codecs=CHECKED, latency=1.0)
     store.memory.erase_now("a/c/1/0")
     strict = replace(SETTINGS, missing="raise")
-    first = asyncio.ensure_future(window(reader, array, slice(10, 22), settings=strict))
-    await asyncio.gather(window(reader, array, slice(10, 16)), window(reader, array, slice(9, 16)))
+    first = asyncio.ensure_future(read_window(reader, array, slice(10, 22), settings=strict))
+    await asyncio.gather(read_window(reader, array, slice(10, 16)), read_window(reader, array, slice(9, 16)))
     with pytest.raises(MissingChunkError):
         await first
     assert idle(store, reader)
@@ -201,17 +190,17 @@ async def test_a_chunk_that_does_not_decode_is_named_with_its_range_after_the_sh
     data = bytearray(store.memory.fetch_now("a/c/0/0").data)  # type: ignore[union-attr]  # it is stored
     data[5] ^= 1
     store.memory.set_now("a/c/0/0", bytes(data))
-    await window(reader, array, 15, 15)
+    await read_window(reader, array, 15, 15)
     store.reset()
     with pytest.raises(ChecksumError) as raised:
-        await window(reader, array, ...)
+        await read_window(reader, array, ...)
     assert raised.value.key == "a/c/0/0"
     assert isinstance(raised.value.range, Range)
     assert raised.value.range.start <= 5 < raised.value.range.start + (raised.value.range.length or 0)
     assert store.count == 2
     assert idle(store, reader)
     with pytest.raises(CodecError):
-        await asyncio.gather(window(reader, array, ...), window(reader, array, 0))
+        await asyncio.gather(read_window(reader, array, ...), read_window(reader, array, 0))
     assert idle(store, reader)
 
 
@@ -224,9 +213,9 @@ async def test_a_lasting_refusal_fails_all_readers_and_leaves_nothing() -> None:
 
     store.faults = refuse
     once = replace(SETTINGS, retries=0)
-    tasks = [asyncio.ensure_future(window(reader, array, ..., settings=once))]
-    await turns(5)
-    tasks.append(asyncio.ensure_future(window(reader, array, 3, settings=once)))
+    tasks = [asyncio.ensure_future(read_window(reader, array, ..., settings=once))]
+    await pass_turns(5)
+    tasks.append(asyncio.ensure_future(read_window(reader, array, 3, settings=once)))
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(each) for each in results] == [ThrottledError, ThrottledError]
     assert idle(store, reader)
@@ -239,7 +228,7 @@ async def test_a_change_of_this_process_is_seen_by_later_readers(moment: int) ->
     old = array.values.copy()
     first = array.read(...)
     reading = asyncio.ensure_future(reader.read([first], settings=SETTINGS))
-    await turns(moment)
+    await pass_turns(moment)
     await reader.write([array.write(-old)], settings=SETTINGS)
     second = array.read(...)
     await reader.read([second], settings=SETTINGS)
@@ -258,7 +247,7 @@ async def test_a_shard_that_goes_while_it_is_read_is_missing_and_inner_chunks_th
     array.values = values
     store.reset()
     report = Report()
-    await window(reader, array, ..., report=report)
+    await read_window(reader, array, ..., report=report)
     assert report.chunks == INNER
     store.memory.erase_now("a/c/0/0")
     read = array.read(...)
@@ -307,15 +296,15 @@ def test_the_work_for_many_small_chunks_grows_with_their_number(
             data = bytearray(stored.data)
             data[20 * damaged + 3] ^= 1
             store.memory.set_now("a/c/0/0", data)
-        await window(reader, array, 3, 3)  # the index is at hand from now on
+        await read_window(reader, array, 3, 3)  # the index is at hand from now on
         monkeypatch.setattr(ChunkProjection, "whole_window", looked_at)
         monkeypatch.setattr(ChunkDecoder, "decode_batch", counted)
         monkeypatch.setattr(BatchRequest, "bounds_of_all", watched)
         if damaged is None:
-            await window(reader, array, ...)
+            await read_window(reader, array, ...)
         else:
             with pytest.raises(ChecksumError) as error:
-                await window(reader, array, ...)
+                await read_window(reader, array, ...)
             assert error.value.range == Range(20 * damaged, 20)
 
     run_virtual(scenario())

@@ -1,262 +1,111 @@
-"""Decoding of chunks in workers: batches, late subscriptions, chunks without readers."""
+"""Requests for chunks: the bytes that each chunk is given, cancellation by their readers, and caching."""
 
 from __future__ import annotations
 
-from asyncio import CancelledError
-from collections.abc import Callable, Sequence
-from itertools import pairwise
-from time import monotonic
-from types import SimpleNamespace
-from typing import Any
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.engine.request import chunk_requests
-from aiozarr.engine.request.chunk_requests import DecodeChunk, TimedDecodeChunk
-from aiozarr.engine.request.in_flight import InFlightChunk, InFlightChunks, Subscription
-from aiozarr.engine.timing import RequestObserver, RequestTiming
-from aiozarr.engine.workers.decoder import BatchOutput, ChunkDecoder, kept_copy
-from aiozarr.engine.workers.worker_pool import finish, run_all
-from aiozarr.errors import CodecError
-from aiozarr.grid.axes import regular_axes
-from aiozarr.grid.projection import Projection
-from aiozarr.grid.transform import Strided
-from aiozarr.schedule.events import Report
-from aiozarr.settings import Settings
+from aiozarr.engine import Engine, InlinePool
+from aiozarr.engine.workers.worker_pool import WorkItem, finish, run_captured
+from aiozarr.model import Range
+from aiozarr.schedule.events import Event, RequestEvent
+from aiozarr.testing.virtual_time import in_virtual_time
+from tests.support.engine_samples import SETTINGS, pass_turns, read_window, sample
 
-SPEC = ArraySpec((4,), np.dtype("<i4"), np.zeros((), "<i4"))
-PIPELINE = CodecPipeline.resolve([{"name": "bytes", "configuration": {"endian": "little"}}], SPEC)
-DATA = np.arange(4, dtype="<i4").tobytes()
+CACHED = replace(SETTINGS, chunk_cache_bytes=1 << 24)
 
 
-class Reader:
-    def __init__(self, *, stopped: bool = False, chunks: int = 1) -> None:
-        self.operation = SimpleNamespace(stopped=stopped)
-        self.out = np.full(4 * chunks, -1, "<i4")
-        self.ends: list[BaseException | None] = []
-
-    def chunk_done(self, subscription: Subscription) -> None:
-        self.ends.append(None)
-
-    def chunk_failed(self, subscription: Subscription, error: BaseException) -> None:
-        self.ends.append(error)
-
-    def unpadded(self, subscription: Subscription) -> None:
-        return None
-
-    def subscription(self) -> Subscription:
-        return self.subscriptions()[0]
-
-    def subscriptions(self) -> list[Subscription]:
-        subscriber: Any = self
-        parts = Projection(regular_axes((4,), self.out.shape), [Strided(0, 1, self.out.size)])
-        return [Subscription(subscriber, self.out, part) for part in parts]
+@in_virtual_time
+async def test_chunks_of_one_range_get_their_own_bytes_and_the_gap_is_not_counted_as_wanted() -> None:
+    array, store, reader = await sample((16, 4), (16, 4), inner=(1, 4))
+    await read_window(reader, array, 0)
+    store.reset()
+    events: list[Event] = []
+    settings = replace(SETTINGS, gap=64, max_over_read=8.0, on_event=events.append)
+    await read_window(reader, array, slice(1, 8, 3), settings=settings)
+    (event,) = events
+    assert isinstance(event, RequestEvent)
+    assert (event.bytes_wanted, event.bytes_fetched) == (3 * 16, 7 * 16)
+    assert store.log() == [("a/c/0/0", Range(1 * 16, 7 * 16))]
 
 
-class Fetched:
-    """The request that has fetched the chunk."""
+@pytest.mark.parametrize("steps", [*range(8), 100])
+@pytest.mark.parametrize("leaver", range(3))
+@in_virtual_time
+async def test_a_request_of_several_callers_survives_any_one_of_them(steps: int, leaver: int) -> None:
+    array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4), latency=1.0)
+    await read_window(reader, array, 255)
+    store.reset()
+    tasks = [asyncio.ensure_future(read_window(reader, array, row)) for row in range(3)]
+    await pass_turns(steps)
+    tasks[leaver].cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [isinstance(each, asyncio.CancelledError) for each in results] == [number == leaver for number in range(3)]
+    # What is left when the one between them goes early are no neighbours.
+    assert store.count <= (2 if leaver == 1 and steps < 2 else 1)
+    assert reader.idle()
 
-    key, store_url, start = "c/0", "memory://", None
+
+@pytest.mark.parametrize("steps", [*range(8), 100])
+@in_virtual_time
+async def test_a_request_of_several_callers_ends_with_the_last_of_them(steps: int) -> None:
+    array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4), latency=1.0)
+    await read_window(reader, array, 255)
+    store.reset()
+    tasks = [asyncio.ensure_future(read_window(reader, array, row)) for row in range(3)]
+    await pass_turns(steps)
+    begun = asyncio.get_running_loop().time()
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert asyncio.get_running_loop().time() == begun
+    assert store.in_flight == 0
+    assert reader.idle()
+    assert store.count == 0 if steps < 1 else store.count <= 1
+    await read_window(reader, array, 0)
+
+
+class SlowToTell(InlinePool):
+    """Workers that do everything at once, and say so when they are told to."""
 
     def __init__(self) -> None:
-        self.later: list[Any] = []
+        super().__init__()
+        self.done: list[WorkItem] = []
 
-    def chunk_decoded(self, chunk: InFlightChunk, values: Any) -> None:
-        pass
+    def submit_batch(self, batch: Sequence[WorkItem]) -> None:
+        for work in batch:
+            run_captured(work)
+        self.done += batch
 
-    def submit(self, work: Any) -> None:
-        self.later.append(work)
-
-    def chunk_closed(self) -> None:
-        pass
-
-
-def works_of(reader: Reader, bodies: Sequence[bytes | None]) -> list[DecodeChunk]:
-    """Return the work on the chunks of one reader, in one batch."""
-    works = []
-    for number, (subscription, body) in enumerate(zip(reader.subscriptions(), bodies, strict=True)):
-        request: Any = Fetched()
-        works.append(DecodeChunk(request, InFlightChunk(InFlightChunks(), number, PIPELINE, subscription), body))
-    return works
+    def tell(self) -> None:
+        done, self.done = self.done, []
+        finish(done)
 
 
-def decoding_of(*readers: Reader) -> tuple[DecodeChunk, Fetched]:
-    first, *others = [reader.subscription() for reader in readers]
-    chunk, request = InFlightChunk(InFlightChunks(), "key", PIPELINE, first), Fetched()
-    for subscription in others:
-        chunk.join(subscription)
-    fetched: Any = request
-    return DecodeChunk(fetched, chunk, DATA), request
-
-
-def test_a_chunk_whose_readers_were_all_cancelled_is_not_decoded() -> None:
-    readers = [Reader(stopped=True), Reader(stopped=True)]
-    work = decoding_of(*readers)[0]
-    work.run()
-    work.finished()
-    for reader in readers:
-        assert (reader.out == -1).all()
-        assert [type(end) for end in reader.ends] == [CancelledError]
-
-
-def test_a_chunk_that_one_reader_still_waits_for_is_decoded() -> None:
-    gone, there = Reader(stopped=True), Reader()
-    work = decoding_of(gone, there)[0]
-    work.run()
-    work.finished()
-    assert there.out.tolist() == [0, 1, 2, 3]
-    assert there.ends == [None]
-
-
-def test_a_reader_that_joins_while_a_worker_skips_the_chunk_has_it_decoded_then() -> None:
-    gone, late = Reader(stopped=True), Reader()
-    work, request = decoding_of(gone)
-    work.chunk.decoding_started = True
-    work.run()
-    work.chunk.join(late.subscription())
-    work.finished()
-    (again,) = request.later
-    again.run()
-    again.finished()
-    assert late.out.tolist() == [0, 1, 2, 3]
-    assert late.ends == [None]
-
-
-@pytest.fixture
-def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many chunks each call has decoded."""
-    counts: list[int] = []
-    decode: Callable[..., bool] = ChunkDecoder.decode_batch
-
-    def counted(self: ChunkDecoder, data: memoryview, starts: Sequence[int], batch: BatchOutput) -> bool:
-        counts.append(len(starts))
-        return decode(self, data, starts, batch)
-
-    decode_shared: Callable[..., Any] = ChunkDecoder.decode_shared
-
-    def counted_shared(self: ChunkDecoder, bodies: Sequence[bytes]) -> Any:
-        counts.append(len(bodies))
-        return decode_shared(self, bodies)
-
-    monkeypatch.setattr(ChunkDecoder, "decode_batch", counted)
-    monkeypatch.setattr(ChunkDecoder, "decode_shared", counted_shared)
-    return counts
-
-
-def numbered(count: int) -> list[bytes | None]:
-    return [np.arange(4 * number, 4 * number + 4, dtype="<i4").tobytes() for number in range(count)]
-
-
-def test_chunks_of_one_reader_that_come_in_one_batch_are_decoded_together(together: list[int]) -> None:
-    reader = Reader(chunks=9)
-    works = works_of(reader, numbered(9))
-    run_all(works)
-    finish(works)
-    assert reader.out.tolist() == list(range(36))
-    assert reader.ends == [None] * 9
-    assert together == [9]
-
-
-def test_chunks_of_several_readers_are_decoded_together_and_unwanted_ones_are_not(together: list[int]) -> None:
-    reader, gone, another = Reader(chunks=16), Reader(stopped=True, chunks=16), Reader(chunks=16)
-    works = works_of(reader, numbered(16))
-    works[4] = works_of(gone, numbered(16))[4]
-    works[8] = works_of(another, numbered(16))[8]
-    joined = works[12].chunk
-    joined.decoding_started = True
-    joined.join(another.subscriptions()[12])
-    run_all(works)
-    finish(works)
-    expected = np.arange(64)
-    assert another.out[32:36].tolist() == [32, 33, 34, 35]
-    assert another.out[48:52].tolist() == [48, 49, 50, 51]
-    expected[16:20] = expected[32:36] = -1
-    assert reader.out.tolist() == expected.tolist()
-    assert [type(end) for end in gone.ends] == [CancelledError]
-    assert (reader.ends, another.ends) == ([None] * 14, [None] * 2)
-    assert together == [4, 11]
-
-
-def test_chunks_for_a_cache_are_decoded_together_and_own_their_memory(together: list[int]) -> None:
-    reader = Reader(chunks=6)
-    works = works_of(reader, numbered(6))
-    cache: Any = object()
-    for work in works:
-        work.chunk.caches = {cache: "id"}
-    run_all(works)
-    assert together == [6]
-    assert reader.out.tolist() == list(range(24))
-    for number, work in enumerate(works):
-        assert work.values is not None
-        assert work.values.flags.owndata
-        assert not work.values.flags.writeable
-        assert work.values.tolist() == list(range(4 * number, 4 * number + 4))
-
-
-def test_a_chunk_that_finds_no_memory_in_a_cache_fails_alone(
-    together: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(values: Any) -> Any:
-        if values[0] == 4:
-            raise MemoryError
-        return kept_copy(values)
-
-    monkeypatch.setattr(chunk_requests, "kept_copy", full)
-    reader = Reader(chunks=3)
-    works = works_of(reader, numbered(3))
-    cache: Any = object()
-    for work in works:
-        work.chunk.caches = {cache: "id"}
-    run_all(works)
-    finish(works)
-    assert [type(end) for end in reader.ends] == [type(None), MemoryError, type(None)]
-    assert reader.out.tolist() == [*range(4), *[-1] * 4, *range(8, 12)]
-    assert together == [3]
-
-
-def test_a_damaged_chunk_fails_for_its_readers_alone(together: list[int]) -> None:
-    reader, another = Reader(chunks=5), Reader(chunks=5)
-    bodies = numbered(5)
-    bodies[2] = b"short"
-    works = works_of(reader, bodies)
-    for work, subscription in zip(works, another.subscriptions(), strict=True):
-        work.chunk.join(subscription)
-    run_all(works)
-    finish(works)
-    expected = [*range(8), *[-1] * 4, *range(12, 20)]
-    for each in (reader, another):
-        assert each.out.tolist() == expected
-        assert [type(end) for end in each.ends] == [*[type(None)] * 2, CodecError, *[type(None)] * 2]
-    assert together == [5]
-
-
-def test_one_that_is_damaged_fails_alone(together: list[int]) -> None:
-    reader = Reader(chunks=9)
-    bodies = numbered(9)
-    bodies[6] = b"short"
-    works = works_of(reader, bodies)
-    run_all(works)
-    finish(works)
-    expected = list(range(36))
-    expected[24:28] = [-1] * 4
-    assert reader.out.tolist() == expected
-    assert [type(end) for end in reader.ends] == [*[type(None)] * 6, CodecError, *[type(None)] * 2]
-    assert together == [9]  # and not again for each
-
-
-def test_those_that_are_timed_share_the_time_of_what_was_done_for_all(together: list[int]) -> None:
-    reader = Reader(chunks=5)
-    watch = RequestTiming(RequestObserver(Settings(), Report()), 0.0)
-    works = [TimedDecodeChunk(work.request, work.chunk, watch) for work in works_of(reader, numbered(5))]
-    for work, body in zip(works, numbered(5), strict=True):
-        work.data = body
-    begun = monotonic()
-    run_all(works)
-    ended = monotonic()
-    times = [begun, *[time for work in works for time in (work.started_at, work.ended_at)], ended]
-    assert together == [5]
-    assert reader.out.tolist() == list(range(20))
-    assert sum([work.ended_at - work.started_at for work in works]) <= ended - begun
-    assert all(one <= other + 1e-9 for one, other in pairwise(times))
+@in_virtual_time
+async def test_a_chunk_that_this_process_changed_during_decoding_is_not_cached() -> None:
+    array, store, _ = await sample((4, 4), (4, 4))
+    pool = SlowToTell()
+    reader = Engine(asyncio.get_running_loop(), pool)
+    first = asyncio.ensure_future(read_window(reader, array, 0))
+    while not pool.done:
+        await asyncio.sleep(0.001)
+    late = asyncio.ensure_future(read_window(reader, array, 1, settings=CACHED))
+    await asyncio.sleep(0.001)
+    pool.tell()  # the late one has its chunk decoded now
+    await first
+    store.memory.set_now("a/c/0/0", bytes(64))
+    reader.invalidate(store, "a/c/0/0")
+    pool.tell()
+    await late
+    assert not reader.state.chunk_caches
+    array.values[:] = 0
+    again = asyncio.ensure_future(read_window(reader, array, 2, settings=CACHED))
+    while not pool.done:
+        await asyncio.sleep(0.001)
+    pool.tell()
+    await again
+    assert (store.count, len(reader.state.chunk_caches)) == (2, 1)

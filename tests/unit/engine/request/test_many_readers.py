@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ import pytest
 
 import aiozarr
 from aiozarr.codecs import CodecPipeline
-from aiozarr.engine import Engine, InlinePool
-from aiozarr.engine.request import chunk_requests
-from aiozarr.engine.workers.worker_pool import WorkItem, finish, run_captured
+from aiozarr.engine import Engine
+from aiozarr.engine.request import chunk_work_items
 from aiozarr.errors import MissingChunkError, PermissionDeniedError, ThrottledError
 from aiozarr.model import Range
 from aiozarr.schedule.events import Event, Report
@@ -25,7 +23,16 @@ from aiozarr.stores import LocalStore, MemoryStore, WrapperStore
 from aiozarr.stores.contract import Store
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.virtual_time import in_virtual_time
-from tests.support.engine_samples import RAW, SETTINGS, Sample, engine, layout_of, sample
+from tests.support.engine_samples import (
+    RAW,
+    SETTINGS,
+    Sample,
+    engine,
+    layout_of,
+    pass_turns,
+    read_window,
+    sample,
+)
 from tests.support.worker_pools import HeldPool
 
 CACHED = replace(SETTINGS, chunk_cache_bytes=1 << 24)
@@ -37,21 +44,14 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> list[CodecPipeline]:
     """Every decoding of a chunk."""
     seen: list[CodecPipeline] = []
     for name in ("decode_chunk", "decode_to_new"):
-        decode = getattr(chunk_requests, name)
+        decode = getattr(chunk_work_items, name)
 
         def counted(pipeline: CodecPipeline, *args: Any, decode: Any = decode) -> Any:
             seen.append(pipeline)
             return decode(pipeline, *args)
 
-        monkeypatch.setattr(chunk_requests, name, counted)
+        monkeypatch.setattr(chunk_work_items, name, counted)
     return seen
-
-
-async def window(reader: Engine, array: Sample, *selection: Any, settings: Settings = SETTINGS, **more: Any) -> Any:
-    read = array.read(*selection)
-    await reader.read([read], settings=settings, **more)
-    assert np.array_equal(read.out, array.values[selection])
-    return read.out
 
 
 def windows(side: int, count: int) -> list[tuple[slice, slice]]:
@@ -82,7 +82,7 @@ async def test_a_thousand_overlapping_windows_fetch_and_decode_each_chunk_once(
         array.store.reset()
     await asyncio.gather(
         *(
-            window(reader, array, *each, settings=settings, report=report)
+            read_window(reader, array, *each, settings=settings, report=report)
             for each, report in zip(windows(64, 1000), reports, strict=True)
         )
     )
@@ -115,7 +115,7 @@ async def test_chunks_that_are_more_than_the_requests_at_a_time_are_fetched_once
     decodes.clear()
     store.reset()
     few = replace(settings, max_requests=8, max_request_bytes=256)
-    await asyncio.gather(*(window(reader, array, *each, settings=few) for each in windows(64, 400)))
+    await asyncio.gather(*(read_window(reader, array, *each, settings=few) for each in windows(64, 400)))
     touched = np.zeros((64, 64), bool)
     for each in windows(64, 400):
         touched[each] = True
@@ -133,8 +133,8 @@ async def test_a_cancelled_reader_counts_only_received_chunks_as_shared() -> Non
     array, _, reader = await sample((8, 1), (1, 1), latency=1.0)
     report = Report()
     few = replace(SETTINGS, max_requests=4)
-    other = asyncio.ensure_future(window(reader, array, slice(0, 8), settings=few))
-    given_up = asyncio.ensure_future(window(reader, array, slice(0, 8), settings=few, report=report))
+    other = asyncio.ensure_future(read_window(reader, array, slice(0, 8), settings=few))
+    given_up = asyncio.ensure_future(read_window(reader, array, slice(0, 8), settings=few, report=report))
     await asyncio.sleep(1.5)
     given_up.cancel()
     await asyncio.wait([given_up])
@@ -147,10 +147,12 @@ async def test_a_reader_of_the_last_chunks_of_another_read_does_not_wait_for_all
     array, store, reader = await sample((640, 1), (1, 1), latency=1.0)
     few = replace(SETTINGS, max_requests=16)
     loop = asyncio.get_running_loop()
-    long = [asyncio.ensure_future(window(reader, array, slice(64 * n, 64 * n + 64), settings=few)) for n in range(2)]
-    await later(5)
+    long = [
+        asyncio.ensure_future(read_window(reader, array, slice(64 * n, 64 * n + 64), settings=few)) for n in range(2)
+    ]
+    await pass_turns(5)
     begun = loop.time()
-    await window(reader, array, 127, settings=few)
+    await read_window(reader, array, 127, settings=few)
     # Both are served in turn: what is last for one of them is in the eighth round at the latest.
     assert loop.time() - begun <= 8
     await asyncio.gather(*long)
@@ -167,7 +169,7 @@ async def test_64_callers_of_64_neighbours_in_a_shard_are_one_request_for_its_in
     await reader.write([array.write(array.values)], settings=SETTINGS)
     for expected in (2, 1):  # the second time the index is at hand
         report = Report()
-        await asyncio.gather(*(window(reader, array, row, report=report) for row in range(64)))
+        await asyncio.gather(*(read_window(reader, array, row, report=report) for row in range(64)))
         assert report.requests == expected
         assert report.shared == 63
     if isinstance(array.store, FakeStore):
@@ -186,56 +188,14 @@ async def test_the_reads_of_one_call_share_requests_likewise() -> None:
 @in_virtual_time
 async def test_the_limits_of_merging_are_those_of_each_reader() -> None:
     array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4))
-    await window(reader, array, 255)
+    await read_window(reader, array, 255)
     store.reset()
     small = replace(SETTINGS, max_request_bytes=32)
     await asyncio.gather(
-        *(window(reader, array, row) for row in range(8)),
-        *(window(reader, array, row, settings=small) for row in range(100, 108)),
+        *(read_window(reader, array, row) for row in range(8)),
+        *(read_window(reader, array, row, settings=small) for row in range(100, 108)),
     )
     assert sorted(part.length for _, part in store.log() if isinstance(part, Range)) == [32, 32, 32, 32, 128]
-
-
-async def later(steps: int) -> None:
-    """Return after some turns of the loop; in the first few of them requests are cut and sent."""
-    for _ in range(steps):
-        await asyncio.sleep(0)
-
-
-@pytest.mark.parametrize("steps", [*range(8), 100])
-@pytest.mark.parametrize("leaver", range(3))
-@in_virtual_time
-async def test_a_request_of_several_callers_survives_any_one_of_them(steps: int, leaver: int) -> None:
-    array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4), latency=1.0)
-    await window(reader, array, 255)
-    store.reset()
-    tasks = [asyncio.ensure_future(window(reader, array, row)) for row in range(3)]
-    await later(steps)
-    tasks[leaver].cancel()
-    results = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [isinstance(each, asyncio.CancelledError) for each in results] == [number == leaver for number in range(3)]
-    # What is left when the one between them goes early are no neighbours.
-    assert store.count <= (2 if leaver == 1 and steps < 2 else 1)
-    assert reader.idle()
-
-
-@pytest.mark.parametrize("steps", [*range(8), 100])
-@in_virtual_time
-async def test_a_request_of_several_callers_ends_with_the_last_of_them(steps: int) -> None:
-    array, store, reader = await sample((256, 4), (256, 4), inner=(1, 4), latency=1.0)
-    await window(reader, array, 255)
-    store.reset()
-    tasks = [asyncio.ensure_future(window(reader, array, row)) for row in range(3)]
-    await later(steps)
-    begun = asyncio.get_running_loop().time()
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-    assert asyncio.get_running_loop().time() == begun
-    assert store.in_flight == 0
-    assert reader.idle()
-    assert store.count == 0 if steps < 1 else store.count <= 1
-    await window(reader, array, 0)
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, CACHED], ids=["kept-nowhere", "cached"])
@@ -247,12 +207,12 @@ async def test_a_reader_that_joins_while_a_chunk_waits_for_a_worker_causes_no_re
     pool = HeldPool()
     reader = Engine(asyncio.get_running_loop(), pool)
     decodes.clear()
-    first = asyncio.ensure_future(window(reader, array, 0, settings=settings))
+    first = asyncio.ensure_future(read_window(reader, array, 0, settings=settings))
     while not pool.held:
         await asyncio.sleep(0.001)
-    others = [asyncio.ensure_future(window(reader, array, row, settings=settings)) for row in (1, 2)]
+    others = [asyncio.ensure_future(read_window(reader, array, row, settings=settings)) for row in (1, 2)]
     await asyncio.sleep(0.001)
-    gone = asyncio.ensure_future(window(reader, array, 3, settings=settings))
+    gone = asyncio.ensure_future(read_window(reader, array, 3, settings=settings))
     await asyncio.sleep(0.001)
     gone.cancel()
     await asyncio.sleep(0.001)
@@ -273,18 +233,18 @@ async def test_a_reader_that_joins_while_a_worker_decodes_causes_no_request(
     reader = Engine(asyncio.get_running_loop())
     begun, go_on = threading.Event(), threading.Event()
     for name in ("decode_chunk", "decode_to_new"):
-        decode = getattr(chunk_requests, name)
+        decode = getattr(chunk_work_items, name)
 
         def slow(*args: Any, decode: Any = decode) -> Any:
             begun.set()
             assert go_on.wait(30)
             return decode(*args)
 
-        monkeypatch.setattr(chunk_requests, name, slow)
-    first = asyncio.ensure_future(window(reader, array, *selection, settings=settings))
+        monkeypatch.setattr(chunk_work_items, name, slow)
+    first = asyncio.ensure_future(read_window(reader, array, *selection, settings=settings))
     await asyncio.to_thread(begun.wait, 30)
-    second = asyncio.ensure_future(window(reader, array, 1, settings=settings))
-    third = asyncio.ensure_future(window(reader, array, ..., settings=settings))
+    second = asyncio.ensure_future(read_window(reader, array, 1, settings=settings))
+    third = asyncio.ensure_future(read_window(reader, array, ..., settings=settings))
     (chunk,) = reader.state.in_flight.values()
     while len(chunk.late or ()) < 2:
         await asyncio.sleep(0)
@@ -293,49 +253,6 @@ async def test_a_reader_that_joins_while_a_worker_decodes_causes_no_request(
     assert store.count == 1
     assert reader.idle()
     await reader.close()
-
-
-class SlowToTell(InlinePool):
-    """Workers that do everything at once, and say so when they are told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.done: list[WorkItem] = []
-
-    def submit_batch(self, batch: Sequence[WorkItem]) -> None:
-        for work in batch:
-            run_captured(work)
-        self.done += batch
-
-    def tell(self) -> None:
-        done, self.done = self.done, []
-        finish(done)
-
-
-@in_virtual_time
-async def test_a_chunk_that_this_process_changed_during_decoding_is_not_cached() -> None:
-    array, store, _ = await sample((4, 4), (4, 4))
-    pool = SlowToTell()
-    reader = Engine(asyncio.get_running_loop(), pool)
-    first = asyncio.ensure_future(window(reader, array, 0))
-    while not pool.done:
-        await asyncio.sleep(0.001)
-    late = asyncio.ensure_future(window(reader, array, 1, settings=CACHED))
-    await asyncio.sleep(0.001)
-    pool.tell()  # the late one has its chunk decoded now
-    await first
-    store.memory.set_now("a/c/0/0", bytes(64))
-    reader.invalidate(store, "a/c/0/0")
-    pool.tell()
-    await late
-    assert not reader.state.chunk_caches
-    array.values[:] = 0
-    again = asyncio.ensure_future(window(reader, array, 2, settings=CACHED))
-    while not pool.done:
-        await asyncio.sleep(0.001)
-    pool.tell()
-    await again
-    assert (store.count, len(reader.state.chunk_caches)) == (2, 1)
 
 
 @pytest.mark.parametrize("make", [FakeStore, MemoryStore])
@@ -364,7 +281,7 @@ async def test_readers_with_other_retries_have_requests_of_their_own(inner: tupl
     store.faults = lambda call: ThrottledError("slow down") if call.number <= 2 else None
     impatient = replace(SETTINGS, retries=0)
     results = await asyncio.gather(
-        window(reader, array, 0, settings=impatient), window(reader, array, 1), return_exceptions=True
+        read_window(reader, array, 0, settings=impatient), read_window(reader, array, 1), return_exceptions=True
     )
     assert isinstance(results[0], ThrottledError)
     assert results[0].attempts == 1
@@ -394,7 +311,7 @@ async def test_an_observer_that_raises_does_not_disturb_the_read() -> None:
         raise RuntimeError("no")
 
     await asyncio.gather(
-        window(reader, array, 0, settings=replace(SETTINGS, on_event=refuse)), window(reader, array, 1)
+        read_window(reader, array, 0, settings=replace(SETTINGS, on_event=refuse)), read_window(reader, array, 1)
     )
     assert store.count == 1
 
@@ -406,7 +323,7 @@ async def test_a_timeout_of_one_reader_does_not_cancel_the_request_of_the_others
 
         async def limited(seconds: float, array: Sample = array, reader: Engine = reader) -> Any:
             async with asyncio.timeout(seconds):
-                return await window(reader, array, 0)
+                return await read_window(reader, array, 0)
 
         results = await asyncio.gather(limited(first), limited(2.5 - first), return_exceptions=True)
         assert sorted(type(each).__name__ for each in results) == ["TimeoutError", "ndarray"]
@@ -416,13 +333,13 @@ async def test_a_timeout_of_one_reader_does_not_cancel_the_request_of_the_others
 @in_virtual_time
 async def test_readers_of_cached_and_of_new_chunks_are_served_in_turn() -> None:
     array, store, reader = await sample((3000, 1), (1, 1), latency=0)
-    await window(reader, array, slice(0, 2000), settings=CACHED)
+    await read_window(reader, array, slice(0, 2000), settings=CACHED)
     store.latency = 1.0
     store.reset()
     loop = asyncio.get_running_loop()
     begun = loop.time()
     await asyncio.gather(
-        window(reader, array, slice(0, 2000), settings=CACHED), window(reader, array, 2999, settings=CACHED)
+        read_window(reader, array, slice(0, 2000), settings=CACHED), read_window(reader, array, 2999, settings=CACHED)
     )
     assert loop.time() - begun == 1.0
     assert store.count == 1
@@ -431,11 +348,11 @@ async def test_readers_of_cached_and_of_new_chunks_are_served_in_turn() -> None:
 @in_virtual_time
 async def test_a_read_of_many_shards_with_cached_indexes_begins_a_few_at_a_time() -> None:
     array, store, reader = await sample((2400, 4), (4, 4), inner=(1, 4), latency=0)
-    await window(reader, array, slice(0, 2400, 4))
+    await read_window(reader, array, slice(0, 2400, 4))
     store.reset()
     store.latency = 1.0
     settings = replace(SETTINGS, max_requests=4)
-    task = asyncio.ensure_future(window(reader, array, slice(0, 2400, 4), settings=settings))
+    task = asyncio.ensure_future(read_window(reader, array, slice(0, 2400, 4), settings=settings))
     await asyncio.sleep(0.5)
     assert store.count == 4
     assert len(reader.state.in_flight) <= 2 * 128
