@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from aiozarr.concurrency import map_concurrently, wait_uncancelled
+from aiozarr.concurrency import wait_uncancelled
 from aiozarr.engine.object_read import MultipartRead, PartLimits
+from aiozarr.engine.object_upload import MultipartUpload
 from aiozarr.engine.request.object_request import is_missing_status
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.timing import RequestObserver, RequestTiming
@@ -20,7 +20,7 @@ from aiozarr.schedule.events import Report, RequestEvent, RequestOperation
 from aiozarr.schedule.queue import RequestQueue, RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.settings import Settings
-from aiozarr.stores.capabilities import CopyFromStore, UploadedPart, UploadStore
+from aiozarr.stores.capabilities import CopyFromStore, UploadStore
 from aiozarr.stores.contract import Store, too_large
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ T = TypeVar("T")
 
 PART_CONCURRENCY = 8
 """Parts of one object that are fetched, or uploaded, concurrently."""
-ABORT_SECONDS = 5.0
-"""The time for removing the parts of an upload that failed."""
 
 
 class SingleRequestSource(RequestSource):
@@ -255,48 +253,14 @@ class ScheduledStore:
         store = self.store
         if not isinstance(store, UploadStore):
             raise UnsupportedOperationError("this store takes whole values only", store=store.url, key=key)
+
+        def run_request(send: Callable[[int], Awaitable[T]], nbytes: int = 0) -> Awaitable[T]:
+            return self._call("set", key, send, cost=nbytes, written=nbytes)
+
         part_bytes = store.upload_part_bytes(body.nbytes)
         if part_bytes is None:
-            return await self._call(
-                "set", key, lambda _: store.upload(key, body), cost=body.nbytes, written=body.nbytes
-            )
-        upload_id = await self._call("set", key, lambda _: store.begin_parts(key))
-        try:
-            return await self._upload_parts(store, key, upload_id, body, part_bytes)
-        except BaseException:
-            from anyio import move_on_after  # imported on use: few uploads fail
-
-            with move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
-                await store.abort_parts(key, upload_id)
-            raise
-
-    async def _upload_parts(
-        self, store: UploadStore, key: str, upload_id: str, body: BodyReader, part_bytes: int
-    ) -> Version | None:
-        async def upload_part(number: int) -> UploadedPart:
-            start = number * part_bytes
-            part = body.part(start, min(part_bytes, body.nbytes - start))
-            return await self._call(
-                "set",
-                key,
-                lambda _: store.upload_part(key, upload_id, number, part),
-                cost=part.nbytes,
-                written=part.nbytes,
-            )
-
-        async def complete(attempt: int) -> Version | None:
-            try:
-                return await store.complete_parts(key, upload_id, parts)
-            except StoreError as error:
-                # An earlier attempt may have succeeded and its response been lost: the upload is gone then.
-                stored = await store.stat(key) if attempt > 1 and error.status == 404 else None
-                if stored is None or stored.size != body.nbytes:
-                    raise
-                return stored.version
-
-        numbers = range(-(-body.nbytes // part_bytes))
-        parts = await map_concurrently(upload_part, numbers, concurrency=PART_CONCURRENCY)
-        return await self._call("set", key, complete)
+            return await run_request(lambda _: store.upload(key, body), body.nbytes)
+        return await MultipartUpload(store, key, body, part_bytes, run_request, concurrency=PART_CONCURRENCY).upload()
 
     def report_read(self, key: str, nbytes: int) -> None:
         """Report the read of a body that another request has sent, whose seconds include it."""
