@@ -98,6 +98,13 @@ async def sample(
     return stored, store, engine()
 
 
+async def read_all(reader: Engine, array: Sample) -> NDArray[Any]:
+    """Return what is stored of all elements of `array`."""
+    read = array.read(...)
+    await reader.read([read], settings=SETTINGS)
+    return read.out
+
+
 async def read_window(
     reader: Engine, array: Sample, *selection: Any, settings: Settings = SETTINGS, **more: Any
 ) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from aiozarr.engine import group_commit
 from aiozarr.engine.group_commit import KeyLocks
-from aiozarr.engine.write import object_write
+from aiozarr.engine.write import object_encoder
 from aiozarr.errors import PermissionDeniedError, StoreError
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import Action, Call, Delay, LoseResponse, on_operation
@@ -85,7 +85,7 @@ async def test_if_every_commit_fails_each_task_encodes_for_few_others(
         return call
 
     for name in ("encode_chunk", "encode_inner"):
-        monkeypatch.setattr(object_write, name, counted(getattr(object_write, name)))
+        monkeypatch.setattr(object_encoder, name, counted(getattr(object_encoder, name)))
 
     array, store, writer = await sample((TASKS, 4), (TASKS, 4), inner=inner, latency=1.0)
     encoded = 0

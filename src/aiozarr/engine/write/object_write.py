@@ -10,30 +10,19 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from aiozarr.concurrency import gather_all
 from aiozarr.engine.compare_and_swap import compare_and_swap, compare_and_swap_blocking
 from aiozarr.engine.group_commit import GroupCommit
-from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.operation import Operation
-from aiozarr.engine.plan.plan import inner_parts
 from aiozarr.engine.request.object_request import ObjectRequest
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.timing import RequestTiming
 from aiozarr.engine.workers.decoder import MAX_CHUNK_BYTES
-from aiozarr.engine.workers.encoder import (
-    ChangedShard,
-    StoredShard,
-    assemble_shard,
-    encode_chunk,
-    encode_inner,
-    open_shard,
-)
+from aiozarr.engine.workers.encoder import ChangedShard, assemble_shard, open_shard
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES
-from aiozarr.errors import ChecksumError, CodecError
+from aiozarr.engine.write.object_encoder import ObjectEncoder
+from aiozarr.errors import CodecError
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import IfAbsent, IfMatch, Precondition, Value, Version
@@ -43,9 +32,6 @@ from aiozarr.stores.contract import Store
 
 T = TypeVar("T")
 
-INNER_GROUP_BYTES = 2 << 20
-"""The inner chunks of a shard are encoded in groups of this size, each in one worker."""
-
 
 class ObjectWriteOperation(Operation):
     """The operation that object writes belong to. A subclass sets the attributes.
@@ -53,6 +39,7 @@ class ObjectWriteOperation(Operation):
     Attributes:
         state: the state of the engine.
         group_commit: partial writes that wait for the one in progress.
+        encoder: encodes the values of the operation.
         encoding: limits the shards whose inner chunks are encoded at once. So the first is stored while workers encode
             the next, and the disk is not idle until many shards are ready at the same time.
         stores_empty, is_guarded: as in `Write`.
@@ -60,6 +47,7 @@ class ObjectWriteOperation(Operation):
 
     state: EngineState
     group_commit: GroupCommit[ObjectWrite]
+    encoder: ObjectEncoder
     encoding: asyncio.Semaphore
     stores_empty: bool | None
     is_guarded: bool
@@ -82,34 +70,19 @@ class ObjectWrite(ObjectRequest):
         "fetched",
         "is_alone",
         "job",
-        "keep",
-        "layout",
         "operation",
         "projection",
         "put",
         "sent",
         "state",
         "stored",
-        "values",
     )
 
-    def __init__(
-        self,
-        job: ObjectWriteOperation,
-        store: Store,
-        layout: ArrayLayout,
-        values: NDArray[Any],
-        key: str,
-        projection: ChunkSelection,
-    ) -> None:
-        self.stored = layout.object_of(projection)
+    def __init__(self, job: ObjectWriteOperation, store: Store, key: str, projection: ChunkSelection) -> None:
+        self.stored = job.encoder.layout.object_of(projection)
         super().__init__(job, store, key, self.stored.spec.nbytes)
         self.state = job.state
         self.job = job
-        self.layout = layout
-        # Without a fill value in the metadata a missing chunk has undefined values: each chunk is stored.
-        self.keep = not layout.metadata.has_fill_value if job.stores_empty is None else job.stores_empty
-        self.values = values
         self.projection = projection
         self.is_alone = False
         self.sent = self.fetched = self.put = 0
@@ -130,7 +103,7 @@ class ObjectWrite(ObjectRequest):
 
     def can_merge_with(self, other: ObjectWrite) -> bool:
         """Return whether one write can store the values of both, which are for the same object."""
-        return other.layout is self.layout
+        return other.job.encoder.layout is self.job.encoder.layout
 
     async def _commit(self, group: Sequence[ObjectWrite], *, swap: bool) -> Sequence[ObjectWrite]:
         """Change the stored object.
@@ -225,37 +198,24 @@ class ObjectWrite(ObjectRequest):
     ) -> tuple[Buffer | None, Sequence[ObjectWrite]]:
         """Encode the inner chunks of a shard in groups, in all threads."""
         stored = self.stored
-        shard = None if data is None else await self._call(lambda: self._open_shard(data))
+        with self._naming():
+            shard = None if data is None else await self._call(lambda: open_shard(stored, data))
         changed: dict[int, Buffer | None] = {}
         encoded: list[ObjectWrite] = []
         for member in group:
             try:
-                changed.update(await self._encode_inner_chunks(member, ChangedShard(shard, changed)))
+                with member._naming():
+                    inner = await member.job.encoder.encode_inner_chunks(
+                        stored, member.projection, ChangedShard(shard, changed), self._call, self.job.encoding
+                    )
+                changed.update(inner)
             except Exception:
                 if member is self:
                     raise
             else:
                 encoded.append(member)
-        keep = self._keeps(data, can_erase=can_erase)
+        keep = self.job.encoder.keeps(data, can_erase=can_erase)
         return await self._call(lambda: assemble_shard(stored, changed, shard, keep=keep)), encoded
-
-    async def _encode_inner_chunks(self, member: ObjectWrite, shard: ChangedShard) -> list[tuple[int, Buffer | None]]:
-        """Encode the inner chunks that `member` changes. Their time counts for the request of this object."""
-        stored = self.stored
-        assert stored.shard is not None
-        if member.projection.point_count < LARGE_POINT_COUNT:
-            parts = list(inner_parts(stored, member.projection))
-        else:
-            parts = await self._call(lambda: list(inner_parts(stored, member.projection)))
-        size = max(1, INNER_GROUP_BYTES // max(1, stored.shard.inner.spec.nbytes))
-        if len(parts) <= size:
-            return await self._call(partial(member._encode_inner_group, parts, shard))
-        groups = [parts[at : at + size] for at in range(0, len(parts), size)]
-        async with self.job.encoding:
-            encoded = await gather_all(
-                self._call(partial(member._encode_inner_group, group, shard)) for group in groups
-            )
-        return [part for group in encoded for part in group]
 
     async def _fetch(self) -> Value | None:
         store = self.store
@@ -370,52 +330,9 @@ class ObjectWrite(ObjectRequest):
         encode = partial(self._encode_chunk, data, can_erase=can_erase)
         return encode() if self.timing is None else self.timing.timed(encode)
 
-    def _keeps(self, data: Buffer | None, *, can_erase: bool) -> bool:
-        """Return whether fill values are stored in place of the stored object `data`."""
-        return self.keep or (data is not None and not can_erase)
-
     def _encode_chunk(self, data: Buffer | None, *, can_erase: bool = False) -> Buffer | None:
-        pipeline = self.stored.pipeline
-        keep = self._keeps(data, can_erase=can_erase)
         with self._naming():
-            try:
-                return encode_chunk(pipeline, self.values, self.projection, data, keep=keep)
-            except ChecksumError:
-                raise
-            except CodecError:
-                padded = None if data is None else self._padded(data)
-                if padded is None:
-                    raise
-                return encode_chunk(pipeline, self.values, self.projection, padded, keep=keep)
-
-    def _padded(self, data: Buffer) -> Buffer | None:
-        """Complete a chunk at the array's end that was stored without its part outside the array.
-
-        Some writers store such chunks.
-
-        Returns: the encoding of the complete chunk, or None if `data` is none of such a chunk.
-        """
-        cropped = self.layout.unpadded(self.projection)
-        try:
-            values = None if cropped is None else cropped.decode(data)
-        except CodecError:
-            values = None
-        if values is None:
-            return None
-        spec = self.stored.spec
-        block = np.full(spec.shape, spec.fill_value, spec.dtype)
-        block[tuple([slice(length) for length in values.shape])] = values
-        return self.stored.pipeline.encode(block)
-
-    def _open_shard(self, data: Buffer) -> StoredShard:
-        with self._naming():
-            return open_shard(self.stored, data)
-
-    def _encode_inner_group(
-        self, parts: list[tuple[int, ChunkSelection]], shard: ChangedShard
-    ) -> list[tuple[int, Buffer | None]]:
-        with self._naming():
-            return encode_inner(self.stored, self.values, parts, shard, keep=self.keep)
+            return self.job.encoder.encode_chunk(self.stored, self.projection, data, can_erase=can_erase)
 
     @contextmanager
     def _naming(self) -> Iterator[None]:

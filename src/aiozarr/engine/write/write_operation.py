@@ -17,7 +17,8 @@ from aiozarr.engine.plan.listed_chunks import ListedChunks
 from aiozarr.engine.plan.plan import keyed_projections, parts_of
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.state import EngineState
-from aiozarr.engine.write.object_write import INNER_GROUP_BYTES, ObjectWrite, ObjectWriteOperation
+from aiozarr.engine.write.object_encoder import INNER_GROUP_BYTES, ObjectEncoder
+from aiozarr.engine.write.object_write import ObjectWrite, ObjectWriteOperation
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.fields import Fields
 from aiozarr.grid.projection import ChunkSelection, SizedSelections
@@ -107,7 +108,8 @@ class WriteOperation(ObjectWriteOperation):
         self._write = write
         self.stores_empty = write.stores_empty
         self.is_guarded = write.is_guarded
-        self._values = np.broadcast_to(write.values, core)
+        values = np.broadcast_to(write.values, core)
+        self.encoder = ObjectEncoder(write.layout, values, stores_empty=write.stores_empty)
         self._plan: Iterator[tuple[str, ChunkSelection]] = keyed_projections(write.layout, write.parts, write.prefix)
         self._begun = 0
         self.encoding = asyncio.Semaphore(_shards_encoded_at_once(state.pool.threads, write.layout.spec.nbytes))
@@ -118,7 +120,7 @@ class WriteOperation(ObjectWriteOperation):
             step = next(self._plan, None)
             if step is not None:
                 self._begun += 1
-                request = ObjectWrite(self, self._write.store, self._write.layout, self._values, *step)
+                request = ObjectWrite(self, self._write.store, *step)
                 self._open.add(request)
                 return request
             self._begun = self.total

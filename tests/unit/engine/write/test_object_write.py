@@ -5,24 +5,14 @@ from __future__ import annotations
 import asyncio
 import warnings
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from aiozarr.engine import Engine, Write
 from aiozarr.errors import CodecError, PreconditionFailedError, StoreError, ThrottledError, UnsafeWriteWarning
-from aiozarr.grid.advanced import select_pointwise
-from aiozarr.grid.transform import IndexTransform
 from aiozarr.schedule.events import Report
 from aiozarr.testing.virtual_time import in_virtual_time
-from tests.support.engine_samples import RAW, SETTINGS, Sample, engine, sample
-
-
-async def contents(reader: Engine, array: Sample) -> Any:
-    read = array.read(...)
-    await reader.read([read], settings=SETTINGS)
-    return read.out
+from tests.support.engine_samples import RAW, SETTINGS, engine, read_all, sample
 
 
 @pytest.mark.parametrize("inner", [None, (2, 2)])
@@ -33,7 +23,7 @@ async def test_a_part_of_a_chunk_is_written_by_compare_and_swap(inner: tuple[int
     expected = array.values.copy()
     expected[1:3, 2] = 0
     assert [call.operation for call in store.calls] == ["fetch", "set"]
-    assert np.array_equal(await contents(writer, array), expected)
+    assert np.array_equal(await read_all(writer, array), expected)
 
 
 @pytest.mark.parametrize("inner", [None, (2, 2)])
@@ -53,7 +43,7 @@ async def test_concurrent_partial_writes_of_one_chunk_all_survive(inner: tuple[i
                 for column, each in enumerate([writer, other, writer, other])
             )
         )
-    assert np.array_equal(await contents(writer, array), 100 + np.arange(16).reshape(4, 4))
+    assert np.array_equal(await read_all(writer, array), 100 + np.arange(16).reshape(4, 4))
 
 
 @in_virtual_time
@@ -76,7 +66,7 @@ async def test_chunks_of_nothing_but_the_fill_value_are_erased_and_not_stored(in
     assert sorted(await store.memory.list()) == ["a/c/1/0", "a/c/1/1"]
     expected = array.values.copy()
     expected[:4] = 3
-    assert np.array_equal(await contents(writer, array), expected)
+    assert np.array_equal(await read_all(writer, array), expected)
 
 
 @pytest.mark.parametrize("inner", [None, (2, 2)])
@@ -96,7 +86,7 @@ async def test_a_partial_write_that_leaves_only_fill_values_erases_what_it_has_r
     assert "a/c/1/0" in await store.memory.list()
     expected = array.values.copy()
     expected[:, :4] = 3
-    assert np.array_equal(await contents(writer, array), expected)
+    assert np.array_equal(await read_all(writer, array), expected)
 
 
 @in_virtual_time
@@ -109,7 +99,7 @@ async def test_what_another_process_writes_before_the_erase_is_not_lost() -> Non
     )
     expected = np.zeros((4, 4), int)
     expected[2, 2] = 7
-    assert np.array_equal(await contents(engine(), array), expected)
+    assert np.array_equal(await read_all(engine(), array), expected)
 
 
 @in_virtual_time
@@ -119,7 +109,7 @@ async def test_a_partial_write_to_a_missing_chunk_fills_the_rest() -> None:
     await writer.write([array.write(1, 0, 0)], settings=SETTINGS)
     expected = np.full((4, 4), 5)
     expected[0, 0] = 1
-    assert np.array_equal(await contents(writer, array), expected)
+    assert np.array_equal(await read_all(writer, array), expected)
 
 
 @pytest.mark.parametrize("inner", [None, (2, 2)])
@@ -131,7 +121,7 @@ async def test_a_partial_write_whose_response_is_lost_is_retried(inner: tuple[in
     await writer.write([array.write(0, 1, 1)], settings=SETTINGS, report=report)
     expected = array.values.copy()
     expected[1, 1] = 0
-    assert np.array_equal(await contents(writer, array), expected)
+    assert np.array_equal(await read_all(writer, array), expected)
     assert report.retries == 3
 
 
@@ -152,20 +142,6 @@ async def test_a_damaged_chunk_stops_a_partial_write_with_its_key() -> None:
         await writer.write([array.write(0, 1, 1)], settings=SETTINGS)
     assert (raised.value.store, raised.value.key) == (store.url, "a/c/0/0")
     assert bytes(store.memory.fetch_now("a/c/0/0").data) == b"x" * 68  # type: ignore[union-attr]  # it is stored
-
-
-@in_virtual_time
-async def test_elements_outside_of_an_index_array_with_repetitions_are_unchanged() -> None:
-    array, store, writer = await sample((4, 4), (4, 4), fill_value=5)
-    await writer.write([array.write(array.values)], settings=SETTINGS)
-    store.memory.erase_now("a/c/0/0")
-    places = np.zeros(16, np.int64)
-    transform = select_pointwise(IndexTransform.identity((4, 4)), (places, places))
-    write = Write(array.layout, store, "a/", transform.maps, np.arange(16))
-    await writer.write([write], settings=SETTINGS)
-    expected = np.full((4, 4), 5)
-    expected[0, 0] = 15
-    assert np.array_equal(await contents(writer, array), expected)
 
 
 @pytest.mark.parametrize("inner", [None, (2, 2)])
@@ -190,7 +166,7 @@ async def test_tasks_that_fill_one_object_piece_by_piece_put_it_twice(
         )
     assert [call.operation for call in store.calls] == ["fetch", "set", "fetch", "set"]
     expected = np.repeat(np.repeat(100 * np.arange(0, 8, 2)[:, None] + np.arange(0, 8, 2), 2, 0), 2, 1)
-    assert np.array_equal(await contents(writer, array), expected)
+    assert np.array_equal(await read_all(writer, array), expected)
 
 
 @pytest.mark.parametrize("inner", [None, (2, 2)])
@@ -205,7 +181,7 @@ async def test_writes_of_a_group_commit_are_applied_in_the_order_of_their_arriva
     ]
     await asyncio.gather(*tasks)
     assert store.count == 4
-    assert (await contents(writer, array))[1, 1] == 104
+    assert (await read_all(writer, array))[1, 1] == 104
 
 
 @pytest.mark.parametrize("inner", [None, (2, 2)])
@@ -221,7 +197,7 @@ async def test_a_cancelled_write_of_a_group_commit_leaves_the_others_complete(
     tasks[who].cancel()
     await asyncio.wait(tasks)
     assert [task.cancelled() for task in tasks].count(True) <= 1
-    now = await contents(writer, array)
+    now = await read_all(writer, array)
     for row, task in enumerate(tasks):
         if not task.cancelled():
             assert set(now[row].tolist()) == {100}
@@ -241,4 +217,4 @@ async def test_an_error_of_a_group_commit_reaches_only_writes_whose_own_request_
     assert [type(result) for result in results] == [type(None), StoreError, type(None), type(None)]
     expected = array.values.copy()
     expected[[0, 2, 3]] = 100
-    assert np.array_equal(await contents(writer, array), expected)
+    assert np.array_equal(await read_all(writer, array), expected)

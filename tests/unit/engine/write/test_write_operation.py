@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,20 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import Buffer
 
-from aiozarr.engine import Engine, Progress
+from aiozarr.engine import Progress
 from aiozarr.errors import StoreError
 from aiozarr.model import Precondition, Version
 from aiozarr.schedule.events import Event, Report
 from aiozarr.stores import MemoryStore
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.virtual_time import in_virtual_time
-from tests.support.engine_samples import SETTINGS, Sample, engine, layout_of, sample
-
-
-async def contents(reader: Engine, array: Sample) -> Any:
-    read = array.read(...)
-    await reader.read([read], settings=SETTINGS)
-    return read.out
+from tests.support.engine_samples import SETTINGS, Sample, engine, layout_of, read_all, sample
 
 
 @pytest.mark.parametrize("inner", [None, (2, 2)])
@@ -36,7 +29,7 @@ async def test_whole_chunks_are_written_without_reading_and_overlap(inner: tuple
     await writer.write([array.write(-array.values)], settings=SETTINGS)
     assert {call.operation for call in store.calls} == {"set"}
     assert (store.count, store.rounds) == (16, 1)
-    assert np.array_equal(await contents(writer, array), -array.values)
+    assert np.array_equal(await read_all(writer, array), -array.values)
 
 
 @in_virtual_time
@@ -56,7 +49,7 @@ async def test_edge_chunks_count_as_whole_and_are_stored_in_full_with_the_fill_v
 async def test_values_are_cast_and_broadcast_as_numpy_assigns() -> None:
     array, _, writer = await sample((4, 4), (3, 3))
     await writer.write([array.write(np.array([1.0, 2.0, 3.0, 4.0], ">f8"))], settings=SETTINGS)
-    assert np.array_equal(await contents(writer, array), np.broadcast_to([1, 2, 3, 4], (4, 4)))
+    assert np.array_equal(await read_all(writer, array), np.broadcast_to([1, 2, 3, 4], (4, 4)))
 
 
 @in_virtual_time
@@ -85,7 +78,7 @@ async def test_a_cancelled_write_leaves_every_chunk_old_or_new(inner: tuple[int,
     assert len(asyncio.all_tasks()) == 1
     assert writer.idle()
     store.latency = 0
-    now = await contents(writer, array)
+    now = await read_all(writer, array)
     assert np.array_equal(np.abs(now), array.values)
     for row in range(8):
         for column in range(8):
@@ -129,7 +122,7 @@ async def test_any_sequence_of_writes_leaves_what_numpy_leaves(data: st.DataObje
         read = array.read(*selection)
         await worker.read([read], settings=SETTINGS)
         assert np.array_equal(read.out, expected[selection])
-    assert np.array_equal(await contents(worker, array), expected)
+    assert np.array_equal(await read_all(worker, array), expected)
 
 
 @in_virtual_time
@@ -182,12 +175,12 @@ async def test_whole_small_chunks_are_stored_together_and_others_by_themselves()
     values[4] = 0  # erased by itself
     await worker.write([array.write(values)], settings=SETTINGS)
     assert store.together == [KEYS[:4], KEYS[5:]]
-    assert np.array_equal(await contents(worker, array), values)
+    assert np.array_equal(await read_all(worker, array), values)
     store.together.clear()
     await worker.write([array.write(-values[:, 1:], slice(None), slice(1, 2))], settings=SETTINGS)
     assert store.together == []  # parts of chunks
     values[:, 1] *= -1
-    assert np.array_equal(await contents(worker, array), values)
+    assert np.array_equal(await read_all(worker, array), values)
 
 
 @in_virtual_time
