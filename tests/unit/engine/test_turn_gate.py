@@ -28,6 +28,32 @@ async def test_so_many_callers_pass_in_one_turn_first_come_first_served() -> Non
     assert await _turns(TurnGate(3), 8) == [[0, 1, 2], [3, 4, 5], [6, 7]]
 
 
+async def test_callers_that_take_long_pass_in_smaller_numbers_until_they_are_short_again() -> None:
+    now, cost = 0.0, 0.5
+    passed: list[int] = [0]
+    gate = TurnGate(8, 1.0, clock=lambda: now)
+
+    async def work() -> None:
+        nonlocal now
+        await gate.enter()
+        now += cost
+        passed[-1] += 1
+
+    async def run(callers: int) -> list[int]:
+        passed[:] = [0]
+        tasks = [asyncio.ensure_future(work()) for _ in range(callers)]
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0)
+            passed.append(0)
+        return [count for count in passed if count]
+
+    assert await run(14) == [8, 2, 2, 2]
+    cost = 3.0
+    assert await run(4) == [2, 1, 1]
+    cost = 0.01
+    assert await run(17) == [1, 8, 8]
+
+
 async def test_a_cancelled_caller_leaves_its_place_to_others() -> None:
     gate = TurnGate(1)
     tasks = [asyncio.ensure_future(gate.enter()) for _ in range(3)]
