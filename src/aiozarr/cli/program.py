@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from typing import NoReturn
 
 from aiozarr.cli.exit_codes import BROKEN_PIPE, ERROR, Terminated
+
+GARBAGE_THRESHOLD = 50_000
+"""New objects before the garbage collector runs. With Python's 700 it takes 20 to 40 ms of a short copy's 160 ms of CPU
+time, to walk over what was just imported."""
 
 MISSING_CLICK = "aiozarr: the command line needs the extra 'cli'; pip install 'aiozarr[cli]' installs it\n"
 
@@ -18,6 +23,7 @@ def main() -> NoReturn:
     Everything that a command writes is complete when it returns, so nothing is left to the teardown. It would end
     threads, and free memory object by object, which takes longer than many commands.
     """
+    gc.set_threshold(GARBAGE_THRESHOLD)
     _open_closed_streams()
     try:
         import click
