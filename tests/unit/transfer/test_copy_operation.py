@@ -28,15 +28,8 @@ from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import Corrupt, any_of, before, first, on_key, on_operation
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 from aiozarr.transfer import CopyReport
-from aiozarr.transfer.copy_operation import (
-    CopyOperation,
-    CopyRules,
-    document_levels,
-    is_document,
-    is_folder_marker,
-    node_of,
-    paths_above,
-)
+from aiozarr.transfer.copy_operation import CopyOperation, CopyRules
+from tests.support.copies import contents
 
 TREE = {
     "zarr.json": b"root",
@@ -51,14 +44,6 @@ TREE = {
 
 
 RULES = CopyRules(overwrite=True, is_journaled=False)
-
-
-def contents(store: FakeStore) -> dict[str, bytes]:
-    async def collect() -> dict[str, bytes]:
-        keys = await store.memory.list()
-        return {key: bytes(value.data) for key in keys if (value := await store.memory.fetch(key)) is not None}
-
-    return asyncio.run(collect())
 
 
 async def run(source: FakeStore, destination: FakeStore, **options: Any) -> CopyReport:
@@ -500,44 +485,3 @@ def test_concurrent_copies_of_one_source_are_independent() -> None:
 
     run_virtual(scenario())
     assert contents(one) == contents(other) == TREE
-
-
-@pytest.mark.parametrize("name", ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "meta", "attrs"])
-@pytest.mark.parametrize("path", ["", "a/", "a/b/"])
-def test_documents_of_every_format_are_recognised_at_any_depth(path: str, name: str) -> None:
-    assert is_document(path + name)
-
-
-@pytest.mark.parametrize("key", ["c/0/0", "0.0", "a/zarr.json.bak", "zarr.json/c/0", "a/meta/0", "xattrs"])
-def test_keys_that_resemble_documents_are_data(key: str) -> None:
-    assert not is_document(key)
-
-
-def test_documents_are_written_deepest_first_and_attributes_before_their_node() -> None:
-    keys = [".zmetadata", ".zgroup", "a/.zarray", "a/.zattrs", "a/b/.zarray", "c/.zgroup", "zarr.json", ".zattrs"]
-    levels = [{entry.key for entry in level} for level in document_levels(Entry(key, 1) for key in keys)]
-    assert levels == [
-        {"a/b/.zarray"},
-        {"a/.zattrs"},
-        {"a/.zarray", "c/.zgroup"},
-        {".zattrs"},
-        {".zgroup", "zarr.json"},
-        {".zmetadata"},
-    ]
-
-
-def test_levels_of_no_documents() -> None:
-    assert list(document_levels([])) == []
-
-
-def test_paths_above_a_key() -> None:
-    assert list(paths_above("a/b/c/0")) == ["a/b/c", "a/b", "a", ""]
-    assert list(paths_above("zarr.json")) == [""]
-    assert node_of("a/b/zarr.json") == "a/b"
-    assert node_of("zarr.json") == ""
-
-
-def test_a_folder_marker_is_empty_and_ends_with_a_slash() -> None:
-    assert is_folder_marker(Entry("a/b/", 0))
-    assert not is_folder_marker(Entry("a/b/", 3))
-    assert not is_folder_marker(Entry("a/b", 0))

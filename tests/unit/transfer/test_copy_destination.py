@@ -1,8 +1,9 @@
-"""Mirrors and dry runs: what a destination has already, and what is removed from it."""
+"""Mirrors, dry runs and completed copies: what a destination has already, and what is removed from it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ import pytest
 
 import aiozarr
 from aiozarr.errors import CopyError, EraseError, NodeNotFoundError, PermissionDeniedError
-from aiozarr.model import JOURNAL_PREFIX, Entry, Version
+from aiozarr.model import JOURNAL_PREFIX, Entry
 from aiozarr.stores import LocalStore, MemoryStore
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import on_key, on_operation
-from aiozarr.transfer.destination import DestinationListing, Mirror
+from aiozarr.transfer.copy_destination import DestinationListing
 from aiozarr.transfer.key_filter import KeyFilter
-from tests.unit.transfer.test_copy_journal import TREE, contents, copied
+from tests.support.copies import TREE, contents, copied
 
 OLD = {"zarr.json": b"old", "c/000": b"old", "c/900": b"extra", "gone/zarr.json": b"extra", "gone/c/0": b"extra"}
 
@@ -79,25 +80,25 @@ def test_a_dry_run_refuses_what_the_copy_would_refuse() -> None:
         copied(FakeStore(TREE), FakeStore(OLD), dry_run=True)
 
 
-def test_objects_of_equal_content_tags_are_not_copied_again() -> None:
-    md5 = Version('"900150983cd24fb0d6963f7d28e17f72"')
-    mirror = Mirror()
-    mirror.add_stored(Entry("a", 3, md5))
-    mirror.add_stored(Entry("multipart", 3, Version('"900150983cd24fb0d6963f7d28e17f72-2"')))
-    mirror.add_stored(Entry("local", 3, Version("17a-3-9")))
-    assert mirror.is_stored(Entry("a", 3, md5))
-    assert not mirror.is_stored(Entry("a", 4, md5))
-    assert not mirror.is_stored(Entry("a", 3, Version('"900150983cd24fb0d6963f7d28e17f73"')))
-    assert not mirror.is_stored(Entry("a", 3))
-    assert not mirror.is_stored(Entry("multipart", 3, Version('"900150983cd24fb0d6963f7d28e17f72-2"')))
-    assert not mirror.is_stored(Entry("local", 3, Version("17a-3-9")))
-
-
 def test_a_journal_of_a_node_below_is_none_of_this_destination() -> None:
     found = DestinationListing()
     for key in ("a", f"{JOURNAL_PREFIX}copy.json", f"b/{JOURNAL_PREFIX}copy.json"):
         found.add(Entry(key, 1))
     assert (found.count, found.first, found.journal_keys) == (1, "a", [f"{JOURNAL_PREFIX}copy.json"])
+
+
+class PartlyListed(FakeStore):
+    """A store whose listing is refused behind its first entry."""
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        yield Entry("another/c/0", 1)
+        raise PermissionDeniedError("no")
+
+
+def test_credentials_that_may_not_list_the_destination_may_write_to_it() -> None:
+    destination = PartlyListed()
+    assert copied(FakeStore(TREE), destination).objects == len(TREE)
+    assert contents(destination) == TREE
 
 
 async def filled(store: MemoryStore, **replaced: bytes) -> MemoryStore:

@@ -1,37 +1,10 @@
-"""The destination before a copy: its listing, and the comparison of a mirror."""
+"""The comparison of a mirror: which objects the destination has already, and which the source lacks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from aiozarr.model import JOURNAL_PREFIX, Entry
-from aiozarr.transfer.copy_journal import digest, is_journal_key, size_hash
+from aiozarr.model import Entry
+from aiozarr.transfer.copy_journal import digest, size_hash
 from aiozarr.transfer.copy_object import has_content_tag
-
-
-@dataclass
-class DestinationListing:
-    """The objects that a destination holds before a copy.
-
-    Attributes:
-        count: number of objects, without those of a journal.
-        first: the key of the first of them.
-        journal_keys: keys of the journal of an interrupted copy.
-        size_hashes: hashes of keys and sizes, if the copy is resumed.
-    """
-
-    count: int = 0
-    first: str = ""
-    journal_keys: list[str] = field(default_factory=list)
-    size_hashes: set[int] = field(default_factory=set)
-
-    def add(self, entry: Entry) -> None:
-        """Count an object."""
-        if not is_journal_key(entry.key):
-            self.count += 1
-            self.first = self.first or entry.key
-        elif not entry.key.partition(JOURNAL_PREFIX)[0]:
-            self.journal_keys.append(entry.key)
 
 
 class Mirror:

@@ -1,0 +1,328 @@
+"""The destination of one copy: what it holds before, its preparation for the first object, and what is removed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from aiozarr.concurrency import map_concurrently
+from aiozarr.engine import Engine, ScheduledStore
+from aiozarr.errors import CopyError, PermissionDeniedError, StoreError, UnsupportedOperationError
+from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY
+from aiozarr.model import JOURNAL_PREFIX, Entry, Version
+from aiozarr.settings import Settings
+from aiozarr.stores import BlockingStore, LocalStore
+from aiozarr.transfer.copy_journal import CopyJournal, is_journal_key, size_hash
+from aiozarr.transfer.copy_object import content_tag, equal_bytes, has_content_tag
+from aiozarr.transfer.copy_rules import CopyRules
+from aiozarr.transfer.document_order import is_document, is_folder_marker, is_node_document, node_of
+from aiozarr.transfer.mirror import Mirror
+from aiozarr.transfer.replaced_nodes import DocumentChange, ReplacedNodes, compare_documents
+from aiozarr.transfer.report import CopyCounters
+from aiozarr.transfer.source_listing import list_objects
+
+KIND_KEYS = (V3_KEY, ARRAY_KEY, GROUP_KEY, META_KEY)
+"""Documents of all formats that make a node."""
+MAX_ERASED_KEYS = 1000
+"""Keys that are removed together: a bulk delete of S3."""
+MAX_COUNTED_OBJECTS = 10_000
+"""Objects of the destination that an error message counts: ten pages of a listing."""
+
+
+@dataclass
+class DestinationListing:
+    """The objects that a destination holds before a copy.
+
+    Attributes:
+        count: number of objects, without those of a journal.
+        first: the key of the first of them.
+        journal_keys: keys of the journal of an interrupted copy.
+        size_hashes: hashes of keys and sizes, if the copy is resumed.
+        is_allowed: False if the credentials may not list the destination.
+    """
+
+    count: int = 0
+    first: str = ""
+    journal_keys: list[str] = field(default_factory=list)
+    size_hashes: set[int] = field(default_factory=set)
+    is_allowed: bool = True
+
+    def add(self, entry: Entry) -> None:
+        """Count an object."""
+        if not is_journal_key(entry.key):
+            self.count += 1
+            self.first = self.first or entry.key
+        elif not entry.key.partition(JOURNAL_PREFIX)[0]:
+            self.journal_keys.append(entry.key)
+
+
+class CopyDestination:
+    """The destination of one copy. Lives on the I/O thread.
+
+    Args:
+        engine: the engine.
+        source: the source.
+        destination: the destination.
+        rules: what is copied, and how.
+        counters: count removed objects.
+        settings: limits and policies.
+        is_listed: whether the source is listed; else its objects follow from metadata, without sizes and versions.
+        may_have_others: whether the destination may hold objects that the source does not have.
+
+    Attributes:
+        journal: the records of copied objects; None if the copy cannot be resumed.
+        old_journal: the keys of a journal that the new one replaces, until `prepare`; None if nothing is to prepare.
+        mirror: compares the destination with the source; None if nothing is skipped or removed.
+        replaced: the nodes of the source.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        source: ScheduledStore,
+        destination: ScheduledStore,
+        rules: CopyRules,
+        counters: CopyCounters,
+        *,
+        settings: Settings,
+        is_listed: bool,
+        may_have_others: bool,
+    ) -> None:
+        self._engine = engine
+        self._source = source
+        self._destination = destination
+        self._store = destination.store
+        self._rules = rules
+        self._counters = counters
+        self._settings = settings
+        self._is_listed = is_listed
+        self._stored_documents: list[str] | None = None
+        description = {"source": source.store.url, "part": rules.part}
+        self.journal = CopyJournal(destination, description) if self._can_have_journal() else None
+        self.old_journal: list[str] | None = None
+        self.mirror = Mirror() if may_have_others and (self.journal is not None or rules.compares) else None
+        self.replaced = ReplacedNodes(source, settings)
+
+    def _can_have_journal(self) -> bool:
+        supports = self._store.supports
+        return bool(self._rules.is_journaled and supports.readable and supports.writeable and supports.listable)
+
+    def _list(self, store: ScheduledStore, prefix: str = "") -> AsyncGenerator[Entry, None]:
+        return list_objects(lambda: store.scan(prefix), settings=self._settings, store_url=store.store.url)
+
+    # --- before the first object -------------------------------------------------------------------------------------
+
+    async def begin(self) -> CopyCounters | None:
+        """Look at the destination, and begin or continue the journal.
+
+        Returns: the counts of the copy if it is complete already; None if objects are to be copied.
+
+        Raises:
+            CopyError: the destination holds objects that may not be overwritten.
+        """
+        rules = self._rules
+        if rules.resume and self.journal is None:
+            raise UnsupportedOperationError(
+                "resume=True needs a destination that can be listed and erased", store=self._store.url
+            )
+        if (rules.resume or rules.compares) and isinstance(self._store, LocalStore) and not rules.dry_run:
+            await self._store.sweep(None)
+        found = await self._look()
+        if not (found.count or rules.compares):
+            self.mirror = None  # there is nothing to remove
+        is_occupied = found.count > 0 and found.is_allowed and not rules.may_replace
+        if is_occupied and not (rules.resume and found.journal_keys):
+            counts = await self._counts_if_complete() if rules.resume else None
+            if counts is None:
+                raise CopyError(self._occupied_message(found))
+            return counts
+        if self.journal is None:
+            return None
+        if found.journal_keys and rules.resume:
+            await self.journal.resume(found.journal_keys, found.size_hashes)
+        else:
+            self.old_journal = found.journal_keys
+        return None
+
+    async def _look(self) -> DestinationListing:
+        """List the destination, as far as the rules need it."""
+        rules, found = self._rules, DestinationListing()
+        may_replace = rules.may_replace
+        if not self._store.supports.listable or (may_replace and self.journal is None and not rules.compares):
+            return found
+        # A resumed copy and a mirror look at all objects, an overwritten destination is asked for an old journal.
+        looks_at_all = not may_replace or rules.resume or rules.compares
+        prefix = "" if looks_at_all else JOURNAL_PREFIX
+        documents: list[str] = []
+        try:
+            async with aclosing(self._list(self._destination, prefix)) as entries:
+                async for entry in entries:
+                    found.add(entry)
+                    if is_node_document(entry.key):
+                        documents.append(entry.key)
+                    if rules.resume:
+                        # Metadata do not have the sizes of chunks.
+                        known = entry if self._is_listed else Entry(entry.key, None)
+                        found.size_hashes.add(size_hash(known))
+                    if self.mirror is not None and rules.compares:
+                        self.mirror.add_stored(entry)
+                    if not rules.resume and not rules.compares and found.count == MAX_COUNTED_OBJECTS:
+                        break
+            if looks_at_all:
+                self._stored_documents = documents
+            else:
+                async with aclosing(self._list(self._destination)) as entries:
+                    async for entry in entries:
+                        if not is_journal_key(entry.key):
+                            found.add(entry)
+                            break
+        except PermissionDeniedError:
+            # Credentials that may only write cannot check it.
+            found.is_allowed = False
+        return found
+
+    async def _counts_if_complete(self) -> CopyCounters | None:
+        """Return the counts of a copy that skips everything; None if the destination lacks an object of the source."""
+        if not self._is_listed:
+            return None
+        mirror, counters = Mirror(), CopyCounters(None)
+        async with aclosing(self._list(self._destination)) as stored:
+            async for entry in stored:
+                mirror.add_stored(entry)
+        async with aclosing(self._list(self._source)) as listing:
+            async for entry in listing:
+                if is_journal_key(entry.key) or is_folder_marker(entry) or not self._rules.keys.matches(entry.key):
+                    continue
+                if not (mirror.may_have(entry) and await self.is_up_to_date(mirror, entry)):
+                    return None
+                counters.add_listed(entry)
+                counters.add_skipped(entry)
+        return counters if counters.listed else None
+
+    async def is_up_to_date(self, mirror: Mirror, entry: Entry) -> bool:
+        """Return whether the destination has the bytes of an object: by their MD5, or by comparing local ones."""
+        if mirror.is_stored(entry):
+            return True
+        source, destination, version = self._source.store, self._store, entry.version
+        read_source = source.fetch_now if isinstance(source, BlockingStore) else None
+        read_stored = destination.fetch_now if isinstance(destination, BlockingStore) else None
+        size = entry.size or 0
+
+        def compare() -> bool:
+            stored = None if read_stored is None else read_stored(entry.key)
+            if read_source is None:
+                assert version is not None
+                return stored is not None and version.etag == content_tag(stored.data)
+            value = read_source(entry.key)
+            if value is None or memoryview(value.data).nbytes != size:
+                return False
+            if read_stored is None:
+                return mirror.is_stored(Entry(entry.key, size, Version(content_tag(value.data))))
+            return stored is not None and equal_bytes(stored.data, value.data)
+
+        if read_source is None and (read_stored is None or version is None or not has_content_tag(version)):
+            return False
+        try:
+            return await self._engine.run_in_worker(compare, size)
+        except StoreError:
+            return False  # copying it shows what is wrong
+
+    def _occupied_message(self, found: DestinationListing) -> str:
+        count = found.count
+        is_exact = count < MAX_COUNTED_OBJECTS or self._rules.resume
+        number = f"{'' if is_exact else 'at least '}{count:,} object{'' if count == 1 else 's'}"
+        message = f"{self._store.url} holds {number}, among them {found.first!r}; "
+        if found.journal_keys:
+            return message + "they are of an interrupted copy: resume=True continues it, overwrite=True begins anew"
+        if self._rules.resume:
+            message += "there is no journal of an interrupted copy, so resume=True cannot continue one; "
+        return message + "overwrite=True replaces objects of the same key and keeps the others"
+
+    async def prepare(self) -> None:
+        """Store the header of a new journal, before the first object. Later calls do nothing."""
+        if self.journal is not None and self.old_journal is not None and not self._rules.dry_run:
+            old, self.old_journal = self.old_journal, None
+            try:
+                await self.journal.begin(old)
+                if self._rules.may_replace:
+                    await self._withdraw_documents()
+            except StoreError as error:
+                raise CopyError(f"{self._store.url} could not be written: {error}") from error
+
+    async def _withdraw_documents(self) -> None:
+        """Remove documents by which new chunks would be read wrongly: an interrupted copy must not look complete.
+
+        Chunks of such arrays are removed, too: local files of theirs may have the names of new directories.
+        """
+        source, limit = self._source, self._settings.max_metadata_bytes
+
+        async def compare(key: str) -> DocumentChange:
+            stored = await self._destination.fetch(key, max_bytes=limit)
+            if stored is None:
+                return DocumentChange()
+            copied = await source.fetch(key, max_bytes=limit)
+            if copied is None:
+                prefix = f"{node_of(key)}/" if node_of(key) else ""
+                others = await map_concurrently(lambda name: source.fetch(prefix + name, max_bytes=limit), KIND_KEYS)
+                if not any(other is not None for other in others):
+                    return DocumentChange()  # another node
+            return compare_documents(stored.data, None if copied is None else copied.data)
+
+        documents = self._stored_documents
+        try:
+            if documents is None:
+                async with aclosing(self._list(self._destination)) as entries:
+                    documents = [entry.key async for entry in entries if is_node_document(entry.key)]
+            documents = [key for key in documents if self._rules.keys.matches(key)]
+            found = zip(documents, await map_concurrently(compare, documents), strict=True)
+        except PermissionDeniedError:
+            # Credentials that may only write cannot see what they replace.
+            return
+        changes = {key: change for key, change in found if change.misreads_chunks}
+        if changes:
+            await self._destination.erase_values(list(changes))
+            self._counters.add_deleted([key for key, change in changes.items() if change.is_removed])
+        for key, change in changes.items():
+            if change.was_array and not change.is_removed and key.endswith(V3_KEY) and not self._rules.keys:
+                await self._destination.erase_prefix(key.removesuffix(V3_KEY) + "c/")
+
+    # --- after the last one ------------------------------------------------------------------------------------------
+
+    async def delete_extra(self, mirror: Mirror) -> None:
+        """Remove objects of the destination that the source does not have: documents of a page first.
+
+        Unless the copy deletes all of them, they are those of copied nodes: chunks that would be read with the new
+        documents, and documents that would take precedence.
+        """
+        batch: list[str] = []
+        async with aclosing(self._list(self._destination)) as entries:
+            async for entry in entries:
+                key = entry.key
+                if is_journal_key(key) or key in mirror or not self._rules.keys.matches(key):
+                    continue
+                if not (self._rules.delete or await self.replaced.has(key)):
+                    continue
+                batch.append(key)
+                if len(batch) == MAX_ERASED_KEYS:
+                    await self._erase(batch)
+                    batch = []
+        await self._erase(batch)
+
+    async def _erase(self, keys: list[str]) -> None:
+        self._counters.add_deleted(keys)
+        if keys and not self._rules.dry_run:
+            for part in (list(filter(is_document, keys)), [key for key in keys if not is_document(key)]):
+                if part:
+                    try:
+                        await self._destination.erase_values(part)
+                    except StoreError as error:
+                        raise CopyError(f"{self._store.url} still holds objects to delete: {error}") from error
+
+    async def finish(self) -> None:
+        """All objects were copied, or have failed: remove the journal, or complete it for a copy that resumes this."""
+        if self.journal is not None and not self._rules.dry_run:
+            await (self.journal.flush() if self._counters.failed else self.journal.remove())
+        if self._rules.resume and isinstance(self._store, LocalStore) and not self._rules.dry_run:
+            # Those of a process that was killed just before this one began were too new then.
+            await self._store.sweep(None)

@@ -1,0 +1,33 @@
+"""Copies between fake stores in virtual time, and what a store holds after one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiozarr.engine import Engine, InlinePool
+from aiozarr.settings import Settings
+from aiozarr.testing.fakes import FakeStore
+from aiozarr.testing.virtual_time import run_virtual
+from aiozarr.transfer import CopyReport
+from aiozarr.transfer.copy_journal import is_journal_key
+from aiozarr.transfer.copy_operation import CopyOperation, CopyRules
+
+TREE = {"zarr.json": b"{}", **{f"c/{n:03}": bytes([n]) * 10 for n in range(100)}}
+
+
+def contents(store: FakeStore, *, journal: bool = False) -> dict[str, bytes]:
+    async def collect() -> dict[str, bytes]:
+        keys = [key for key in await store.memory.list() if journal or not is_journal_key(key)]
+        return {key: bytes(value.data) for key in keys if (value := await store.memory.fetch(key)) is not None}
+
+    return asyncio.run(collect())
+
+
+def copied(source: FakeStore, destination: FakeStore, **rules: Any) -> CopyReport:
+    async def run() -> CopyReport:
+        engine = Engine(asyncio.get_running_loop(), InlinePool())
+        settings = Settings(max_requests=4)
+        return await CopyOperation(engine, source, destination, CopyRules(**rules), settings=settings).run()
+
+    return run_virtual(run())
