@@ -7,23 +7,25 @@ from typing import TYPE_CHECKING
 from aiozarr.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from aiozarr.hierarchy.array import Array, read_many
+    from aiozarr.hierarchy.array import Array
     from aiozarr.hierarchy.consolidate import consolidate_metadata
     from aiozarr.hierarchy.create import create_array, create_group
     from aiozarr.hierarchy.group import Group
     from aiozarr.hierarchy.info import ArrayInfo, GroupInfo
     from aiozarr.hierarchy.open import open_array, open_group, require_array, require_group
+    from aiozarr.hierarchy.read_views import read_many
     from aiozarr.hierarchy.view import View
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".array": "Array read_many",
+            ".array": "Array",
             ".consolidate": "consolidate_metadata",
             ".create": "create_array create_group",
             ".group": "Group",
             ".info": "ArrayInfo GroupInfo",
             ".open": "open_array open_group require_array require_group",
+            ".read_views": "read_many",
             ".view": "View",
         },
     )

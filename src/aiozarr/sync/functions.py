@@ -8,8 +8,8 @@ from typing import Any, overload
 from aiozarr import conversion, driver, hierarchy, transfer
 from aiozarr.engine.open_store import Target
 from aiozarr.engine.progress import ProgressLike
-from aiozarr.hierarchy.array import wrong_view_error
 from aiozarr.hierarchy.node import Mode
+from aiozarr.hierarchy.read_views import wrong_view_error
 from aiozarr.hierarchy.view import AnyArray
 from aiozarr.settings import Settings
 from aiozarr.sync.array import Array, View
