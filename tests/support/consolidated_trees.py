@@ -14,7 +14,7 @@ FORMATS = pytest.mark.parametrize("zarr_format", [2, 3])
 COPIES = {2: ".zmetadata", 3: "zarr.json"}
 
 
-async def filled(store: Store, zarr_format: int) -> aiozarr.Group:
+async def consolidated_tree(store: Store, zarr_format: int) -> aiozarr.Group:
     """A consolidated tree: `a`, `g` with `b` and `h`."""
     root = await aiozarr.create_group(store, zarr_format=zarr_format, attributes={"title": "t"})
     await root.create_array("a", shape=4, dtype="i4", chunks=2, attributes={"n": 1})

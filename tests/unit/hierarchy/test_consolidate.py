@@ -9,12 +9,12 @@ import pytest
 import aiozarr
 import aiozarr.sync
 from aiozarr.stores import MemoryStore, Store
-from tests.support.consolidated_trees import FORMATS, TREE, copies, filled
+from tests.support.consolidated_trees import FORMATS, TREE, consolidated_tree, copies
 
 
 @FORMATS
 async def test_consolidated_metadata_contain_all_nodes_below(store: Store, zarr_format: int) -> None:
-    group = await filled(store, zarr_format)
+    group = await consolidated_tree(store, zarr_format)
     assert not group.read_only
     assert await copies(store, zarr_format) == TREE
     opened = await aiozarr.open_group(store)
@@ -40,7 +40,7 @@ async def test_a_node_of_another_format_below_cannot_be_consolidated(memory: Mem
 
 
 async def test_implicit_groups_are_consolidated_as_groups(memory: MemoryStore) -> None:
-    await filled(memory, 3)
+    await consolidated_tree(memory, 3)
     await memory.erase("g/zarr.json")
     await aiozarr.consolidate_metadata(memory)
     assert await copies(memory, 3) == TREE
@@ -48,7 +48,7 @@ async def test_implicit_groups_are_consolidated_as_groups(memory: MemoryStore) -
 
 @FORMATS
 async def test_an_unpickled_group_reads_its_metadata_again(memory: MemoryStore, zarr_format: int) -> None:
-    root = await filled(memory, zarr_format)
+    root = await consolidated_tree(memory, zarr_format)
     sent = pickle.dumps(root)
     await root.delete("a")
     loaded: aiozarr.Group = pickle.loads(sent)

@@ -13,7 +13,8 @@ import aiozarr.sync
 from aiozarr.hierarchy import members
 from aiozarr.stores import MemoryStore, PrefixStore, Store
 from aiozarr.testing.fakes import FakeStore
-from tests.support.small_tree import filled
+from tests.support.consolidated_trees import FORMATS, consolidated_tree
+from tests.support.small_tree import copy_objects, filled, store_arrays
 
 
 async def test_members_are_listed_to_the_given_depth(store: Store) -> None:
@@ -183,16 +184,8 @@ async def test_an_implicit_group_lists_nodes_of_another_format(store: Store) -> 
     assert await group.contains("one")
 
 
-async def store_of(remote: Any, zarr_format: int, names: list[str]) -> None:
-    source = MemoryStore()
-    root = await aiozarr.create_group(source, zarr_format=zarr_format)
-    await root.create_hierarchy({name: {"shape": 1, "dtype": "i1"} for name in names})
-    for key in await source.list():
-        await remote.held.set(key, bytes(await source.get(key) or b""))
-
-
 async def test_the_early_listing_of_an_array_is_cancelled(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    await store_of(remote, 3, ["a", "g/b"])
+    await store_arrays(remote.held, 3, ["a", "g/b"])
     root = await aiozarr.open_group(remote)
     ended: list[str] = []
     whole = members.list_names
@@ -209,19 +202,6 @@ async def test_the_early_listing_of_an_array_is_cancelled(remote: Any, monkeypat
     monkeypatch.setattr(members, "list_names", list_names)
     assert sorted([name async for name, _ in root.members(None)]) == ["a", "g", "g/b"]
     assert ended == ["a"]
-
-
-FORMATS = pytest.mark.parametrize("zarr_format", [2, 3])
-
-
-async def consolidated_tree(store: Store, zarr_format: int) -> aiozarr.Group:
-    """A consolidated tree: `a`, `g` with `b` and `h`."""
-    root = await aiozarr.create_group(store, zarr_format=zarr_format, attributes={"title": "t"})
-    await root.create_array("a", shape=4, dtype="i4", chunks=2, attributes={"n": 1})
-    await root.create_group("g", attributes={"level": 1})
-    await root.create_array("g/b", shape=(2, 3), dtype="f8")
-    await root.create_group("g/h")
-    return await aiozarr.consolidate_metadata(store)
 
 
 @FORMATS
@@ -253,8 +233,7 @@ async def test_a_store_that_cannot_list_shows_a_consolidated_tree(
     remote = remote_with(listable=False)
     source = MemoryStore()
     await consolidated_tree(source, zarr_format)
-    for key in await source.list():
-        await remote.held.set(key, bytes(await source.get(key) or b""))
+    await copy_objects(source, remote.held)
     root = await aiozarr.open_group(remote)
     assert len([m async for m in root.members(None)]) == 4
     info = await root.info()

@@ -15,6 +15,7 @@ from aiozarr.hierarchy.node_access import FormatMemory
 from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY
 from aiozarr.stores import MemoryStore, PrefixStore, Store
 from aiozarr.testing.fakes import FakeStore
+from tests.support.small_tree import copy_objects
 
 V3, V2, V1 = ["zarr.json"], [".zarray", ".zgroup", ".zattrs", ".zmetadata"], ["meta", "attrs"]
 
@@ -27,8 +28,7 @@ async def unseen_array(remote: Any, path: str, zarr_format: int) -> None:
     """Store an array whose format this process has not seen in `remote`."""
     source = MemoryStore()
     await aiozarr.create_array(source, path, shape=3, dtype="i4", zarr_format=zarr_format)
-    for key in await source.list():
-        await remote.held.set(key, bytes(await source.get(key) or b""))
+    await copy_objects(source, remote.held)
     remote.calls.clear()
 
 

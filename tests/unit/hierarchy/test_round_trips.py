@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import aiozarr
-from aiozarr.stores import MemoryStore
+from tests.support.small_tree import store_arrays
 
 
 class Rounds:
@@ -44,14 +44,6 @@ class Rounds:
 WIDE = aiozarr.Settings(max_requests=1024)
 
 
-async def store_of(remote: Any, zarr_format: int, names: list[str]) -> None:
-    source = MemoryStore()
-    root = await aiozarr.create_group(source, zarr_format=zarr_format)
-    await root.create_hierarchy({name: {"shape": 1, "dtype": "i1"} for name in names})
-    for key in await source.list():
-        await remote.held.set(key, bytes(await source.get(key) or b""))
-
-
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize(
     ("names", "levels"),
@@ -64,7 +56,7 @@ async def store_of(remote: Any, zarr_format: int, names: list[str]) -> None:
 async def test_a_tree_of_200_arrays_is_one_round_trip_per_level_and_one_for_the_documents(
     remote: Any, zarr_format: int, names: list[str], levels: int
 ) -> None:
-    await store_of(remote, zarr_format, names)
+    await store_arrays(remote.held, zarr_format, names)
     root = await aiozarr.open_group(remote, settings=WIDE)
     rounds = Rounds(remote)
     found = [name async for name, _ in root.arrays(None)]
@@ -74,7 +66,7 @@ async def test_a_tree_of_200_arrays_is_one_round_trip_per_level_and_one_for_the_
 
 async def test_the_members_of_a_group_are_two_round_trips_and_one_request_each(remote: Any) -> None:
     names = [f"a{n}" for n in range(200)]
-    await store_of(remote, 3, names)
+    await store_arrays(remote.held, 3, names)
     root = await aiozarr.open_group(remote, settings=WIDE)
     rounds = Rounds(remote)
     assert len([name async for name, _ in root.members()]) == 200
@@ -92,7 +84,7 @@ async def test_opening_an_array_is_one_round_trip_for_any_format(remote: Any, za
 @pytest.mark.parametrize("zarr_format", [2, 3])
 async def test_a_consolidated_tree_is_one_round_trip(remote: Any, zarr_format: int) -> None:
     names = [f"g{n % 10}/a{n}" for n in range(200)]
-    await store_of(remote, zarr_format, names)
+    await store_arrays(remote.held, zarr_format, names)
     await aiozarr.consolidate_metadata(remote)
     rounds = Rounds(remote)
     root = await aiozarr.open_group(remote, zarr_format=zarr_format)

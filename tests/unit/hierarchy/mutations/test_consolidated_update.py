@@ -12,7 +12,7 @@ import aiozarr
 import aiozarr.sync
 from aiozarr.errors import StoreError
 from aiozarr.stores import MemoryStore, Store
-from tests.support.consolidated_trees import COPIES, FORMATS, TREE, copies, filled
+from tests.support.consolidated_trees import COPIES, FORMATS, TREE, consolidated_tree, copies
 
 
 async def change_attributes(root: aiozarr.Group) -> None:
@@ -59,7 +59,7 @@ CHANGES: list[tuple[Any, dict[str, Any]]] = [
 async def test_every_change_below_updates_consolidated_metadata(
     memory: MemoryStore, zarr_format: int, change: Any, after: dict[str, Any]
 ) -> None:
-    root = await filled(memory, zarr_format)
+    root = await consolidated_tree(memory, zarr_format)
     other = await aiozarr.open_group(memory)
     await change(root)
     assert await copies(memory, zarr_format) == after
@@ -76,7 +76,7 @@ async def test_every_change_below_updates_consolidated_metadata(
 async def test_a_failed_change_leaves_no_stale_consolidated_metadata(
     remote: Any, zarr_format: int, failing: str
 ) -> None:
-    root = await filled(remote, zarr_format)
+    root = await consolidated_tree(remote, zarr_format)
     root = await aiozarr.open_group(remote, mode="r+")
     begun: list[str] = []
 
@@ -103,7 +103,7 @@ async def test_a_failed_change_leaves_no_stale_consolidated_metadata(
 
 @FORMATS
 async def test_concurrent_changes_are_all_in_the_consolidated_metadata(store: Store, zarr_format: int) -> None:
-    root = await filled(store, zarr_format)
+    root = await consolidated_tree(store, zarr_format)
     b = await root.open("g/b")
     await asyncio.gather(
         *[root.create_array(f"g/n{n}", shape=n + 1, dtype="i1") for n in range(6)],
@@ -117,7 +117,7 @@ async def test_concurrent_changes_are_all_in_the_consolidated_metadata(store: St
 
 
 async def test_a_concurrent_change_of_another_process_prevents_stale_consolidated_metadata(remote: Any) -> None:
-    root = await filled(remote, 3)
+    root = await consolidated_tree(remote, 3)
     sneaked = MemoryStore()
     await aiozarr.create_array(sneaked, "theirs", shape=1, dtype="i1")
     document = bytes(await sneaked.get("theirs/zarr.json") or b"")
@@ -139,7 +139,7 @@ async def test_a_concurrent_change_of_another_process_prevents_stale_consolidate
 
 
 async def test_a_sentinel_left_by_a_crash_is_removed(memory: MemoryStore) -> None:
-    root = await filled(memory, 3)
+    root = await consolidated_tree(memory, 3)
     document = json.loads(bytes(await memory.get("zarr.json") or b""))
     document["consolidated_metadata"] = None
     await memory.set("zarr.json", json.dumps(document).encode())
@@ -150,7 +150,7 @@ async def test_a_sentinel_left_by_a_crash_is_removed(memory: MemoryStore) -> Non
 
 @FORMATS
 async def test_nested_consolidated_groups_are_both_updated(memory: MemoryStore, zarr_format: int) -> None:
-    await filled(memory, zarr_format)
+    await consolidated_tree(memory, zarr_format)
     await aiozarr.consolidate_metadata(memory, "g")
     root = await aiozarr.consolidate_metadata(memory)
     await root.create_array("g/new", shape=3, dtype="i1")
