@@ -6,18 +6,17 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiozarr.concurrency import wait_uncancelled
 from aiozarr.engine.object_read import MultipartRead, PartLimits
 from aiozarr.engine.object_upload import MultipartUpload
+from aiozarr.engine.request.call_request import CallRequest, SingleRequestSource
 from aiozarr.engine.request.object_request import is_missing_status
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.timing import RequestObserver, RequestTiming
 from aiozarr.errors import LimitError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, Precondition, Range, Value, Version
 from aiozarr.schedule.events import Report, RequestEvent, RequestOperation
-from aiozarr.schedule.queue import RequestQueue, RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.settings import Settings
 from aiozarr.stores.capabilities import CopyFromStore, UploadStore
@@ -33,63 +32,6 @@ T = TypeVar("T")
 
 PART_CONCURRENCY = 8
 """Parts of one object that are fetched, or uploaded, concurrently."""
-
-
-class SingleRequestSource(RequestSource):
-    """A source of one request, which so takes its turn between the requests of other sources, not after them."""
-
-    def __init__(self, request: ScheduledRequest, settings: Settings) -> None:
-        self.max_requests = None if settings.max_requests == "auto" else settings.max_requests
-        self.max_bytes = settings.max_bytes_in_flight
-        self._request: ScheduledRequest | None = request
-
-    def next(self) -> ScheduledRequest | None:
-        request, self._request = self._request, None
-        return request
-
-    def pending(self) -> int:
-        return int(self._request is not None)
-
-    def drop(self) -> bool:
-        """Drop the request.
-
-        Returns: False if the queue has taken it already.
-        """
-        return self.next() is not None
-
-
-class _AwaitableRequest(ScheduledRequest, Generic[T]):
-    """A request that one task awaits."""
-
-    __slots__ = ("error", "function", "future", "is_completed", "queue", "result")
-
-    def __init__(
-        self, queue: RequestQueue, policy: RetryPolicy, function: Callable[[int], Awaitable[T]], cost: int
-    ) -> None:
-        super().__init__(policy, cost)
-        self.queue = queue
-        self.function = function
-        self.result: T | None = None
-        self.error: BaseException | None = None
-        self.is_completed = False
-        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-    async def send(self) -> None:
-        self.result = await self.function(self.attempts)
-
-    def completed(self, error: BaseException | None) -> None:
-        self.error = error
-        self.is_completed = True
-        if error is None:
-            self.queue.release(self.cost)
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(self.result)  # type: ignore[arg-type]  # send() has set it
-        elif isinstance(error, asyncio.CancelledError):
-            self.future.cancel()
-        else:
-            self.future.set_exception(error)
 
 
 class ScheduledStore:
@@ -373,7 +315,7 @@ class ScheduledStore:
         byte_range: ByteRange | None = None,
     ) -> T:
         queue = self._state.queues.origin(self.store.origin)
-        request = _AwaitableRequest(queue, self._policy, function, cost)
+        request = CallRequest(queue, self._policy, function, cost)
         source = SingleRequestSource(request, self.settings)
         timing = None if self._observer is None else RequestTiming(self._observer, queue.now())
         queue.register(source)
@@ -382,7 +324,7 @@ class ScheduledStore:
             return await request.future
         except asyncio.CancelledError:
             if not source.drop() and not request.is_completed:
-                await _cancel_and_wait(request)
+                await request.cancel_and_wait()
             raise
         finally:
             queue.unregister(source)
@@ -402,16 +344,6 @@ class ScheduledStore:
                     status=request.result.status if isinstance(request.result, Value) else None,
                 )
                 timing.close()
-
-
-async def _cancel_and_wait(request: _AwaitableRequest[T]) -> None:
-    """Cancel a request that the queue has taken, and wait for its end, also if this task is cancelled meanwhile."""
-    request.future = asyncio.get_running_loop().create_future()
-    request.cancel()
-    request.queue.drop_cancelled()
-    await wait_uncancelled(request.future)
-    if not request.future.cancelled():
-        request.future.exception()
 
 
 def _size(value: object) -> int:
