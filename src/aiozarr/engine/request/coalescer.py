@@ -15,6 +15,10 @@ from aiozarr.stores.contract import Store
 MAX_PENDING_RANGES = 128
 """An operation with so many ranges that wait for their requests begins no further objects."""
 
+MIN_CHUNKS_PER_REQUEST = 8
+"""Inner chunks that a request of a batch has, on average. Windows of 45 inner chunks in 23 requests took 5 to 20 % less
+processor time as single chunks."""
+
 
 @dataclass
 class _ObjectRanges:
@@ -88,8 +92,8 @@ def _enqueue(ranges: _ObjectRanges) -> Sequence[ChunkOperation]:
     """Make requests for the ranges that still have subscribers; return the operations that send them."""
     # Chunks that were split out of a batch are for their readers, even if the batch's reader has left.
     batches = [batch for batch in ranges.batches if batch.wanted is not None or not batch.given_up]
-    if len(batches) == 1 and batches[0].wanted is None and not ranges.wanted:
-        return [_enqueue_batch(ranges, batches[0])]
+    if len(batches) == 1 and batches[0].wanted is None and not ranges.wanted and _enqueue_batch(ranges, batches[0]):
+        return [batches[0].operation]
     for batch in batches:
         ranges.wanted += batch.split_all()
     owners: list[ChunkOperation] = []
@@ -111,15 +115,21 @@ def _enqueue(ranges: _ObjectRanges) -> Sequence[ChunkOperation]:
     return owners
 
 
-def _enqueue_batch(ranges: _ObjectRanges, batch: InnerChunkBatch) -> ChunkOperation:
-    """Make the requests for inner chunks that one reader alone wants."""
+def _enqueue_batch(ranges: _ObjectRanges, batch: InnerChunkBatch) -> bool:
+    """Make the requests for inner chunks that one reader alone wants, unless single chunks are better.
+
+    A batch is decoded request by request, single chunks of several requests together.
+    """
     operation = batch.operation
+    merged = coalesce(list(zip(batch.starts, batch.lengths, strict=True)), ranges.merge_limits)
+    if len(merged) * MIN_CHUNKS_PER_REQUEST > len(batch.indices) and not operation.queue.is_blocking:
+        return False
     requests = [
         BatchRequest(batch, ranges.store, ranges.key, each.start, each.length, each.members, ranges.version)
-        for each in coalesce(list(zip(batch.starts, batch.lengths, strict=True)), ranges.merge_limits)
+        for each in merged
     ]
     batch.set_requests(requests)
     for request in requests:
         request.note_ready(operation.now())
         operation.enqueue(request)
-    return operation
+    return True

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aiozarr.engine import Engine
-from aiozarr.engine.request.chunk_batch import MIN_BATCH_CHUNKS, BatchRequest, DecodeBatch
+from aiozarr.engine.request.chunk_batch import MIN_BATCH_CHUNKS, BatchRequest, DecodeBatch, InnerChunkBatch
 from aiozarr.engine.workers.decoder import MAX_BATCH_CHUNKS, BatchOutput, ChunkDecoder
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, ThrottledError
 from aiozarr.grid.projection import ChunkProjection
@@ -51,6 +51,21 @@ async def test_all_of_a_shard_is_one_request_whose_event_counts_every_chunk() ->
     (event,) = events
     assert (event.chunks, event.bytes_wanted) == (INNER, event.bytes_fetched)
     assert event.decode_ended >= event.decode_started > 0
+    assert idle(store, reader)
+
+
+@pytest.mark.parametrize(("gap", "requests", "batches"), [(0, 32, 0), (1 << 16, 1, 1)])
+@in_virtual_time
+async def test_chunks_that_take_many_requests_are_no_batch(
+    gap: int, requests: int, batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array, store, reader = await shard()
+    made: list[BatchRequest] = []
+    set_requests = InnerChunkBatch.set_requests
+    monkeypatch.setattr(InnerChunkBatch, "set_requests", lambda self, new: (made.extend(new), set_requests(self, new)))
+    every_second = (slice(None), slice(None, None, 4))
+    await read_window(reader, array, *every_second, settings=replace(SETTINGS, gap=gap, max_over_read=4.0))
+    assert (store.count, len(made)) == (requests, batches)
     assert idle(store, reader)
 
 
