@@ -72,7 +72,7 @@ class CopyDestination:
 
     Attributes:
         journal: the records of copied objects; None if the copy cannot be resumed.
-        old_journal: the keys of a journal that the new one replaces, until `prepare`; None if nothing is to prepare.
+        is_prepared: False until `prepare` has stored what must be there before the first object.
         mirror: compares the destination with the source; None if nothing is skipped or removed.
         replaced: the nodes of the source.
     """
@@ -100,7 +100,8 @@ class CopyDestination:
         self._stored_documents: list[str] | None = None
         description = {"source": source.store.url, "part": rules.part}
         self.journal = CopyJournal(destination, description) if self._can_have_journal() else None
-        self.old_journal: list[str] | None = None
+        self.is_prepared = True
+        self._old_journal: list[str] | None = None
         self.mirror = Mirror() if may_have_others and (self.journal is not None or rules.compares) else None
         self.replaced = ReplacedNodes(source, settings)
 
@@ -142,7 +143,8 @@ class CopyDestination:
         if found.journal_keys and rules.resume:
             await self.journal.resume(found.journal_keys, found.size_hashes)
         else:
-            self.old_journal = found.journal_keys
+            self._old_journal = found.journal_keys
+        self.is_prepared = rules.dry_run
         return None
 
     async def _look(self) -> DestinationListing:
@@ -240,20 +242,24 @@ class CopyDestination:
         return message + "overwrite=True replaces objects of the same key and keeps the others"
 
     async def prepare(self) -> None:
-        """Store the header of a new journal, before the first object. Later calls do nothing."""
-        if self.journal is not None and self.old_journal is not None and not self._rules.dry_run:
-            old, self.old_journal = self.old_journal, None
-            try:
-                await self.journal.begin(old)
-                if self._rules.may_replace:
-                    await self._withdraw_documents()
-            except StoreError as error:
-                raise CopyError(f"{self._store.url} could not be written: {error}") from error
+        """Store the header of a new journal, and withdraw documents, before the first object. Later calls do nothing."""
+        if self.journal is None or self.is_prepared:
+            return
+        self.is_prepared = True
+        try:
+            if self._old_journal is not None:
+                await self.journal.begin(self._old_journal)
+            if self._rules.may_replace or self._rules.resume:
+                # A resumed copy, too: the interrupted one may have come no further than the header.
+                await self._withdraw_documents()
+        except StoreError as error:
+            raise CopyError(f"{self._store.url} could not be written: {error}") from error
 
     async def _withdraw_documents(self) -> None:
         """Remove documents by which new chunks would be read wrongly: an interrupted copy must not look complete.
 
-        Chunks of such arrays are removed, too: local files of theirs may have the names of new directories.
+        Chunks of such arrays are removed, too: local files of theirs may have the names of new directories. They stay
+        if the journal may name some of them as copied.
         """
         source, limit = self._source, self._settings.max_metadata_bytes
 
@@ -283,6 +289,8 @@ class CopyDestination:
         if changes:
             await self._destination.erase_values(list(changes))
             self._counters.add_deleted([key for key, change in changes.items() if change.is_removed])
+        if self.journal is None or self.journal.has_records:
+            return
         for key, change in changes.items():
             if change.was_array and not change.is_removed and key.endswith(V3_KEY) and not self._rules.keys:
                 await self._destination.erase_prefix(key.removesuffix(V3_KEY) + "c/")

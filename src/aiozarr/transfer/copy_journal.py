@@ -34,11 +34,15 @@ class CopyJournal:
     Args:
         destination: the destination.
         description: values that identify the copy; an interrupted copy is only resumed by an equal one.
+
+    Attributes:
+        has_records: whether the interrupted copy has recorded objects.
     """
 
     def __init__(self, destination: ScheduledStore, description: dict[str, Any]) -> None:
         self._destination = destination
         self._description = {"format": 1, **description}
+        self.has_records = False
         self._copied: set[bytes] = set()
         self._stored: set[int] = set()
         self._batch = bytearray()
@@ -79,6 +83,7 @@ class CopyJournal:
         for value in await map_concurrently(self._destination.fetch, batches, concurrency=16):
             data = b"" if value is None else bytes(value.data)
             self._copied.update(data[at : at + DIGEST_BYTES] for at in range(0, len(data), DIGEST_BYTES))
+        self.has_records = bool(self._copied)
         self._stored = stored
         numbers = [key.removeprefix(JOURNAL_PREFIX) for key in batches]
         self._next_number = max([int(number) for number in numbers if number.isdecimal()], default=-1) + 1

@@ -265,7 +265,7 @@ class CopyOperation:
             elif self._rules.dry_run:
                 self._counters.add_copied(entry, entry.size or 0, is_changed=False, is_document=False)
             else:
-                if destination.old_journal is not None:
+                if not destination.is_prepared:
                     await destination.prepare()
                 if download is not None and download.accepts(entry):
                     await download.put(entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import aiozarr
+from aiozarr.errors import StoreError
 from aiozarr.model import Supports
 from aiozarr.stores import LocalStore, MemoryStore, PrefixStore
 from aiozarr.testing.fakes import FakeStore
@@ -67,6 +69,46 @@ async def test_an_interrupted_overwriting_leaves_no_document_that_misreads_new_c
     await aiozarr.copy(source, destination, overwrite=True)
     assert np.array_equal(await (await aiozarr.open_array(destination, "a"))[...], np.ones(4, "f4"))
     assert sorted(await destination.list()) == sorted([*await source.list(), "notes"])
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+async def test_a_copy_that_failed_before_it_withdrew_a_document_withdraws_it_when_resumed(overwrite: bool) -> None:
+    source, destination = FakeStore(), FakeStore()
+    for store, dtype in ((source, "f4"), (destination, "i4")):
+        await aiozarr.create_array(store.memory, "a", data=np.ones(4, dtype), chunks=(2,))
+    refused = StoreError("down")
+    destination.faults = lambda call: refused if (call.operation, call.key) == ("erase", "a/zarr.json") else None
+    with pytest.raises(aiozarr.CopyError):
+        await aiozarr.copy(source, destination, overwrite=True)
+    assert "a/zarr.json" in await destination.memory.list()
+    destination.faults = None
+    # A second interruption, while new chunks are stored.
+    source.faults = lambda call: refused if call.key == "a/c/1" else None
+    with pytest.raises(aiozarr.CopyError):
+        await aiozarr.copy(source, destination, overwrite=overwrite, resume=True)
+    assert "a/zarr.json" not in await destination.memory.list()
+    source.faults = None
+    await aiozarr.copy(source, destination, resume=True)
+    assert np.array_equal(await (await aiozarr.open_array(destination, "a"))[...], np.ones(4, "f4"))
+
+
+async def test_a_resumed_copy_of_a_source_with_new_codecs_keeps_the_chunks_that_it_skips() -> None:
+    source, destination = FakeStore(), FakeStore()
+    await aiozarr.create_array(source.memory, "a", data=np.ones(4, "i4"), chunks=(2,))
+    refused = StoreError("down")
+    source.faults = lambda call: refused if call.key == "zarr.json" else None
+    with pytest.raises(aiozarr.CopyError):
+        await aiozarr.copy(source, destination)
+    document = json.loads(bytes(await source.memory.get("a/zarr.json") or b""))
+    document["data_type"] = "float32"
+    await source.memory.set("a/zarr.json", json.dumps(document).encode())
+    await source.memory.set("a/c/1", bytes(await source.memory.get("a/c/1") or b"") + b"\0")
+    source.faults = lambda call: refused if call.key == "a/c/1" else None
+    with pytest.raises(aiozarr.CopyError):
+        await aiozarr.copy(source, destination, resume=True)
+    stored = await destination.memory.list()
+    assert "a/zarr.json" not in stored
+    assert "a/c/0" in stored
 
 
 @pytest.mark.parametrize(("old", "new"), [(3, 2), (2, 3), (2, 1)])
