@@ -29,6 +29,7 @@ from aiozarr.formatting import format_count
 if TYPE_CHECKING:
     from aiozarr.engine import ScheduledStore
     from aiozarr.model import Entry
+    from aiozarr.stores import Store
 
 ERASED_KEYS = 1000
 """Keys that are removed together: a bulk delete of S3."""
@@ -220,9 +221,8 @@ def rm(
     if not dry_run and wanted:
         keys = [entry.key for entry in found]
         run(lambda: with_store(target, options, lambda store: _remove_keys(store, keys)))
-    elif not dry_run and (directory := run(lambda: _remove_all(target, options))) is not None:
-        with suppress(OSError):  # another program may have written to it
-            os.rmdir(directory)
+    elif not dry_run:
+        run(lambda: _remove_all(target, options))
     _print_removed(found, dry_run=dry_run, out=out)
     counted = f"{format_count(len(found), 'object')} below {target}" if found else f"everything below {target}"
     out.say(f"{'would remove' if dry_run else 'removed'} {counted}")
@@ -260,19 +260,34 @@ async def _remove_keys(store: ScheduledStore, keys: list[str]) -> None:
         await for_each(store.erase_values, [turn[at : at + ERASED_KEYS] for at in range(0, len(turn), ERASED_KEYS)])
 
 
-async def _remove_all(target: str, options: StorageOptions) -> str | None:
-    """Remove the node or prefix `target`. Return the directory of a local one, which is empty now, or None."""
+async def _remove_all(target: str, options: StorageOptions) -> None:
+    """Remove the node or prefix `target`, and what held it on the local disk: its directory, or the whole archive."""
     from aiozarr.hierarchy.mutations.nodes import delete_node
     from aiozarr.hierarchy.node import check_store_writeable
     from aiozarr.hierarchy.node_access import NodeAccess, run_at_target
-    from aiozarr.stores import LocalStore
 
-    async def remove(access: NodeAccess, owns_store: bool) -> str | None:
+    async def remove(access: NodeAccess, owns_store: bool) -> None:
         try:
             check_store_writeable(access.store)
             await delete_node(access, 3)
-            return access.store.root if isinstance(access.store, LocalStore) else None
         finally:
             await access.store.aclose()
+        await _remove_container(access.store)
 
-    return await run_at_target(remove, target, "", zarr_format=None, storage_options=options, settings=None)
+    await run_at_target(remove, target, "", zarr_format=None, storage_options=options, settings=None)
+
+
+async def _remove_container(store: Store) -> None:
+    """Remove the directory or the archive of an emptied store. It stays if another program has written to it."""
+    from aiozarr.stores import LocalStore
+    from aiozarr.stores.blocking import in_thread
+
+    if isinstance(store, LocalStore):
+        with suppress(OSError):
+            await in_thread(lambda: os.rmdir(store.root))
+    elif store.url.startswith("zip::") and store.parent_store() is None:
+        from aiozarr.stores.zip.local_zip import LocalZipStore
+
+        if isinstance(store, LocalZipStore) and not await store.list():
+            with suppress(OSError):
+                await in_thread(lambda: os.unlink(store.path))

@@ -91,6 +91,16 @@ def test_rm_recursive_removes_a_node_and_updates_consolidated_metadata(sample: P
     assert "air" not in aiozarr.sync.open_group(sample)
 
 
+def test_rm_recursive_of_an_archive_removes_its_file_and_of_a_node_in_it_keeps_the_file(tmp_path: Path) -> None:
+    archive = tmp_path / "a.zip"
+    with aiozarr.sync.create_group(str(archive)) as group:
+        group.create_array("x", data=[1, 2])
+    succeed("rm", "-r", f"{archive}/x")
+    assert succeed("ls", archive).stdout == "zarr.json\n"
+    succeed("rm", "-r", archive)
+    assert not archive.exists()
+
+
 def test_rm_dry_run_removes_nothing(sample: Path) -> None:
     before = sorted(sample.rglob("*"))
     result = succeed("rm", "-r", "-n", sample / "lat")
