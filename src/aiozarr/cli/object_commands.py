@@ -269,7 +269,7 @@ async def _remove_all(target: str, options: StorageOptions) -> None:
     async def remove(access: NodeAccess, owns_store: bool) -> None:
         try:
             check_store_writeable(access.store)
-            await delete_node(access, 3)
+            await delete_node(access)
         finally:
             await access.store.aclose()
         await _remove_container(access.store)

@@ -383,7 +383,7 @@ class Group(ForeignGroupNames, Node[GroupMetadata]):
         self._check_writeable()
         path = child_path(self._path, name, self.zarr_format)
         try:
-            await self._run_on_io_thread(lambda access: delete_node(access, self.zarr_format), path)
+            await self._run_on_io_thread(delete_node, path)
         except NodeNotFoundError:
             raise await self._run_on_io_thread(self._missing_child_error, path) from None
 

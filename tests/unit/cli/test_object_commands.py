@@ -84,11 +84,28 @@ def test_rm_of_a_node_needs_recursive(sample: Path) -> None:
     assert (sample / "air/zarr.json").exists()
 
 
-def test_rm_recursive_removes_a_node_and_updates_consolidated_metadata(sample: Path) -> None:
-    succeed("consolidate", sample)
-    succeed("rm", "-r", sample / "air")
-    assert not (sample / "air/zarr.json").exists()
-    assert "air" not in aiozarr.sync.open_group(sample)
+@pytest.fixture(params=[2, 3])
+def consolidated(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A consolidated group with the arrays `a`, `b/c` and `b/d`."""
+    root = tmp_path / f"consolidated{request.param}.zarr"
+    group = aiozarr.sync.create_group(root, zarr_format=request.param)
+    for path in ("a", "b/c", "b/d"):
+        group.create_array(path, data=[1, 2])
+    succeed("consolidate", root)
+    return root
+
+
+def consolidated_paths(root: Path) -> list[str]:
+    """Return the paths of the consolidated nodes of a group."""
+    consolidated = aiozarr.sync.open_group(root).metadata.consolidated
+    assert consolidated is not None
+    return sorted(consolidated.nodes)
+
+
+def test_rm_recursive_removes_a_node_and_updates_consolidated_metadata(consolidated: Path) -> None:
+    succeed("rm", "-r", consolidated / "b")
+    assert not (consolidated / "b").exists()
+    assert consolidated_paths(consolidated) == ["a"]
 
 
 def test_rm_recursive_of_an_archive_removes_its_file_and_of_a_node_in_it_keeps_the_file(tmp_path: Path) -> None:

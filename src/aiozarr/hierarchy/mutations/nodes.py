@@ -33,6 +33,7 @@ from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
     formats_of,
+    has_keys_below,
     implicit_group,
     node_not_found_error,
     parse_documents,
@@ -41,7 +42,7 @@ from aiozarr.hierarchy.node_access import (
     read_node,
 )
 from aiozarr.metadata.format_rules import ARRAY_KEY, rules_of
-from aiozarr.metadata.formats import render_node
+from aiozarr.metadata.formats import DOCUMENT_KEYS, node_keys, render_node
 from aiozarr.metadata.names import ancestors, check_new_path
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 
@@ -163,23 +164,28 @@ async def update_node(
     return await update_nodes([access], group_keys([zarr_format]), load, apply)
 
 
-async def delete_node(access: NodeAccess, zarr_format: int) -> None:
-    """Erase a node and everything below it; `zarr_format` is that of the group it is deleted from.
+async def delete_node(access: NodeAccess) -> None:
+    """Erase a node and everything below it, in all formats.
 
     Raises:
         NodeNotFoundError: there is none.
         UnsupportedOperationError: the store cannot list, and the node is not an array of few chunks.
     """
 
-    async def load(access: NodeAccess) -> tuple[NodeContext, Sequence[ConsolidatedGroup]]:
-        # Documents are not parsed: a damaged node can be erased too.
-        context = await load_context(access, zarr_format)
-        if not context.exists and not context.has_keys_below:
+    async def load(access: NodeAccess) -> tuple[None, Sequence[ConsolidatedGroup]]:
+        requests: list[Coroutine[Any, Any, Any]] = [
+            # Not parsed: a damaged node can be erased too.
+            read_documents(access, node_keys()),
+            has_keys_below(access),
+            *(load_consolidated_ancestors(access, zarr_format) for zarr_format in DOCUMENT_KEYS),
+        ]
+        documents, has_keys, *groups = await gather_all(requests)
+        if not has_keys and all(value is None for value in documents.values()):
             raise node_not_found_error(access.store, access.path)
         await check_erasable(access)
-        return context, context.consolidated
+        return None, [group for of_format in groups for group in of_format]
 
-    async def apply(context: NodeContext, access: NodeAccess) -> tuple[None, NodeChanges]:
+    async def apply(_: None, access: NodeAccess) -> tuple[None, NodeChanges]:
         await erase_node(access)
         return None, [(access.path, None)]
 
