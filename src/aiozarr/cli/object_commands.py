@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -28,11 +28,9 @@ from aiozarr.formatting import format_count
 
 if TYPE_CHECKING:
     from aiozarr.engine import ScheduledStore
+    from aiozarr.hierarchy.node_access import NodeAccess
     from aiozarr.model import Entry
     from aiozarr.stores import Store
-
-ERASED_KEYS = 1000
-"""Keys that are removed together: a bulk delete of S3."""
 
 _human = click.option(
     "-H", "--human-readable", "--humanize", "human", is_flag=True, help="Sizes in KiB, MiB and so on."
@@ -201,8 +199,9 @@ def rm(
     """Remove the object TARGET, or with --recursive everything below it.
 
     The documents of nodes are removed first: an interrupted removal leaves no array that reads as fill values.
-    Consolidated metadata of groups above are updated, unless --include or --exclude chooses keys.
+    Consolidated metadata of groups above are updated.
     """
+    from aiozarr.metadata.format_rules import document_write_order
     from aiozarr.transfer.key_filter import KeyFilter
 
     options = stores.of(target)
@@ -213,14 +212,18 @@ def rm(
         return
     wanted = KeyFilter(include, exclude)
     found: list[Entry] = []
+    kept: list[str] = []
     if dry_run or wanted or out.as_json:
         with iterated(scan_batches(target, options)) as batches:
-            found = [entry for batch in batches for entry in batch if wanted.matches(entry.key)]
+            for batch in batches:
+                found += [entry for entry in batch if wanted.matches(entry.key)]
+                others = [entry.key for entry in batch if not wanted.matches(entry.key)]
+                kept += [key for key in others if document_write_order(key) is not None]
         if not found:
             raise NodeNotFoundError(f"nothing matches below {target}", url=target)
     if not dry_run and wanted:
         keys = [entry.key for entry in found]
-        run(lambda: with_store(target, options, lambda store: _remove_keys(store, keys)))
+        run(lambda: _remove_chosen(target, options, keys, kept))
     elif not dry_run:
         run(lambda: _remove_all(target, options))
     _print_removed(found, dry_run=dry_run, out=out)
@@ -249,32 +252,34 @@ def _print_removed(found: Sequence[Entry], *, dry_run: bool, out: Output) -> Non
         out.record({"type": "total", "objects": len(found), "bytes": nbytes, "removed": not dry_run}, "")
 
 
-async def _remove_keys(store: ScheduledStore, keys: list[str]) -> None:
-    """Remove `keys`, documents first."""
-    from aiozarr.concurrency import for_each
-    from aiozarr.metadata.format_rules import document_write_order
+async def _remove_chosen(target: str, options: StorageOptions, keys: list[str], kept: list[str]) -> None:
+    """Remove the objects `keys` below `target`; the documents `kept` stay."""
+    from aiozarr.hierarchy.mutations.erase_objects import erase_objects
 
-    documents = {key: order for key in keys if (order := document_write_order(key)) is not None}
-    turns = [[key for key, order in documents.items() if order == turn] for turn in (2, 1, 0)]
-    for turn in (*turns, [key for key in keys if key not in documents]):
-        await for_each(store.erase_values, [turn[at : at + ERASED_KEYS] for at in range(0, len(turn), ERASED_KEYS)])
+    await _change(target, options, lambda access: erase_objects(access, keys, kept))
 
 
 async def _remove_all(target: str, options: StorageOptions) -> None:
     """Remove the node or prefix `target`, and what held it on the local disk: its directory, or the whole archive."""
     from aiozarr.hierarchy.mutations.nodes import delete_node
-    from aiozarr.hierarchy.node import check_store_writeable
-    from aiozarr.hierarchy.node_access import NodeAccess, run_at_target
 
-    async def remove(access: NodeAccess, owns_store: bool) -> None:
+    await _remove_container(await _change(target, options, delete_node))
+
+
+async def _change(target: str, options: StorageOptions, change: Callable[[NodeAccess], Awaitable[None]]) -> Store:
+    """Await `change` with the access to `target`. Return its store, which is closed."""
+    from aiozarr.hierarchy.node import check_store_writeable
+    from aiozarr.hierarchy.node_access import run_at_target
+
+    async def work(access: NodeAccess, owns_store: bool) -> Store:
         try:
             check_store_writeable(access.store)
-            await delete_node(access)
+            await change(access)
         finally:
             await access.store.aclose()
-        await _remove_container(access.store)
+        return access.store
 
-    await run_at_target(remove, target, "", zarr_format=None, storage_options=options, settings=None)
+    return await run_at_target(work, target, "", zarr_format=None, storage_options=options, settings=None)
 
 
 async def _remove_container(store: Store) -> None:

@@ -142,6 +142,32 @@ def test_rm_with_globs_removes_what_matches(sample: Path) -> None:
     assert (sample / "air/c/1/0/0").exists()
 
 
+@pytest.mark.parametrize(
+    ("globs", "left"),
+    [
+        (["--include", "b/c/*"], ["a", "b", "b/d"]),
+        (["--include", "b/*", "--exclude", "b/c/*"], ["a", "b", "b/c"]),
+        (["--include", "b/*"], ["a"]),
+        (["--include", "*/c/0", "--include", "*/0"], ["a", "b", "b/c", "b/d"]),
+    ],
+)
+def test_rm_with_globs_updates_consolidated_metadata(globs: list[str], left: list[str], consolidated: Path) -> None:
+    succeed("rm", "-r", *globs, consolidated)
+    assert consolidated_paths(consolidated) == left
+    succeed("consolidate", consolidated)
+    assert consolidated_paths(consolidated) == left
+
+
+def test_rm_with_globs_below_a_node_updates_the_groups_above_it(consolidated: Path) -> None:
+    succeed("rm", "-r", "--include", "c/*", consolidated / "b")
+    assert consolidated_paths(consolidated) == ["a", "b", "b/d"]
+
+
+def test_rm_with_globs_of_a_whole_group_leaves_no_document_of_it(consolidated: Path) -> None:
+    succeed("rm", "-r", "--include", "*", consolidated)
+    assert [path for path in consolidated.rglob("*") if path.is_file()] == []
+
+
 @pytest.mark.parametrize("arguments", [["-r"], ["-r", "--include", "*"], []])
 def test_rm_of_nothing_is_an_error(arguments: list[str], tmp_path: Path) -> None:
     assert invoke("rm", *arguments, tmp_path / "none").exit_code in (3, 4)

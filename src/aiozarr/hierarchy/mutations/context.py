@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aiozarr.concurrency import gather_all
+from aiozarr.concurrency import for_each, gather_all
 from aiozarr.errors import (
     InvalidKeyError,
     LimitError,
@@ -108,17 +108,25 @@ async def load_context(access: NodeAccess, zarr_format: int) -> NodeContext:
 
 async def load_consolidated_ancestors(access: NodeAccess, zarr_format: int) -> list[ConsolidatedGroup]:
     """Return the consolidated groups of this format above the node. Unreadable documents count as missing."""
+    return await load_consolidated_groups(access, ancestors(access.path), zarr_format)
+
+
+async def load_consolidated_groups(
+    access: NodeAccess, paths: Sequence[str], zarr_format: int
+) -> list[ConsolidatedGroup]:
+    """Return the consolidated groups of this format at `paths`. Unreadable documents count as missing."""
     keys = rules_of(zarr_format).consolidated_keys
+    if not keys:
+        return []
     above: dict[str, NodeMetadata | None] = {}
     documents_above: dict[str, Documents] = {}
 
-    async def read_ancestor(path: str) -> None:
+    async def read_group(path: str) -> None:
         with suppress(MetadataError, LimitError, PermissionDeniedError, UnauthenticatedError):
             documents_above[path] = await read_documents(access.sibling(path), keys)
             above[path] = parse_documents(access.sibling(path), documents_above[path], zarr_format)
 
-    paths = ancestors(access.path) if keys else []
-    await gather_all(read_ancestor(path) for path in paths)
+    await for_each(read_group, paths)
     return _consolidated_groups(access, paths, above, documents_above)
 
 
