@@ -14,20 +14,26 @@ from aiozarr.hierarchy.members import check_listable, walk_levels
 from aiozarr.hierarchy.mutations.consolidated_update import MAX_INVALIDATIONS, invalidate, write_consolidated
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, group_keys, resolve_outermost
 from aiozarr.hierarchy.mutations.locks import changes_of
+from aiozarr.hierarchy.mutations.nodes import create_group_document
 from aiozarr.hierarchy.mutations.store_documents import MAX_SWAP_DELAY
 from aiozarr.hierarchy.node import HandleOptions, check_store_writeable
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
     check_format,
+    implicit_group,
+    node_not_found_error,
     parse_documents,
     read_documents,
-    require_node,
+    read_explicit,
     run_at_target,
+    search_node,
 )
 from aiozarr.metadata.formats import probe_keys
-from aiozarr.metadata.records import GroupMetadata
+from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.settings import Settings
+
+NEWEST_FORMAT = 3
 
 
 async def consolidate_metadata(
@@ -49,7 +55,8 @@ async def consolidate_metadata(
     Args:
         target: a URL, a local path, or a `Store`.
         path: the group's path below that.
-        zarr_format: the format of the group; None: found from the stored documents.
+        zarr_format: the format of the group; None: found from the stored documents, those of the arrays below if the
+            group itself has none. It gets its document then.
         storage_options: options of the store, for a URL.
         settings: limits and policies of reads and writes.
 
@@ -71,14 +78,19 @@ async def consolidate_metadata(
             return make_group(access.store, access.path, metadata, options)
 
         # Made before anything is stored: it checks that there is a group.
-        group = make(await require_node(access, zarr_format))
+        found, other = await search_node(access, zarr_format, may_be_implicit=True)
+        if found is None:
+            raise node_not_found_error(access.store, access.path, zarr_format, other)
+        make(found)
         check_store_writeable(access.store)
         tracker = changes_of(access.engine)
         # Changes of nodes below run from the outermost group too: the locks must be the same.
         [outermost] = await resolve_outermost([access], group_keys())
         async with outermost.lock(), tracker.exclusive(outermost.store):
             with tracker.recording(outermost.store):
-                metadata = await _consolidate(outermost, group.zarr_format)
+                if await read_explicit(outermost, found.zarr_format) is None:
+                    found = await _store_implicit(outermost, zarr_format)
+                metadata = await _consolidate(outermost, found.zarr_format)
             return make(metadata, tracker.count(access.store))
 
     return await run_at_target(
@@ -86,14 +98,41 @@ async def consolidate_metadata(
     )
 
 
+async def _store_implicit(access: NodeAccess, zarr_format: int | None) -> GroupMetadata:
+    """Store the document of an implicit group, whose format is that of the arrays below unless it is given.
+
+    Readers of `.zmetadata` need a `.zgroup` beside it.
+
+    Raises:
+        MetadataError, LimitError, NodeTypeError: as `_read_all`. Nothing is stored.
+    """
+    group = implicit_group(zarr_format or await _format_below(access))
+    await _read_all(access, group.zarr_format)
+    await create_group_document(access, group)
+    return group
+
+
+async def _format_below(access: NodeAccess) -> int:
+    """Return the format of a group above the nodes that are stored below a path."""
+    levels = walk_levels(lambda function: function(access), NEWEST_FORMAT)
+    async with aclosing(levels):
+        async for batch in levels:
+            for node in batch:
+                if isinstance(node.metadata, ArrayMetadata) or (
+                    isinstance(node.metadata, GroupMetadata) and node.metadata.zarr_format != NEWEST_FORMAT
+                ):
+                    # Format 1 has no groups.
+                    return max(2, node.metadata.zarr_format)
+    return NEWEST_FORMAT
+
+
 async def _consolidate(access: NodeAccess, zarr_format: int) -> GroupMetadata:
     async def swap() -> GroupMetadata:
         documents = await read_documents(access, probe_keys(zarr_format))
         group = parse_documents(access, documents, zarr_format)
-        if isinstance(group, GroupMetadata):
-            stored = ConsolidatedGroup(access, group, documents)
-        else:  # The group has been implicit until now.
-            stored = ConsolidatedGroup(access, GroupMetadata(zarr_format), {})
+        if not isinstance(group, GroupMetadata):  # another writer has erased it meanwhile
+            raise node_not_found_error(access.store, access.path, zarr_format)
+        stored = ConsolidatedGroup(access, group, documents)
         # The sentinel comes before the nodes are read: a concurrent change of a node removes it.
         invalidated = await invalidate(stored, sentinel=True)
         return await write_consolidated(invalidated, await _read_all(access, zarr_format))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pytest
 
 import aiozarr
 import aiozarr.sync
-from aiozarr.stores import MemoryStore, Store
+from aiozarr.stores import MemoryStore, PrefixStore, Store
 from tests.support.consolidated_trees import FORMATS, TREE, consolidated_tree, copies
 
 
@@ -61,3 +62,29 @@ def test_the_blocking_twin_consolidates_and_answers() -> None:
     group = aiozarr.sync.consolidate_metadata(store)
     assert isinstance(group, aiozarr.sync.Group)
     assert [name for name, _ in group.members(None)] == ["a", "a/b"]
+
+
+@pytest.mark.parametrize("zarr_format", [None, 2])
+async def test_a_root_without_zgroup_gets_one_beside_its_zmetadata(
+    memory: MemoryStore, zarr_format: int | None
+) -> None:
+    for path in ("a", "b/c"):
+        await aiozarr.create_array(memory, path, data=[1, 2], zarr_format=2)
+    for key in (".zgroup", ".zattrs", "b/.zgroup", "b/.zattrs"):
+        await memory.erase(key)
+    group = await aiozarr.consolidate_metadata(memory, zarr_format=zarr_format)
+    assert group.zarr_format == 2
+    stored = await memory.list()
+    assert {".zgroup", ".zmetadata"} <= set(stored)
+    assert "zarr.json" not in stored
+    copies = json.loads(bytes(await memory.get(".zmetadata") or b""))["metadata"]
+    assert {".zgroup", "a/.zarray", "b/.zgroup", "b/c/.zarray"} <= set(copies)
+
+
+async def test_a_folder_of_nodes_that_cannot_be_consolidated_gets_no_document(memory: MemoryStore) -> None:
+    await aiozarr.create_array(PrefixStore(memory, "a"), data=[1, 2], zarr_format=2)
+    await aiozarr.create_array(PrefixStore(memory, "b"), data=[1, 2], zarr_format=3)
+    before = await memory.list()
+    with pytest.raises(aiozarr.NodeTypeError):
+        await aiozarr.consolidate_metadata(memory)
+    assert await memory.list() == before

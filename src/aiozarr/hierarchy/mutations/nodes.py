@@ -229,7 +229,7 @@ async def create_parents(
     """Store the documents of the groups above the node that have none, and return these groups with their paths."""
     group = implicit_group(zarr_format)
     missing = _missing_parents(access, context)
-    await gather_all(_create_parent(access.sibling(path), group) for path in missing)
+    await gather_all(create_group_document(access.sibling(path), group) for path in missing)
     return [(path, group) for path in missing]
 
 
@@ -243,7 +243,7 @@ def _missing_parents(access: NodeAccess, context: NodeContext) -> list[str]:
     ]
 
 
-async def _create_parent(access: NodeAccess, group: GroupMetadata) -> None:
+async def create_group_document(access: NodeAccess, group: GroupMetadata) -> None:
     """Store the document of an implicit group. A group that another writer has created meanwhile is as good."""
     *_, (key, data) = render_node(group).items()
     try:
