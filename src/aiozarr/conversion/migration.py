@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping
 from concurrent.futures import Executor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,18 +24,26 @@ from aiozarr.engine.open_store import Target
 from aiozarr.engine.progress import ProgressLike, shown_progress
 from aiozarr.errors import MetadataError, NodeExistsError, NodeNotFoundError, UnsupportedMetadataError
 from aiozarr.hierarchy import Array, Group
-from aiozarr.hierarchy.group import make_group
+from aiozarr.hierarchy.group import make_group, make_node
 from aiozarr.hierarchy.node import HandleOptions, check_store_writeable
-from aiozarr.hierarchy.node_access import NodeAccess, has_node_below, implicit_group, read_documents, read_explicit
+from aiozarr.hierarchy.node_access import (
+    NodeAccess,
+    has_node_below,
+    implicit_group,
+    node_not_found_error,
+    read_documents,
+    read_explicit,
+)
 from aiozarr.metadata.format_rules import document_write_order, rules_of
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.other_format import as_v3
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
-from aiozarr.model import JOURNAL_HEADER_KEY, Entry
+from aiozarr.model import JOURNAL_HEADER_KEY, ByteRange, Entry, Value, Version
 from aiozarr.schedule.events import current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
+from aiozarr.stores.contract import Keys
 from aiozarr.stores.wrappers.wrapper_store import WrapperStore, entries_of
 from aiozarr.transfer import CopyReport, copy
 from aiozarr.transfer.overlap import check_disjoint
@@ -111,10 +119,11 @@ async def migrate(
             if destination is not None:
                 # In a thread: resolving symbolic links may wait for a disk.
                 await in_thread(lambda: check_disjoint(origin, result))
-            nodes = await _old_nodes(NodeAccess(engine, origin, "", settings, report))
+            may_be_done = erase_old and not (overwrite or resume)
+            nodes = await _old_nodes(NodeAccess(engine, origin, "", settings, report), may_be_done=may_be_done)
             plan, reencoded = _plan(nodes, PassPlanner(result, result, most, float("inf"), settings))
             access = NodeAccess(engine, result, "", settings, report)
-            is_done = erase_old and not (overwrite or resume) and await _is_migrated(access, nodes)
+            is_done = may_be_done and await _is_migrated(access, nodes)
             counts = ConversionReport(arrays=plan.arrays, groups=plan.groups, notes=plan.notes)
             if dry_run:
                 planned = _planned(plan, nodes, reencoded, is_done=is_done, erase_old=erase_old)
@@ -143,26 +152,62 @@ async def migrate(
         return await run(work, timeout=settings.timeout, callback=callback)
 
 
-async def _old_nodes(access: NodeAccess) -> dict[str, Array | Group]:
+class OldDocumentsStore(WrapperStore):
+    """A store without its documents of format 3: the tree as it was before a migration wrote them."""
+
+    @property
+    def identity(self) -> Hashable:
+        """Not the inner store's: the values differ."""
+        return (OldDocumentsStore, self._store.identity)
+
+    async def fetch(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
+        if _is_new(key):
+            return None
+        return await super().fetch(key, range, if_match=if_match, max_bytes=max_bytes)
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        async with entries_of(self._store, prefix) as entries:
+            async for entry in entries:
+                if not _is_new(entry.key):
+                    yield entry
+
+    async def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
+        keys, prefixes = await super().list_dir(prefix)
+        return [key for key in keys if not _is_new(key)], prefixes
+
+
+def _is_new(key: str) -> bool:
+    return key.rpartition("/")[2] in rules_of(NEW_FORMAT).keys
+
+
+async def _old_nodes(access: NodeAccess, *, may_be_done: bool) -> dict[str, Array | Group]:
     """Return the nodes of format 2, or the array of format 1, by path.
 
-    A folder without a document, and with nodes below it, is a group of format 2.
+    A folder without a document, and with nodes below it, is a group of format 2. Nodes of format 3 alone are none.
+
+    Args:
+        access: the access to the root.
+        may_be_done: whether the root of an earlier migration counts as such a folder, too.
 
     Raises:
         NodeNotFoundError: there are none.
     """
-    missing: NodeNotFoundError | None = None
+    store, options = access.store, HandleOptions(access.settings, "r")
+    old = replace(access, store=OldDocumentsStore(store))
+    found: dict[str, Array | Group] = {}
     for zarr_format in OLD_FORMATS:
-        try:
-            return await source_nodes(access.store, access.settings, zarr_format)
-        except NodeNotFoundError as error:
-            missing = missing or error
-    assert missing is not None
+        with suppress(NodeNotFoundError):
+            found = found or await source_nodes(old.store, access.settings, zarr_format)
     # A migration that was interrupted is no hindrance, and a copy is.
-    is_folder = access.store.supports.listable and await read_explicit(access) is None
-    if is_folder and await access.scheduled.fetch(JOURNAL_HEADER_KEY) is None and await has_node_below(access):
-        return await nodes_from(make_group(access.store, "", implicit_group(2), HandleOptions(access.settings, "r")))
-    raise missing
+    may_be_folder = not found and store.supports.listable and await access.scheduled.fetch(JOURNAL_HEADER_KEY) is None
+    if may_be_folder and (may_be_done or await read_explicit(access) is None) and await has_node_below(old):
+        found = await nodes_from(make_group(old.store, "", implicit_group(2), options))
+    if not found:
+        other = await read_explicit(access)
+        raise node_not_found_error(store, "", OLD_FORMATS[0], other)
+    return {path: make_node(store, path, node.metadata, options) for path, node in found.items()}
 
 
 def _plan(nodes: Mapping[str, Array | Group], planner: PassPlanner) -> tuple[ConversionPlan, dict[str, str]]:

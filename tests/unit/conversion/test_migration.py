@@ -172,3 +172,44 @@ async def test_a_folder_of_arrays_without_a_group_is_migrated(zarr_format: int) 
     assert sorted([name async for name, _ in group.members(None)]) == ["a", "b", "b/c"]
     assert {key.rpartition("/")[2] for key in await store.list()} == {"zarr.json", "0"}
     assert np.array_equal(await (await aiozarr.open_array(store, "b/c"))[...], STEPS)
+
+
+async def test_old_documents_are_erased_later_below_folders_without_documents() -> None:
+    store = await _folder_of_arrays()
+    await aiozarr.migrate(store)
+    plan = await aiozarr.migrate(store, erase_old=True, dry_run=True)
+    assert {key for action, key in plan.planned if action == "erase"} >= {"a/.zarray", "b/c/.zarray"}
+    await aiozarr.migrate(store, erase_old=True)
+    stored = await store.list()
+    assert [key for key in stored if "/.z" in key or key.startswith(".z")] == []
+    assert {"zarr.json", "a/zarr.json", "b/zarr.json", "b/c/zarr.json"} <= set(stored)
+    with pytest.raises(aiozarr.NodeNotFoundError, match="group of 3"):
+        await aiozarr.migrate(store, erase_old=True)
+
+
+async def test_an_interrupted_erasure_of_old_documents_is_continued() -> None:
+    store = await _folder_of_arrays()
+    await aiozarr.migrate(store)
+    await store.erase("a/.zarray")
+    await aiozarr.migrate(store, erase_old=True)
+    assert "b/c/.zarray" not in await store.list()
+
+
+async def test_a_node_of_format_3_in_an_old_tree_is_not_touched() -> None:
+    store = MemoryStore()
+    await aiozarr.create_group(store, zarr_format=2)
+    await aiozarr.create_array(store, "a", data=[1, 2], zarr_format=2)
+    await aiozarr.create_array(PrefixStore(store, "x"), data=[3, 4], attributes={"n": 1})
+    document = await store.get("x/zarr.json")
+    report = await aiozarr.migrate(store, erase_old=True)
+    assert (report.arrays, report.groups) == (1, 1)
+    assert await store.get("x/zarr.json") == document
+    assert [name async for name, _ in (await aiozarr.open_group(store)).arrays()] == ["a", "x"]
+
+
+async def _folder_of_arrays() -> MemoryStore:
+    """Return a store with arrays of format 2 in folders that are no groups."""
+    store = MemoryStore()
+    for path in ("a", "b/c"):
+        await aiozarr.create_array(PrefixStore(store, path), data=[1, 2], zarr_format=2)
+    return store
