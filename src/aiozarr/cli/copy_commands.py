@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
@@ -19,6 +19,7 @@ from aiozarr.errors import CopyError, NodeNotFoundError, NodeTypeError
 
 if TYPE_CHECKING:
     from aiozarr.settings import Settings
+    from aiozarr.stores import Store
     from aiozarr.transfer import CopyReport
 
 Verify = Literal["size", "checksum"] | None
@@ -179,8 +180,11 @@ def _copy_store(
     def copy_object(found: Any) -> CopyReport:
         location, name = parent_and_key(dst)
         if not name or os.path.isdir(dst):
-            location, name = dst, found.key.rpartition("/")[2]
-        return run(lambda: _copy_object(src, found.key, (location, name), rules, source, destination, settings))
+            name_there = found.key.rpartition("/")[2]
+            place = Place(dst, lambda _: name_there)
+        else:
+            place = Place(location, lambda store: key_in(store, dst, name))
+        return run(lambda: _copy_object(src, found.key, place, rules, source, destination, settings))
 
     is_archive = src.lower().endswith(".zip")
     if os.path.isfile(src) and not is_archive:
@@ -207,16 +211,28 @@ def _copy_store(
     return copy_object(found)
 
 
+class Place(NamedTuple):
+    """Where one object is copied to.
+
+    Attributes:
+        location: the location that contains it.
+        key_in: returns its key in the store of that location.
+    """
+
+    location: str
+    key_in: Callable[[Store], str]
+
+
 async def _copy_object(
     src: str,
     key: str,
-    place: tuple[str, str],
+    place: Place,
     rules: CopyOptions,
     source: StorageOptions,
     destination: StorageOptions,
     settings: Settings,
 ) -> CopyReport:
-    """Copy one object to a place: a location, and the name of the object in it.
+    """Copy one object to a place.
 
     Raises:
         CopyError: there is an object, and it may not be replaced.
@@ -224,8 +240,6 @@ async def _copy_object(
     from aiozarr.cli.targets import with_store
     from aiozarr.transfer import CopyReport
     from aiozarr.transfer.copy_object import read_object
-
-    location, name = place
 
     async def fetch(store: Any) -> Any:
         entry = await store.stat(key)
@@ -237,7 +251,7 @@ async def _copy_object(
         raise FileNotFoundError(f"there is no object {src}")
 
     async def store(target: Any) -> None:
-        name_there = key_in(target.store, name)
+        name_there = place.key_in(target.store)
         if not rules.overwrite and await target.stat(name_there) is not None:
             raise CopyError(f"there is an object {target.store.url_of(name_there)}; --overwrite replaces it")
         if rules.dry_run:
@@ -248,7 +262,7 @@ async def _copy_object(
             if stored is None or bytes(stored.data) != bytes(found.data):
                 raise CopyError(f"what was read back from {target.store.url_of(name_there)} is not what was stored")
 
-    await with_store(location, destination, store, settings)
+    await with_store(place.location, destination, store, settings)
     size = memoryview(found.data).nbytes
     planned = (("copy", key),) if rules.dry_run else ()
     return CopyReport(1, size, 0, (), (), 0, 0.0, 0, dry_run=rules.dry_run, planned=planned)

@@ -127,7 +127,7 @@ async def find_object(target: str, options: StorageOptions) -> Entry | None:
     location, name = parent_and_key(target)
     if not name:
         return None
-    return await with_store(location, options, lambda store: store.stat(key_in(store.store, name)))
+    return await with_store(location, options, lambda store: store.stat(key_in(store.store, target, name)))
 
 
 @click.command()

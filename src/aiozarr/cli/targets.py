@@ -216,9 +216,16 @@ def check_listable(store: Any) -> None:
         raise UnsupportedOperationError(f"{type(store).__name__} cannot list what it holds", store=store.url)
 
 
-def key_in(store: Any, name: str) -> str:
-    """Return the key of the last segment of a URL: paths of web addresses are percent-encoded."""
-    return name if store.url_of(" ").endswith(" ") else unquote(name)
+def key_in(store: Any, target: str, name: str) -> str:
+    """Return the key of the last segment of `target`. A store with percent-encoded URLs has it encoded, a path never.
+
+    Args:
+        store: the store of the location of `target`.
+        target: a URL or a local path.
+        name: its last segment, as of `parent_and_key`.
+    """
+    is_encoded = "://" in target and not store.url_of(" ").endswith(" ")
+    return unquote(name) if is_encoded else name
 
 
 def run(function: Callable[[], Coroutine[Any, Any, T]]) -> T:

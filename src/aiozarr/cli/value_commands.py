@@ -19,7 +19,6 @@ from aiozarr.cli.targets import (
     StorageOptions,
     TargetOptions,
     iterated,
-    key_in,
     parent_and_key,
     run,
     store_options,
@@ -134,7 +133,6 @@ async def _object_parts(
     async with opened_store(location, options, DEFAULT_SETTINGS) as (store, _):
         try:
             scheduled = engine.scheduled(store, DEFAULT_SETTINGS)
-            key = key_in(store, key)
             version: Version | None = None
             left, start = count, offset
             while left is None or left > 0:

@@ -59,3 +59,21 @@ def test_an_unknown_option_of_a_store_is_a_usage_error(sample: Path) -> None:
     assert result.exit_code == 2
     assert "unknown storage options anon" in result.stderr
     succeed("ls", sample, "--storage-option", "durable=true")
+
+
+def test_a_path_has_its_name_as_it_is_and_a_url_percent_encoded(tmp_path: Path) -> None:
+    plain, encoded = tmp_path / "a b", tmp_path / "a%20b"
+    plain.write_bytes(b"plain")
+    encoded.write_bytes(b"encoded")
+    url = tmp_path.as_uri()
+    shown = [invoke("cat", target).stdout for target in (plain, encoded, f"{url}/a%20b", f"{url}/a%2520b")]
+    assert shown == ["plain", "encoded", "plain", "encoded"]
+    assert succeed("cat", "--key", "a%20b", tmp_path).stdout == "encoded"
+    succeed("cp", encoded, tmp_path / "x%20y")
+    succeed("cp", encoded, f"{url}/z%20z")
+    (tmp_path / "d").mkdir()
+    succeed("cp", encoded, f"{tmp_path / 'd'}/")
+    succeed("cp", "--overwrite", f"{url}/a%2520b", f"{url}/d/")
+    succeed("rm", encoded)
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert found == ["a b", "d/a%20b", "x%20y", "z z"]
