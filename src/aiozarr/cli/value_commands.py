@@ -64,7 +64,8 @@ def cat(
 ) -> None:
     """Write values of the array TARGET, or the bytes of the object TARGET, to standard output.
 
-    Values are read and written a few rows of chunks at a time. With --json each value is an object on a line.
+    Values are read and written a few rows of chunks at a time. With --json each value is an object on a line. A zip
+    archive is a store here; `--key a.zip .` writes its bytes.
     """
     options = stores.of(target)
     wants_bytes = key is not None or bool(offset) or count is not None
@@ -73,6 +74,8 @@ def cat(
         raise click.UsageError("--key, --offset and --count are for bytes; --select, --format and --json for values")
     if kind is not None and out.as_json:
         raise click.UsageError("--json is a format of its own, and --format is another one")
+    # Commands treat an archive as a store; its own bytes are those of a key of its directory.
+    wants_values = wants_values or (not wants_bytes and target.lower().endswith(".zip"))
     if key is None and not wants_values and (entry := run(lambda: find_object(target, options))) is not None:
         location, key = parent_and_key(target)[0], entry.key
     elif wants_bytes:

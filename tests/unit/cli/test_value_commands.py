@@ -63,3 +63,11 @@ def test_errors_of_cat(arguments: list[str], code: int, sample: Path) -> None:
     assert result.exit_code == code, result.output
     assert result.stderr
     assert not result.stdout
+
+
+def test_cat_of_an_archive_shows_the_values_in_it(tmp_path: Path) -> None:
+    archive = tmp_path / "a.zip"
+    with aiozarr.sync.create_array(str(archive), data=[1, 2]):
+        pass
+    assert succeed("cat", archive).stdout == "1\n2\n"
+    assert succeed("cat", "--key", "a.zip", tmp_path).stdout_bytes == archive.read_bytes()
