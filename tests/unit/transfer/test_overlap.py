@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aiozarr.stores import LocalStore, MemoryStore
+from aiozarr.stores import LocalStore, MemoryStore, ZipStore
 from aiozarr.transfer.overlap import check_disjoint
 
 
@@ -46,3 +46,18 @@ def test_names_in_memory_nest_by_segments() -> None:
 def test_siblings_with_a_common_prefix_are_disjoint(tmp_path: Path) -> None:
     check_disjoint(LocalStore(tmp_path / "a"), LocalStore(tmp_path / "ab"))
     check_disjoint(LocalStore(tmp_path / "a"), MemoryStore())
+
+
+def test_nodes_of_one_archive_nest_and_an_archive_is_not_written_from_its_directory(tmp_path: Path) -> None:
+    archive, directory = ZipStore(tmp_path / "a.zip", "a"), LocalStore(tmp_path)
+    inside = ZipStore(tmp_path / "a.zip", "a", prefix="x/")
+    for around in (archive, directory):
+        with pytest.raises(ValueError, match=r"destination .* inside the source"):
+            check_disjoint(around, inside)
+    with pytest.raises(ValueError, match=r"source .* inside the destination"):
+        check_disjoint(inside, archive)
+    check_disjoint(inside, ZipStore(tmp_path / "a.zip", "a", prefix="xy/"))
+    check_disjoint(archive, directory)
+    (tmp_path / "link.zip").symlink_to(tmp_path / "a.zip")
+    with pytest.raises(ValueError, match="the same"):
+        check_disjoint(archive, ZipStore(tmp_path / "link.zip", "a"))

@@ -93,6 +93,11 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
         return os.fsdecode(self._path)
 
     @property
+    def prefix(self) -> str:
+        """The store's root in the archive: `""`, or ending with `/`."""
+        return self._prefix
+
+    @property
     def identity(self) -> Hashable:
         return (LocalZipStore, self._archive.path, self._prefix)
 
