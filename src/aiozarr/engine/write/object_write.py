@@ -263,15 +263,26 @@ class ObjectWrite(ObjectRequest):
         # A store writes several small values at less cost. Everything else, and every error, takes `send_blocking`.
         group: list[ObjectWrite] = []
         values: list[tuple[str, Buffer]] = []
+        erased: list[str] = []
         for request in chain((self,), others):
-            if not isinstance(request, ObjectWrite) or (data := request._encode_for_batch(store)) is None:
+            if not isinstance(request, ObjectWrite) or not request._can_be_batched(store):
+                break
+            try:
+                data = request._encode_chunk(None)
+            except Exception:
                 break
             group.append(request)
-            values.append((request.key, data))
+            if data is None:
+                erased.append(request.key)
+            else:
+                values.append((request.key, data))
         if not group:
             return 0
         try:
-            store.set_values_now(values)
+            if values:
+                store.set_values_now(values)
+            for key in erased:
+                store.erase_now(key)
         except Exception:
             for request in group:
                 request.is_alone = True
@@ -280,16 +291,11 @@ class ObjectWrite(ObjectRequest):
             request.attempts = request.sent = 1
         return len(group)
 
-    def _encode_for_batch(self, store: BlockingStore) -> Buffer | None:
-        """Return the encoding of a small chunk that is written whole; None if it must be sent by itself."""
+    def _can_be_batched(self, store: BlockingStore) -> bool:
+        """Return whether this is a small chunk that is written whole, and need not be sent by itself."""
         if self.is_alone or self.store is not store or self.timing is not None:
-            return None
-        if self.stored.spec.nbytes > MAX_CHUNK_BYTES or not self.projection.is_complete:
-            return None
-        try:
-            return self._encode_chunk(None)
-        except Exception:
-            return None
+            return False
+        return self.stored.spec.nbytes <= MAX_CHUNK_BYTES and self.projection.is_complete
 
     def _change_blocking(self, store: BlockingStore) -> None:
         value = self._fetch_blocking(store)

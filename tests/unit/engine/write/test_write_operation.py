@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from typing_extensions import Buffer
 
 from aiozarr.engine import Progress
+from aiozarr.engine.workers.encoder import encode_chunk
+from aiozarr.engine.write import object_encoder
 from aiozarr.errors import StoreError
 from aiozarr.model import Precondition, Version
 from aiozarr.schedule.events import Event, Report
@@ -172,14 +174,37 @@ async def test_whole_small_chunks_are_stored_together_and_others_by_themselves()
     store, worker = Together(), engine()
     array = Sample(layout_of((8, 2), (1, 2), fill_value=0), store)
     values = array.values + 1
-    values[4] = 0  # erased by itself
     await worker.write([array.write(values)], settings=SETTINGS)
-    assert store.together == [KEYS[:4], KEYS[5:]]
+    assert store.together == [KEYS]
     assert np.array_equal(await read_all(worker, array), values)
     store.together.clear()
     await worker.write([array.write(-values[:, 1:], slice(None), slice(1, 2))], settings=SETTINGS)
     assert store.together == []  # parts of chunks
     values[:, 1] *= -1
+    assert np.array_equal(await read_all(worker, array), values)
+
+
+@in_virtual_time
+async def test_chunks_of_the_fill_value_in_a_batch_are_erased_and_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, worker = Together(), engine()
+    array = Sample(layout_of((8, 2), (1, 2), fill_value=0), store)
+    values = array.values + 1
+    await worker.write([array.write(values)], settings=SETTINGS)
+    store.together.clear()
+    values[4:6] = 0
+    encoded: list[object] = []
+
+    def counted(*arguments: Any, **options: Any) -> Buffer | None:
+        encoded.append(arguments)
+        return encode_chunk(*arguments, **options)
+
+    monkeypatch.setattr(object_encoder, "encode_chunk", counted)
+    await worker.write([array.write(values)], settings=SETTINGS)
+    assert len(encoded) == len(KEYS)
+    assert store.together == [KEYS[:4] + KEYS[6:]]
+    assert [key for key in KEYS if store.fetch_now(key) is None] == KEYS[4:6]
     assert np.array_equal(await read_all(worker, array), values)
 
 
