@@ -95,9 +95,8 @@ def _check_slashes(path: str) -> None:
     """Refuse a path that looks like a URL without its second slash: it would create a directory `s3:`."""
     scheme, colon, rest = path.partition(":")
     if colon and rest.startswith("/") and scheme.lower() in _OPENERS and not os.path.isdir(f"{scheme}:"):
-        raise ValueError(
-            f"{scheme}:/ begins no URL: is {scheme}://{rest.lstrip('/')} meant? A directory of that name is ./{scheme}:"
-        )
+        meant = f"{scheme}://{rest if scheme.lower() == 'file' else rest.lstrip('/')}"  # a file URL has no host
+        raise ValueError(f"{scheme}:/ begins no URL: is {meant} meant? A directory of that name is ./{scheme}:")
 
 
 def _from_plugin(scheme: str, url: str, options: dict[str, Any]) -> Store | None:

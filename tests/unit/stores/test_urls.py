@@ -49,6 +49,14 @@ def test_memory_urls_name_a_store_and_a_prefix() -> None:
         from_url("memory://name/../other")
 
 
+@pytest.mark.parametrize(
+    ("path", "meant"), [("s3:/bucket/a", "s3://bucket/a"), ("file:/data/a.zarr", "file:///data/a.zarr")]
+)
+def test_a_url_without_its_second_slash_is_refused_with_the_one_that_is_meant(path: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"is {meant} meant"):
+        from_url(path)
+
+
 @pytest.mark.parametrize("url", ["nonsense://x", "nonsense::s3://b/x"])
 def test_an_unknown_scheme_names_those_that_are_known(url: str) -> None:
     with pytest.raises(
