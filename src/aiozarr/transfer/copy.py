@@ -57,6 +57,9 @@ async def copy(
     Documents and chunks of the copied nodes that the source does not have are removed, so that each copied node reads
     equal to its source. All other objects remain.
 
+    Consolidated metadata of groups that are not copied stay as they are, above the destination and in it. Where copied
+    nodes are new or differ, `consolidate_metadata` renews them.
+
     The listing streams: memory is bounded by `Settings.max_bytes_in_flight`, and beyond that grows with the number of
     metadata documents only. Objects are stored whole, so each is held in memory whole. An object larger than the limit
     is copied alone.
