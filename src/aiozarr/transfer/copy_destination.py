@@ -242,7 +242,7 @@ class CopyDestination:
         return message + "overwrite=True replaces objects of the same key and keeps the others"
 
     async def prepare(self) -> None:
-        """Store the header of a new journal, and withdraw documents, before the first object. Later calls do nothing."""
+        """Store a new journal's header and withdraw documents, before the first object. Later calls do nothing."""
         if self.journal is None or self.is_prepared:
             return
         self.is_prepared = True
