@@ -4,10 +4,7 @@ import itertools
 from typing import ClassVar
 
 import pytest
-from typing_extensions import Buffer
 
-from aiozarr.errors import StoreError
-from aiozarr.model import Precondition, Version
 from aiozarr.stores import Store
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.testing.conformance import StoreConformance
@@ -15,19 +12,6 @@ from aiozarr.testing.conformance.base import ODD_KEYS
 from tests.support.servers.moto import LocalS3
 
 _numbers = itertools.count()
-
-
-class PatientStore(ObjectStore):
-    """Stores do not retry, and moto answers 500 now and then where threads of its meet: a plain write is sent again."""
-
-    async def _put(self, key: str, value: Buffer, precondition: Precondition | None) -> Version | None:
-        for _ in range(5):
-            try:
-                return await super()._put(key, value, precondition)
-            except StoreError as error:
-                if precondition is not None or error.status != 500:
-                    raise
-        return await super()._put(key, value, precondition)
 
 
 class TestObjectStoreOnS3(StoreConformance):
@@ -44,7 +28,7 @@ class TestObjectStoreOnS3(StoreConformance):
     async def make_store(self) -> Store:
         bucket = f"contract-{next(_numbers)}"
         self.server.create_bucket(bucket)
-        store = PatientStore(f"s3://{bucket}{self.root}", **self.server.storage_options)
+        store = ObjectStore(f"s3://{bucket}{self.root}", **self.server.storage_options)
         assert await store.probe_conditional_writes()
         assert await store.list() == []
         return store

@@ -7,8 +7,6 @@ from typing import ClassVar
 import pytest
 from typing_extensions import Buffer
 
-from aiozarr.errors import StoreError
-from aiozarr.model import Precondition, Version
 from aiozarr.stores import (
     CacheStore,
     LatencyStore,
@@ -130,19 +128,6 @@ class TestOtherStackOnLocal(OtherStack, OnLocal): ...
 # fmt: on
 
 
-class PatientStore(ObjectStore):
-    """Stores do not retry, and moto answers 500 now and then where threads of its meet: a plain write is sent again."""
-
-    async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version | None:
-        for _ in range(5):
-            try:
-                return await super().set(key, value, precondition=precondition)
-            except StoreError as error:
-                if precondition is not None or error.status != 500:
-                    raise
-        return await super().set(key, value, precondition=precondition)
-
-
 class OnS3(OnMemory):
     server_name = "moto"
     many_keys: ClassVar[int] = 20
@@ -156,7 +141,7 @@ class OnS3(OnMemory):
     async def make_store(self) -> Store:
         bucket = f"wrapped-{next(_numbers)}"
         self.server.create_bucket(bucket)
-        store = PatientStore(f"s3://{bucket}/below", **self.server.storage_options)
+        store = ObjectStore(f"s3://{bucket}/below", **self.server.storage_options)
         await store.probe_conditional_writes()
         return self.wrap(store)
 

@@ -19,16 +19,18 @@ signal.signal(signal.SIGINT, signal.SIG_IGN)
 from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
 
-# moto looks at a condition, and stores a moment later: between the two, another thread's write would be lost.
+# Requests change and read moto's objects one at a time. It looks at a condition, and stores a moment later: another
+# thread's write between the two would be lost. It closes a replaced object, and a reader of it would get status 500.
 turn = threading.RLock()
 
-def in_turn(change):
+def in_turn(response):
     def answer(*args, **kwargs):
         with turn:
-            return change(*args, **kwargs)
+            return response(*args, **kwargs)
     return answer
 
-for name in ("_key_response_put", "_key_response_post", "_key_response_delete", "_bucket_response_delete_keys"):
+# Both are called after the body has arrived: a slow upload holds no other request up.
+for name in ("_key_response", "_bucket_response"):
     setattr(S3Response, name, in_turn(getattr(S3Response, name)))
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
