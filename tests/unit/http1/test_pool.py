@@ -103,17 +103,14 @@ async def test_the_connection_used_last_is_used_first(pool: Pool, server: FaultS
 
 
 async def test_requests_beyond_the_limit_wait_in_line(pool: Pool, server: FaultServer) -> None:
-    order: list[int] = []
-
-    async def one(number: int) -> None:
-        await get(pool, "small")
-        order.append(number)
-
-    server.latency = 0.01
-    await asyncio.gather(*(one(number) for number in range(40)))
+    server.held_until = 4
+    await asyncio.gather(*(get(pool, f"small?{number}") for number in range(40)))
     assert server.connections == 4
     assert server.max_in_flight == 4
-    assert [number // 4 for number in order] == sorted(number // 4 for number in order)
+    for connection in range(1, 5):
+        # The server reads connections in any order, and the requests of one in the order in which they were sent.
+        sent = [int(each.target.partition("?")[2]) for each in server.requests if each.connection == connection]
+        assert sent == sorted(sent)
 
 
 async def test_a_cancelled_waiter_leaves_its_place_in_the_queue(pool: Pool, server: FaultServer) -> None:
