@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing_extensions import Buffer
 import aiozarr
 from aiozarr.engine import Engine
 from aiozarr.stores import LocalStore, MemoryStore, ObjectStore
-from aiozarr.transfer import Verify, download
+from aiozarr.transfer import Verify, copy_journal, download
 from aiozarr.transfer.copy_operation import CopyOperation
 from aiozarr.transfer.copy_rules import CopyRules
 from tests.support.servers.gcs_server import GcsServer
@@ -48,6 +49,7 @@ async def test_all_bytes_arrive_with_one_request_for_each_small_object(
 ) -> None:
     monkeypatch.setattr(download, "PIECE_BYTES", 30_011)  # parts come in pieces
     monkeypatch.setattr(download, "MAX_WRITE_SECONDS", -1.0)  # and workers write most of them
+    monkeypatch.setattr(copy_journal, "MIN_WRITE_SECONDS", math.inf)  # a slow copy would write batches of its journal
     with served() as server:
         options = await fill(server)
         report = await aiozarr.copy("gs://b/x", tmp_path / "x", source_options=options, settings=SETTINGS)
