@@ -12,7 +12,15 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from aiozarr.errors import AiozarrError, ChangedError, InvalidKeyError, StoreError, fill_location, located
+from aiozarr.errors import (
+    AiozarrError,
+    ChangedError,
+    InvalidKeyError,
+    LimitError,
+    StoreError,
+    fill_location,
+    located,
+)
 from aiozarr.http1.connection import Connection, Response, StaleConnectionError
 from aiozarr.http1.endpoint_client import Request
 from aiozarr.http1.response_check import (
@@ -225,7 +233,11 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
             return entry
 
         async def fetch(tail: ByteRange, version: Version | None) -> Value | None:
-            return await self.fetch(key, tail, if_match=version, max_bytes=max_bytes)
+            try:
+                return await self.fetch(key, tail, if_match=version, max_bytes=max_bytes)
+            except (LimitError, StoreError) as error:
+                error.range = suffix  # the caller's range, in place of the one that was requested
+                raise
 
         with self._located(key, suffix):
             return await fetch_tail(suffix, stat, fetch, if_match=if_match)

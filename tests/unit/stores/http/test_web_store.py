@@ -217,6 +217,16 @@ async def test_another_version_than_expected_is_noticed_by_the_size_already(tail
     assert len(tail_server.requests) == 1
 
 
+async def test_an_error_of_an_end_names_the_range_of_the_caller(tail_server: FaultServer) -> None:
+    async with without_suffixes(tail_server) as store:
+        with pytest.raises(LimitError) as limited:
+            await store.fetch("a", Suffix(7), max_bytes=6)
+        tail_server.script = lambda request, reply: Reply(500) if request.method == "GET" else reply
+        with pytest.raises(StoreError) as failed:
+            await store.fetch("a", Suffix(7))
+    assert [(error.key, error.range) for error in (limited.value, failed.value)] == [("a", Suffix(7))] * 2
+
+
 async def test_a_value_that_changes_in_between_is_looked_at_anew_a_few_times(tail_server: FaultServer) -> None:
     changes = 1
 
