@@ -114,11 +114,12 @@ async def test_requests_beyond_the_limit_wait_in_line(pool: Pool, server: FaultS
 
 
 async def test_a_cancelled_waiter_leaves_its_place_in_the_queue(pool: Pool, server: FaultServer) -> None:
-    server.latency = 0.02
+    server.held_until = 5  # more than there can be: no request is answered
     tasks = [asyncio.create_task(get(pool, "small")) for _ in range(12)]
-    await asyncio.sleep(0.01)
+    await opened(server, 4)
     for task in tasks[4:8]:
         task.cancel()
+    server.held_until = 0
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     assert [isinstance(one, asyncio.CancelledError) for one in ended] == [False] * 4 + [True] * 4 + [False] * 4
     assert pool.connections <= 4
