@@ -12,7 +12,10 @@ make_one() {
     echo "Building $folder/$name ..."
     rm -rf "${folder:?}/$name"
     "$python" -m venv "$folder/$name"
-    "$folder/$name/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
+    "$folder/$name/bin/python" -m pip install --quiet --disable-pip-version-check "$@" || {
+        echo "$folder/$name could not be built: make test-peers needs $* for $("$python" --version) from a package index" >&2
+        exit 1
+    }
 }
 # zarr-python 2 ends with 2.18 and needs the numcodecs of its time.
 make_one zarr2 "zarr==2.18.*" "numcodecs<0.16" ml-dtypes msgpack
