@@ -45,6 +45,7 @@ async def probed(store: Store) -> Store:
 
 
 class TestObstoreMemory(StoreConformance):
+    store_name = "ObspecStore, obstore's MemoryStore"
     odd_keys: ClassVar[tuple[str, ...]] = STORABLE
     many_keys: ClassVar[int] = 150
     big_bytes: ClassVar[int] = 3 << 20
@@ -55,6 +56,7 @@ class TestObstoreMemory(StoreConformance):
 
 
 class TestObstoreLocal(StoreConformance):
+    store_name = "ObspecStore, obstore's LocalStore"
     odd_keys: ClassVar[tuple[str, ...]] = STORABLE
     many_keys: ClassVar[int] = 150
     big_bytes: ClassVar[int] = 3 << 20
@@ -68,13 +70,15 @@ class TestObstoreLocal(StoreConformance):
 
 
 class TestObstoreS3(StoreConformance):
+    store_name = "ObspecStore, obstore's S3Store"
+    server_name = "moto"
     odd_keys: ClassVar[tuple[str, ...]] = STORABLE
     many_keys: ClassVar[int] = 150
     big_bytes: ClassVar[int] = 3 << 20
 
     @pytest.fixture(autouse=True)
     def _server(self, s3_server: LocalS3) -> None:
-        self.server = s3_server
+        self.server, self.server_version = s3_server, s3_server.version
 
     async def make_store(self) -> Store:
         return await probed(from_obspec(obstore_s3(self.server), native=False))
@@ -83,6 +87,7 @@ class TestObstoreS3(StoreConformance):
 class TestThePairOfBothAdapters(StoreConformance):
     """What `as_obspec` makes of a store, and `from_obspec` of that, is as good as the store."""
 
+    store_name = "ObspecStore over as_obspec"
     many_keys: ClassVar[int] = 150
     big_bytes: ClassVar[int] = 3 << 20
     pickles: ClassVar[bool] = False
