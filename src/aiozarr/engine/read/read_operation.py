@@ -16,7 +16,7 @@ from aiozarr.engine.plan.multipart_plan import NO_SPLIT, split_limit
 from aiozarr.engine.plan.partial_plan import partial_planner
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.read.read import Read
-from aiozarr.engine.request.chunk_batch import BatchSubscriber
+from aiozarr.engine.request.chunk_batch import BatchSubscriber, InnerChunkBatch
 from aiozarr.engine.request.chunk_requests import ChunkRequest
 from aiozarr.engine.request.chunk_work_items import CopyCached, FillChunks
 from aiozarr.engine.request.in_flight import (
@@ -63,6 +63,7 @@ class ReadOperation(ChunkOperation):
         partial_planner: decides which chunks are read in part.
         cached: chunks that came from the cache.
         starting: coroutines that have not begun yet.
+        batches: batches of inner chunks that its coroutines wait for.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class ReadOperation(ChunkOperation):
         self.pending_ranges = 0
         self.decoding = 0
         self.starting = 0
+        self.batches: set[InnerChunkBatch] = set()
         self._ready = deque()
         self._cache = state.chunk_caches.of(settings.chunk_cache_bytes)
         self._missing = tuple([read.missing for read in reads if read.missing is not None])
@@ -321,6 +323,9 @@ class ReadOperation(ChunkOperation):
             self._prefault.stop()
         for request in list(self._requests):
             request.cancel()
+        for batch in self.batches:
+            # Not by their coroutines, which end later: a stopped read sends no requests, and others would join them.
+            batch.give_up()
         for subscription in list(self._subscriptions):
             self._leave(subscription)
         for task in self._tasks:

@@ -173,6 +173,7 @@ class ShardRead:
         finally:
             if batch is not None:
                 batch.give_up()
+                operation.batches.discard(batch)
         if partial:
             await self._place(partial, retried)
 
@@ -308,5 +309,6 @@ class ShardRead:
             [offsets[at] for at in stored],
             lengths,
         )
+        operation.batches.add(batch)
         self._fetch(object_id, version, [batch])
         return batch

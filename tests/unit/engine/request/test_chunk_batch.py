@@ -126,6 +126,27 @@ async def test_a_request_without_subscribers_ends_at_once(moment: int) -> None:
     await read_window(reader, array, ...)
 
 
+@pytest.mark.parametrize("joins", [None, *range(6)])
+@pytest.mark.parametrize("moment", range(8))
+@in_virtual_time
+async def test_a_reader_ends_in_whatever_turn_it_is_cancelled_and_so_does_one_that_joins(
+    moment: int, joins: int | None
+) -> None:
+    array, store, reader = await shard()
+    first = asyncio.ensure_future(read_window(reader, array, ...))
+    tasks = [first]
+    for turn in range(8):
+        if turn == joins:
+            tasks.append(asyncio.ensure_future(read_window(reader, array, slice(4, 8))))
+        if turn == moment:
+            first.cancel()
+        await asyncio.sleep(0)
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(results[0], asyncio.CancelledError)
+    assert results[1:] == [] or isinstance(results[1], np.ndarray)
+    assert idle(store, reader)
+
+
 @pytest.mark.parametrize("stays", [True, False])
 @in_virtual_time
 async def test_readers_that_join_while_the_bytes_wait_for_a_worker_send_no_request(stays: bool) -> None:
