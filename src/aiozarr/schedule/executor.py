@@ -7,9 +7,10 @@ task per request would cost 20 to 25 µs of CPU for each of them (design note 00
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from time import monotonic
+from weakref import WeakValueDictionary
 
 from aiozarr.errors import StoreError
 from aiozarr.schedule.admission import AdmissionQueue, Budget
@@ -294,8 +295,15 @@ class RequestExecutor:
         await asyncio.gather(*tasks, asyncio.sleep(0), return_exceptions=True)
 
 
+MAX_UNUSED_QUEUES = 256
+"""Origins whose measurements and limits are remembered while nothing uses them. A queue takes 4 to 5 KiB."""
+
+
 class RequestQueues:
     """The queues of all origins that one I/O thread reaches over a network.
+
+    An origin has one queue as long as an operation uses it. Credentials are part of an origin: a service whose users
+    bring their own meets new ones without end, so that old ones are forgotten.
 
     Args:
         after_responses: as for `RequestExecutor`.
@@ -303,13 +311,24 @@ class RequestQueues:
 
     def __init__(self, after_responses: Callable[[], None] | None = None) -> None:
         self._after_responses = after_responses
-        self._queues: dict[Hashable, RequestExecutor] = {}
+        self._queues: WeakValueDictionary[Hashable, RequestExecutor] = WeakValueDictionary()
+        self._recent: OrderedDict[Hashable, RequestExecutor] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._queues)
 
     def origin(self, origin: Hashable) -> RequestExecutor:
         """Return the one queue of an origin."""
+        queue = self._recent.get(origin)
+        if queue is not None:
+            self._recent.move_to_end(origin)
+            return queue
         queue = self._queues.get(origin)
         if queue is None:
             queue = self._queues[origin] = RequestExecutor(after_responses=self._after_responses)
+        self._recent[origin] = queue
+        if len(self._recent) > MAX_UNUSED_QUEUES:
+            self._recent.popitem(last=False)
         return queue
 
     @property
@@ -320,10 +339,11 @@ class RequestQueues:
     @property
     def busy(self) -> dict[Hashable, str]:
         """The state of the queues that are not idle, by origin."""
-        return {origin: repr(queue) for origin, queue in self._queues.items() if not queue.is_idle}
+        return {origin: repr(queue) for origin, queue in list(self._queues.items()) if not queue.is_idle}
 
     async def close(self) -> None:
         """Cancel all requests in flight and wait for their ends."""
-        for queue in self._queues.values():
+        for queue in list(self._queues.values()):
             await queue.close()
         self._queues.clear()
+        self._recent.clear()

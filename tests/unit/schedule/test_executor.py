@@ -11,7 +11,7 @@ import pytest
 
 from aiozarr.errors import StoreError
 from aiozarr.schedule.admission import START, Budget
-from aiozarr.schedule.executor import RequestExecutor
+from aiozarr.schedule.executor import MAX_UNUSED_QUEUES, RequestExecutor, RequestQueues
 from aiozarr.schedule.queue import RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.stores.capabilities import PendingFetch
@@ -377,3 +377,17 @@ async def test_after_a_pause_connections_are_opened_again() -> None:
         assert all(call.ends for call in calls)
         assert executor.budget.limit == START
     assert asked == [65, 65]
+
+
+def test_unused_origins_are_forgotten_when_there_are_many_and_used_ones_keep_their_queue() -> None:
+    queues = RequestQueues()
+    used, recent = queues.origin("used"), queues.origin("recent")
+    recent.budget.cap(3)
+    unused = weakref.ref(queues.origin("unused"))
+    for number in range(3 * MAX_UNUSED_QUEUES):
+        queues.origin(number)
+        assert queues.origin("recent") is recent
+    assert unused() is None
+    assert len(queues) == MAX_UNUSED_QUEUES + 1  # and the used one
+    assert queues.origin("used") is used
+    assert list(queues.busy) == ["recent"]
