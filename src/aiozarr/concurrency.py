@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hasha
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 from aiozarr.errors import AiozarrError
 from aiozarr.fork_safe_lock import ForkSafeLock
@@ -160,6 +161,18 @@ async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:
         task.cancel()
         task.add_done_callback(retrieve_error)
     await wait_uncancelled(*tasks)
+
+
+def forget_closed_loops(table: WeakKeyDictionary[asyncio.AbstractEventLoop, Any]) -> None:
+    """Remove the closed loops from `table`. Any thread.
+
+    A loop that was closed while tasks awaited something leaves futures in its value. They refer to the loop, which
+    would never be collected.
+    """
+    for reference in table.keyrefs():  # a copy, made at once: other threads have loops of their own
+        loop = reference()
+        if loop is not None and loop.is_closed():
+            table.pop(loop, None)
 
 
 def retrieve_error(future: asyncio.Future[Any]) -> None:

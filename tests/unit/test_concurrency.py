@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
+from weakref import WeakKeyDictionary, ref
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from aiozarr.concurrency import (
     SingleFlight,
     cancel_and_wait,
     for_each,
+    forget_closed_loops,
     gather_all,
     map_concurrently,
     random_jitter,
@@ -255,3 +258,18 @@ def test_small_objects_do_not_starve_a_large_one() -> None:
         return order
 
     assert run_virtual(scenario()) == ["first", "large", "small"]
+
+
+def test_a_closed_loop_is_collected_although_its_value_refers_to_it() -> None:
+    table: WeakKeyDictionary[asyncio.AbstractEventLoop, object] = WeakKeyDictionary()
+    closed, running = asyncio.new_event_loop(), asyncio.new_event_loop()
+    for loop in (closed, running):
+        table[loop] = loop.create_future()
+    closed.close()
+    forget_closed_loops(table)
+    assert list(table) == [running]
+    closed_loop = ref(closed)
+    del closed, loop
+    gc.collect()
+    assert closed_loop() is None
+    running.close()

@@ -19,6 +19,7 @@ from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, ref
 
+from aiozarr.concurrency import forget_closed_loops
 from aiozarr.engine.engine import Engine
 from aiozarr.errors import StoreTimeoutError
 
@@ -73,6 +74,7 @@ def mailbox_of(loop: asyncio.AbstractEventLoop) -> Mailbox:
     """Return the one mailbox of `loop`."""
     mailbox = _mailboxes.get(loop)
     if mailbox is None:
+        forget_closed_loops(_mailboxes)
         mailbox = _mailboxes[loop] = Mailbox(loop)
     return mailbox
 

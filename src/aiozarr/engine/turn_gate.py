@@ -8,6 +8,8 @@ from collections.abc import Callable
 from time import thread_time
 from weakref import WeakKeyDictionary
 
+from aiozarr.concurrency import forget_closed_loops
+
 MAX_IMMEDIATE_READS_PER_TURN = 16
 """Reads from memory that a caller's loop does in one turn, if they are as short as most: 0.05 ms."""
 
@@ -77,5 +79,6 @@ def read_gate() -> TurnGate:
     loop = asyncio.get_running_loop()
     gate = _read_gates.get(loop)
     if gate is None:
+        forget_closed_loops(_read_gates)
         gate = _read_gates[loop] = TurnGate(MAX_IMMEDIATE_READS_PER_TURN, MAX_IMMEDIATE_SECONDS)
     return gate

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -82,3 +84,19 @@ def test_a_closed_loop_takes_no_calls() -> None:
 async def test_a_loop_has_one_mailbox() -> None:
     loop = asyncio.get_running_loop()
     assert mailbox_of(loop) is mailbox_of(loop)
+
+
+def test_a_loop_that_is_closed_while_calls_wait_for_it_is_collected() -> None:
+    def close_with_a_waiting_call() -> weakref.ref[asyncio.AbstractEventLoop]:
+        loop = asyncio.new_event_loop()
+        future = loop.create_future()
+        mailbox_of(loop).post(lambda: future.set_result(None))
+        loop.close()
+        return weakref.ref(loop)
+
+    closed_loop = close_with_a_waiting_call()
+    other = asyncio.new_event_loop()
+    mailbox_of(other)
+    gc.collect()
+    assert closed_loop() is None
+    other.close()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from contextlib import suppress
 from itertools import pairwise
 
 import aiozarr
@@ -78,3 +81,17 @@ async def test_hundreds_of_reads_from_memory_let_other_tasks_run() -> None:
     assert max([after - before for before, after in pairwise(done)]) <= MAX_IMMEDIATE_READS_PER_TURN
     assert [int(task.result()) for task in tasks] == [number % 8 for number in range(count)]
     assert read_gate() is read_gate()
+
+
+def test_a_loop_that_is_closed_while_callers_wait_for_a_turn_is_collected() -> None:
+    async def enter(callers: int) -> weakref.ref[asyncio.AbstractEventLoop]:
+        for _ in range(callers):
+            coroutine = read_gate().enter()
+            with suppress(StopIteration):
+                coroutine.send(None)
+        return weakref.ref(asyncio.get_running_loop())
+
+    closed_loop = asyncio.run(enter(100 * MAX_IMMEDIATE_READS_PER_TURN))
+    asyncio.run(enter(1))
+    gc.collect()
+    assert closed_loop() is None
