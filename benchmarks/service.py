@@ -4,7 +4,8 @@
 
 python -m benchmarks.service '{"peer": "aiozarr", "root": "http://127.0.0.1:9801/bucket", "names": ["a.zarr"]}'
 
-With `--curve` before the JSON, the same from 1 to 1,024 readers; with `--mixes`, under other loads. Both print a table.
+With `--curve` before the JSON, the same from 1 to 1,024 readers; with `--mixes`, under other loads. With `--objects`,
+the objects that the garbage collector tracks, per window in flight. Each prints a table.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -222,6 +225,43 @@ async def _leave(array: Opened, selection: tuple[slice, ...]) -> None:
     await asyncio.gather(read, return_exceptions=True)
 
 
+async def count_objects(task: ServiceTask, samples: int = 8) -> dict[str, float]:
+    """Return how many objects of each type the garbage collector tracks per window in flight, most first.
+
+    Objects of the readers themselves count too: about 12 per window.
+    """
+    arrays = await open_arrays(task)
+    tracked: Counter[str] = Counter()
+    is_measuring = True
+
+    async def reader(number: int) -> None:
+        random = np.random.default_rng(number)
+        while is_measuring:
+            array = arrays[number % len(arrays)]
+            await array.read(windows(array.shape, task, random))
+            number += 1
+
+    readers = [asyncio.create_task(reader(number)) for number in range(task.readers)]
+    await asyncio.sleep(WARM_UP_SECONDS)
+    gc.disable()
+    for _ in range(samples):
+        await asyncio.sleep(0.037)
+        tracked.update(_tracked_types())
+    is_measuring = False
+    await asyncio.gather(*readers)
+    readers.clear()
+    gc.enable()
+    await asyncio.sleep(WARM_UP_SECONDS)
+    idle = Counter(_tracked_types())
+    found = {name: (count / samples - idle[name]) / task.readers for name, count in tracked.items()}
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def _tracked_types() -> Iterator[str]:
+    gc.collect()  # the collector ceases to track tuples of numbers
+    return (f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.get_objects())
+
+
 def thread_seconds() -> dict[str, float]:
     """Return the CPU seconds of the calling thread, of the I/O thread, and of all others; empty without /proc."""
     found: dict[str, float] = {}
@@ -336,6 +376,19 @@ def print_table(title: str, task: Mapping[str, Any], rows: Mapping[str, Mapping[
     show(service_table(title, {name: each if isinstance(each, str) else [each] for name, each in found.items()}))
 
 
+def print_objects(found: Mapping[str, float]) -> None:
+    """Print the sum and the most frequent types."""
+    from rich import print as show
+
+    from benchmarks.table import rows_table
+
+    rows = [
+        ("all", f"{sum(found.values()):.1f}"),
+        *((name, f"{count:.1f}") for name, count in islice(found.items(), 25)),
+    ]
+    show(rows_table("tracked objects per window in flight", ("type", "objects"), rows))
+
+
 def main() -> None:
     *options, text = sys.argv[1:]
     fields: dict[str, Any] = json.loads(text)
@@ -344,6 +397,9 @@ def main() -> None:
         return
     if options == ["--mixes"]:
         print_table("mixes", fields, MIXES)
+        return
+    if options == ["--objects"]:
+        print_objects(asyncio.run(count_objects(ServiceTask(**fields))))
         return
     print(json.dumps(asdict(asyncio.run(serve(ServiceTask(**fields))))), flush=True)
 

@@ -111,6 +111,8 @@ def test_a_service_counts_windows_lag_and_shares(tmp_path: Path) -> None:
             "readers": 4, "window": 16, "seconds": 0.3, "cache_bytes": 1 << 20, "leave_share": 0.1,
         }  # fmt: skip
         found = json.loads(run("service", json.dumps(task)))
+        objects = run("service", "--objects", json.dumps({**task, "leave_share": 0.0, "cache_bytes": 0}))
     assert found["rate"] > 0
     assert 0 < found["latency_p50"] <= found["latency_p99"]
     assert 0 < found["slowest_share"] <= 1
+    assert "Subscription" in objects
