@@ -423,10 +423,13 @@ class ChunkGroup(BatchSubscriber):
     def ended(self, count: int, error: BaseException | None = None) -> None:
         """So many chunks have ended, well or with `error`."""
         self._open -= count
+        if self._future.done():
+            # The coroutine has its error or was cancelled. Another error would refer to this group by its traceback.
+            return
         if self._error is None:
             self._error = error
         is_over = not self._open or (error is not None and not isinstance(error, self._retried))
-        if is_over and not self._future.done():
+        if is_over:
             if error is not None and not isinstance(error, self._retried):
                 self._error = error
             self._future.set_result(None)

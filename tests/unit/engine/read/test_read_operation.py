@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -220,3 +221,23 @@ async def test_another_error_goes_before_one_that_would_be_retried() -> None:
     chunks.ended(1, StoreError("refused"))
     with pytest.raises(StoreError, match="refused"):
         await chunks.wait()
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_an_error_that_comes_after_the_end_of_the_coroutine_is_not_kept(is_cancelled: bool) -> None:
+    chunks = group()
+    chunks.expect(2)
+    coroutine = asyncio.ensure_future(chunks.wait())
+    await asyncio.sleep(0)
+    if is_cancelled:
+        coroutine.cancel()
+    else:
+        chunks.ended(1, StoreError("the first"))
+    await asyncio.wait([coroutine])
+    late = StoreError("late: its traceback leads to the group")
+    late_error = weakref.ref(late)
+    chunks.ended(1, late)
+    del late
+    is_kept = late_error() is not None
+    assert not is_kept
+    assert coroutine.cancelled() or str(coroutine.exception()) == "the first"
