@@ -99,20 +99,24 @@ def frozen_attributes(attributes: Mapping[str, JSON]) -> Mapping[str, JSON]:
     return result
 
 
-def checked_attributes(attributes: Mapping[str, Any] | None) -> dict[str, JSON]:
+def checked_attributes(attributes: Mapping[str, Any] | None, *, finite: bool) -> dict[str, JSON]:
     """Return `attributes` as plain JSON values: numpy scalars become numbers, tuples lists, None an empty dict.
+
+    Args:
+        attributes: the attributes that a caller gave.
+        finite: reject NaN and infinities, as format 3 wants.
 
     Raises:
         TypeError: not a mapping, a key that is not a string, or a value that JSON does not have. Names its position.
         ValueError: nested deeper than 200 levels.
-        InvalidMetadataError: a text with a lone surrogate, which UTF-8 lacks.
+        InvalidMetadataError: a text with a lone surrogate, which UTF-8 lacks, or a number that is not finite.
     """
     if attributes is None:
         return {}
     if not isinstance(attributes, Mapping):
         raise TypeError(f"attributes are a mapping, not {type(attributes).__name__}")
     copied: dict[str, JSON] = copy_json(attributes)
-    check_json(copied, "attributes", finite=False)
+    check_json(copied, "attributes", finite=finite)
     return copied
 
 

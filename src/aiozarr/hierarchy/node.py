@@ -121,7 +121,7 @@ class Node(ABC, Generic[M]):
             UnsupportedOperationError: the node is read-only.
             NodeNotFoundError: the node no longer exists.
         """
-        checked = checked_attributes(attributes)
+        checked = checked_attributes(attributes, finite=self.zarr_format == 3)
         await self._change(lambda metadata: metadata.with_attributes({**metadata.attributes, **checked}))
 
     async def replace_attributes(self, attributes: Mapping[str, JSON]) -> None:
@@ -130,7 +130,7 @@ class Node(ABC, Generic[M]):
         Raises:
             TypeError, ValueError, UnsupportedOperationError, NodeNotFoundError: as `update_attributes`.
         """
-        checked = checked_attributes(attributes)
+        checked = checked_attributes(attributes, finite=self.zarr_format == 3)
         await self._change(lambda metadata: metadata.with_attributes(checked))
 
     async def refresh(self) -> bool:

@@ -156,7 +156,9 @@ def check_json(
                     raise InvalidMetadataError(f"more than {MAX_INT_DIGITS} digits", member=_render_path(path))
             case float():
                 if finite and not math.isfinite(value):
-                    raise InvalidMetadataError(f"JSON has no number {value}", member=_render_path(path))
+                    raise InvalidMetadataError(
+                        f"JSON has no number {value}; None or a string can take its place", member=_render_path(path)
+                    )
             case dict() | list() | tuple():
                 if depth >= MAX_DEPTH:
                     # The path to the value would be too long for a message.

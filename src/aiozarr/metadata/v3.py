@@ -61,10 +61,10 @@ def render_v3(metadata: ArrayMetadata | GroupMetadata) -> bytes:
 
     Raises:
         TypeError: an attribute is not a JSON value.
-        MetadataError: `parse_v3` would reject the document, or JSON cannot represent an attribute: NaN, an infinity,
-            too deep nesting.
+        MetadataError: `parse_v3` would reject the document, or an attribute is nested too deep.
     """
-    data = dump_document(v3_members(metadata))
+    # NaN of stored attributes, which zarr-python writes, is written back. That of callers does not come here.
+    data = dump_document(v3_members(metadata), finite=False)
     # Parse the result: a document that cannot be opened again must not be stored.
     parse_v3(load_document(data, max_bytes=len(data)), DEFAULT_SETTINGS)
     return data

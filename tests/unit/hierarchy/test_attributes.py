@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aiozarr.errors import InvalidMetadataError
 from aiozarr.hierarchy.attributes import MAX_DEPTH, checked_attributes, copy_json, frozen_attributes
 
 
@@ -60,7 +61,7 @@ def test_numpy_scalars_tuples_and_enumerations_become_plain_json() -> None:
     class Level(enum.IntEnum):
         HIGH = 2
 
-    plain = checked_attributes({"a": np.float32(0.5), "b": (np.int8(1), True, np.True_), "c": Level.HIGH})
+    plain = checked_attributes({"a": np.float32(0.5), "b": (np.int8(1), True, np.True_), "c": Level.HIGH}, finite=False)
     assert plain == {"a": 0.5, "b": [1, True, True], "c": 2}
     assert [type(value) for value in (plain["a"], plain["b"], *plain["b"], plain["c"])] == [
         float,
@@ -83,21 +84,29 @@ def test_order_is_kept_at_every_depth() -> None:
 @pytest.mark.parametrize("bad", [object(), {1, 2}, b"bytes", np.zeros(2), 1j])
 def test_a_value_that_is_not_json_is_a_type_error_with_its_position(bad: object) -> None:
     with pytest.raises(TypeError, match=r"attributes\['a'\]\[1\]"):
-        checked_attributes({"a": [0, bad]})
+        checked_attributes({"a": [0, bad]}, finite=False)
+
+
+def test_numbers_that_json_lacks_are_refused_where_finite_ones_are_wanted() -> None:
+    given = {"a": [1, np.float32("nan")], "b": 2}
+    assert str(checked_attributes(given, finite=False)) == "{'a': [1, nan], 'b': 2}"
+    with pytest.raises(InvalidMetadataError, match="None or a string can take its place") as caught:
+        checked_attributes(given, finite=True)
+    assert caught.value.member == "attributes.a[1]"
 
 
 def test_a_name_that_is_not_a_string_is_refused() -> None:
     with pytest.raises(TypeError, match=r"attributes\['a'\]\[1\] has a name that is not a str"):
-        checked_attributes({"a": {1: 2}})
+        checked_attributes({"a": {1: 2}}, finite=False)
     with pytest.raises(TypeError, match="mapping"):
-        checked_attributes([("a", 1)])  # type: ignore[arg-type]
+        checked_attributes([("a", 1)], finite=False)  # type: ignore[arg-type]
 
 
 def test_attributes_that_contain_themselves_are_refused() -> None:
     loop: dict[str, object] = {}
     loop["again"] = loop
     with pytest.raises(ValueError, match="deeper"):
-        checked_attributes(loop)
+        checked_attributes(loop, finite=False)
 
 
 def test_deep_attributes_are_copied_on_a_deep_stack() -> None:

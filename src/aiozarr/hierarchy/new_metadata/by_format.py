@@ -109,7 +109,8 @@ def new_group_metadata(zarr_format: int, attributes: Mapping[str, Any] | None) -
     check_format(zarr_format)
     if not rules_of(zarr_format).has_groups:
         raise ValueError(f"Zarr format {zarr_format} has no groups; its arrays lie side by side")
-    return GroupMetadata(zarr_format=zarr_format, attributes=checked_attributes(attributes), extra={})
+    checked = checked_attributes(attributes, finite=zarr_format == 3)
+    return GroupMetadata(zarr_format=zarr_format, attributes=checked, extra={})
 
 
 def new_node_metadata(description: object, zarr_format: int) -> NodeMetadata:

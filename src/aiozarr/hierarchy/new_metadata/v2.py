@@ -69,7 +69,7 @@ def new_v2_array(
         "filters": chain or None,
         "dimension_separator": separator,
     }
-    checked = checked_attributes(attributes)
+    checked = checked_attributes(attributes, finite=False)
     if dimension_names is not None:
         checked[DIMENSIONS] = _names(dimension_names, len(lengths), checked.get(DIMENSIONS))
     return _parse_back(2, members, checked, fill_value)
@@ -99,7 +99,7 @@ def new_v1_array(
     if compression_opts is None:
         compression_opts = OPTIONS.get(name)
     members |= {"zarr_format": 1, "dtype": encoded, "compression": name, "compression_opts": compression_opts}
-    return _parse_back(1, members, checked_attributes(attributes), fill_value)
+    return _parse_back(1, members, checked_attributes(attributes, finite=False), fill_value)
 
 
 def encode_dtype(dtype: DataTypeLike) -> tuple[Any, list[dict[str, Any]]]:

@@ -67,7 +67,7 @@ def new_v3_array(
         chunk_key_encoding=resolve_key_encoding_like(chunk_key_encoding),
         fill_value=fill,
         codecs=tuple([NamedConfig(each["name"], each.get("configuration", {})) for each in pipeline.to_json()]),
-        attributes=checked_attributes(attributes),
+        attributes=checked_attributes(attributes, finite=True),
         dimension_names=_dimension_names(dimension_names, len(lengths)),
         storage_transformers=resolve_transformers_like(storage_transformers),
         extra={},

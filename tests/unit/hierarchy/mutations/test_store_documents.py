@@ -44,15 +44,27 @@ async def test_stored_attributes_with_nan_remain(memory: MemoryStore) -> None:
     assert np.isnan((await aiozarr.open_array(memory)).attrs["limit"])
 
 
-async def test_in_format_3_nan_is_replaced_and_never_written(memory: MemoryStore) -> None:
-    await aiozarr.create_array(memory, shape=3, dtype="i4", attributes={"limit": 1})
-    text = bytes(await memory.get("zarr.json") or b"").replace(b'"limit": 1', b'"limit": NaN')
-    await memory.set("zarr.json", text)
-    array = await aiozarr.open_array(memory, mode="r+")
-    with pytest.raises(aiozarr.InvalidMetadataError):
-        await array.update_attributes({"a": 1})
+async def test_in_format_3_stored_nan_survives_changes_and_new_nan_is_refused(memory: MemoryStore) -> None:
+    await aiozarr.create_array(memory, "a", shape=2, dtype="f8", attributes={"limit": 1})
+    text = bytes(await memory.get("a/zarr.json") or b"").replace(b'"limit": 1', b'"limit": NaN')
+    await memory.set("a/zarr.json", text)
+    await aiozarr.consolidate_metadata(memory)
+    array = await aiozarr.open_array(memory, "a", mode="r+")
+    await array.append(np.ones(1))
+    await array.update_attributes({"units": "K"})
+    for change in (array.update_attributes, array.replace_attributes):
+        with pytest.raises(aiozarr.InvalidMetadataError, match=r"attributes\.new"):
+            await change({"new": float("nan")})
+    with pytest.raises(aiozarr.InvalidMetadataError, match=r"attributes\.new"):
+        await aiozarr.create_group(memory, "g", attributes={"new": float("inf")})
+
+    group = await aiozarr.open_group(memory)
+    assert group.metadata.consolidated is not None
+    for read in (await group.open("a"), await aiozarr.open_array(memory, "a")):
+        assert isinstance(read, aiozarr.Array)
+        assert (read.shape, str(read.attrs["limit"]), read.attrs["units"]) == ((3,), "nan", "K")
     await array.replace_attributes({"a": 1})
-    assert (await aiozarr.open_array(memory)).attrs == {"a": 1}
+    assert (await aiozarr.open_array(memory, "a")).attrs == {"a": 1}
 
 
 @pytest.mark.parametrize("zarr_format", [1, 2])
