@@ -60,7 +60,7 @@ def make_store(
         if not hasattr(target, "get_async"):
             raise TypeError(
                 "a target is a URL, a local path, a Store, or an object with obspec's methods, "
-                f"not {type(target).__name__}"
+                f"not {type(target).__name__}{_advice(target)}"
             )
         if storage_options:
             raise TypeError("storage_options go with a URL; a store of obstore or obspec already has its own")
@@ -75,6 +75,18 @@ def make_store(
     if _is_remote(os.fspath(target)):
         _add_timeouts(options, settings)
     return from_url(target, **options)
+
+
+def _advice(target: object) -> str:
+    """Return how to open what other libraries call a store, or nothing."""
+    if isinstance(target, dict):
+        return "; aiozarr.stores.MemoryStore() is a store in memory"
+    package = type(target).__module__.partition(".")[0]
+    if package == "fsspec" or hasattr(target, "get_mapper"):
+        return "; aiozarr.stores.FsspecStore takes mappers and file systems of fsspec"
+    if package == "zarr":
+        return "; the path or URL that the object of zarr-python has is a target"
+    return ""
 
 
 def _is_local(place: str) -> bool:

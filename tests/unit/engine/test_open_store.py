@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,3 +35,18 @@ def test_the_settings_say_how_long_a_server_may_take_unless_the_options_do(
     assert isinstance(store, HTTPStore)
     endpoint = store._client.sender.endpoint
     assert (endpoint.idle_timeout, endpoint.connect_timeout) == (idle, connect)
+
+
+@pytest.mark.parametrize(
+    ("target", "advice"),
+    [
+        (dict, "MemoryStore"),
+        (lambda: pytest.importorskip("fsspec").get_mapper("memory://a"), "FsspecStore"),
+        (lambda: pytest.importorskip("fsspec").filesystem("memory"), "FsspecStore"),
+        (lambda: pytest.importorskip("zarr").storage.LocalStore("a.zarr"), "the path or URL"),
+    ],
+    ids=["dict", "mapper", "file system", "zarr-python"],
+)
+def test_stores_of_other_libraries_are_answered_with_what_to_open(target: Callable[[], Any], advice: str) -> None:
+    with pytest.raises(TypeError, match=rf"obspec's methods, not \w+; .*{advice}"):
+        make_store(target(), None, Settings())
