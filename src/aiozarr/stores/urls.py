@@ -40,6 +40,8 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
         ValueError: the URL is not complete.
         TypeError: the store does not have one of `storage_options`.
     """
+    if "storage_options" in storage_options:
+        raise TypeError("from_url takes storage options as keywords: from_url(url, **storage_options)")
     if not isinstance(url, str):
         return _local(os.fspath(url), storage_options)
     found = _SCHEME.match(url)

@@ -195,3 +195,9 @@ def test_a_file_url_that_names_no_absolute_path_is_refused(url: str) -> None:
 def test_an_unknown_option_is_named(url: str) -> None:
     with pytest.raises(TypeError, match="region"):
         from_url(url, region="x")
+
+
+@pytest.mark.parametrize("url", ["a.zarr", "memory://a", "s3://bucket/a"])
+def test_storage_options_as_in_open_are_answered_with_the_keywords(url: str) -> None:
+    with pytest.raises(TypeError, match=r"from_url\(url, \*\*storage_options\)"):
+        from_url(url, storage_options={"anon": True})
