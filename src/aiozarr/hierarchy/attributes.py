@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeAlias
 
@@ -152,7 +153,8 @@ def _shallow(item: Any, path: tuple[Any, ...]) -> JSON:
     """Return a JSON scalar as it is, and a container as an empty container of its kind."""
     if item is None or isinstance(item, (str, bool)):
         return item
-    if isinstance(item, np.generic):
+    # The `item()` of times in nanoseconds is a number without its unit.
+    if isinstance(item, np.generic) and not isinstance(item, (np.datetime64, np.timedelta64)):
         item = item.item()
     # json would render subclasses, such as enumerations, by their own methods: they become plain numbers.
     if isinstance(item, bool):
@@ -165,7 +167,11 @@ def _shallow(item: Any, path: tuple[Any, ...]) -> JSON:
         return {}
     if isinstance(item, (list, tuple)):
         return []
-    advice = "; its `tolist()` is one" if isinstance(item, np.ndarray) else ""
+    advice = ""
+    if isinstance(item, np.ndarray):
+        advice = "; its `tolist()` is one"
+    elif isinstance(item, (dt.date, dt.timedelta, np.datetime64, np.timedelta64)):
+        advice = "; its `str()` is one"
     raise TypeError(f"{_format_path(path)} is of type {type(item).__name__}, which is not a JSON value{advice}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
 import enum
 import json
 import pickle
@@ -93,6 +94,21 @@ def test_numbers_that_json_lacks_are_refused_where_finite_ones_are_wanted() -> N
     with pytest.raises(InvalidMetadataError, match="None or a string can take its place") as caught:
         checked_attributes(given, finite=True)
     assert caught.value.member == "attributes.a[1]"
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        (np.datetime64("2026-01-01"), "of type datetime64, .*`str"),
+        (np.datetime64("2026-01-01", "ns"), "of type datetime64, .*`str"),
+        (np.timedelta64(3, "ns"), "of type timedelta64, .*`str"),
+        (dt.date(2026, 1, 1), "of type date, .*`str"),
+        (np.zeros(2), "of type ndarray, .*`tolist"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_with_its_json_form(value: object, advice: str) -> None:
+    with pytest.raises(TypeError, match=advice):
+        checked_attributes({"a": value}, finite=True)
 
 
 def test_a_name_that_is_not_a_string_is_refused() -> None:
