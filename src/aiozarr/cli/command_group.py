@@ -43,7 +43,7 @@ def _interval_text(found: re.Match[str]) -> str:
 
 
 _ELSEWHERE = {
-    "attrs": "'info --attributes' shows attributes.",
+    "attributes": "'info --attributes' shows attributes.",
     "get": "'cp' copies in both directions.",
     "head": "'stat' and 'info' show objects and nodes.",
     "mv": "'cp' copies, and leaves the source.",
