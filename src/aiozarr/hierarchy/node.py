@@ -19,6 +19,7 @@ from aiozarr.hierarchy.node_access import (
     require_node,
     timeouts_located,
 )
+from aiozarr.metadata.format_rules import rules_of
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.schedule.events import current_recorder
 from aiozarr.settings import Settings
@@ -121,7 +122,7 @@ class Node(ABC, Generic[M]):
             UnsupportedOperationError: the node is read-only.
             NodeNotFoundError: the node no longer exists.
         """
-        checked = checked_attributes(attributes, finite=self.zarr_format == 3)
+        checked = checked_attributes(attributes, finite=rules_of(self.zarr_format).has_finite_attributes)
         await self._change(lambda metadata: metadata.with_attributes({**metadata.attributes, **checked}))
 
     async def replace_attributes(self, attributes: Mapping[str, JSON]) -> None:
@@ -130,7 +131,7 @@ class Node(ABC, Generic[M]):
         Raises:
             TypeError, ValueError, UnsupportedOperationError, NodeNotFoundError: as `update_attributes`.
         """
-        checked = checked_attributes(attributes, finite=self.zarr_format == 3)
+        checked = checked_attributes(attributes, finite=rules_of(self.zarr_format).has_finite_attributes)
         await self._change(lambda metadata: metadata.with_attributes(checked))
 
     async def refresh(self) -> bool:

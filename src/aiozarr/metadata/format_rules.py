@@ -21,6 +21,7 @@ class FormatRules:
         consolidated_key: key of the document with consolidated metadata; None if the format has none.
         consolidated_member: member of the group document with consolidated metadata; None if they have their own.
         has_implicit_groups: True if a path above a node is a group even without a document.
+        has_finite_attributes: True if new attributes hold neither NaN nor infinities, which JSON lacks.
     """
 
     array_key: str
@@ -29,6 +30,7 @@ class FormatRules:
     consolidated_key: str | None = None
     consolidated_member: str | None = None
     has_implicit_groups: bool = False
+    has_finite_attributes: bool = False
 
     @property
     def has_groups(self) -> bool:
@@ -88,7 +90,12 @@ def _distinct(*keys: str | None) -> tuple[str, ...]:
 
 FORMATS: dict[int, FormatRules] = {
     3: FormatRules(
-        V3_KEY, V3_KEY, consolidated_key=V3_KEY, consolidated_member=CONSOLIDATED_MEMBER, has_implicit_groups=True
+        V3_KEY,
+        V3_KEY,
+        consolidated_key=V3_KEY,
+        consolidated_member=CONSOLIDATED_MEMBER,
+        has_implicit_groups=True,
+        has_finite_attributes=True,
     ),
     2: FormatRules(ARRAY_KEY, GROUP_KEY, attributes_key=ATTRIBUTES_KEY, consolidated_key=ZMETADATA_KEY),
     1: FormatRules(META_KEY, None, attributes_key=ATTRS_KEY),

@@ -107,9 +107,10 @@ def new_group_metadata(zarr_format: int, attributes: Mapping[str, Any] | None) -
         TypeError: `attributes` are not JSON values.
     """
     check_format(zarr_format)
-    if not rules_of(zarr_format).has_groups:
+    rules = rules_of(zarr_format)
+    if not rules.has_groups:
         raise ValueError(f"Zarr format {zarr_format} has no groups; its arrays lie side by side")
-    checked = checked_attributes(attributes, finite=zarr_format == 3)
+    checked = checked_attributes(attributes, finite=rules.has_finite_attributes)
     return GroupMetadata(zarr_format=zarr_format, attributes=checked, extra={})
 
 
