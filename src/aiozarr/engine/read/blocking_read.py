@@ -109,35 +109,39 @@ class BlockingRead(ObjectRequest):
         if batch is None:
             return 0
         buffer, stops = encoded_buffer(), [0]
-        missing: ChunkOutput | None = None
+        stored: list[ChunkOutput] = []
+        missing: list[ChunkOutput] = []
         for output in outputs[: batch.count]:
             if self.cancelled:
                 break
             self._set_key(output)
             size = self._read_object(store.read_into_now, buffer[stops[-1] :])
             if size is None:
-                missing = output
-                break
+                missing.append(output)
+                continue
             if stops[-1] + size > len(buffer):
                 break
             stops.append(stops[-1] + size)
-        count = len(stops) - 1
+            stored.append(output)
         data = buffer[: stops[-1]]
         # As they were planned, unless one was missing or too large.
-        planned = count == batch.count
-        if not planned or not decoder.decode_batch(data, stops[:-1], batch):
+        planned = len(stored) == batch.count
+        if stored and not (planned and decoder.decode_batch(data, stops[:-1], batch)):
 
             def retry_damaged(number: int, error: CodecError) -> None:
-                self._set_key(outputs[number])
-                self._retry_damaged(store, data[stops[number] : stops[number + 1]], outputs[number], error)
+                self._set_key(stored[number])
+                self._retry_damaged(store, data[stops[number] : stops[number + 1]], stored[number], error)
 
             decoder.decode_chunks(
-                EncodedChunks(data, stops[:-1], stops[1:]), out, parts[:count], on_error=retry_damaged
+                EncodedChunks(data, stops[:-1], stops[1:]),
+                out,
+                [output.projection for output in stored],
+                on_error=retry_damaged,
             )
-        if missing is not None:
-            self._set_key(missing)
-            self._fill(store, missing)
-        return count + (missing is not None)
+        for output in missing:
+            self._set_key(output)
+            self._fill(store, output)
+        return len(stored) + len(missing)
 
     def _set_key(self, output: ChunkOutput) -> None:
         self.key = self._read.prefix + self._read.layout.key_of(output.projection)

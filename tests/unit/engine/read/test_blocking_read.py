@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from typing_extensions import Buffer
 import aiozarr
 from aiozarr.engine import Engine
 from aiozarr.engine.read import blocking_read
+from aiozarr.engine.workers.decoder import BatchOutput, ChunkDecoder
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, PermissionDeniedError, ThrottledError
 from aiozarr.model import ByteRange, Value, Version
 from aiozarr.schedule.events import Event, Report
@@ -147,6 +149,28 @@ async def test_missing_ones_among_them_read_as_the_fill_value_and_no_key_is_aske
     with pytest.raises(MissingChunkError) as refused:
         await worker.read([array.read(...)], settings=replace(SETTINGS, missing="raise"))
     assert refused.value.key == KEYS[min(missing)]
+
+
+@in_virtual_time
+async def test_the_places_of_a_batch_are_found_twice_however_many_of_it_are_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    array, worker, store = await packed((256, 8), (4, 8))
+    for row in range(1, 64, 2):
+        store.erase_now(f"a/c/{row}/0")
+    planned: list[int] = []
+    plan_batch = ChunkDecoder.plan_batch
+
+    def counted(*arguments: Any) -> BatchOutput | None:
+        planned.append(len(arguments[2]))
+        return plan_batch(*arguments)
+
+    monkeypatch.setattr(ChunkDecoder, "plan_batch", counted)
+    read = array.read(...)
+    await worker.read([read], settings=SETTINGS)
+    assert np.array_equal(read.out[:4], array.values[:4])
+    assert (read.out[4:8] == 9).all()
+    assert planned == [64, 32]
 
 
 @in_virtual_time
