@@ -17,15 +17,15 @@ UNIT_TESTS = Path(__file__).parent / "unit"
 
 # A package may import packages of a lower rank, and none of its own rank. `aiozarr` is the package's own __init__.
 RANK = {
-    "__main__": 12,
-    "cli": 11,
-    "integrations": 10,
-    "aiozarr": 9,
-    "sync": 8,
-    "conversion": 7,
-    "driver": 7,
+    "__main__": 13,
+    "cli": 12,
+    "integrations": 11,
+    "aiozarr": 10,
+    "sync": 9,
+    "conversion": 8,
+    "driver": 8,
+    "transfer": 7,
     "hierarchy": 6,
-    "transfer": 6,
     "engine": 5,
     "testing": 5,
     "schedule": 4,

@@ -70,7 +70,8 @@ if TYPE_CHECKING:
         require_group,
     )
     from aiozarr.schedule.events import Report, RequestEvent, Totals, record
-    from aiozarr.transfer import CopyReport, copy
+    from aiozarr.transfer.copy import copy
+    from aiozarr.transfer.report import CopyReport
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,

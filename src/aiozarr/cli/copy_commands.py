@@ -99,7 +99,7 @@ def cp(src: str, dst: str, recursive: bool, select: Any, overwrite: bool, **opti
 
     Objects are copied as they are stored. Each appears whole or not at all, and metadata documents are written last: an
     interrupted copy never looks complete. With --select only the chunks that are needed are copied. Consolidated
-    metadata of groups above DST stay as they are: `aiozarr consolidate` renews them.
+    metadata of groups above DST are updated.
     """
     _copy(src, dst, select=select, overwrite=overwrite, delete=False, skip_equal=False, **options)
 

@@ -104,15 +104,15 @@ async def _store_implicit(access: NodeAccess, zarr_format: int | None) -> GroupM
     Readers of `.zmetadata` need a `.zgroup` beside it.
 
     Raises:
-        MetadataError, LimitError, NodeTypeError: as `_read_all`. Nothing is stored.
+        MetadataError, LimitError, NodeTypeError: as `read_nodes_below`. Nothing is stored.
     """
-    group = implicit_group(zarr_format or await _format_below(access))
-    await _read_all(access, group.zarr_format)
+    group = implicit_group(zarr_format or await find_format_below(access))
+    await read_nodes_below(access, group.zarr_format)
     await create_group_document(access, group)
     return group
 
 
-async def _format_below(access: NodeAccess) -> int:
+async def find_format_below(access: NodeAccess) -> int:
     """Return the format of a group above the nodes that are stored below a path."""
     levels = walk_levels(lambda function: function(access), NEWEST_FORMAT)
     async with aclosing(levels):
@@ -135,12 +135,12 @@ async def _consolidate(access: NodeAccess, zarr_format: int) -> GroupMetadata:
         stored = ConsolidatedGroup(access, group, documents)
         # The sentinel comes before the nodes are read: a concurrent change of a node removes it.
         invalidated = await invalidate(stored, sentinel=True)
-        return await write_consolidated(invalidated, await _read_all(access, zarr_format))
+        return await write_consolidated(invalidated, await read_nodes_below(access, zarr_format))
 
     return await compare_and_swap(swap, max_swaps=MAX_INVALIDATIONS, max_delay=MAX_SWAP_DELAY)
 
 
-async def _read_all(access: NodeAccess, zarr_format: int) -> dict[str, NodeMetadata]:
+async def read_nodes_below(access: NodeAccess, zarr_format: int) -> dict[str, NodeMetadata]:
     """Return all nodes below the group by name relative to it.
 
     Raises:

@@ -57,8 +57,9 @@ async def copy(
     Documents and chunks of the copied nodes that the source does not have are removed, so that each copied node reads
     equal to its source. All other objects remain.
 
-    Consolidated metadata of groups that are not copied stay as they are, above the destination and in it. Where copied
-    nodes are new or differ, `consolidate_metadata` renews them.
+    Consolidated metadata of groups above the destination are invalidated before the first object is stored, and
+    rewritten at the end. An interrupted copy, or one with failed objects, leaves none; a resumed copy completes them.
+    Those of groups inside the destination that the source does not have stay as they are.
 
     The listing streams: memory is bounded by `Settings.max_bytes_in_flight`, and beyond that grows with the number of
     metadata documents only. Objects are stored whole, so each is held in memory whole. An object larger than the limit

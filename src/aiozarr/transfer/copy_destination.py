@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from aiozarr.concurrency import map_concurrently
+from aiozarr.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import CopyError, PermissionDeniedError, StoreError, UnsupportedOperationError
 from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY
 from aiozarr.model import JOURNAL_PREFIX, Entry, Version
+from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, LocalStore
-from aiozarr.transfer.copy_journal import CopyJournal, is_journal_key, size_hash
+from aiozarr.stores.blocking import in_thread
+from aiozarr.transfer.consolidated_above import has_consolidated_above
+from aiozarr.transfer.copy_journal import HEADER_KEY, CopyJournal, is_journal_key, size_hash
 from aiozarr.transfer.copy_object import content_tag, equal_bytes, has_content_tag
 from aiozarr.transfer.copy_rules import CopyRules
 from aiozarr.transfer.document_order import is_document, is_folder_marker, is_node_document, node_of
@@ -21,6 +26,9 @@ from aiozarr.transfer.mirror import Mirror
 from aiozarr.transfer.replaced_nodes import DocumentChange, ReplacedNodes, compare_documents
 from aiozarr.transfer.report import CopyCounters
 from aiozarr.transfer.source_listing import list_objects
+
+if TYPE_CHECKING:
+    from aiozarr.hierarchy.consolidated_ancestors import ConsolidatedAncestors
 
 KIND_KEYS = (V3_KEY, ARRAY_KEY, GROUP_KEY, META_KEY)
 """Documents of all formats that make a node."""
@@ -67,6 +75,7 @@ class CopyDestination:
         rules: what is copied, and how.
         counters: count removed objects.
         settings: limits and policies.
+        report: counts the requests.
         is_listed: whether the source is listed; else its objects follow from metadata, without sizes and versions.
         may_have_others: whether the destination may hold objects that the source does not have.
 
@@ -86,6 +95,7 @@ class CopyDestination:
         counters: CopyCounters,
         *,
         settings: Settings,
+        report: Report,
         is_listed: bool,
         may_have_others: bool,
     ) -> None:
@@ -104,6 +114,9 @@ class CopyDestination:
         self._old_journal: list[str] | None = None
         self.mirror = Mirror() if may_have_others and (self.journal is not None or rules.compares) else None
         self.replaced = ReplacedNodes(source, settings)
+        self._report = report
+        self._has_consolidated_above = False
+        self._ancestors: ConsolidatedAncestors | None = None
 
     def _can_have_journal(self) -> bool:
         supports = self._store.supports
@@ -122,6 +135,20 @@ class CopyDestination:
         Raises:
             CopyError: the destination holds objects that may not be overwritten.
         """
+        if self._rules.dry_run:
+            return await self._begin()
+        found: list[bool] = []
+
+        async def look_above() -> None:
+            found.append(await has_consolidated_above(self._engine, self._store, self._settings, self._report))
+
+        counts, _ = await gather_all([self._begin(), look_above()])
+        is_invalidated = self.journal is not None and bool(self.journal.invalidated)
+        if counts is None and (found[0] or is_invalidated):
+            self._has_consolidated_above, self.is_prepared = True, False
+        return counts
+
+    async def _begin(self) -> CopyCounters | None:
         rules = self._rules
         if rules.resume and self.journal is None:
             raise UnsupportedOperationError(
@@ -144,6 +171,8 @@ class CopyDestination:
             await self.journal.resume(found.journal_keys, found.size_hashes)
         else:
             self._old_journal = found.journal_keys
+            if HEADER_KEY in found.journal_keys:
+                await self.journal.read_header()
         self.is_prepared = rules.dry_run
         return None
 
@@ -242,18 +271,36 @@ class CopyDestination:
         return message + "overwrite=True replaces objects of the same key and keeps the others"
 
     async def prepare(self) -> None:
-        """Store a new journal's header and withdraw documents, before the first object. Later calls do nothing."""
-        if self.journal is None or self.is_prepared:
+        """Prepare the first object: store a new journal's header, invalidate consolidated metadata, withdraw documents.
+
+        Later calls do nothing.
+        """
+        if self.is_prepared:
             return
         self.is_prepared = True
         try:
-            if self._old_journal is not None:
+            if self.journal is not None and self._old_journal is not None:
                 await self.journal.begin(self._old_journal)
-            if self._rules.may_replace or self._rules.resume:
+            if self._has_consolidated_above:
+                await self._invalidate_consolidated()
+            if self.journal is not None and (self._rules.may_replace or self._rules.resume):
                 # A resumed copy, too: the interrupted one may have come no further than the header.
                 await self._withdraw_documents()
         except StoreError as error:
             raise CopyError(f"{self._store.url} could not be written: {error}") from error
+
+    async def _invalidate_consolidated(self) -> None:
+        # Imported on use, in a thread: other copies need no numpy.
+        await in_thread(lambda: import_module("aiozarr.hierarchy.consolidated_ancestors"))
+        from aiozarr.hierarchy.consolidated_ancestors import ConsolidatedAncestors
+        from aiozarr.hierarchy.node_access import NodeAccess
+
+        async def record(groups: list[tuple[int, int]]) -> None:
+            if self.journal is not None:
+                await self.journal.record_invalidated(groups)
+
+        self._ancestors = ConsolidatedAncestors(NodeAccess(self._engine, self._store, "", self._settings, self._report))
+        await self._ancestors.invalidate([] if self.journal is None else self.journal.invalidated, record)
 
     async def _withdraw_documents(self) -> None:
         """Remove documents by which new chunks would be read wrongly: an interrupted copy must not look complete.
@@ -320,6 +367,8 @@ class CopyDestination:
     async def _erase(self, keys: list[str]) -> None:
         self._counters.add_deleted(keys)
         if keys and not self._rules.dry_run:
+            if self._has_consolidated_above:
+                await self.prepare()
             for part in (list(filter(is_document, keys)), [key for key in keys if not is_document(key)]):
                 if part:
                     try:
@@ -328,9 +377,25 @@ class CopyDestination:
                         raise CopyError(f"{self._store.url} still holds objects to delete: {error}") from error
 
     async def finish(self) -> None:
-        """All objects were copied, or have failed: remove the journal, or complete it for a copy that resumes this."""
+        """Rewrite consolidated metadata and remove the journal. After failures, leave both to a resumed copy."""
+        if self._has_consolidated_above and not self._counters.failed:
+            if self.journal is not None and self.journal.invalidated:
+                await self.prepare()  # nothing but consolidated metadata may be left to write
+            if self._ancestors is not None:
+                try:
+                    await self._ancestors.rewrite()
+                except StoreError as error:
+                    message = f"consolidated metadata above {self._store.url} could not be rewritten: {error}"
+                    raise CopyError(message) from error
         if self.journal is not None and not self._rules.dry_run:
             await (self.journal.flush() if self._counters.failed else self.journal.remove())
         if self._rules.resume and isinstance(self._store, LocalStore) and not self._rules.dry_run:
             # Those of a process that was killed just before this one began were too new then.
             await self._store.sweep(None)
+
+    async def close(self) -> None:
+        """Stop writing the journal, and let other changes of the groups above go on."""
+        if self.journal is not None:
+            await self.journal.close()
+        if self._ancestors is not None:
+            await self._ancestors.close()

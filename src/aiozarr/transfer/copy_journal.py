@@ -11,10 +11,12 @@ from typing import Any
 from aiozarr.concurrency import cancel_and_wait, for_each, map_concurrently
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import CopyError, StoreError
+from aiozarr.metadata.format_rules import FORMATS
 from aiozarr.model import JOURNAL_HEADER_KEY, JOURNAL_PREFIX, Entry
 
 HEADER_KEY = JOURNAL_HEADER_KEY
 """The document that describes the copy."""
+INVALIDATED_MEMBER = "invalidated"
 DIGEST_BYTES = 16
 """Bytes of the record of a copied object. Its digest covers key, size and version."""
 MIN_WRITE_SECONDS = 1.0
@@ -37,12 +39,15 @@ class CopyJournal:
 
     Attributes:
         has_records: whether the interrupted copy has recorded objects.
+        invalidated: the groups above whose consolidated metadata an interrupted copy has invalidated, each as the
+            number of levels up to it and its format.
     """
 
     def __init__(self, destination: ScheduledStore, description: dict[str, Any]) -> None:
         self._destination = destination
         self._description = {"format": 1, **description}
         self.has_records = False
+        self.invalidated: list[tuple[int, int]] = []
         self._copied: set[bytes] = set()
         self._stored: set[int] = set()
         self._batch = bytearray()
@@ -56,7 +61,27 @@ class CopyJournal:
         """Store the header of a new copy, in place of the journal `old`."""
         await self._erase(old)
         self._keys = [HEADER_KEY]
-        await self._destination.set(HEADER_KEY, json.dumps(self._description).encode())
+        await self._store_header()
+
+    async def record_invalidated(self, groups: list[tuple[int, int]]) -> None:
+        """Record groups whose consolidated metadata are about to be invalidated, in the header that is stored."""
+        if groups != self.invalidated:
+            self.invalidated = groups
+            await self._store_header()
+
+    async def read_header(self) -> Any:
+        """Read which groups the interrupted copy has invalidated.
+
+        Returns: the description of that copy, or None if it cannot be read.
+        """
+        header = await self._destination.fetch(HEADER_KEY)
+        try:
+            found = None if header is None else json.loads(bytes(header.data))
+        except ValueError:
+            return None
+        if isinstance(found, dict):
+            self.invalidated = _group_places(found.pop(INVALIDATED_MEMBER, None))
+        return found
 
     async def resume(self, keys: Sequence[str], stored: set[int]) -> None:
         """Read the journal of the interrupted copy.
@@ -69,11 +94,7 @@ class CopyJournal:
             CopyError: it is the journal of another copy, or cannot be read.
         """
         self._keys = list(keys)
-        header = await self._destination.fetch(HEADER_KEY)
-        try:
-            found = None if header is None else json.loads(bytes(header.data))
-        except ValueError:
-            found = None
+        found = await self.read_header()
         if found != self._description:
             url = self._destination.store.url
             of = found.get("source") if isinstance(found, dict) else None
@@ -146,6 +167,10 @@ class CopyJournal:
         if self._task is not None:
             await cancel_and_wait(self._task)
 
+    async def _store_header(self) -> None:
+        header = {**self._description, **({INVALIDATED_MEMBER: self.invalidated} if self.invalidated else {})}
+        await self._destination.set(HEADER_KEY, json.dumps(header).encode())
+
     async def _erase(self, keys: Sequence[str]) -> None:
         batches = [key for key in keys if key != HEADER_KEY]
         if len(batches) <= MAX_SINGLE_ERASES:
@@ -173,3 +198,15 @@ def digest(entry: Entry) -> bytes:
 def size_hash(entry: Entry) -> int:
     """Return a hash of an object's key and size, which takes less memory than these."""
     return hash((entry.key, entry.size))
+
+
+def _group_places(recorded: object) -> list[tuple[int, int]]:
+    """Return the recorded groups: each as the number of levels up to it, at least 1, and its format."""
+    places: list[tuple[int, int]] = []
+    for place in recorded if isinstance(recorded, list) else ():
+        match place:
+            case [int(levels), int(zarr_format)] if levels >= 1 and zarr_format in FORMATS:
+                places.append((levels, zarr_format))
+            case _:
+                continue
+    return places

@@ -96,6 +96,7 @@ class CopyOperation:
             self._rules,
             self._counters,
             settings=settings,
+            report=self._report,
             is_listed=objects is None,
             may_have_others=rules is not None and (rules.may_replace or rules.resume),
         )
@@ -125,8 +126,7 @@ class CopyOperation:
                         await self._journal.flush()
                     raise
                 finally:
-                    if self._journal is not None:
-                        await self._journal.close()
+                    await self._copy_destination.close()
         finally:
             seconds = perf_counter() - started
             self._report.operation(seconds=seconds)

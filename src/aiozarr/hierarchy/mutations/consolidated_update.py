@@ -63,9 +63,9 @@ async def update_nodes(
     """
     store, tracker = accesses[0].store, changes_of(accesses[0].engine)
 
-    async def invalidate_all() -> tuple[C, list[ConsolidatedGroup]]:
+    async def load_and_invalidate() -> tuple[C, list[ConsolidatedGroup]]:
         context, groups = await load(*accesses)
-        return context, await _invalidate_all(groups)
+        return context, await invalidate_all(groups)
 
     async with AsyncExitStack() as locks:
         # In the order of paths: two changes that wait for each other's locks would be a deadlock.
@@ -84,11 +84,11 @@ async def update_nodes(
         if parent is None:
             async with tracker.exclusive(store):
                 context, groups = await compare_and_swap(
-                    invalidate_all, max_swaps=MAX_INVALIDATIONS, max_delay=MAX_SWAP_DELAY
+                    load_and_invalidate, max_swaps=MAX_INVALIDATIONS, max_delay=MAX_SWAP_DELAY
                 )
                 with tracker.recording(store):
                     result, changes = await apply(context, *accesses)
-                    await _rewrite_all(groups, changes)
+                    await rewrite_all(groups, changes)
                 return result
     return await update_nodes(await resolve_outermost(accesses, ancestor_keys), (), load, apply)
 
@@ -145,7 +145,7 @@ def apply_changes(path: str, group: GroupMetadata, changes: NodeChanges) -> Grou
     return replace(group, consolidated=replace(consolidated, nodes=nodes))
 
 
-async def _invalidate_all(groups: Sequence[ConsolidatedGroup]) -> list[ConsolidatedGroup]:
+async def invalidate_all(groups: Sequence[ConsolidatedGroup]) -> list[ConsolidatedGroup]:
     """Invalidate consolidated metadata, and return the groups to rewrite after the change.
 
     A group of another format than the change is not rewritten: its consolidated metadata describe other documents. A
@@ -158,7 +158,7 @@ async def _invalidate_all(groups: Sequence[ConsolidatedGroup]) -> list[Consolida
     return [group for group, rewrite in zip(invalidated, rewritten, strict=True) if rewrite]
 
 
-async def _rewrite_all(groups: Sequence[ConsolidatedGroup], changes: NodeChanges) -> None:
+async def rewrite_all(groups: Sequence[ConsolidatedGroup], changes: NodeChanges) -> None:
     """Store the consolidated metadata of invalidated groups with the changes. Leave none if another writer came."""
 
     async def rewrite(group: ConsolidatedGroup) -> None:
