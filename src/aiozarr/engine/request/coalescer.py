@@ -16,7 +16,7 @@ MAX_PENDING_RANGES = 128
 """An operation with so many ranges that wait for their requests begins no further objects."""
 
 MIN_CHUNKS_PER_REQUEST = 8
-"""Inner chunks that a request of a batch has, on average. Windows of 45 inner chunks in 23 requests took 5 to 20 % less
+"""Inner chunks that a request of a batch has, on average. Windows of 45 inner chunks in 23 requests take 6 % less
 processor time as single chunks."""
 
 
