@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import asdict
@@ -115,4 +116,5 @@ def test_a_service_counts_windows_lag_and_shares(tmp_path: Path) -> None:
     assert found["rate"] > 0
     assert 0 < found["latency_p50"] <= found["latency_p99"]
     assert 0 < found["slowest_share"] <= 1
-    assert "Subscription" in objects
+    counts = dict(re.findall(r"│ (\S+) +│ +([\d.]+) │", objects))
+    assert float(counts["all"]) > float(counts["builtins.coroutine"]) >= 1
