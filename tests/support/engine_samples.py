@@ -99,7 +99,7 @@ async def sample(
 
 
 async def read_all(reader: Engine, array: Sample) -> NDArray[Any]:
-    """Return what is stored of all elements of `array`."""
+    """Return the stored values of all elements of `array`."""
     read = array.read(...)
     await reader.read([read], settings=SETTINGS)
     return read.out

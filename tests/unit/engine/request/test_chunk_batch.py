@@ -332,7 +332,7 @@ def test_the_work_for_many_small_chunks_grows_with_their_number(
             data = bytearray(stored.data)
             data[20 * damaged + 3] ^= 1
             store.memory.set_now("a/c/0/0", data)
-        await read_window(reader, array, 3, 3)  # the index is at hand from now on
+        await read_window(reader, array, 3, 3)  # the index is cached from now on
         monkeypatch.setattr(ChunkProjection, "whole_window", looked_at)
         monkeypatch.setattr(ChunkDecoder, "decode_batch", counted)
         monkeypatch.setattr(BatchRequest, "bounds_of_all", watched)
