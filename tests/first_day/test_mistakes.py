@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,12 @@ def raised(action: Callable[[], Any]) -> BaseException:
     with pytest.raises(Exception) as caught:  # its type is asserted by the caller
         action()
     return caught.value
+
+
+def unopened(opening: Any, action: Callable[[Any], Any]) -> Any:
+    """Misuse what `open_*` returns, and close it: Python warns of a coroutine that nothing awaited."""
+    with closing(opening):
+        return action(opening)
 
 
 Mistake = tuple[Callable[[Place], Any], type[BaseException], str]
@@ -323,11 +330,11 @@ UNAWAITED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "for in group": (lambda v, a, g: list(g), "`async for name, node in group.members()`"),
     "len(group)": (lambda v, a, g: len(g), "`await group.info()` counts the nodes below"),
     "opening": (
-        lambda v, a, g: opens.open_array("x").shape,
+        lambda v, a, g: unopened(opens.open_array("x"), lambda opening: opening.shape),
         "`await open_array(...)` or `async with open_array(...)",
     ),
     "with opening": (
-        lambda v, a, g: opens.open_group("x").__enter__(),
+        lambda v, a, g: unopened(opens.open_group("x"), lambda opening: opening.__enter__()),
         "`async with open_group(...) as node:` opens it",
     ),
 }

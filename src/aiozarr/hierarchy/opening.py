@@ -114,7 +114,10 @@ class Opening(Coroutine[Any, Any, N]):
     # Type checkers do not see these: they would make every use of an awaitable valid for them.
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> NoReturn:
+        def __getattr__(self, name: str) -> Any:
+            # asyncio and debuggers read these attributes of the coroutine of every task that they show.
+            if name.startswith(("cr_", "gi_", "ag_")) or name in ("__name__", "__qualname__"):
+                return getattr(self._coroutine, name)
             if name.startswith("__") and name.endswith("__"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
             raise NotAwaitedError(self._advice(f"`.{name}`"))
@@ -128,7 +131,6 @@ class Opening(Coroutine[Any, Any, N]):
         def __exit__(self, *_: object) -> None: ...
 
     def _advice(self, use: str) -> str:
-        self.close()
         return (
             f"{use} needs an opened node: `await {self._name}(...)` or `async with {self._name}(...) as node:` opens it"
         )

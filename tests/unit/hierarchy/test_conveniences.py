@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.metadata
+import inspect
+import io
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -144,12 +147,36 @@ class TestOpening:
         ):
             assert again.path == array.path == "a"
 
+    @pytest.mark.parametrize(
+        "look",
+        [
+            repr,
+            asyncio.Task.get_stack,
+            lambda task: task.print_stack(file=io.StringIO()),
+            lambda task: hasattr(task.get_coro(), "shape"),
+            lambda task: getattr(task.get_coro(), "cr_frame"),  # noqa: B009
+            lambda task: inspect.getcoroutinestate(task.get_coro()),
+        ],
+    )
+    async def test_goes_on_when_its_task_is_inspected(
+        self, memory: MemoryStore, look: Callable[[asyncio.Task[Any]], object]
+    ) -> None:
+        task = asyncio.ensure_future(aiozarr.create_array(memory, "a", data=[1, 2]))
+        look(task)
+        await asyncio.sleep(0)
+        assert not task.done()
+        look(task)
+        assert "create_array" in repr(task)
+        assert (await (await task)[...]).tolist() == [1, 2]
+        look(task)
+
     async def test_in_place_of_its_node_says_what_to_await(self, memory: MemoryStore) -> None:
         for use in (lambda o: o.shape, lambda o: o[0], lambda o: o.__enter__()):
-            with pytest.raises(
-                TypeError, match=r"`await open_array\(...\)` or `async with open_array\(...\) as node:`"
+            with (
+                pytest.raises(TypeError, match=r"`await open_array\(...\)` or `async with open_array\(...\) as node:`"),
+                contextlib.closing(aiozarr.open_array(memory)) as opening,
             ):
-                use(aiozarr.open_array(memory))  # type: ignore[no-untyped-call]
+                use(opening)  # type: ignore[no-untyped-call]
 
 
 class TestKeywords:
