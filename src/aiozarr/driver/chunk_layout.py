@@ -14,6 +14,8 @@ Usage: TypeAlias = Literal["read", "write", "codec"]
 USAGES: tuple[Usage, ...] = ("read", "write", "codec")
 WHOLE = -1
 """In a chunk shape: the whole dimension. Always a soft constraint."""
+MIN_RATIO, MAX_RATIO = 2.0**-64, 2.0**64
+"""No two chunk lengths, from 1 to 2**62, have a ratio beyond these."""
 
 
 @dataclass(frozen=True)
@@ -242,8 +244,8 @@ def _ratio(value: JSON, path: str) -> float | None:
     if value is None:
         return None
     found = number(value, path)
-    if found < 0:
-        raise invalid(path, f"a ratio is at least 0, not {found}")
+    if found and not MIN_RATIO <= found <= MAX_RATIO:
+        raise invalid(path, f"a ratio is 0, or from {MIN_RATIO:g} to {MAX_RATIO:g}, not {found:g}")
     return found or None
 
 

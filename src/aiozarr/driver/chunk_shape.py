@@ -7,8 +7,10 @@ not exceed the wanted number of elements; the type of the elements plays no part
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from aiozarr.driver.chunk_layout import WHOLE, Grid, PerDimension
@@ -17,8 +19,8 @@ from aiozarr.driver.json_members import invalid
 DEFAULT_ELEMENTS = 1 << 20
 MAX_PRODUCT = (1 << 63) - 1
 MAX_LENGTH = float(1 << 62)
-MAX_SEARCH = 1_000_000
-"""Lengths on either side of the wanted one that are tried as divisors."""
+MAX_TRIAL_DIVISOR = 1 << 16
+"""Longer prime factors are found only as the rest of a division: enough for all lengths below 2**32."""
 TRAP_RATIO = 64
 """Read chunks with this many times fewer elements than wanted come from a write length without suitable divisors."""
 
@@ -59,14 +61,27 @@ def choose_chunk_shapes(read: Grid, write: Grid, shape: Sequence[int], *, exact:
 
 def nearest_divisor(length: int, wanted: int) -> int:
     """Return the divisor of `length` that is nearest to `wanted`, of two the smaller one."""
-    if wanted >= length:
-        return length
-    for offset in range(MAX_SEARCH):
-        if wanted - offset >= 1 and length % (wanted - offset) == 0:
-            return wanted - offset
-        if length % (wanted + offset) == 0:
-            return wanted + offset
-    return length
+    divisors = _divisors(length)
+    position = bisect_right(divisors, wanted)
+    return min(divisors[max(0, position - 1) : position + 1], key=lambda divisor: abs(divisor - wanted))
+
+
+@lru_cache(maxsize=64)
+def _divisors(length: int) -> Sequence[int]:
+    """Return the divisors of `length` in ascending order, except products of prime factors that were not found."""
+    found, rest = [1], length
+    for factor in range(2, MAX_TRIAL_DIVISOR):
+        if factor * factor > rest:
+            break
+        powers = [1]
+        while rest % factor == 0:
+            rest //= factor
+            powers.append(powers[-1] * factor)
+        if len(powers) > 1:
+            found = [divisor * power for divisor in found for power in powers]
+    if rest > 1:
+        found += [divisor * rest for divisor in found]
+    return sorted(found)
 
 
 def nearest_multiple(length: int, wanted: int) -> int:
@@ -126,6 +141,8 @@ def _complete(known: Sequence[int], grid: Grid, shape: Sequence[int], fit: Calla
     high_count = count(high)
     while low + step < high:
         middle = low + (high - low) / 2
+        if not low < middle < high:
+            break  # the step is finer than these numbers are
         total = count(middle)
         if total >= target:
             high, high_count = middle, total
@@ -150,6 +167,5 @@ def _without_trap(chosen: Sequence[int], free: Sequence[bool], writes: Sequence[
 
 
 def _longest_divisor(length: int, longest: int) -> int:
-    if longest >= length:
-        return length
-    return next((each for each in range(longest, max(0, longest - MAX_SEARCH), -1) if length % each == 0), 1)
+    divisors = _divisors(length)
+    return divisors[max(1, bisect_right(divisors, longest)) - 1]

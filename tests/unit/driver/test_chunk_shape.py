@@ -53,6 +53,42 @@ def test_the_nearest_multiple_is_the_smaller_of_two(length: int, wanted: int, fo
     assert nearest_multiple(length, wanted) == found
 
 
+@pytest.mark.parametrize(
+    ("chunk", "lengths"),
+    [
+        ({"aspect_ratio": [1, 1e19, 1], "elements": 12345}, [1000] * 3),
+        ({"aspect_ratio": [1, 1e-19, 1], "elements": 12345}, [1000] * 3),
+        ({"aspect_ratio": [1e19, 2, 1], "elements": 12345}, [1000] * 3),
+        ({"elements": 2**61}, [2**61, 3]),
+        ({"aspect_ratio": [2.0**64, 2.0**-64], "elements": 2**40}, [2**40] * 2),
+    ],
+)
+def test_extreme_constraints_give_the_shapes_of_tensorstore(chunk: dict[str, Any], lengths: list[int]) -> None:
+    ts = pytest.importorskip("tensorstore")
+    schema = {"dtype": "uint8", "domain": {"shape": lengths}, "chunk_layout": {"chunk": chunk}}
+    spec = {"driver": "zarr3", "kvstore": "memory://", "create": True, "schema": schema}
+    found = ts.open(spec).result().chunk_layout.to_json()
+    assert choose({"chunk": chunk}, lengths, exact=True)["write_chunk"] == found["write_chunk"]["shape"]
+
+
+@pytest.mark.parametrize(
+    "ratio", [1e308, 5e-324, -1, 10**400, 10**5000, float("inf"), float("nan"), True], ids=lambda _: ""
+)
+def test_a_ratio_that_no_lengths_have_is_refused(ratio: float) -> None:
+    with pytest.raises(InvalidSpecError) as caught:
+        choose({"chunk": {"aspect_ratio": [ratio, 2, 1]}}, [1000] * 3)
+    assert caught.value.member == "chunk_layout.chunk.aspect_ratio[0]"
+
+
+def test_divisors_of_long_primes_are_found_without_trying_each_number() -> None:
+    assert nearest_divisor(2**31 - 1, 50_000_000) == 1
+    assert nearest_divisor(2**31 - 1, 2**31 - 2) == 2**31 - 1
+    assert nearest_divisor(2**61 - 1, 50_000_000) == 1
+    assert nearest_divisor(6 * (2**31 - 1), 2**31) == 2**31 - 1
+    layout = {"write_chunk": {"shape": [2**31 - 1] * 16}}
+    assert choose(layout, [2**32] * 16, exact=True)["read_chunk"] == [1] * 16
+
+
 def random_layout(source: random.Random) -> tuple[dict[str, Any], list[int]]:
     rank = source.randint(1, 4)
     shape = [source.choice([1, 2, 3, 7, 10, 50, 100, 256, 1000, 5000, 100_000]) for _ in range(rank)]
