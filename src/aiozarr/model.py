@@ -204,6 +204,17 @@ def check_prefix(prefix: str, *, store: str | None = None) -> str:
     return prefix
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether `text` can be encoded as UTF-8: it contains no lone surrogate."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _key_fault(key: str) -> str | None:
     if not key:
         return "it is empty"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar
 
 from aiozarr.errors import InvalidSpecError, SpecMismatchError
+from aiozarr.model import is_unicode
 
 JSON: TypeAlias = Any
 T = TypeVar("T")
@@ -78,7 +79,10 @@ def invalid(path: str, reason: str) -> InvalidSpecError:
 
 def shown(value: JSON) -> str:
     """Return a short text of a JSON value for messages."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:
+        return "an integer of thousands of digits"  # longer than Python turns into text
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -93,7 +97,7 @@ def integer(value: JSON, path: str, low: int = -MAX_INDEX, high: int = MAX_INDEX
 
 def number(value: JSON, path: str) -> float:
     """Return a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise invalid(path, f"expected a number, not {shown(value)}")
     return value
 
@@ -109,6 +113,8 @@ def text(value: JSON, path: str) -> str:
     """Return a string."""
     if not isinstance(value, str):
         raise invalid(path, f"expected a string, not {shown(value)}")
+    if not is_unicode(value):
+        raise invalid(path, f"a string is valid Unicode, without lone surrogates, not {shown(value)}")
     return value
 
 

@@ -126,7 +126,7 @@ def _of_url(scheme: str, rest: str, url: str, path: str) -> KvStore:
     if scheme == "file":
         if not rest.startswith("/"):
             raise invalid(path, f"a URL of file:// names no host; a path begins with file:///, not {shown(url)}")
-        location = "/" + unquote(rest.lstrip("/"))
+        location = "/" + unquote(rest.lstrip("/"), errors="surrogateescape")
         return KvStore("", location.rstrip("/") or "/", json={"driver": "file"})
     if scheme == "memory":
         return KvStore("memory://", unquote(rest).strip("/"), json={"driver": "memory"})

@@ -10,6 +10,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
+from os.path import exists, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, Self, TypeVar
 from urllib.request import url2pathname
@@ -218,8 +219,8 @@ async def missing_node_error(
         if name in MODES and access.path and not parent:
             hints.append(f"{name!r} is a path here: a mode is given as mode={name!r}")
     if not hints and not access.path and isinstance(access.store, LocalStore):
-        root = Path(access.store.root)
-        if not await in_thread(root.exists):
+        root = access.store.root
+        if not await in_thread(lambda: exists(root)):
             hints.append("the directory does not exist")
     if hints:
         error = NodeNotFoundError("; ".join([error.message, *hints]), url=error.url, path=error.path)
@@ -244,9 +245,10 @@ def _file_in_the_way(access: NodeAccess) -> str | None:
     if not isinstance(access.store, LocalStore):
         return None
     place = Path(url2pathname(access.url.removeprefix("file://")))
-    if place.is_file():
+    # The functions of os.path answer False where those of pathlib raise, for a name that is too long, for example.
+    if isfile(place):
         return "there is a file of this name"
-    above = next((each for each in place.parents if each.is_file()), None)
+    above = next(filter(isfile, place.parents), None)
     return None if above is None else f"{str(above)!r} is a file"
 
 

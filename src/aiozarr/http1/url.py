@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
 
 from aiozarr.errors import StoreError, UnsupportedOperationError
+from aiozarr.model import is_unicode
 
 MAX_LABEL_LETTERS = 63
 """Of one label of a host name (RFC 1035, section 2.3.4)."""
@@ -52,6 +53,8 @@ class WebAddress:
         """
         if any(ord(character) <= 0x20 or ord(character) == 0x7F for character in url):
             raise ValueError("a URL cannot hold blanks and control characters")
+        if not is_unicode(url):
+            raise ValueError("a URL is valid Unicode, without lone surrogates")
         try:
             parts = urlsplit(url)
             port = parts.port

@@ -14,6 +14,7 @@ import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError
+from aiozarr.model import is_unicode
 
 MAX_DEPTH = 200
 MAX_INT_DIGITS = 4300
@@ -183,11 +184,8 @@ def _check_keys(value: dict[Any, Any], path: _JsonPath, duplicates: Mapping[int,
 
 
 def _check_text(text: str, path: _JsonPath) -> None:
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise InvalidMetadataError("not valid Unicode: a lone surrogate", member=_render_path(path)) from None
+    if not is_unicode(text):
+        raise InvalidMetadataError("not valid Unicode: a lone surrogate", member=_render_path(path))
 
 
 def _render_path(path: _JsonPath) -> str:

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from typing_extensions import Buffer
 
-from aiozarr.errors import ChangedError, PreconditionFailedError
+from aiozarr.errors import ChangedError, InvalidKeyError, PreconditionFailedError
 from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.model import (
     ByteRange,
@@ -23,6 +23,7 @@ from aiozarr.model import (
     check_key,
     check_prefix,
     is_met,
+    is_unicode,
     resolve_range,
 )
 from aiozarr.serial_numbers import SerialNumbers
@@ -59,6 +60,8 @@ class MemoryStore(BlockingStore):
         """Return the store `name` of this process, with its root at `prefix` (`""`, or ending with `/`)."""
         if not name:
             raise ValueError("a named memory store needs a name that is not empty")
+        if not is_unicode(name):
+            raise InvalidKeyError(f"the name {name!a} of a memory store has a lone surrogate")
         return cls._of(_spaces.get(name, permanent=True), check_prefix(prefix))
 
     @classmethod

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-from aiozarr.errors import UnknownSchemeError, UnsupportedMetadataError
+from aiozarr.errors import InvalidKeyError, UnknownSchemeError, UnsupportedMetadataError
+from aiozarr.model import is_unicode
 from aiozarr.plugins import entry_point_names, load_plugin, wrong_entry_point
 from aiozarr.stores.contract import Store, directory_url
 from aiozarr.stores.object.schemes import BUCKET_CLIENTS
@@ -37,6 +38,7 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     Raises:
         UnknownSchemeError: no store opens such URLs (also a `ValueError`).
         ImportError: fsspec knows the protocol, and its package is not installed.
+        InvalidKeyError: the URL, or the local path, has a lone surrogate that no name can contain.
         ValueError: the URL is not complete.
         TypeError: the store does not have one of `storage_options`.
     """
@@ -49,6 +51,8 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
         _check_slashes(url)
         return _local(os.path.expanduser(url), storage_options)
     scheme, separator = found[1].lower(), found[2]
+    if not is_unicode(url):
+        raise InvalidKeyError(f"the URL that begins with {scheme}{separator} is not valid Unicode: it has a lone surrogate")
     location = scheme + url[len(scheme) :]
     if scheme == "zip":
         return _archive(location[len("zip") :], storage_options)
@@ -221,7 +225,7 @@ def _file_path(url: str) -> str:
     host, slash, path = url[len("file://") :].partition("/")
     if host not in ("", "localhost") or not slash:
         raise ValueError(f"a file URL names an absolute path, as in file:///data/a.zarr, not {url!r}")
-    return "/" + unquote(path)
+    return "/" + unquote(path, errors="surrogateescape")
 
 
 def _memory(url: str, options: dict[str, Any]) -> Store:

@@ -286,6 +286,10 @@ class TestSiblings:
         with pytest.raises(KeyError, match="did you mean 'temperature'"):
             await (await aiozarr.open_group(store, "g")).open("temprature")
 
+    async def test_a_name_that_no_file_can_have_is_a_missing_node(self, tmp_path: Path) -> None:
+        with pytest.raises(aiozarr.NodeNotFoundError):
+            await aiozarr.open(tmp_path / ("a" * 300) / "b")
+
     async def test_a_file_in_the_place_of_a_node_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "data b.nc").write_bytes(b"CDF")
         with pytest.raises(aiozarr.NodeNotFoundError, match="there is a file of this name, and a node is a directory"):

@@ -35,6 +35,7 @@ def test_default_ports_ipv6_and_names_in_unicode_are_sent_in_their_usual_form() 
         "http://h:99999/",
         "http://h/a b",
         "http://h/\r\nX: y",
+        "http://h/\ud800",
         "http://[x/",
         "http://a..b/",
         "http://.example/",

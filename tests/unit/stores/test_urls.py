@@ -191,6 +191,21 @@ def test_a_file_url_that_names_no_absolute_path_is_refused(url: str) -> None:
         from_url(url)
 
 
+@pytest.mark.parametrize(
+    "url", ["memory://\ud800", "/tmp/\ud800", "file:///tmp/\ud800", "http://h/\ud800", "ftp://h/\ud800"]
+)
+def test_a_lone_surrogate_is_refused(url: str) -> None:
+    with pytest.raises(InvalidKeyError, match="lone surrogate"):
+        from_url(url)
+    with pytest.raises(InvalidKeyError, match="lone surrogate"):
+        MemoryStore.named(url)
+
+
+def test_a_file_name_that_is_no_utf8_has_the_surrogates_of_python(tmp_path: Path) -> None:
+    store = from_url(f"{tmp_path}/\udcff")
+    assert from_url(store.url).identity == store.identity
+
+
 @pytest.mark.parametrize("url", ["memory://name", "/tmp/x", "file:///tmp/x"])
 def test_an_unknown_option_is_named(url: str) -> None:
     with pytest.raises(TypeError, match="region"):

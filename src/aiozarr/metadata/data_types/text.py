@@ -20,6 +20,7 @@ from aiozarr.metadata.data_type import (
     register_data_type,
 )
 from aiozarr.metadata.data_types.byte_strings import parse_length
+from aiozarr.model import is_unicode
 
 # numpy 1 has no type for strings of variable length.
 _STRING: np.dtype[Any] = np.dtypes.StringDType() if hasattr(np.dtypes, "StringDType") else np.dtype(object)
@@ -113,7 +114,7 @@ class StringType(UnconfiguredType):
 def _parse_text(value: JSON, name: str, member: str) -> str:
     if not isinstance(value, str):
         raise InvalidMetadataError(f"the fill value of {name} is a string", member=member)
-    if not _is_unicode(value):
+    if not is_unicode(value):
         raise InvalidMetadataError("not valid Unicode: a lone surrogate", member=member)
     return value
 
@@ -123,14 +124,6 @@ def _text_of(value: object, name: str) -> str:
         value = value.item()
     if not isinstance(value, str):
         raise TypeError(f"a fill value of {name} is a str, not {value!r}")
-    if not _is_unicode(value):
+    if not is_unicode(value):
         raise ValueError(f"a fill value of {name} is valid Unicode, without lone surrogates")
     return str(value)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

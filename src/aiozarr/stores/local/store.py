@@ -84,7 +84,12 @@ class LocalStore(BlockingStore):
             raise UnsupportedOperationError("LocalStore needs a POSIX file system")
         if not os.fspath(root):
             raise ValueError("a local store needs a root that is not empty")
-        self._root = os.path.abspath(os.fsencode(root))
+        try:
+            self._root = os.path.abspath(os.fsencode(root))
+        except UnicodeEncodeError:
+            raise InvalidKeyError(
+                f"the path {os.fspath(root)!a} has a lone surrogate, so no file has this name"
+            ) from None
         self._base = self._root.rstrip(b"/") + b"/"
         self._durable = durable
         self._url = "file://" + quote(self._root)
