@@ -34,12 +34,28 @@ class SelectType(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
+def _combined(_ctx: click.Context, param: click.Parameter, selections: tuple[Any, ...]) -> Any:
+    """Return the selections of all options together, or None if there is none."""
+    if len(selections) <= 1:
+        return selections[0] if selections else None
+    found: NamedSelection = {}
+    for selection in selections:
+        if not isinstance(selection, Mapping):
+            raise click.BadParameter("several selections name their dimensions, as in time=0:24", param=param)
+        if repeated := found.keys() & selection:
+            raise click.BadParameter(f"dimension {min(repeated)!r} is selected twice", param=param)
+        found |= selection
+    return found
+
+
 select_option = click.option(
     "-s",
     "--select",
     type=SelectType(),
+    multiple=True,
+    callback=_combined,
     help="Elements, by dimension: time=0:24,lat=45.0..60.0, or by position: 0:24,45.0..60.0. A colon between integers "
-    "is for indexes, two dots are for coordinates.",
+    "is for indexes, two dots are for coordinates. Repeat it for further dimensions.",
 )
 
 
@@ -145,10 +161,11 @@ async def resolve_selection(
         selection: by position or by name; None: everything.
 
     Raises:
-        SelectionError: the array has no dimension of a name, or has no coordinates, or nothing is selected.
+        SelectionError: the array has no dimension of a name, or has no coordinates, or nothing is selected, or two
+            names select from one dimension.
     """
     from aiozarr.errors import SelectionError
-    from aiozarr.transfer.dimension_selection import is_index, resolve_coordinates
+    from aiozarr.transfer.dimension_selection import check_not_empty, is_index, resolve_coordinates
 
     if selection is None:
         return (Ellipsis,)
@@ -156,6 +173,7 @@ async def resolve_selection(
         selection = name_selection(array, selection)
     names = _names_of(array)
     items: list[Any] = [slice(None)] * array.ndim
+    selected: dict[int, str] = {}
     for name, item in selection.items():
         if name in names:
             position = names.index(name)
@@ -164,7 +182,12 @@ async def resolve_selection(
         else:
             known = ", ".join(filter(None, array.dimension_names or ())) or f"none; 0 to {array.ndim - 1} are numbers"
             raise SelectionError(f"{array.url} has no dimension {name!r}; its dimensions are {known}")
+        if position in selected:
+            raise SelectionError(f"{selected[position]!r} and {name!r} select from the same dimension of {array.url}")
+        selected[position] = name
         if is_index(item):
+            if isinstance(item, slice):
+                check_not_empty(item, array.shape[position], name=name)
             items[position] = item
             continue
         values, attributes = await _coordinates(array, names[position], array.shape[position])

@@ -52,7 +52,9 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
         return _local(os.path.expanduser(url), storage_options)
     scheme, separator = found[1].lower(), found[2]
     if not is_unicode(url):
-        raise InvalidKeyError(f"the URL that begins with {scheme}{separator} is not valid Unicode: it has a lone surrogate")
+        raise InvalidKeyError(
+            f"the URL that begins with {scheme}{separator} is not valid Unicode: it has a lone surrogate"
+        )
     location = scheme + url[len(scheme) :]
     if scheme == "zip":
         return _archive(location[len("zip") :], storage_options)

@@ -67,16 +67,31 @@ def resolve_indexes(part: Any, length: int, *, name: str) -> Interval:
     A single index keeps the dimension, with length 1.
 
     Raises:
-        SelectionError: the index is outside.
+        SelectionError: the index is outside, or the slice selects none of the dimension's elements.
     """
     if isinstance(part, slice):
+        check_not_empty(part, length, name=name)
         start, stop, _ = slice(part.start, part.stop).indices(length)
-        return Interval(start, max(start, stop))
+        return Interval(start, stop)
     at = index(part)
     if not -length <= at < length:
         raise SelectionError(f"index {at} is outside of dimension {name!r}, which has the length {length}")
     at %= length
     return Interval(at, at + 1)
+
+
+def check_not_empty(part: slice, length: int, *, name: str) -> None:
+    """Refuse a slice of indexes that selects nothing of a dimension that has elements.
+
+    Raises:
+        SelectionError: it is such a slice.
+    """
+    if length and not range(length)[part]:
+        text = ":".join("" if bound is None else str(bound) for bound in (part.start, part.stop))
+        raise SelectionError(
+            f"the indexes {text} select nothing of dimension {name!r}, which has the length {length}; "
+            "bounds that are no integers are coordinates"
+        )
 
 
 def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str, Any], *, name: str) -> Interval:

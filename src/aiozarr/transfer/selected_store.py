@@ -124,11 +124,14 @@ class SelectedStore(Store):
             for dimension, name in enumerate(dimension_names(path, metadata)):
                 names.update([name] if name else [])
                 # An array by itself may be cut by the numbers of its dimensions.
-                for given in ([name] if name else []) + ([] if path else [str(dimension)]):
-                    if given in selection:
-                        used.add(given)
-                        length = metadata.shape[dimension]
-                        intervals[dimension] = await self._resolve(path, name or given, selection[given], length)
+                given = {name, str(dimension)} if not path else {name}
+                found = [key for key in selection if key in given]
+                if len(found) > 1:
+                    raise SelectionError(f"{found[0]!r} and {found[1]!r} select from the same dimension")
+                for key in found:
+                    used.add(key)
+                    length = metadata.shape[dimension]
+                    intervals[dimension] = await self._resolve(path, name or key, selection[key], length)
             shape = [interval.stop - interval.start for interval in intervals]
             selected = layout
             if tuple(shape) != metadata.shape:

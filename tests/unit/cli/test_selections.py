@@ -72,6 +72,36 @@ async def test_names_may_be_numbers_and_unknown_ones_are_listed(sample: Path) ->
         await selected(sample, (0, 1, 2, 3))
 
 
+def test_several_options_select_together(sample: Path, tmp_path: Path) -> None:
+    for command in ("cat", "plan"):
+        together = succeed(command, sample / "air", "-s", "time=0:1,lat=0:2,lon=0:3").stdout
+        assert succeed(command, sample / "air", "-s", "time=0:1", "-s", "lat=0:2", "-s", "lon=0:3").stdout == together
+    for command in ("cp", "convert"):
+        succeed(command, sample / "air", tmp_path / command, "-s", "time=0:1", "-s", "lat=0:2,lon=0:3")
+        assert aiozarr.sync.open_array(tmp_path / command).shape == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["time=0", "time=1"], 2, "dimension 'time' is selected twice"),
+        (["0:1", "lat=0"], 2, "several selections name their dimensions"),
+        (["0:1", "0:1"], 2, "several selections name their dimensions"),
+        (["time=0:1", "0=1"], 1, "'time' and '0' select from the same dimension"),
+        (["time=2:2"], 1, "the indexes 2:2 select nothing of dimension 'time', which has the length 4"),
+        (["lat=45:60"], 1, "the indexes 45:60 select nothing of dimension 'lat', which has the length 6"),
+    ],
+)
+@pytest.mark.parametrize("command", ["cat", "cp", "convert", "plan"])
+def test_selections_that_contradict_or_are_empty_are_refused(
+    command: str, options: list[str], code: int, message: str, sample: Path, tmp_path: Path
+) -> None:
+    target = {"cp": [tmp_path / "part"], "convert": [tmp_path / "part"]}.get(command, [])
+    result = invoke(command, sample / "air", *target, *[part for option in options for part in ("-s", option)])
+    assert (result.exit_code, message in " ".join(result.stderr.split())) == (code, True), result.stderr
+    assert not (tmp_path / "part").exists()
+
+
 async def test_axes_have_the_names_of_their_dimensions(sample: Path) -> None:
     for selection, names in (
         (None, ["time", "lat", "lon"]),

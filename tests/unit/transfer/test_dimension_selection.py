@@ -45,7 +45,6 @@ def test_selections_of_another_form_are_mistakes(selection: Any, error: type[Exc
         (slice(None), (0, 10)),
         (slice(-3, None), (7, 10)),
         (slice(5, 99), (5, 10)),
-        (slice(7, 3), (7, 7)),
         (4, (4, 5)),
         (-1, (9, 10)),
         (np.int64(0), (0, 1)),
@@ -54,6 +53,13 @@ def test_selections_of_another_form_are_mistakes(selection: Any, error: type[Exc
 def test_indexes_are_those_of_python(part: Any, expected: tuple[int, int]) -> None:
     assert is_index(part)
     assert resolve_indexes(part, 10, name="x") == Interval(*expected)
+
+
+def test_a_slice_that_selects_nothing_is_an_error() -> None:
+    for part in (slice(7, 3), slice(10, 20), slice(4, 4)):
+        with pytest.raises(SelectionError, match=r"select nothing of dimension 'x', which has the length 10"):
+            resolve_indexes(part, 10, name="x")
+    assert resolve_indexes(slice(2, 5), 0, name="x") == Interval(0, 0)
 
 
 @pytest.mark.parametrize("part", [10, -11])

@@ -50,7 +50,6 @@ async def stored(store: Store) -> dict[str, bytes]:
         ({"time": -1}, slice(49, 50), slice(None)),
         ({"lat": slice(60.0, -30.0)}, slice(None), slice(4, 13)),
         ({"time": slice("2020-01-04", "2020-01-05")}, slice(12, 20), slice(None)),
-        ({"time": slice(20, 20)}, slice(20, 20), slice(None)),
         ({"time": slice(None)}, slice(None), slice(None)),
     ],
 )
@@ -212,11 +211,14 @@ async def test_what_cannot_be_selected_is_an_error() -> None:
         ({"level": 3}, "the dimensions are 'lat', 'time'"),
         ({"time": 50}, "outside of dimension 'time'"),
         ({"lat": slice(200.0, 300.0)}, "nothing of dimension 'lat'"),
+        ({"time": slice(60, 70)}, "nothing of dimension 'time', which has the length 50"),
     ):
         target = MemoryStore()
         with pytest.raises(SelectionError, match=message):
             await aiozarr.copy(source, target, select=select)
         assert await target.list() == []
+    with pytest.raises(SelectionError, match="'time' and '0' select from the same dimension"):
+        await aiozarr.copy(source, MemoryStore(), path="t2m", select={"time": 1, "0": 2})
     await source.erase_prefix("lat/")
     await aiozarr.consolidate_metadata(source)
     with pytest.raises(SelectionError, match="no array of this name"):
