@@ -218,6 +218,7 @@ class ScheduledStore:
                     seconds=0.0,
                     attempts=1,
                     started=monotonic(),
+                    server=self.store.server,
                 )
             )
 
@@ -301,6 +302,7 @@ class ScheduledStore:
                         attempts=1,
                         error=failure,
                         started=first,
+                        server=self.store.server,
                     )
                 )
 
@@ -334,7 +336,7 @@ class ScheduledStore:
                 timing.event = timing.event_of(
                     request,
                     operation,
-                    store=self.store.url,
+                    store=self.store,
                     key=key,
                     range=byte_range,
                     bytes_fetched=_size(request.result),

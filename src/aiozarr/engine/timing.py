@@ -13,6 +13,7 @@ from aiozarr.model import ByteRange
 from aiozarr.schedule.events import Event, Report, RequestEvent, RequestOperation, Totals
 from aiozarr.schedule.retry import Attempts
 from aiozarr.settings import Settings
+from aiozarr.stores.contract import Store
 
 T = TypeVar("T")
 
@@ -115,7 +116,7 @@ class RequestTiming:
         request: Attempts,
         operation: RequestOperation,
         *,
-        store: str,
+        store: Store,
         key: str,
         range: ByteRange | None = None,
         bytes_fetched: int = 0,
@@ -132,7 +133,7 @@ class RequestTiming:
             request: has the times, and the number of attempts unless `attempts` is given.
             now: the time by the clock of the queue. A cancelled request ends now.
             operation: as all others, an attribute of `RequestEvent`.
-            store: the store's URL.
+            store: the store.
             key: the key.
             range: the byte range.
             bytes_fetched: bytes received, all of which are wanted.
@@ -144,7 +145,7 @@ class RequestTiming:
         """
         return RequestEvent(
             operation=operation,
-            store=store,
+            store=store.url,
             key=key,
             range=range,
             bytes_wanted=bytes_fetched,
@@ -157,6 +158,7 @@ class RequestTiming:
             queue_seconds=max(0.0, request.started - self.ready),
             chunks=chunks,
             status=status_of(error, status),
+            server=store.server,
         )
 
     def timed(self, function: Callable[[], T]) -> T:

@@ -243,21 +243,28 @@ def _sums(report: Report) -> Mapping[str, int | float]:
 def _attributes_of(event: RequestEvent) -> Mapping[str, str | int] | None:
     """Return the attributes of a request in metrics, or None for a store that is not reached over HTTP."""
     return _http_attributes(
-        event.store, event.operation, event.status, None if event.error is None else _type_name(event.error)
+        event.store,
+        event.server,
+        event.operation,
+        event.status,
+        None if event.error is None else _type_name(event.error),
     )
+
+
+_DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 @lru_cache(maxsize=256)  # shared by all requests of one outcome, and never changed
 def _http_attributes(
-    store: str, operation: RequestOperation, status: int | None, error_type: str | None
+    store: str, server: str | None, operation: RequestOperation, status: int | None, error_type: str | None
 ) -> Mapping[str, str | int] | None:
-    url = urlsplit(store)
-    if url.scheme not in _REMOTE_SCHEMES:
+    if urlsplit(store).scheme not in _REMOTE_SCHEMES:
         return None
+    url = urlsplit(server or "")
     attributes: dict[str, str | int | None] = {
         "http.request.method": _METHODS[operation],
         "server.address": url.hostname,
-        "server.port": url.port,
+        "server.port": url.port or _DEFAULT_PORTS.get(url.scheme),
         "http.response.status_code": status,
         "error.type": error_type,
     }
@@ -280,8 +287,9 @@ def _request_attributes(event: RequestEvent) -> dict[str, Any]:
         attributes["http.request.resend_count"] = event.attempts - 1
     if (shared := _attributes_of(event)) is not None:
         attributes |= shared
-        # The URL of a store has no secrets, and no query.
-        attributes["url.full"] = f"{event.store.rstrip('/')}/{quote(event.key)}"
+        if url.scheme in ("http", "https"):  # the URL of a bucket is not the one that is requested
+            # The URL of a store has no secrets, and no query.
+            attributes["url.full"] = f"{event.store.rstrip('/')}/{quote(event.key)}"
     if url.scheme == "s3":
         prefix = url.path.strip("/")
         attributes |= {

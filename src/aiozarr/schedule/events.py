@@ -42,6 +42,7 @@ class RequestEvent:
         decode_seconds: time of all workers in codecs and in copying elements to the output.
         encode_seconds: time of all workers in encoding. `seconds` include it.
         status: HTTP status of the response; None for stores without one, and where the response said "missing".
+        server: URL of the server, without its path; None for stores without one.
     """
 
     operation: RequestOperation
@@ -62,6 +63,7 @@ class RequestEvent:
     decode_seconds: float = 0.0
     encode_seconds: float = 0.0
     status: int | None = None
+    server: str | None = None
 
     @property
     def over_read(self) -> int:

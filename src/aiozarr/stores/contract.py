@@ -193,6 +193,11 @@ class Store(ABC):
         return f"{self.url.rstrip('/')}/{quote(path)}" if path else self.url
 
     @property
+    def server(self) -> str | None:
+        """The URL of the server that requests are sent to, without secrets; None for a store without one."""
+        return None
+
+    @property
     def origin(self) -> Hashable:
         """The server and the credentials that requests are sent with: stores with equal origins share one budget."""
         # Budgets outlive their stores. A new store at the address of a dead one may continue with its budget.

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 import pytest
@@ -165,6 +165,24 @@ async def test_requests_over_http_follow_the_conventions(telemetry: Telemetry) -
         assert str(span.attributes["url.full"]).startswith(server.url)
     points = telemetry.metrics()["http.client.request.duration"]
     assert {point.attributes.get("http.response.status_code") for point in points} >= {200}
+
+
+async def test_the_server_of_a_bucket_is_its_endpoint(telemetry: Telemetry) -> None:
+    values = MemoryStore()
+    await aiozarr.create_array(values, data=np.arange(4), chunks=2)
+    with FaultServer({f"weather1/{key}": bytes(await values.get(key) or b"") for key in await values.list()}) as server:
+        telemetry.exporter.clear()
+        options = {"endpoint_url": server.url, "anon": True}
+        async with aiozarr.open_array("s3://weather1", storage_options=options) as array:
+            assert (await array[...]).tolist() == [0, 1, 2, 3]
+    spans = telemetry.spans("GET")
+    url = urlsplit(server.url)
+    assert {
+        (span.attributes["server.address"], span.attributes["server.port"]) for span in spans if span.attributes
+    } == {(url.hostname, url.port)}
+    assert all(span.attributes and "url.full" not in span.attributes for span in spans)
+    for point in telemetry.metrics()["http.client.request.duration"]:
+        assert (point.attributes["server.address"], point.attributes["server.port"]) == (url.hostname, url.port)
 
 
 async def test_copies_and_conversions_are_spans_with_their_requests_and_metrics(

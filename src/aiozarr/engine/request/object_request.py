@@ -306,6 +306,7 @@ class FetchRequest(ObjectRequest):
                     seconds=0.0,
                     attempts=self.lookups,
                     started=self.started,
+                    server=self.store.server,
                 ),
                 retries=0,
             )
@@ -343,6 +344,7 @@ class FetchRequest(ObjectRequest):
             started=self.started,
             queue_seconds=max(0.0, self.started - timing.ready),
             status=status_of(error, None if self.value is None else self.value.status),
+            server=self.store.server,
         )
 
     # --- sharing ----------------------------------------------------------------------------------------------------

@@ -373,12 +373,13 @@ class ObjectWrite(ObjectRequest):
                 seconds=0.0,
                 attempts=self.sent - self.attempts,
                 started=self.started,
+                server=self.store.server,
             )
             timing.observer.report(fetched, retries=0)
         timing.event = timing.event_of(
             self,
             self.operation,
-            store=self.store_url,
+            store=self.store,
             key=self.key,
             bytes_written=self.put,
             now=now,

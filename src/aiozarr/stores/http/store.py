@@ -146,6 +146,11 @@ class HTTPStore(WebStore[HTTPClient]):
         return directory_url(f"{self._address.shown}/{quote_key(path)}") if path else self._url
 
     @property
+    def server(self) -> str:
+        """Scheme, host and port."""
+        return self._address.origin
+
+    @property
     def origin(self) -> Hashable:
         """Scheme, host and port, and an identity of the credentials."""
         return (self._address.origin, self._fingerprint)

@@ -39,7 +39,7 @@ class BucketClient(ObjectClient):
 
     Attributes:
         url: the canonical URL of the bucket, without a slash at its end and without secrets.
-        origin: the server, and an identity of the credentials.
+        origin: the URL of the server, and an identity of the credentials.
         identity: equal for clients that see the same objects: cloud, server, bucket, and an identity of the
             credentials.
         supports: the operations of the store; `conditional_writes` is None if only a probe can tell.
@@ -47,7 +47,7 @@ class BucketClient(ObjectClient):
     """
 
     url: str
-    origin: Hashable
+    origin: tuple[str, Hashable]
     identity: Hashable
     supports: Supports
     keep_encoding = True

@@ -71,6 +71,11 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
         return directory_url(f"{self._client.url}/{self._root}{path}".rstrip("/"))
 
     @property
+    def server(self) -> str:
+        """The URL of the server, without the bucket."""
+        return self._client.origin[0]
+
+    @property
     def origin(self) -> Hashable:
         """The server, and an identity of the credentials."""
         return self._client.origin

@@ -178,6 +178,11 @@ class WrapperStore(Store):
         return self._store.url_of(path)
 
     @property
+    def server(self) -> str | None:
+        """The inner store's server."""
+        return self._store.server
+
+    @property
     def origin(self) -> Hashable:
         """The inner store's: both share one budget."""
         return self._store.origin

@@ -103,6 +103,10 @@ class RemoteZipStore(ZipStore, in_store=True):
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     @property
+    def server(self) -> str | None:
+        return self._store.server
+
+    @property
     def origin(self) -> Hashable:
         return self._store.origin
 
