@@ -23,8 +23,8 @@ TARGET, SRC and DST are URLs, local paths or zip archives, which the path of a n
 ## Selections
 
 `--select` of `cat`, `plot`, `plan`, `cp` and `convert` has one item for each dimension that is cut: by the name of the
-dimension (`time=0:24,lat=45.0..60.0`), by its number (`0=0:24`), or by position (`0:24,45.0..60.0`). Options by name can
-be repeated, and add up. A selection without any element is an error.
+dimension (`time=0:24,lat=45.0..60.0`), by its number (`0=0:24`), or by position (`0:24,45.0..60.0`). Options by
+name can be repeated, and add up. A selection without any element is an error.
 
 | item | elements |
 |---|---|

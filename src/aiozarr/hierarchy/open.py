@@ -257,7 +257,7 @@ async def _open(
                 if metadata is None:
                     raise
         if metadata is None:
-            error = await missing_node_error(access, zarr_format, other=other)
+            error = await missing_node_error(access, zarr_format, other=other, may_be_mode=True)
             if mode == "a" and creates is not None:
                 error.message += f"; with {creates}, mode='a' creates it"
             raise error

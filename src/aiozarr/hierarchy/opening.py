@@ -183,6 +183,8 @@ async def missing_node_error(
     zarr_format: int | None = None,
     siblings: Iterable[str] | None = None,
     other: NodeMetadata | None = None,
+    *,
+    may_be_mode: bool = False,
 ) -> NodeNotFoundError:
     """Return the error of the missing node at a path.
 
@@ -191,6 +193,7 @@ async def missing_node_error(
         zarr_format: the format that was asked for.
         siblings: the names of the nodes beside it; None: the store is listed if it can be.
         other: the node of another format at the path.
+        may_be_mode: the path is an argument where other libraries take a mode.
     """
     error = node_not_found_error(access.store, access.path, zarr_format, other)
     if other is not None:
@@ -216,7 +219,7 @@ async def missing_node_error(
             hints.append(f"an unfinished {unfinished} is stored there: {again}")
         elif nearest:
             hints.append(f"did you mean {nearest[0]!r}?")
-        if name in MODES and access.path and not parent:
+        if may_be_mode and access.path in MODES:
             hints.append(f"{name!r} is a path here: a mode is given as mode={name!r}")
     if not hints and not access.path and isinstance(access.store, LocalStore):
         root = access.store.root

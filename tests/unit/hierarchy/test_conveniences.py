@@ -95,6 +95,10 @@ class TestModeA:
     async def test_a_mode_in_the_place_of_the_path_is_refused(self, store: Store) -> None:
         with pytest.raises(TypeError, match=r"second argument is a path.*write mode='r\+'"):
             await aiozarr.open_array(store, "r+")
+        group = await aiozarr.create_group(store)
+        with pytest.raises(aiozarr.NodeNotFoundError) as caught:
+            await group.open("x")
+        assert "given as mode" not in str(caught.value)
         with pytest.raises(aiozarr.NodeNotFoundError, match="'a' is a path here: a mode is given as mode='a'"):
             await aiozarr.open_group(store, "a")
 
