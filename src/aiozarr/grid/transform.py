@@ -205,6 +205,16 @@ class IndexTransform:
         return IndexTransform((*self.maps, *map(_full, added)), (*self.axes, *dimensions), self.shape + added)
 
 
+def stop_of(indices: DimensionMap) -> int:
+    """Return the least length of a dimension that has all of the indices."""
+    if isinstance(indices, Constant):
+        return indices.index + 1
+    if isinstance(indices, Indexed):
+        return int(indices.indices.max(initial=-1)) + 1
+    last = indices.start + indices.step * (indices.count - 1)
+    return max(indices.start, last) + 1 if indices.count else 0
+
+
 def core_shape_of(maps: Iterable[DimensionMap]) -> tuple[int, ...]:
     """Return the lengths of the core axes: one per strided dimension, and one per group at its first dimension.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, TypeAlias
@@ -20,12 +21,13 @@ from aiozarr.errors import (
     StaleDataWarning,
     UnauthenticatedError,
 )
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.formatting import format_bytes, printable
-from aiozarr.grid.transform import BasicSelection
+from aiozarr.grid.transform import BasicSelection, DimensionMap, stop_of
 from aiozarr.hierarchy.casting import convert_values
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer, block_slices, length_of
 from aiozarr.hierarchy.info import ArrayInfo, count_objects, grid_svg, table
-from aiozarr.hierarchy.mutations.locks import erasures
+from aiozarr.hierarchy.mutations.change_log import erasures, lineage_of, resizes
 from aiozarr.hierarchy.new_metadata.v3 import check_shape, storage_order
 from aiozarr.hierarchy.node import HandleOptions, Node
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, read_explicit
@@ -56,10 +58,11 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     def __init__(self, store: Store, path: str, metadata: ArrayMetadata, options: HandleOptions) -> None:
         super().__init__(store, path, metadata, options)
         self._layout = self._resolve(metadata)
-        # The erasures so far when the stored document was compared with `metadata`; None: it was not.
-        self._checked_at: int | None = None
-        # The layout of the stored array, if it has grown since.
-        self._grown_layout: ArrayLayout | None = None
+        # The changes so far when the stored document was compared with `metadata`; None: it was not.
+        self._erasures_seen = erasures.count
+        self._resizes_seen: int | None = None
+        # The shape in the stored document, if it was another one.
+        self._present_shape: tuple[int, ...] | None = None
         self._runtime_transformers: tuple[StorageTransformer, ...] = ()
         self._chunk_store = self._transformed_store(metadata)
 
@@ -201,8 +204,10 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
         The metadata are stored first. With `delete_chunks`, the chunks wholly outside of the new shape are then erased.
         Chunks across the new edge stay whole (v3 core specification, "Resizing"): if the array grows again, their
-        values behind the edge reappear. Area that was never stored holds the fill value. A write of all elements of
-        such a chunk inside the array does not read it, and replaces what lies behind the edge by the fill value.
+        values behind the edge reappear. Area that was never stored holds the fill value.
+
+        A call that fails is completed by the same call: one that does not change the shape lists the stored chunks,
+        and erases those outside that an interrupted call has left.
 
         Chunks of a rectilinear grid keep their lengths. Beyond the last one, chunks are added, none longer than the
         longest of the dimension.
@@ -210,8 +215,9 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         Args:
             shape: the new lengths.
             delete_chunks: erase the chunks wholly outside. Otherwise they reappear when the array grows.
-            clear: fill the gained area with the fill value: chunks stored there are erased, and the fill value is
-                written into those across the old edge.
+            clear: fill the gained area with the fill value before the new shape is stored: chunks stored there are
+                erased, and the fill value is written into those across the old edge. Another process must not append
+                at the same time.
 
         Raises:
             ValueError: another number of dimensions, or a negative length.
@@ -226,18 +232,24 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         lengths = check_shape(shape, self.ndim)
         stale = False
 
+        async def clear_first(access: NodeAccess, old: ArrayMetadata, new: ArrayMetadata) -> None:
+            if clear:
+                access = replace(access, store=self._chunk_store)
+                await clear_gained_area(access, self._resolve(old), self._resolve(new))
+
         async def clean_up(access: NodeAccess, old: ArrayMetadata, new: ArrayMetadata) -> None:
             nonlocal stale
+            self._note_resize(old, new)
             before, after = self._resolve(old), self._resolve(new)
             access = replace(access, store=self._chunk_store)
             if delete_chunks:
                 await erase_outside(access, before, after)
-            if clear:
-                await clear_gained_area(access, before, after)
-            else:
+            if not clear:
                 stale = await has_stale_data(access, before, after)
 
-        await self._change(lambda metadata: resized_metadata(self._resolve(metadata), lengths), clean_up)
+        await self._change(
+            lambda metadata: resized_metadata(self._resolve(metadata), lengths), clean_up, before=clear_first
+        )
         if stale:
             warnings.warn(
                 f"{self.url} has grown over values that an earlier, larger shape has left: they are visible again; "
@@ -250,7 +262,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         """Append `values` along `axis` and return the new shape.
 
         The array is first grown from its stored shape, so that several writers append one after the other. If the
-        write then fails, the array stays grown and holds the fill value there.
+        write then fails or is cancelled, the array is cut to its former shape again, unless another writer has appended
+        since. A note of the error says what remains where it could not be cut.
 
         Raises:
             ValueError: `values` differ from the array in the other dimensions, or the axis does not exist.
@@ -261,6 +274,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         added = convert_values(values, self.dtype)
         axis = self._check_axis(added.ndim, axis)
         starts: list[int] = []
+        length = added.shape[axis]
 
         def grow(metadata: ArrayMetadata) -> ArrayMetadata:
             others = [n for dimension, n in enumerate(metadata.shape) if dimension != axis]
@@ -269,21 +283,54 @@ class Array(UnreadValues, Node[ArrayMetadata]):
                     f"values of shape {added.shape} cannot be appended to the shape {metadata.shape} along axis {axis}"
                 )
             starts.append(metadata.shape[axis])
-            if added.shape[axis] == 0:
+            if not length:
                 return metadata
-            return _with_length(self._resolve(metadata), axis, metadata.shape[axis] + added.shape[axis])
+            return _with_length(self._resolve(metadata), axis, metadata.shape[axis] + length)
 
-        grown = await self._change(grow)
-        start = starts[-1]
+        async def note(_: NodeAccess, old: ArrayMetadata, new: ArrayMetadata) -> None:
+            self._note_resize(old, new)
+
+        try:
+            grown = await self._change(grow, note)
+        except BaseException as error:
+            if starts and length:
+                # Not cut: it may be the growth of another writer, who has appended as many.
+                end = starts[-1] + length
+                error.add_note(f"along axis {axis}, {self.url} may have grown from {starts[-1]} to {end}")
+            raise
         region: list[slice] = [slice(None)] * self.ndim
-        region[axis] = slice(start, start + added.shape[axis])
-        # The write uses a layout that reaches to the end of the last chunk, which is then written in part. Otherwise
-        # it would count as written whole, and would replace what a concurrent append stores behind these values.
+        region[axis] = slice(starts[-1], starts[-1] + length)
         layout = self._resolve(grown)
-        end = int(layout.grid.edges(axis)[-1])
-        layout = self._resolve(_with_length(layout, axis, min(end, (1 << 63) - 1)))
-        await View(self, layout, layout.whole)[tuple(region)].write(added)
+        try:
+            await View(self, layout, layout.whole)[tuple(region)].write(added)
+        except BaseException as error:
+            if length:
+                await self._cut_again(grown, axis, starts[-1], error)
+            raise
         return grown.shape
+
+    async def _cut_again(self, grown: ArrayMetadata, axis: int, start: int, error: BaseException) -> None:
+        """Cut the array to the length `start` again, after the write of an append has failed with `error`."""
+        from anyio import CancelScope  # imported on use: it is needed after failures only
+
+        def cut(metadata: ArrayMetadata) -> ArrayMetadata:
+            if metadata.shape != grown.shape:
+                raise ValueError(f"another writer has changed the shape to {metadata.shape} since")
+            return _with_length(self._resolve(metadata), axis, start)
+
+        async def erase(access: NodeAccess, old: ArrayMetadata, new: ArrayMetadata) -> None:
+            self._note_resize(old, new)
+            access = replace(access, store=self._chunk_store)
+            await erase_outside(access, self._resolve(old), self._resolve(new))
+
+        try:
+            with CancelScope(shield=True):
+                await self._change(cut, erase)
+        except Exception as failure:
+            error.add_note(
+                f"{self.url} could not be cut to its former shape: along axis {axis}, the elements from {start} to "
+                f"{grown.shape[axis]} hold some of the appended values and the fill value ({failure})"
+            )
 
     async def info(self) -> ArrayInfo:
         """Return the facts of this array. If the store can list, the stored objects are counted, page by page.
@@ -367,7 +414,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     def _with_metadata(self, metadata: ArrayMetadata) -> Array:
         """Return another handle of this array with these metadata."""
         array = Array(self._store, self._path, metadata, self._options)
-        array._checked_at, array._grown_layout = self._checked_at, self._grown_layout
+        array._erasures_seen, array._resizes_seen = self._erasures_seen, self._resizes_seen
+        array._present_shape = self._present_shape
         array._runtime_transformers = self._runtime_transformers
         array._chunk_store = array._transformed_store(metadata)
         return array
@@ -403,55 +451,95 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         # The layout comes first: a reader in another thread must never see metadata without their layout.
         self._layout = self._resolve(metadata)
         self._mark_stored()
-        self._grown_layout = None
         if metadata.storage_transformers != self._metadata.storage_transformers:
             self._chunk_store = self._transformed_store(metadata)
         self._metadata = metadata
 
     def _mark_stored(self) -> None:
-        self._checked_at = erasures()
+        self._erasures_seen, self._resizes_seen = erasures.count, resizes.count
+        self._present_shape = None
 
-    async def _layout_to_write(self, layout: ArrayLayout) -> ArrayLayout:
-        """Return the layout to write a view of `layout` with, after comparing the stored document with this handle's.
+    def _note_resize(self, old: ArrayMetadata, new: ArrayMetadata) -> None:
+        """Let the other handles of this array in this process know that its shape has changed."""
+        if old.shape != new.shape:
+            resizes.record(self._store, self._path)
+            self._mark_stored()
 
-        The first write of an opened handle reads the document, and so does the first one after this process has erased
-        a node. If the array has grown, the write has the layout of the stored shape: chunks across the old edge are
-        then written in part.
+    @fork_safe_cached_property
+    def _lineage(self) -> frozenset[Hashable]:
+        return lineage_of(self._store, self._path)
+
+    async def _check_before_read(self) -> None:
+        """Compare the stored document with this handle's if this process has erased the node since.
 
         Raises:
-            ChangedError: the stored array has another type, chunks or codecs, or has shrunk.
+            ChangedError: the node was replaced by a group, or by an array with another type, chunks or codecs.
             NodeNotFoundError: it no longer exists.
         """
-        if self._options.checks_document and self._checked_at != erasures():
-            await self._run_on_io_thread(self._check_document)
-        grown = self._grown_layout
-        return grown if grown is not None and layout is self._layout else layout
+        count = erasures.count
+        if self._options.checks_document and erasures.may_include(self._lineage, self._erasures_seen):
+            await self._run_on_io_thread(self._compare_document)
+        self._erasures_seen = count
 
-    async def _check_document(self, access: NodeAccess) -> None:
+    async def _check_before_write(self, layout: ArrayLayout, maps: Sequence[DimensionMap]) -> None:
+        """Check that the elements `maps` of `layout` are inside the array as it is stored, as far as is known here.
+
+        The document is read before the first write of an opened handle, and before the first one after this process
+        has erased the node, or has changed the array's shape by another handle.
+
+        Raises:
+            ChangedError: the stored array has another type, chunks or codecs, or does not have all of the elements.
+            NodeNotFoundError: it no longer exists.
+        """
+        if self._options.checks_document and not self._is_compared():
+            await self._run_on_io_thread(self._compare_before_write)
+        present = self._present_shape or self.shape
+        if present == layout.metadata.shape:
+            return
+        ends = [stop_of(each) for each in maps[: len(present)]]
+        if any([end > length for end, length in zip(ends, present, strict=True)]):
+            raise ChangedError(
+                f"{self.url} has the shape {present} now, and the values are for elements up to {tuple(ends)}; nothing "
+                "was written; `await array.refresh()` takes the new shape",
+                store=self._store.url,
+            )
+
+    def _is_compared(self) -> bool:
+        """Return whether this process has changed nothing since the document was compared with this handle's."""
+        seen = self._resizes_seen
+        if seen is None:
+            return False
+        if seen != resizes.count and resizes.may_include(self._lineage, seen):
+            return False
+        since = self._erasures_seen
+        return since == erasures.count or not erasures.may_include(self._lineage, since)
+
+    async def _compare_before_write(self, access: NodeAccess) -> None:
         # Under the node's lock: one of several first writes reads the document.
         async with access.lock():
-            count = erasures()
-            if self._checked_at == count:
-                return
-            try:
-                found = await read_explicit(access, self.zarr_format)
-            except (PermissionDeniedError, UnauthenticatedError):
-                self._checked_at = count  # Some credentials write chunks and read nothing.
-                return
-            if found is None:
-                raise node_not_found_error(access.store, access.path)
-            known, stored = self._metadata, self._require_kind(found)
-            has_grown = len(stored.shape) == len(known.shape) and known.shape != stored.shape
-            has_grown = has_grown and all(new >= old for new, old in zip(stored.shape, known.shape, strict=True))
-            resized = resized_metadata(self._layout, stored.shape) if has_grown else known
-            if not _equal_layouts(resized, stored):
-                raise ChangedError(
-                    f"{self.url} was replaced or has shrunk since this handle was opened, and is now {stored.dtype} of "
-                    f"shape {stored.shape}; nothing was written; `await array.refresh()` takes the new metadata",
-                    store=access.store.url,
-                )
-            self._grown_layout = None if resized is known else self._resolve(stored)
-            self._checked_at = count
+            if not self._is_compared():
+                with suppress(PermissionDeniedError, UnauthenticatedError):  # Some credentials write and read nothing.
+                    await self._compare_document(access)
+
+    async def _compare_document(self, access: NodeAccess) -> None:
+        """Read the stored document, take its shape as the present one, and compare all else with this handle's."""
+        counts = erasures.count, resizes.count
+        found = await read_explicit(access, self.zarr_format)
+        if found is None:
+            raise node_not_found_error(access.store, access.path)
+        known = self._metadata
+        is_same = isinstance(found, ArrayMetadata) and len(found.shape) == len(known.shape)
+        if is_same and found.shape != known.shape:
+            known = resized_metadata(self._layout, found.shape)
+        if not is_same or not _equal_layouts(known, found):
+            now = f"{found.dtype} of shape {found.shape}" if isinstance(found, ArrayMetadata) else "a group"
+            raise ChangedError(
+                f"{self.url} was replaced since this handle was opened, and is now {now}; nothing was read or written; "
+                "`await array.refresh()` takes the new metadata",
+                store=access.store.url,
+            )
+        self._present_shape = found.shape
+        self._erasures_seen, self._resizes_seen = counts
 
     def _resolve(self, metadata: ArrayMetadata) -> ArrayLayout:
         return ArrayLayout.resolve(metadata, node=self.url, settings=self.settings)

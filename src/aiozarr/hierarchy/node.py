@@ -196,11 +196,16 @@ class Node(ABC, Generic[M]):
             )
 
     async def _change(
-        self, change: Callable[[M], M], then: Callable[[NodeAccess, M, M], Awaitable[None]] | None = None
+        self,
+        change: Callable[[M], M],
+        then: Callable[[NodeAccess, M, M], Awaitable[None]] | None = None,
+        *,
+        before: Callable[[NodeAccess, M, M], Awaitable[None]] | None = None,
     ) -> M:
         """Replace the stored metadata, and this handle's, by `change(metadata)`.
 
-        `then(access, old, new)` runs before any other change of the node by this process.
+        `before(access, old, new)` runs before the new metadata are stored, and `then(access, old, new)` after that,
+        before any other change of the node by this process.
         """
         self._check_writeable()
 
@@ -218,10 +223,16 @@ class Node(ABC, Generic[M]):
                 if then is not None:
                     await then(access, old[0], new)
 
+            async def prepare(current: NodeMetadata, changed: NodeMetadata) -> None:
+                if before is not None:
+                    await before(access, self._require_kind(current), self._require_kind(changed))
+
             # Chunks may be left below the path of a deleted array; they do not make it an implicit group.
             may_be_implicit = isinstance(self._metadata, GroupMetadata)
             return self._require_kind(
-                await update_node(access, self.zarr_format, checked_change, finish, may_be_implicit=may_be_implicit)
+                await update_node(
+                    access, self.zarr_format, checked_change, finish, before=prepare, may_be_implicit=may_be_implicit
+                )
             )
 
         return await self._run_on_io_thread(apply)

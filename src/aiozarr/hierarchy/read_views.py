@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from aiozarr.engine import run
 from aiozarr.hierarchy.array import Array
+from aiozarr.hierarchy.mutations.change_log import erasures
 from aiozarr.hierarchy.view import View
 from aiozarr.schedule.events import current_recorder
 from aiozarr.schedule.operations import observed
@@ -35,6 +36,8 @@ async def read_many(views: Sequence[View | Array]) -> list[AnyArray]:
     """
     requested = [_as_view(view) for view in views]
     for view in requested:
+        if view._array._erasures_seen != erasures.count:
+            await view._array._check_before_read()
         await view._check_size()
     targets = [view._output(None) for view in requested]
     pairs = [(view, target) for view, target in zip(requested, targets, strict=True) if view.size]

@@ -67,12 +67,17 @@ def count_outside(old: Sequence[int], new: Sequence[int]) -> int:
 
 
 async def erase_outside(access: NodeAccess, old: ArrayLayout, new: ArrayLayout) -> None:
-    """Erase the chunks of `old` that are wholly outside of `new`, with as few requests as the store allows."""
-    if count_outside(old.grid.shape, new.grid.shape) <= MIN_LISTED_CHUNKS or not access.store.supports.listable:
+    """Erase the chunks of `old` that are wholly outside of `new`, with as few requests as the store allows.
+
+    For equal shapes these are the chunks that an interrupted call has left: a listing finds them.
+    """
+    if old.metadata.shape == new.metadata.shape:
+        keys: Iterator[str] | list[str] = await _stored_outside(access, new) if access.store.supports.listable else []
+    elif count_outside(old.grid.shape, new.grid.shape) <= MIN_LISTED_CHUNKS or not access.store.supports.listable:
         coordinates = coordinates_outside(old.grid.shape, new.grid.shape)
-        keys: Iterator[str] | list[str] = (access.prefix + old.key_encoding.encode(coords) for coords in coordinates)
+        keys = (access.prefix + old.key_encoding.encode(coords) for coords in coordinates)
     else:
-        keys = await _stored_outside(access, old, new)
+        keys = await _stored_outside(access, new)
     await for_each(access.scheduled.erase, keys)
 
 
@@ -85,6 +90,8 @@ async def has_stale_data(access: NodeAccess, old: ArrayLayout, new: ArrayLayout)
 
 async def clear_gained_area(access: NodeAccess, old: ArrayLayout, new: ArrayLayout) -> None:
     """Erase the chunks that `new` has gained, and write the fill value into the gained part of the others."""
+    if old.metadata.shape == new.metadata.shape:
+        return
     await erase_outside(access, new, old)
     for maps in _gained_slabs(old, new):
         fill = np.broadcast_to(new.spec.fill_value, [m.count for m in maps])
@@ -93,11 +100,11 @@ async def clear_gained_area(access: NodeAccess, old: ArrayLayout, new: ArrayLayo
         await access.engine.write([write], settings=access.settings, report=access.report)
 
 
-async def _stored_outside(access: NodeAccess, old: ArrayLayout, new: ArrayLayout) -> list[str]:
+async def _stored_outside(access: NodeAccess, layout: ArrayLayout) -> list[str]:
     found: list[str] = []
     async for entry in access.scheduled.scan(access.prefix):
-        coords = old.key_encoding.decode(entry.key[len(access.prefix) :], old.grid.ndim)
-        if coords is not None and any(c >= n for c, n in zip(coords, new.grid.shape, strict=True)):
+        coords = layout.key_encoding.decode(entry.key[len(access.prefix) :], layout.grid.ndim)
+        if coords is not None and any(c >= n for c, n in zip(coords, layout.grid.shape, strict=True)):
             found.append(entry.key)
     return found
 

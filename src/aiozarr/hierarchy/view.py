@@ -47,6 +47,7 @@ from aiozarr.grid.projection import CoreRegion
 from aiozarr.grid.transform import BasicSelection, IndexTransform, Strided
 from aiozarr.hierarchy.casting import Casting, broadcast_values, convert_values
 from aiozarr.hierarchy.indexer import Indexer, is_basic, length_of, select_as_numpy, split_fields
+from aiozarr.hierarchy.mutations.change_log import erasures
 from aiozarr.hierarchy.node_access import timeouts_located
 from aiozarr.hierarchy.unread_values import UnreadValues, unread_error
 from aiozarr.memory import owner_of
@@ -179,6 +180,8 @@ class View(UnreadValues):
         Returns: an array of the view's shape, or a numpy scalar if numpy's indexing would return one.
 
         Raises:
+            ChangedError: this process has replaced the array since this handle was opened.
+            NodeNotFoundError: this process has deleted it.
             StoreError: the store could not be read.
             CodecError: a chunk could not be decoded.
             MissingChunkError: a chunk is not stored, and `Settings.missing` is "raise".
@@ -187,6 +190,8 @@ class View(UnreadValues):
             TypeError, ValueError: `out` does not fit.
             TimeoutError: it took longer than `Settings.timeout`.
         """
+        if self._array._erasures_seen != erasures.count:
+            await self._array._check_before_read()
         if progress is None and self._may_read_immediately():
             await take_turn()  # Hundreds of such reads must not keep others waiting.
             if (found := self._read_immediately(out)) is not None:
@@ -211,9 +216,9 @@ class View(UnreadValues):
     async def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "exact") -> None:
         """Write `values`, broadcast as in numpy's assignment, and cast by the rule `casting`.
 
-        A chunk that is written whole is not read. A chunk that is written in part is read, changed and stored again,
-        guarded against concurrent writers. If the view repeats an element, its last value is stored. `values` must not
-        be changed before this returns.
+        A chunk that is written whole is not read. A chunk that is written in part, or that crosses the edge of the
+        array, is read, changed and stored again, guarded against concurrent writers, who may have grown the array. If
+        the view repeats an element, its last value is stored. `values` must not be changed before this returns.
 
         Args:
             values: an array, or values that numpy makes an array of, with a shape that broadcasts to the view's.
@@ -222,7 +227,8 @@ class View(UnreadValues):
 
         Raises:
             UnsupportedOperationError: the array is read-only.
-            ChangedError: the array was replaced or has shrunk since this handle was opened. The first write checks it.
+            ChangedError: the array was replaced since this handle was opened, or has shrunk and no longer has some of
+                the elements. The first write checks it, and the first one after a change by this process.
             NodeNotFoundError: the array was deleted since then.
             TypeError: the cast would change a value; the error names the first one.
             ValueError: they do not broadcast to the view's shape.
@@ -235,7 +241,7 @@ class View(UnreadValues):
         fitted = broadcast_values(converted, self.shape)
         if not self.size:
             return
-        layout = await self._array._layout_to_write(self._layout)
+        await self._array._check_before_write(self._layout, self._transform.maps)
         transform, last = self._transform.unrepeated(), self._transform.last_of_repeated(fitted)
         core = core_array(transform, last)
         if core is None:
@@ -243,7 +249,7 @@ class View(UnreadValues):
                 lambda engine: engine.run_in_worker(lambda: core_array(transform, last, may_copy=True))
             )
         assert core is not None
-        write = Write(layout, self._array._chunk_store, self._prefix, self._transform.maps, core, self._fields)
+        write = Write(self._layout, self._array._chunk_store, self._prefix, self._transform.maps, core, self._fields)
         report = current_recorder()
         with shown_progress(progress, f"writing {self._array.name}") as shown:
             callback = bind_callback(shown)
@@ -397,6 +403,8 @@ class View(UnreadValues):
         """
         if not may_read_immediately(self._array._chunk_store, self._settings) or not 0 < self.nbytes <= MAX_OUT_BYTES:
             return False
+        if self._array._erasures_seen != erasures.count:
+            return False  # The ordinary way compares the document first.
         return current_recorder() is None and not has_observers() and not is_expensive(self._transform.maps)
 
     def _read_immediately(self, out: AnyArray | None) -> AnyArray | None:
@@ -425,6 +433,8 @@ class View(UnreadValues):
 
     async def _shape_only_read(self) -> Read:
         """Return a read without memory, for callers that use its shapes only."""
+        if self._array._erasures_seen != erasures.count:
+            await self._array._check_before_read()
         await self._check_size()
         nothing = np.broadcast_to(np.empty((), self.dtype), self._transform.core_shape)
         return Read(self._layout, self._array._chunk_store, self._prefix, self._touched(), nothing, self._fields)

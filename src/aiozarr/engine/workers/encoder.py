@@ -152,7 +152,7 @@ def encode_chunk(
     block = encoder.block()
     # The sizes prove nothing if index arrays repeat an element, or if the selection has only some fields.
     if not (isinstance(projection, ChunkProjection) and projection.size == spec.size):
-        if stored is not None and not projection.is_complete:
+        if stored is not None and not (projection.is_complete and projection.extents == spec.shape):
             decoded = pipeline.decode(stored, block)
             if decoded is not block:
                 block[...] = decoded

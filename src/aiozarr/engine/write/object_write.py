@@ -91,7 +91,8 @@ class ObjectWrite(ObjectRequest):
     # --- on the loop -----------------------------------------------------------------------------------------------
 
     async def send(self) -> None:
-        if await self._is_complete():
+        small = self.projection.point_count < LARGE_POINT_COUNT
+        if self._is_whole() if small else await self.state.pool.call(self._is_whole):
             # Without conditional writes a concurrent partial write would undo this one: the lock excludes it.
             async with nullcontext() if self.store.supports.conditional_writes else self._lock():
                 data, _ = await self._encode(None, [self])
@@ -115,7 +116,14 @@ class ObjectWrite(ObjectRequest):
             nonlocal group
             value = await self._fetch()
             erasable = self._erasable(value) if swap else None
-            data, group = await self._encode(value, group, can_erase=self._can_erase(erasable))
+            can_erase = self._can_erase(erasable)
+            try:
+                data, group = await self._encode(value, group, can_erase=can_erase)
+            except CodecError:
+                if value is None or not all([member.projection.is_complete for member in group]):
+                    raise
+                # All of the chunk inside the array is replaced: a damaged one is no reason to refuse.
+                data, group = await self._encode(None, group, can_erase=can_erase)
             if data is not None:
                 await self._put(data, self._precondition(value, swap=swap))
             elif value is not None:
@@ -126,10 +134,12 @@ class ObjectWrite(ObjectRequest):
 
         return await compare_and_swap(attempt)
 
-    async def _is_complete(self) -> bool:
-        if self.projection.point_count < LARGE_POINT_COUNT:
-            return self.projection.is_complete
-        return await self.state.pool.call(lambda: self.projection.is_complete)
+    def _is_whole(self) -> bool:
+        """Return whether every element of the stored object is replaced.
+
+        A chunk across the array's edge never is: another process may have grown the array, and stored values there.
+        """
+        return self.projection.is_complete and self.projection.extents == self.stored.spec.shape
 
     def _lock(self) -> AbstractAsyncContextManager[None]:
         return self.state.key_locks.hold(self.store.object_identity(self.key))
@@ -161,7 +171,7 @@ class ObjectWrite(ObjectRequest):
             return IfAbsent()
         if swap and value is not None and value.version is not None and not value.version.weak:
             return IfMatch(value.version)
-        if self.job.is_guarded:
+        if self.job.is_guarded and not self.projection.is_complete:
             self.state.warn_unsafe(self.store)
         return None
 
@@ -254,7 +264,7 @@ class ObjectWrite(ObjectRequest):
     # --- in a worker -----------------------------------------------------------------------------------------------
 
     def send_blocking(self, store: BlockingStore) -> None:
-        if self.projection.is_complete:
+        if self._is_whole():
             self._store_blocking(store, self._encode_timed(None))
         else:
             compare_and_swap_blocking(partial(self._change_blocking, store))
@@ -295,12 +305,18 @@ class ObjectWrite(ObjectRequest):
         """Return whether this is a small chunk that is written whole, and need not be sent by itself."""
         if self.is_alone or self.store is not store or self.timing is not None:
             return False
-        return self.stored.spec.nbytes <= MAX_CHUNK_BYTES and self.projection.is_complete
+        return self.stored.spec.nbytes <= MAX_CHUNK_BYTES and self._is_whole()
 
     def _change_blocking(self, store: BlockingStore) -> None:
         value = self._fetch_blocking(store)
         version = self._erasable(value)
-        data = self._encode_timed(None if value is None else value.data, can_erase=self._can_erase(version))
+        can_erase = self._can_erase(version)
+        try:
+            data = self._encode_timed(None if value is None else value.data, can_erase=can_erase)
+        except CodecError:
+            if not self.projection.is_complete:
+                raise
+            data = self._encode_timed(None, can_erase=can_erase)  # as in `_commit`
         if data is None and value is None:
             self.operation = "fetch"
             return

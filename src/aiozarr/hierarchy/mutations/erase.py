@@ -23,7 +23,7 @@ from aiozarr.errors import (
     UnsupportedOperationError,
 )
 from aiozarr.formatting import format_count
-from aiozarr.hierarchy.mutations.locks import record_erasure
+from aiozarr.hierarchy.mutations.change_log import erasures
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, parse_documents, read_documents, read_kind
 from aiozarr.metadata.format_rules import document_write_order
 from aiozarr.metadata.formats import PROBE_KEYS
@@ -56,7 +56,7 @@ async def erase_node(access: NodeAccess) -> None:
     listable = access.store.supports.listable
     chunks = iter(()) if listable else await _chunk_keys(access)
     await _erase_documents(access, list(PROBE_KEYS))
-    record_erasure()
+    erasures.record(access.store, access.path)
     if not listable:
         await for_each(access.scheduled.erase, chunks)
         return

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from aiozarr.concurrency import for_each
+from aiozarr.hierarchy.mutations.change_log import erasures
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, group_keys, load_consolidated_groups
-from aiozarr.hierarchy.mutations.locks import record_erasure
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, implicit_group
 from aiozarr.metadata.format_rules import FORMATS, document_write_order, rules_of
 from aiozarr.metadata.names import ancestors, join_path
@@ -71,7 +71,8 @@ async def _erase_nodes(access: NodeAccess, zarr_format: int, documents: Collecti
 
     async def apply(_: None, access: NodeAccess) -> tuple[None, NodeChanges]:
         await _erase(access, documents)
-        record_erasure()
+        for path, _ in changes:
+            erasures.record(access.store, join_path(access.path, path, None))
         return None, [(join_path(access.path, path, None), metadata) for path, metadata in changes]
 
     await update_nodes([access], group_keys(), load, apply)

@@ -44,22 +44,29 @@ class SharedExclusiveLock:
             yield
 
 
+MAX_TRACKED_STORES = 4096
+"""Stores whose last change is remembered. A service may open a store for each of its users."""
+
+
 class ChangeTracker:
-    """Counts this process's changes of each store's hierarchy, and has the lock of each store.
+    """Numbers this process's changes of each store's hierarchy, and has the lock of each store.
 
     A store whose root is inside the root of another one holds nodes of both: a change through one counts for both.
     """
 
     def __init__(self) -> None:
         self._locks: dict[Hashable, tuple[SharedExclusiveLock, list[None]]] = {}
+        # The numbers of the last changes of each store, and of the stores inside it, the latest at the end.
         self._changes: dict[Hashable, int] = {}
         self._changes_below: dict[Hashable, int] = {}
+        self._last = self._forgotten = 0
         self._identities: WeakKeyDictionary[Store, tuple[Hashable, ...]] = WeakKeyDictionary()
 
     def count(self, store: Store) -> int:
-        """Return the number of changes so far. Metadata read at an earlier count may be stale."""
+        """Return the number of the last change. Metadata that were read at a lower number may be stale."""
         own, *parents = self._identities_of(store)
-        return self._changes_below.get(own, 0) + sum([self._changes.get(each, 0) for each in (own, *parents)])
+        known = [self._changes.get(each, 0) for each in (own, *parents)]
+        return max(self._forgotten, self._changes_below.get(own, 0), *known)
 
     @contextmanager
     def recording(self, store: Store) -> Iterator[None]:
@@ -68,9 +75,17 @@ class ChangeTracker:
             yield
         finally:
             own, *parents = self._identities_of(store)
-            self._changes[own] = self._changes.get(own, 0) + 1
+            self._last += 1
+            self._note(self._changes, own)
             for each in parents:
-                self._changes_below[each] = self._changes_below.get(each, 0) + 1
+                self._note(self._changes_below, each)
+
+    def _note(self, table: dict[Hashable, int], identity: Hashable) -> None:
+        table.pop(identity, None)
+        table[identity] = self._last
+        if len(table) > MAX_TRACKED_STORES:
+            # What was forgotten counts as changed by now, for every store: the number must never fall.
+            self._forgotten = max(self._forgotten, table.pop(next(iter(table))))
 
     def shared(self, store: Store) -> AbstractAsyncContextManager[None]:
         """Hold the lock of the store together with other tasks."""
@@ -103,20 +118,6 @@ class ChangeTracker:
                 parent = parent[0].parent_store()
             known = self._identities[store] = tuple(identities)
         return known
-
-
-_erasures = 0
-
-
-def record_erasure() -> None:
-    """Count that this process erases a node, of any store."""
-    global _erasures
-    _erasures += 1
-
-
-def erasures() -> int:
-    """Return the number of nodes that this process has erased. A handle of an earlier number may be outdated."""
-    return _erasures
 
 
 _trackers: WeakKeyDictionary[Engine, ChangeTracker] = WeakKeyDictionary()

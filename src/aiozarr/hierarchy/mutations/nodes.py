@@ -100,6 +100,7 @@ async def update_node(
     change: Callable[[NodeMetadata], NodeMetadata],
     then: Callable[[NodeMetadata], Awaitable[None]] | None = None,
     *,
+    before: Callable[[NodeMetadata, NodeMetadata], Awaitable[None]] | None = None,
     may_be_implicit: bool = True,
 ) -> NodeMetadata:
     """Replace the node's metadata by `change(metadata)`; concurrent updates of one node take turns.
@@ -112,6 +113,7 @@ async def update_node(
         zarr_format: the format of the node.
         change: returns the new metadata. Nothing is stored if it returns its argument.
         then: called with the new metadata before another task of this process may change the node.
+        before: called with the present and the new metadata before the new ones are stored.
         may_be_implicit: whether keys below the path make it an implicit group, in formats that have these.
 
     Returns: the new metadata.
@@ -151,6 +153,8 @@ async def update_node(
             state = None
             changed = change(current)
             if changed is not current:
+                if before is not None:
+                    await before(current, changed)
                 old, new = _render_leniently(current), render_node(_without_separate(changed))
                 await replace_documents(access, documents, old, new)
             return changed

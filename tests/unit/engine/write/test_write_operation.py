@@ -36,16 +36,28 @@ async def test_whole_chunks_are_written_without_reading_and_overlap(inner: tuple
 
 
 @in_virtual_time
-async def test_edge_chunks_count_as_whole_and_are_stored_in_full_with_the_fill_value_outside() -> None:
+async def test_chunks_across_the_edge_are_stored_in_full_and_keep_what_lies_outside() -> None:
     array, store, writer = await sample((5, 5), (4, 4), fill_value=-7)
-    assert {call.operation for call in store.calls} <= {"set"}
     data = store.memory.fetch_now("a/c/1/1").data  # type: ignore[union-attr]  # it is stored
     block = np.frombuffer(data, "<i4").reshape(4, 4)
     assert block[0, 0] == 25
     assert set(block.ravel()[1:].tolist()) == {-7}
+    block = block.copy()
+    block[3, 3] = 9  # of a larger shape
+    store.memory.set_now("a/c/1/1", block.tobytes())
     store.reset()
     await writer.write([array.write(1, slice(4, 5), slice(4, 5))], settings=SETTINGS)
-    assert [call.operation for call in store.calls] == ["set"]
+    assert [call.operation for call in store.calls] == ["fetch", "set"]
+    block[0, 0] = 1
+    assert bytes(store.memory.fetch_now("a/c/1/1").data) == block.tobytes()  # type: ignore[union-attr]
+
+
+@in_virtual_time
+async def test_a_damaged_chunk_across_the_edge_is_replaced_if_all_of_it_inside_the_array_is() -> None:
+    array, store, writer = await sample((5, 5), (4, 4))
+    store.memory.set_now("a/c/1/1", b"damaged")
+    await writer.write([array.write(1, slice(4, 5), slice(4, 5))], settings=SETTINGS)
+    assert (await read_all(writer, array))[4, 4] == 1
 
 
 @in_virtual_time

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from aiozarr.hierarchy.mutations import locks
 from aiozarr.hierarchy.mutations.locks import ChangeTracker, SharedExclusiveLock
 from aiozarr.stores import MemoryStore, PrefixStore
 
@@ -73,7 +74,24 @@ def test_a_change_counts_for_the_store_its_parents_and_the_stores_inside() -> No
     assert [tracker.count(store) for store in (root, inner, sibling, other)] == [1, 1, 0, 0]
     with pytest.raises(RuntimeError), tracker.recording(root):
         raise RuntimeError
-    assert [tracker.count(store) for store in (root, inner, sibling, other)] == [2, 2, 1, 0]
+    assert [tracker.count(store) for store in (root, inner, sibling, other)] == [2, 2, 2, 0]
+
+
+def test_the_last_changes_of_a_bounded_number_of_stores_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "MAX_TRACKED_STORES", 3)
+    tracker, stores = ChangeTracker(), [MemoryStore() for _ in range(5)]
+    seen = []
+    for store in stores:
+        seen.append(tracker.count(store))
+        with tracker.recording(store):
+            pass
+    # A forgotten store counts as changed; one that has not changed may, which costs one request.
+    assert all(tracker.count(store) > before for store, before in zip(stores, seen, strict=True))
+    assert len(tracker._changes) == 3
+    latest = tracker.count(stores[-1])
+    with tracker.recording(stores[0]):
+        pass
+    assert tracker.count(stores[0]) > latest == tracker.count(stores[-1])
 
 
 async def test_tasks_of_other_stores_do_not_wait() -> None:
