@@ -109,11 +109,14 @@ class Entry:
         key: key of the object.
         size: size in bytes; None if the listing has no sizes.
         version: version of the object; None if the listing has no versions.
+        below_link: number of segments at the key's end that lie behind a link to a directory; 0 if none do. A deletion
+            removes the link, and nothing behind it.
     """
 
     key: str
     size: int | None
     version: Version | None = None
+    below_link: int = 0
 
 
 @dataclass(frozen=True, slots=True)

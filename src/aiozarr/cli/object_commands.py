@@ -23,7 +23,7 @@ from aiozarr.cli.targets import (
     store_options,
     with_store,
 )
-from aiozarr.errors import NodeNotFoundError
+from aiozarr.errors import NodeNotFoundError, UnsupportedOperationError
 from aiozarr.formatting import format_count
 
 if TYPE_CHECKING:
@@ -185,6 +185,7 @@ def du(target: str, depth: int, human: bool, stores: TargetOptions, out: Output)
 @_include
 @_exclude
 @click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Print the keys that would be removed.")
+@click.option("-f", "--force", is_flag=True, help="Also a directory without a node, and the working or home directory.")
 @store_options
 @output_options
 def rm(
@@ -193,13 +194,14 @@ def rm(
     include: tuple[str, ...],
     exclude: tuple[str, ...],
     dry_run: bool,
+    force: bool,
     stores: TargetOptions,
     out: Output,
 ) -> None:
     """Remove the object TARGET, or with --recursive everything below it.
 
     The documents of nodes are removed first: an interrupted removal leaves no array that reads as fill values.
-    Consolidated metadata of groups above are updated.
+    Consolidated metadata of groups above are updated. A link to a directory is removed, and nothing behind it.
     """
     from aiozarr.metadata.format_rules import document_write_order
     from aiozarr.transfer.key_filter import KeyFilter
@@ -211,11 +213,21 @@ def rm(
         _remove_object(target, options, dry_run=dry_run, out=out)
         return
     wanted = KeyFilter(include, exclude)
+    path = _local_path(target)
+    if path is not None and os.path.islink(path):
+        if dry_run or wanted or out.as_json:
+            raise click.UsageError(f"{target} is a link: only the link would be removed; name the directory behind it")
+        run(lambda: _remove_link(path))
+        out.say(f"removed the link {target}")
+        return
+    if not force:
+        _check_removable(target, path, options)
     found: list[Entry] = []
     kept: list[str] = []
     if dry_run or wanted or out.as_json:
         with iterated(scan_batches(target, options)) as batches:
             for batch in batches:
+                batch = [entry for entry in batch if not entry.below_link]  # what is never removed
                 found += [entry for entry in batch if wanted.matches(entry.key)]
                 others = [entry.key for entry in batch if not wanted.matches(entry.key)]
                 kept += [key for key in others if document_write_order(key) is not None]
@@ -229,6 +241,58 @@ def rm(
     _print_removed(found, dry_run=dry_run, out=out)
     counted = f"{format_count(len(found), 'object')} below {target}" if found else f"everything below {target}"
     out.say(f"{'would remove' if dry_run else 'removed'} {counted}")
+
+
+def _local_path(target: str) -> str | None:
+    """Return the absolute path of a target on the local disk; None for all others."""
+    from aiozarr.stores import LocalStore, from_url
+
+    if "://" in target and not target.startswith("file://"):
+        return None
+    store = from_url(target)
+    return store.root if isinstance(store, LocalStore) else None
+
+
+def _check_removable(target: str, path: str | None, options: StorageOptions) -> None:
+    """Refuse to remove a directory that the user needs, or that has nothing to do with Zarr.
+
+    Raises:
+        UsageError: the target is the working directory, the home directory, or a directory above one of them.
+        NodeNotFoundError: objects are stored there, and no node.
+    """
+    from aiozarr.metadata.format_rules import document_write_order
+
+    if path is not None:
+        place = os.path.join(os.path.realpath(path), "")
+        for name, used in (("the working directory", os.getcwd()), ("the home directory", os.path.expanduser("~"))):
+            if os.path.join(os.path.realpath(used), "").startswith(place):
+                raise click.UsageError(f"{target} is {name}, or above it; --force removes it anyway")
+    has_objects = False
+    with suppress(UnsupportedOperationError), iterated(scan_batches(target, options, batch=100)) as batches:
+        for batch in batches:
+            has_objects = True
+            if any(document_write_order(entry.key) is not None for entry in batch):
+                return
+    if has_objects:
+        raise NodeNotFoundError(
+            f"there is no array and no group at or below {target}; --force removes what is stored there", url=target
+        )
+
+
+async def _remove_link(path: str) -> None:
+    """Remove a link to a directory, and what consolidated metadata above say of the node behind it."""
+    from aiozarr.hierarchy.mutations.nodes import delete_node
+    from aiozarr.hierarchy.node_access import run_at_target
+
+    directory, name = os.path.split(path)
+
+    async def work(access: NodeAccess, owns_store: bool) -> None:
+        try:
+            await delete_node(access)
+        except NodeNotFoundError:
+            await access.scheduled.erase_prefix(access.prefix)
+
+    await run_at_target(work, directory, name, zarr_format=None, storage_options=None, settings=None)
 
 
 def _remove_object(target: str, options: StorageOptions, *, dry_run: bool, out: Output) -> None:

@@ -69,4 +69,6 @@ def _end(code: int) -> NoReturn:
             code = code or (BROKEN_PIPE if isinstance(error, BrokenPipeError) else ERROR)
             if stream is sys.stdout and not isinstance(error, BrokenPipeError):
                 sys.stderr.write(f"aiozarr: standard output could not be written: {error.strerror}\n")
+    if (archives := sys.modules.get("aiozarr.stores.zip.archive")) is not None:
+        archives.discard_unfinished()
     os._exit(code)

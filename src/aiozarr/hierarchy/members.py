@@ -19,6 +19,7 @@ from aiozarr.formatting import preformatted, printable
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
+    has_keys_below,
     has_node_below,
     implicit_group,
     parse_documents,
@@ -216,8 +217,10 @@ async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
             metadata = await read_other_format(at_name, name.zarr_format)
         # A directory of a reserved name without documents belongs to another program.
         is_reserved = name.name.rpartition("/")[2].startswith("__")
-        if metadata is None and not is_reserved and (rules.has_implicit_groups or await has_node_below(at_name)):
-            metadata = implicit_group(name.zarr_format)
+        if metadata is None and not is_reserved:
+            # A directory of the local disk may be empty: a process that was killed has left it.
+            is_group = await (has_keys_below if rules.has_implicit_groups else has_node_below)(at_name)
+            metadata = None if is_group is False else implicit_group(name.zarr_format)
     except (MetadataError, LimitError, PermissionDeniedError) as error:
         return ListedNode(name.name, error)
     return None if metadata is None else ListedNode(name.name, metadata)

@@ -108,6 +108,7 @@ class CopyDestination:
         self._settings = settings
         self._is_listed = is_listed
         self._stored_documents: list[str] | None = None
+        self._linked_documents: set[str] = set()
         description = {"source": source.store.url, "part": rules.part}
         self.journal = CopyJournal(destination, description) if self._can_have_journal() else None
         self.is_prepared = True
@@ -192,6 +193,8 @@ class CopyDestination:
                     found.add(entry)
                     if is_node_document(entry.key):
                         documents.append(entry.key)
+                        if entry.below_link:
+                            self._linked_documents.add(entry.key)
                     if rules.resume:
                         # Metadata do not have the sizes of chunks.
                         known = entry if self._is_listed else Entry(entry.key, None)
@@ -211,6 +214,11 @@ class CopyDestination:
         except PermissionDeniedError:
             # Credentials that may only write cannot check it.
             found.is_allowed = False
+        if rules.delete and found.count and not documents and not found.journal_keys:
+            raise CopyError(
+                f"{self._store.url} holds {found.count:,} objects, among them {found.first!r}, and no Zarr node: "
+                "delete=True would remove what is not a copy; empty the destination first if it is the right one"
+            )
         return found
 
     async def _counts_if_complete(self) -> CopyCounters | None:
@@ -326,7 +334,9 @@ class CopyDestination:
         try:
             if documents is None:
                 async with aclosing(self._list(self._destination)) as entries:
-                    documents = [entry.key async for entry in entries if is_node_document(entry.key)]
+                    stored = [entry async for entry in entries if is_node_document(entry.key)]
+                documents = [entry.key for entry in stored]
+                self._linked_documents = {entry.key for entry in stored if entry.below_link}
             documents = [key for key in documents if self._rules.keys.matches(key)]
             found = zip(documents, await map_concurrently(compare, documents), strict=True)
         except PermissionDeniedError:
@@ -339,7 +349,8 @@ class CopyDestination:
         if self.journal is None or self.journal.has_records:
             return
         for key, change in changes.items():
-            if change.was_array and not change.is_removed and key.endswith(V3_KEY) and not self._rules.keys:
+            is_erasable = not (change.is_removed or self._rules.keys or key in self._linked_documents)
+            if is_erasable and change.was_array and key.endswith(V3_KEY):
                 await self._destination.erase_prefix(key.removesuffix(V3_KEY) + "c/")
 
     # --- after the last one ------------------------------------------------------------------------------------------
@@ -348,12 +359,20 @@ class CopyDestination:
         """Remove objects of the destination that the source does not have: documents of a page first.
 
         Unless the copy deletes all of them, they are those of copied nodes: chunks that would be read with the new
-        documents, and documents that would take precedence.
+        documents, and documents that would take precedence. A link to a directory is removed if all behind it would be;
+        objects behind a link are never removed.
         """
         batch: list[str] = []
+        # Links to directories, and whether something behind one of them stays.
+        links: dict[str, bool] = {}
         async with aclosing(self._list(self._destination)) as entries:
             async for entry in entries:
                 key = entry.key
+                if entry.below_link:
+                    link = key.rsplit("/", entry.below_link)[0]
+                    stays = key in mirror or not (self._rules.delete and self._rules.keys.matches(key))
+                    links[link] = links.get(link, False) or stays
+                    continue
                 if is_journal_key(key) or key in mirror or not self._rules.keys.matches(key):
                     continue
                 if not (self._rules.delete or await self.replaced.has(key)):
@@ -363,6 +382,12 @@ class CopyDestination:
                     await self._erase(batch)
                     batch = []
         await self._erase(batch)
+        for link in [link for link, stays in links.items() if not stays]:
+            self._counters.add_deleted([link])
+            if not self._rules.dry_run:
+                if self._has_consolidated_above:
+                    await self.prepare()
+                await self._destination.erase_prefix(f"{link}/")
 
     async def _erase(self, keys: list[str]) -> None:
         self._counters.add_deleted(keys)

@@ -48,6 +48,8 @@ async def check_erasable(access: NodeAccess) -> None:
 async def erase_node(access: NodeAccess) -> None:
     """Erase the node and everything below it. An interrupted erasure leaves each array below complete or not at all.
 
+    Of a link to a directory, the link is erased, and nothing behind it.
+
     If the store cannot list, the chunks of the array's grid are erased; those of an earlier, larger shape remain.
 
     Raises:
@@ -55,16 +57,20 @@ async def erase_node(access: NodeAccess) -> None:
     """
     listable = access.store.supports.listable
     chunks = iter(()) if listable else await _chunk_keys(access)
-    await _erase_documents(access, list(PROBE_KEYS))
+    below: list[str] = []
+    is_link = False
+    if listable:
+        async for entry in access.scheduled.scan(access.prefix):
+            name = entry.key[len(access.prefix) :]
+            is_link = is_link or entry.below_link > name.count("/")
+            if not entry.below_link and document_write_order(entry.key) is not None:
+                below.append(name)
+    if not is_link:
+        await _erase_documents(access, list(PROBE_KEYS))
     erasures.record(access.store, access.path)
     if not listable:
         await for_each(access.scheduled.erase, chunks)
         return
-    below = [
-        entry.key[len(access.prefix) :]
-        async for entry in access.scheduled.scan(access.prefix)
-        if document_write_order(entry.key) is not None
-    ]
     await _erase_documents(access, below)
     await access.scheduled.erase_prefix(access.prefix)
 

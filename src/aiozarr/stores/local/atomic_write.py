@@ -154,8 +154,10 @@ class NewFile:
         os.close(written)
 
     def rename(self, precondition: Precondition | None) -> None:
-        """Give the sealed file its name, under the lock of its directory."""
-        _check(self._path, precondition)
+        """Give the sealed file its name, and the mode of the file that it replaces, under the lock of its directory."""
+        replaced = _check(self._path, precondition)
+        if replaced is not None and replaced.st_mode != os.stat(self._temporary).st_mode:
+            os.chmod(self._temporary, stat.S_IMODE(replaced.st_mode))
         os.replace(self._temporary, self._path)
 
     def abort(self) -> None:
@@ -353,8 +355,8 @@ def _exclusive(descriptor: int, directory: bytes) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-def _check(path: bytes, precondition: Precondition | None) -> None:
-    """Check, under the lock, that `path` may be replaced."""
+def _check(path: bytes, precondition: Precondition | None) -> os.stat_result | None:
+    """Check, under the lock, that `path` may be replaced, and return the status of the file that would be."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -369,13 +371,12 @@ def _check(path: bytes, precondition: Precondition | None) -> None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         _remove_empty(path)
         status = None
-    if precondition is None:
-        return
     if isinstance(precondition, IfAbsent):
         if status is not None:
             raise UnmetPreconditionError
-    elif status is None or version_of(status) != precondition.version:
+    elif precondition is not None and (status is None or version_of(status) != precondition.version):
         raise UnmetPreconditionError
+    return status
 
 
 def _remove_empty(path: bytes) -> None:

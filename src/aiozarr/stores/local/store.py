@@ -297,6 +297,12 @@ class LocalStore(BlockingStore):
 
     async def erase_prefix(self, prefix: str) -> None:
         start = self._directory(prefix)
+        if walk.segments_behind_link(self._base, start) > 1:
+            raise StoreError(
+                "the prefix lies behind a link to a directory: nothing there is erased; erase the link",
+                key=prefix,
+                store=self._url,
+            )
         with self._translated("erasing", prefix):
             async with aclosing(iterate_in_thread(walk.remove_tree(self._root, start))) as steps:
                 async for _ in steps:

@@ -2,7 +2,8 @@
 
 A key is a regular file, or a link to one, whose path is valid UTF-8. Temporary files, directories, devices and other
 names are not keys. Listings follow links to directories, except for links back to a directory on the way to them.
-Erasing removes a link and not its target.
+An entry says how many segments of its key lie behind a link: what erases listed keys leaves these alone. Erasing a
+prefix removes a link and not its target.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ BATCH_ENTRIES = 512
 MIN_ABANDONED_SECONDS = 1.0
 """Age of a temporary file without a writer. Its writer creates it, and locks it some microseconds later."""
 
-# A directory to walk: its path, and the real paths of the directories with the links on the way to it.
-_Pending = tuple[bytes, tuple[bytes, ...]]
+# A directory to walk: its path, the real paths of the directories with the links on the way to it, and the number of
+# segments of the keys in it that lie behind the first of these links.
+_Pending = tuple[bytes, tuple[bytes, ...], int]
 
 
 def walk(base: bytes, start: bytes) -> Iterator[list[Entry]]:
@@ -34,18 +36,18 @@ def walk(base: bytes, start: bytes) -> Iterator[list[Entry]]:
         OSError: a directory could not be read.
     """
     batch: list[Entry] = []
-    pending: list[_Pending] = [(start, ())]
+    pending: list[_Pending] = [(start, (), segments_behind_link(base, start))]
     while pending:
-        directory, trail = pending.pop()
+        directory, trail, behind = pending.pop()
         for found in _scandir(directory):
             if _name(found) is None:
                 continue
             if _is_directory(found):
-                below = _follow(found, directory, trail)
+                below = _follow(found, directory, trail, behind)
                 if below is not None:
                     pending.append(below)
                 continue
-            entry = _entry(base, found)
+            entry = _entry(base, found, behind)
             if entry is None:
                 continue
             batch.append(entry)
@@ -54,6 +56,17 @@ def walk(base: bytes, start: bytes) -> Iterator[list[Entry]]:
                 batch = []
     if batch:
         yield batch
+
+
+def segments_behind_link(base: bytes, directory: bytes) -> int:
+    """Return how many segments of the keys in `directory` lie behind the first link on the way to it; 0: no link."""
+    names = directory[len(base) :].split(b"/") if len(directory) > len(base) else []
+    path = base.rstrip(b"/")
+    for position, name in enumerate(names):
+        path = b"%s/%s" % (path, name)
+        if os.path.islink(path):
+            return len(names) - position
+    return 0
 
 
 def list_one(directory: bytes) -> tuple[list[str], list[str]]:
@@ -175,7 +188,7 @@ def _is_file(found: os.DirEntry[bytes]) -> bool:
         return False
 
 
-def _entry(base: bytes, found: os.DirEntry[bytes]) -> Entry | None:
+def _entry(base: bytes, found: os.DirEntry[bytes], behind: int) -> Entry | None:
     if not _is_file(found):
         return None
     try:
@@ -183,15 +196,16 @@ def _entry(base: bytes, found: os.DirEntry[bytes]) -> Entry | None:
         key = found.path[len(base) :].decode()
     except (FileNotFoundError, UnicodeDecodeError):
         return None
-    return Entry(key, status.st_size, version_of(status))
+    return Entry(key, status.st_size, version_of(status), behind)
 
 
-def _follow(found: os.DirEntry[bytes], directory: bytes, trail: tuple[bytes, ...]) -> _Pending | None:
+def _follow(found: os.DirEntry[bytes], directory: bytes, trail: tuple[bytes, ...], behind: int) -> _Pending | None:
     """Return the directory to walk, or None for a link back to a directory on the way to it."""
+    behind = behind and behind + 1
     if not found.is_symlink():
-        return found.path, trail
+        return found.path, trail, behind
     target = os.path.realpath(found.path)
     trail = (*trail, os.path.realpath(directory))
     if any((passed + b"/").startswith(target.rstrip(b"/") + b"/") for passed in trail):
         return None
-    return found.path, trail
+    return found.path, trail, behind or 1

@@ -14,7 +14,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from aiozarr.errors import AiozarrError, ForkedProcessError, PreconditionFailedError, StoreError
 from aiozarr.fork_safe_lock import ForkSafeLock
@@ -155,6 +155,14 @@ class Archive:
         self._writer = self._finalizer = None
 
 
+def discard_unfinished() -> None:
+    """Remove the temporary files of archives that could not be closed: the process ends without its exit hooks."""
+    for writer in list(_writers):
+        if writer.process == os.getpid():
+            with suppress(OSError):
+                os.unlink(writer.temporary)
+
+
 def _commit_at_exit(writer: _Writer) -> None:
     """Commit for stores that were not closed, when they are collected or the interpreter exits."""
     if writer.process != os.getpid():
@@ -170,6 +178,9 @@ def _commit_at_exit(writer: _Writer) -> None:
     warnings.warn(message, ResourceWarning, stacklevel=1)
 
 
+_writers: WeakSet[_Writer] = WeakSet()
+
+
 class _Writer:
     """A temporary file that becomes the archive."""
 
@@ -183,6 +194,7 @@ class _Writer:
         self._base = base
         self._has_unused_bytes = contents.repeated is not None
         self.temporary, file = self._create()
+        _writers.add(self)
         with _removed_on_failure(self.temporary):
             self._end = _copy(contents.file, 0, contents.directory, file, 0)
         token = secrets.token_hex(8)

@@ -1,0 +1,163 @@
+"""Links to directories below a local root: what erases removes the link, and nothing behind it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aiozarr
+import aiozarr.sync as z
+from aiozarr.errors import StoreError
+from aiozarr.stores import LocalStore, PrefixStore
+from tests.support.command_line import invoke, succeed
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A folder with `src.zarr`, and with `dst.zarr`, in which `b` and `photos` are links to what lies in `other`."""
+    z.create_group(tmp_path / "dst.zarr")
+    z.create_array(tmp_path / "other/b.zarr", data=np.arange(4), chunks=(2,))
+    z.create_array(tmp_path / "src.zarr", data=np.arange(4))
+    (tmp_path / "other/photos").mkdir()
+    (tmp_path / "other/photos/1.jpg").write_text("x")
+    (tmp_path / "dst.zarr/b").symlink_to("../other/b.zarr")
+    (tmp_path / "dst.zarr/photos").symlink_to("../other/photos")
+    return tmp_path
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+ALL = {"b.zarr/zarr.json", "b.zarr/c/0", "b.zarr/c/1", "photos/1.jpg"}
+
+
+def group(tree: Path) -> Any:
+    return z.open_group(tree / "dst.zarr", mode="r+")
+
+
+ERASING: dict[str, tuple[Callable[[Path], object], set[str]]] = {
+    "sync --delete": (lambda t: succeed("sync", "--delete", t / "src.zarr", t / "dst.zarr"), set()),
+    "copy": (lambda t: z.copy(t / "src.zarr", t / "dst.zarr", delete=True), set()),
+    "rm": (lambda t: succeed("rm", "-r", t / "dst.zarr"), set()),
+    "rm --include": (lambda t: succeed("rm", "-r", "--include", "*", t / "dst.zarr"), {"b", "photos"}),
+    "rm of a link": (lambda t: succeed("rm", "-r", t / "dst.zarr/b"), {"photos"}),
+    "rm of a link to no node": (lambda t: succeed("rm", "-r", t / "dst.zarr/photos"), {"b"}),
+    "create_group": (lambda t: z.create_group(t / "dst.zarr", overwrite=True), set()),
+    "create_array": (lambda t: z.create_array(t / "dst.zarr", data=[1], overwrite=True), set()),
+    "create_array at a link": (lambda t: group(t).create_array("b", data=[1], overwrite=True), {"photos"}),
+    "convert": (lambda t: z.convert(t / "src.zarr", t / "dst.zarr", overwrite=True), set()),
+    "copy over": (lambda t: z.copy(t / "src.zarr", t / "dst.zarr", overwrite=True), {"b", "photos"}),
+    "delete": (lambda t: group(t).delete("b"), {"photos"}),
+    "move": (lambda t: group(t).move("b", "c"), {"photos"}),
+}
+
+
+@pytest.mark.parametrize("name", ERASING)
+def test_nothing_behind_a_link_is_erased(tree: Path, name: str) -> None:
+    erase, links = ERASING[name]
+    erase(tree)
+    assert files(tree / "other") == ALL
+    stored = tree / "dst.zarr"
+    assert {each.name for each in stored.iterdir() if each.is_symlink()} == links if stored.exists() else not links
+
+
+async def test_a_prefix_behind_a_link_is_not_erased(tree: Path) -> None:
+    store = LocalStore(tree / "dst.zarr")
+    for inner, prefix in ((store, "b/c/"), (PrefixStore(store, "b/"), "c/")):
+        with pytest.raises(StoreError, match="behind a link"):
+            await inner.erase_prefix(prefix)
+    group = await aiozarr.open_group(tree / "dst.zarr", mode="r+")
+    await aiozarr.create_group(tree / "other/g/deep")
+    (tree / "dst.zarr/g").symlink_to("../other/g")
+    with pytest.raises(StoreError, match="behind a link"):
+        await group.delete("g/deep")
+    assert files(tree / "other") >= ALL | {"g/deep/zarr.json"}
+    await store.erase_prefix("b/")
+    assert not (tree / "dst.zarr/b").is_symlink()
+    assert files(tree / "other") >= ALL
+
+
+async def test_entries_say_how_much_of_their_key_lies_behind_a_link(tree: Path) -> None:
+    (tree / "other/b.zarr/inner").symlink_to("../photos")
+    store = LocalStore(tree / "dst.zarr")
+    found = {entry.key: entry.below_link async for entry in store.scan()}
+    assert found == {
+        "zarr.json": 0,
+        "b/zarr.json": 1,
+        "b/c/0": 2,
+        "b/c/1": 2,
+        "b/inner/1.jpg": 2,
+        "photos/1.jpg": 1,
+    }
+    assert {entry.below_link async for entry in PrefixStore(store, "b/").scan("c/")} == {2}
+
+
+async def test_values_are_read_written_and_erased_behind_a_link(tree: Path) -> None:
+    array = await aiozarr.open_array(tree / "dst.zarr", "b", mode="r+")
+    await array[0:2].write(0)
+    await array[3:4].write(7)
+    assert (await array[...]).tolist() == [0, 0, 2, 7]
+    assert files(tree / "other") == ALL - {"b.zarr/c/0"}
+
+
+def test_a_mirror_keeps_what_lies_behind_a_link_beside_objects_of_the_source(tree: Path) -> None:
+    z.create_group(tree / "src")
+    z.create_array(tree / "src/b", data=np.arange(4), chunks=(4,))
+    z.copy(tree / "src", tree / "dst.zarr", delete=True)
+    assert files(tree / "other") == ALL
+    assert z.open_array(tree / "dst.zarr/b")[:].tolist() == [0, 1, 2, 3]
+    assert not (tree / "dst.zarr/photos").is_symlink()
+
+
+@pytest.mark.parametrize("target", [".", "..", "/", "~", "{tree}", "{tree}/other/..", "file://{tree}"])
+def test_rm_refuses_the_working_and_the_home_directory_and_what_is_above(
+    tree: Path, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tree / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tree / "src.zarr")
+    result = invoke("rm", "-r", "--dry-run", target.format(tree=tree))
+    assert (result.exit_code, "is the working directory, or above it" in result.stderr) == (2, True) or (
+        target == "~" and "is the home directory" in result.stderr
+    )
+
+
+def test_rm_and_a_mirror_refuse_what_has_no_node(tree: Path) -> None:
+    other = tree / "other/photos"
+    result = invoke("rm", "-r", other)
+    assert (result.exit_code, "no array and no group at or below" in result.stderr) == (3, True)
+    result = invoke("sync", "--delete", tree / "src.zarr", other)
+    assert (result.exit_code, "no Zarr node" in result.stderr) == (1, True)
+    with pytest.raises(aiozarr.CopyError, match="no Zarr node"):
+        z.copy(tree / "src.zarr", other, delete=True)
+    assert files(other) == {"1.jpg"}
+    succeed("rm", "-r", "--force", other)
+    assert not other.exists()
+
+
+def test_a_replaced_file_keeps_its_mode(tree: Path) -> None:
+    array = z.open_array(tree / "src.zarr", mode="r+")
+    for path in (tree / "src.zarr/zarr.json", tree / "src.zarr/c/0"):
+        path.chmod(0o600)
+    array[:] = 5
+    array.update_attributes({"a": 1})
+    assert {os.stat(tree / "src.zarr" / name).st_mode & 0o777 for name in ("zarr.json", "c/0")} == {0o600}
+
+
+def test_an_empty_directory_is_no_group(tree: Path) -> None:
+    (tree / "dst.zarr/empty/deeper").mkdir(parents=True)
+    (tree / "dst.zarr/half").mkdir()
+    (tree / "dst.zarr/half/.aiozarr-write~0-0-0").write_text("")
+    root = group(tree)
+    assert sorted(name for name, _ in root.members()) == ["b", "photos"]
+    z.consolidate_metadata(tree / "dst.zarr")
+    assert sorted(name for name, _ in group(tree).members(max_depth=None)) == ["b", "photos"]
+    root.create_array("empty", data=[1])
+    assert "empty" in group(tree)
