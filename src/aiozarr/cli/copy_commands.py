@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
@@ -239,6 +240,8 @@ async def _copy_object(
         CopyError: there is an object, and it may not be replaced.
     """
     from aiozarr.cli.targets import with_store
+    from aiozarr.errors import PreconditionFailedError
+    from aiozarr.hierarchy.mutations.store_documents import set_if_absent
     from aiozarr.transfer import CopyReport
     from aiozarr.transfer.copy_object import read_object
 
@@ -253,11 +256,16 @@ async def _copy_object(
 
     async def store(target: Any) -> None:
         name_there = place.key_in(target.store)
+        exists = CopyError(f"there is an object {target.store.url_of(name_there)}; --overwrite replaces it")
         if not rules.overwrite and await target.stat(name_there) is not None:
-            raise CopyError(f"there is an object {target.store.url_of(name_there)}; --overwrite replaces it")
+            raise exists
         if rules.dry_run:
             return
-        await target.set(name_there, found.data)
+        try:
+            # Another process may have stored an object since.
+            await (target.set if rules.overwrite else partial(set_if_absent, target))(name_there, found.data)
+        except PreconditionFailedError:
+            raise exists from None
         if rules.verify == "checksum":
             stored = await target.fetch(name_there)
             if stored is None or bytes(stored.data) != bytes(found.data):

@@ -206,7 +206,7 @@ async def _create(access: NodeAccess, spec: Spec, stored: StoredArray) -> None:
         key = access.prefix + document_key(spec)
         if access.store.supports.conditional_writes is False and await access.scheduled.stat(key) is not None:
             raise PreconditionFailedError("a document is stored already", store=access.store.url, key=key)
-        await set_if_absent(access, key, render(stored.facts.document()))
+        await set_if_absent(access.scheduled, key, render(stored.facts.document()))
         return None, [(access.path, stored.array.metadata)]
 
     await update_nodes([access], group_keys([zarr_format]), load, apply)

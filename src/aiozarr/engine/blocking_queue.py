@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict, deque
+import asyncio
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
+from time import monotonic
 
 from aiozarr.engine.request.object_request import ObjectRequest
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES, MIN_BATCH_BYTES, WorkerPool, WorkItem
+from aiozarr.errors import StoreError
 from aiozarr.schedule.coalesce import LOCAL_GAP, MergeLimits
 from aiozarr.schedule.queue import RequestSource, ScheduledRequest
-from aiozarr.schedule.retry import retry_blocking
+from aiozarr.schedule.retry import retry
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 
@@ -28,6 +31,9 @@ class BlockingQueue:
 
     Sources take turns, request by request. The number of batches that the threads have before them is limited. So are
     the bytes in memory, which are therefore not counted.
+
+    A failed request waits on the loop for its next attempt, so that no thread sleeps, and a cancellation ends the wait.
+    All requests of an operation wait side by side. Meanwhile the operation is not asked for more of them.
     """
 
     is_blocking = True
@@ -39,12 +45,15 @@ class BlockingQueue:
         self._prepaid: deque[ScheduledRequest] = deque()
         self._batches = 0
         self._is_dispatching = False
+        self._retrying: dict[asyncio.Task[None], RequestSource | None] = {}
+        self._paused: Counter[RequestSource] = Counter()
 
     def register(self, source: RequestSource) -> None:
         """Do nothing: a fixed limit of requests is one of servers."""
 
     def unregister(self, source: RequestSource) -> None:
         self._sources.pop(source, None)
+        self._paused.pop(source, None)
 
     def wake(self, source: RequestSource) -> None:
         self._sources[source] = None
@@ -82,11 +91,11 @@ class BlockingQueue:
         """Do nothing: the cost of a request is a constant, `LOCAL_GAP`."""
 
     def now(self) -> float:
-        return time.monotonic()
+        return monotonic()
 
     @property
     def is_idle(self) -> bool:
-        return not (self._sources or self._prepaid or self._batches)
+        return not (self._sources or self._prepaid or self._batches or self._retrying)
 
     def __repr__(self) -> str:
         return f"BlockingQueue(sources={len(self._sources)}, batches={self._batches})"
@@ -112,32 +121,58 @@ class BlockingQueue:
         batch: list[BlockingRequestTask] = []
         weight = 0
         while weight < BATCH_BYTES and len(batch) < MAX_BATCH_REQUESTS:
-            request = self._next_request()
+            source, request = self._next_request()
             if request is None:
                 break
             assert isinstance(request, ObjectRequest)
-            task = BlockingRequestTask(self, request)
+            task = BlockingRequestTask(self, request, source)
             batch.append(task)
             weight += task.weight
             if request.is_full_batch:
                 break
         return batch
 
-    def _next_request(self) -> ScheduledRequest | None:
+    def _next_request(self) -> tuple[RequestSource | None, ScheduledRequest | None]:
         if self._prepaid:
-            return self._prepaid.popleft()
+            return None, self._prepaid.popleft()
         sources = self._sources
         while sources:
             source = next(iter(sources))
-            request = source.next()
+            request = None if source in self._paused else source.next()
             if request is None:
                 # `next` of a source that has ended unregisters it.
                 sources.pop(source, None)
                 continue
             if len(sources) > 1 and source in sources:
                 sources.move_to_end(source)
-            return request
-        return None
+            return source, request
+        return None, None
+
+    def retry(self, work: BlockingRequestTask, failure: StoreError) -> None:
+        """Repeat a request whose first attempt has failed, if its policy allows it. `finish` of the work follows."""
+        task = work.request.task = asyncio.get_running_loop().create_task(self._retry(work, failure))
+        self._retrying[task] = work.source
+        if work.source is not None:
+            self._paused[work.source] += 1
+        task.add_done_callback(partial(self._retried, work))
+
+    async def _retry(self, work: BlockingRequestTask, failure: StoreError) -> None:
+        # In virtual time the first attempt was timed by another clock.
+        clock = asyncio.get_running_loop().time
+        work.request.started = clock() - (monotonic() - work.request.started)
+        await retry(work.request, lambda: self._pool.call(work.send, work.weight), clock, failure)
+        await self._pool.call(work.decode, work.weight)
+
+    def _retried(self, work: BlockingRequestTask, task: asyncio.Task[None]) -> None:
+        source = self._retrying.pop(task)
+        work.request.task = None
+        work.finish(asyncio.CancelledError() if task.cancelled() else task.exception())
+        if source is None or source not in self._paused:
+            return  # the operation has ended
+        self._paused[source] -= 1
+        if not self._paused[source]:
+            del self._paused[source]
+            self.wake(source)
 
     def batch_done(self) -> None:
         """The threads have one batch less before them."""
@@ -148,21 +183,38 @@ class BlockingQueue:
 class BlockingRequestTask(WorkItem):
     """Send one request in a worker thread, and decode its response there."""
 
-    __slots__ = ("is_last", "queue", "request", "works")
+    __slots__ = ("failure", "is_last", "queue", "request", "source", "works")
 
-    def __init__(self, queue: BlockingQueue, request: ObjectRequest) -> None:
+    def __init__(self, queue: BlockingQueue, request: ObjectRequest, source: RequestSource | None) -> None:
         self.queue = queue
         self.request = request
+        self.source = source
+        self.failure: StoreError | None = None
         self.is_last = False
         self.works = request.start_blocking()
         super().__init__(max(request.cost, sum([work.weight for work in self.works])))
 
     def run(self) -> None:
         request = self.request
-        store = request.store
+        request.started = monotonic()
+        request.attempts = 1
+        try:
+            self.send()
+        except StoreError as error:
+            self.failure = error
+            return
+        request.seconds = monotonic() - request.started
+        self.decode()
+
+    def send(self) -> None:
+        """Send the request once, in a worker."""
+        store = self.request.store
         assert isinstance(store, BlockingStore)
-        retry_blocking(request, request.send_blocking, store)
-        request.decode_blocking(self.works)
+        self.request.send_blocking(store)
+
+    def decode(self) -> None:
+        """Decode the response, in a worker."""
+        self.request.decode_blocking(self.works)
 
     def run_batch_from(self, batch: Sequence[WorkItem], at: int) -> int:
         followers = _requests_of(islice(batch, at + 1, None))
@@ -171,9 +223,19 @@ class BlockingRequestTask(WorkItem):
         return self.request.send_blocking_with(store, followers) or super().run_batch_from(batch, at)
 
     def finished(self) -> None:
-        self.request.finish_blocking(self.works, self.error)
+        failure, self.failure = self.failure, None
+        if failure is not None and failure.retryable and not self.request.cancelled:
+            self.queue.retry(self, failure)
+        else:
+            if failure is not None:
+                failure.attempts, failure.elapsed = 1, monotonic() - self.request.started
+            self.finish(failure or self.error)
         if self.is_last:
             self.queue.batch_done()
+
+    def finish(self, error: BaseException | None) -> None:
+        """End the request. On the loop."""
+        self.request.finish_blocking(self.works, error)
 
 
 def _requests_of(works: Iterable[WorkItem]) -> Iterator[ObjectRequest]:

@@ -21,7 +21,8 @@ except ImportError as error:
 from aiozarr.concurrency import map_concurrently
 from aiozarr.engine import ScheduledStore, run
 from aiozarr.errors import InvalidKeyError, PreconditionFailedError
-from aiozarr.model import ByteRange, Entry, IfAbsent, Range, Suffix, check_key
+from aiozarr.hierarchy.mutations.store_documents import set_if_absent
+from aiozarr.model import ByteRange, Entry, Range, Suffix, check_key
 from aiozarr.schedule.events import current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores.contract import Store
@@ -217,14 +218,14 @@ class StoreFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec ships no
 
     async def _pipe_file(self, path: str, value: Any, mode: str = "overwrite", **kwargs: Any) -> None:
         key = check_key(self._strip_protocol(path), store=self.store.url)
-        condition = None
-        if mode == "create":
-            if self.store.supports.conditional_writes:
-                condition = IfAbsent()
-            elif await self._request(lambda scheduled: scheduled.stat(key)) is not None:
-                raise FileExistsError(path)
+        is_new = mode == "create"
+        can_check = self.store.supports.conditional_writes
+        if is_new and not can_check and await self._request(lambda scheduled: scheduled.stat(key)) is not None:
+            raise FileExistsError(path)
         try:
-            await self._request(lambda scheduled: scheduled.set(key, value, precondition=condition))
+            await self._request(
+                lambda scheduled: set_if_absent(scheduled, key, value) if is_new else scheduled.set(key, value)
+            )
         except PreconditionFailedError as error:
             raise FileExistsError(path) from error
 

@@ -1,4 +1,4 @@
-"""Retries: one decision whether a failed request is sent again, and its two drivers, for coroutines and for threads.
+"""Retries: one decision whether a failed request is sent again, and the coroutine that sends it again.
 
 Stores say whether a request may be repeated (`StoreError.retryable`): for HTTP, `stores.http.errors` reads it from the
 status. Resumable uploads to Google Cloud (`stores.gcs.upload`) resume within one attempt, under limits of their own.
@@ -7,7 +7,6 @@ status. Resumable uploads to Google Cloud (`stores.gcs.upload`) resume within on
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +16,6 @@ from aiozarr.concurrency import random_jitter
 from aiozarr.errors import StoreError, StoreTimeoutError, ThrottledError
 
 T = TypeVar("T")
-A = TypeVar("A")
 
 BASE_DELAY = 0.1
 MAX_DELAY = 5.0
@@ -131,27 +129,6 @@ async def retry(
         else:
             attempts.seconds = clock() - attempts.started
             return result
-
-
-def retry_blocking(attempts: Attempts, send: Callable[[A], T], argument: A) -> T:
-    """Call `send(argument)` until it succeeds or the policy gives up. Sleeps in the calling thread.
-
-    Raises:
-        StoreError: the error of the last attempt, with `attempts` and `elapsed`.
-    """
-    attempts.started = time.monotonic()
-    while True:
-        attempts.attempts += 1
-        try:
-            result = send(argument)
-        except StoreError as error:
-            delay = attempts.delay_after(error, time.monotonic(), random_jitter())
-            if delay is None:
-                raise
-        else:
-            attempts.seconds = time.monotonic() - attempts.started
-            return result
-        time.sleep(delay)
 
 
 def is_overload(error: BaseException) -> bool:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import aiozarr.sync
+from aiozarr.model import Entry
+from aiozarr.stores import LocalStore
 from tests.support.command_line import invoke, records, succeed
 
 
@@ -58,6 +60,25 @@ def test_cp_of_one_object(name: str, created: str, sample: Path, tmp_path: Path)
     assert result.exit_code == 1
     assert "--overwrite replaces it" in result.stderr
     succeed("cp", "--overwrite", "--checksum", sample / "zarr.json", f"{tmp_path}/{name}")
+
+
+def test_cp_of_one_object_keeps_one_that_another_process_has_stored_meanwhile(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = tmp_path / "new.json"
+    stat_now = LocalStore.stat_now
+
+    def stat_before_the_other_process(store: LocalStore, key: str) -> Entry | None:
+        entry = stat_now(store, key)
+        if key.endswith("new.json"):
+            new.write_text("theirs")
+        return entry
+
+    monkeypatch.setattr(LocalStore, "stat_now", stat_before_the_other_process)
+    result = invoke("cp", sample / "zarr.json", new)
+    assert result.exit_code == 1
+    assert "new.json; --overwrite replaces it" in result.stderr
+    assert new.read_text() == "theirs"
 
 
 def test_cp_of_one_object_of_another_store() -> None:

@@ -1,11 +1,11 @@
-"""Retries: the decision, and its drivers for coroutines and for threads."""
+"""Retries: the decision, and the coroutine that sends requests again."""
 
 import asyncio
 
 import pytest
 
 from aiozarr.errors import PermissionDeniedError, ShortReadError, StoreError, ThrottledError
-from aiozarr.schedule.retry import BASE_DELAY, Attempts, RetryPolicy, retry, retry_blocking
+from aiozarr.schedule.retry import BASE_DELAY, Attempts, RetryPolicy, retry
 from aiozarr.testing.virtual_time import in_virtual_time
 
 POLICY = RetryPolicy(retries=5, seconds=20.0)
@@ -99,15 +99,3 @@ async def test_a_coroutine_raises_the_error_of_the_last_attempt() -> None:
         await retry(Attempts(RetryPolicy(retries=2)), Sender(*errors).send_async, clock)
     assert raised.value is errors[-1]
     assert raised.value.attempts == 3
-
-
-def test_a_thread_retries_by_the_same_policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr("aiozarr.schedule.retry.time.sleep", slept.append)
-    attempts = Attempts(POLICY)
-    sender = Sender(ThrottledError("slow", retry_after=2.0), None)
-    assert retry_blocking(attempts, sender.send, "value") == "value"
-    assert (attempts.attempts, slept) == (2, [2.0])
-    with pytest.raises(PermissionDeniedError) as raised:
-        retry_blocking(Attempts(POLICY), Sender(PermissionDeniedError("no")).send, "value")
-    assert (raised.value.attempts, slept) == (1, [2.0])

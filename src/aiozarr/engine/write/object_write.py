@@ -264,6 +264,7 @@ class ObjectWrite(ObjectRequest):
     # --- in a worker -----------------------------------------------------------------------------------------------
 
     def send_blocking(self, store: BlockingStore) -> None:
+        self._check_cancelled()
         if self._is_whole():
             self._store_blocking(store, self._encode_timed(None))
         else:
@@ -303,11 +304,17 @@ class ObjectWrite(ObjectRequest):
 
     def _can_be_batched(self, store: BlockingStore) -> bool:
         """Return whether this is a small chunk that is written whole, and need not be sent by itself."""
-        if self.is_alone or self.store is not store or self.timing is not None:
+        if self.is_alone or self.cancelled or self.store is not store or self.timing is not None:
             return False
         return self.stored.spec.nbytes <= MAX_CHUNK_BYTES and self._is_whole()
 
+    def _check_cancelled(self) -> None:
+        """Begin nothing more after a cancellation: the write may be one of many in a batch, or of many attempts."""
+        if self.cancelled:
+            raise asyncio.CancelledError
+
     def _change_blocking(self, store: BlockingStore) -> None:
+        self._check_cancelled()
         value = self._fetch_blocking(store)
         version = self._erasable(value)
         can_erase = self._can_erase(version)

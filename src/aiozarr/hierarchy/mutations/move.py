@@ -83,7 +83,7 @@ async def _copy(source: NodeAccess, destination: NodeAccess, zarr_format: int) -
             path, _, name = key.rpartition("/")
             documents.setdefault(path, {})[name] = value
         try:
-            await set_if_absent(destination, destination.prefix + key, bytes(value.data))
+            await set_if_absent(destination.scheduled, destination.prefix + key, bytes(value.data))
         except PreconditionFailedError as error:
             raise await node_exists_error(destination, may_overwrite=False) from error
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from aiozarr.concurrency import gather_all
+from aiozarr.engine import ScheduledStore
 from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
 from aiozarr.hierarchy.node_access import Documents, NodeAccess
 from aiozarr.model import IfAbsent, IfMatch, Precondition, Value, Version
 from aiozarr.stores import Store
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 MAX_SWAP_DELAY = 1.0
 """The longest delay, in seconds, between attempts of a compare-and-swap of documents: one may take many requests."""
@@ -26,7 +31,7 @@ async def store_documents(access: NodeAccess, documents: Mapping[str, bytes], *,
         if replace:
             await scheduled.set(access.prefix + key, documents[key])
         else:
-            await set_if_absent(access, access.prefix + key, documents[key])
+            await set_if_absent(scheduled, access.prefix + key, documents[key])
 
     *others, last = documents
     await gather_all(store(key) for key in others)
@@ -38,16 +43,21 @@ async def store_documents(access: NodeAccess, documents: Mapping[str, bytes], *,
         raise
 
 
-async def set_if_absent(access: NodeAccess, key: str, data: bytes) -> Version | None:
-    """Store `data` if nothing is stored under `key`. A store without conditional writes stores it in any case."""
-    if access.store.supports.conditional_writes is not False:
+async def set_if_absent(scheduled: ScheduledStore, key: str, data: Buffer) -> Version | None:
+    """Store `data` if nothing is stored under `key`. A store without conditional writes stores it in any case.
+
+    Raises:
+        PreconditionFailedError: something is stored.
+    """
+    supported = scheduled.store.supports.conditional_writes
+    if supported is not False:
         try:
-            return await access.scheduled.set(key, data, precondition=IfAbsent())
+            return await scheduled.set(key, data, precondition=IfAbsent())
         except UnsupportedOperationError:
             # Support was unknown until now. A server that ignores the condition is no worse than one without it.
-            if access.store.supports.conditional_writes:
+            if supported:
                 raise
-    return await access.scheduled.set(key, data)
+    return await scheduled.set(key, data)
 
 
 async def replace_documents(

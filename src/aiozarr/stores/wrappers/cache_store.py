@@ -36,7 +36,8 @@ class CacheStore(WrapperStore):
 
     With a `directory` the values are files there, complete and with checksums. Several processes may share it, and
     later processes find the values. A file that cannot be read counts as missing, and any file may be removed at any
-    time. The files are not encrypted, so the directory is created with access for this user only.
+    time. The files are not encrypted, so the directory is created with access for this user only. The first use of
+    one that another user owns or can write to raises `PermissionDeniedError`.
 
     Args:
         store: the inner store.

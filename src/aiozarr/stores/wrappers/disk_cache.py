@@ -20,6 +20,7 @@ import json
 import logging
 import os
 import secrets
+import stat
 import struct
 import sys
 import time
@@ -32,7 +33,7 @@ from hashlib import sha256
 from itertools import chain
 from typing import Any, Final
 
-from aiozarr.errors import UnsupportedOperationError
+from aiozarr.errors import PermissionDeniedError, UnsupportedOperationError
 from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.model import ByteRange, Suffix, Value, Version, resolve_range
 from aiozarr.stores.contract import byte_view
@@ -48,9 +49,10 @@ _TEMPORARY = ".writing-"
 _ABANDONED_SECONDS = 3600
 _DIGITS = 20
 _MAX_RENAME_ATTEMPTS = 5
-# Without O_NONBLOCK, opening a named pipe in the directory would wait for its writer.
-_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+# No link is followed. Without O_NONBLOCK, opening a named pipe in the directory would wait for its writer.
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_READ = os.O_RDONLY | _NO_LINK
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,11 @@ class _CacheFile:
 class DiskCache(CacheBackend):
     """Values in files below `directory`, which is created at the first write, with access for this user only.
 
-    A file that cannot be read counts as missing. A value that cannot be written is not cached; the first such
-    failure is logged.
+    A directory that another user owns or can write is refused: its owner could replace the values, or link its files
+    and folders to others of this user. Below it no other user can then make a link.
+
+    A file that cannot be read, or whose head names another store or key, counts as missing. A value that cannot be
+    written is not cached; the first such failure is logged.
     """
 
     def __init__(self, max_bytes: int, directory: str) -> None:
@@ -88,18 +93,22 @@ class DiskCache(CacheBackend):
     # --- reading -------------------------------------------------------------------------------------------------
 
     def lookup(self, key: ObjectKey, byte_range: ByteRange | None) -> CachedValue | None:
+        if not self._is_trusted():
+            return None
         folder = self._folder(key)
-        cached = self._load(f"{folder}/{_file_name(byte_range)}", None)
+        cached = self._load(key, f"{folder}/{_file_name(byte_range)}", None)
         if cached is not None or byte_range is None:
             return cached
-        return self._load(f"{folder}/{_file_name(None)}", byte_range)
+        return self._load(key, f"{folder}/{_file_name(None)}", byte_range)
 
-    def _load(self, path: str, byte_range: ByteRange | None) -> CachedValue | None:
+    def _load(self, key: ObjectKey, path: str, byte_range: ByteRange | None) -> CachedValue | None:
         with _opened(path) as descriptor:
             if descriptor is None:
                 return None
             try:
-                value = read_value(descriptor, byte_range)
+                head, value = read_value(descriptor, byte_range)
+                if (head.store, head.key) != (stable_name(key[0]), key[1]):
+                    return None
                 status = os.fstat(descriptor)
             except (CorruptFileError, OSError):
                 _remove(path)
@@ -125,6 +134,7 @@ class DiskCache(CacheBackend):
             return
         try:
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
+            self._is_trusted()
             temporary, descriptor = self._reserve(size)
             try:
                 try:
@@ -138,6 +148,8 @@ class DiskCache(CacheBackend):
                         _rename(temporary, f"{self._folder(key)}/{_file_name(byte_range)}")
             finally:
                 _remove(temporary)
+        except PermissionDeniedError:
+            raise
         except OSError as error:
             if not self._failure_is_logged:
                 self._failure_is_logged = True
@@ -193,6 +205,28 @@ class DiskCache(CacheBackend):
 
     # --- the directory -------------------------------------------------------------------------------------------
 
+    def _is_trusted(self) -> bool:
+        """Return whether the directory exists. Other users can neither own nor write it.
+
+        Raises:
+            PermissionDeniedError: they can.
+        """
+        try:
+            status = os.stat(self._directory)
+        except OSError:
+            return False
+        if status.st_uid != os.geteuid():
+            raise PermissionDeniedError(
+                f"the cache directory {self._directory} belongs to user {status.st_uid}; "
+                f"choose one that belongs to user {os.geteuid()}, or that does not exist yet"
+            )
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionDeniedError(
+                f"other users can write to the cache directory {self._directory} of user {status.st_uid} (mode "
+                f"{stat.S_IMODE(status.st_mode):04o}); choose one that does not exist yet, or one with mode 0700"
+            )
+        return True
+
     def _folder(self, key: ObjectKey) -> str:
         digest = sha256(f"{stable_name(key[0])}\0{key[1]}".encode()).hexdigest()[:40]
         return f"{self._directory}/{digest[:2]}/{digest}"
@@ -209,13 +243,13 @@ class DiskCache(CacheBackend):
             for name in _names(folder):
                 if folder != self._directory or name.startswith(_TEMPORARY):
                     with suppress(OSError):
-                        status = os.stat(f"{folder}/{name}")
+                        status = os.stat(f"{folder}/{name}", follow_symlinks=False)
                         yield _CacheFile(status.st_atime_ns, status.st_size, f"{folder}/{name}")
 
     @contextmanager
     def _locked_total(self) -> Generator[int, None, None]:
         """Hold the lock of the directory, and yield the descriptor of the file with the total."""
-        descriptor = os.open(f"{self._directory}/size", os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        descriptor = os.open(f"{self._directory}/size", os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
         try:
             with self._total_lock:  # on a file system without locks the limit holds for this process only
                 _lock(descriptor)
@@ -280,13 +314,18 @@ def _opened(path: str) -> Generator[int | None, None, None]:
 
 def _touch(descriptor: int, path: str, *, used: int, checked: int) -> None:
     with suppress(OSError):
-        os.utime(descriptor if os.utime in os.supports_fd else path, ns=(used, checked))
+        if os.utime in os.supports_fd:
+            os.utime(descriptor, ns=(used, checked))
+        else:
+            os.utime(path, ns=(used, checked), follow_symlinks=False)
 
 
 def _rename(temporary: str, path: str) -> None:
     for _ in range(_MAX_RENAME_ATTEMPTS):
         try:
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            folder = os.path.dirname(path)
+            for directory in (os.path.dirname(folder), folder):  # `makedirs` gives its mode to the last one only
+                os.makedirs(directory, mode=0o700, exist_ok=True)
             os.replace(temporary, path)
         except (FileNotFoundError, FileExistsError):  # another process has removed the directory, because it was empty
             continue
@@ -399,8 +438,8 @@ def read_head(descriptor: int) -> tuple[CacheFileHead, bytes, int]:
     return head, table, at + len(table)
 
 
-def read_value(descriptor: int, byte_range: ByteRange | None) -> Value:
-    """Return the bytes `byte_range` of the data in an open file.
+def read_value(descriptor: int, byte_range: ByteRange | None) -> tuple[CacheFileHead, Value]:
+    """Return the head of an open file, and the bytes `byte_range` of its data.
 
     Raises:
         CorruptFileError: the file is damaged, or of another format.
@@ -409,14 +448,14 @@ def read_value(descriptor: int, byte_range: ByteRange | None) -> Value:
     head, table, origin = read_head(descriptor)
     start, stop = resolve_range(head.length, byte_range)
     if start >= stop:
-        return Value(b"", head.version, head.size)
+        return head, Value(b"", head.version, head.size)
     first = start // BLOCK_BYTES
     begin, end = first * BLOCK_BYTES, min(-(-stop // BLOCK_BYTES) * BLOCK_BYTES, head.length)
     data = memoryview(_read_exactly(descriptor, origin + begin, end - begin))
     for number, at in enumerate(range(0, len(data), BLOCK_BYTES), first):
         if _checksum(data[at : at + BLOCK_BYTES]) != table[4 * number : 4 * number + 4]:
             raise CorruptFileError
-    return Value(data[start - begin : stop - begin], head.version, head.size)
+    return head, Value(data[start - begin : stop - begin], head.version, head.size)
 
 
 def _parse_head(head: dict[str, Any]) -> CacheFileHead:

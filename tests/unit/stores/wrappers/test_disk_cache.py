@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from aiozarr.errors import PermissionDeniedError
 from aiozarr.model import Range, Suffix, Value, Version
 from aiozarr.stores import CacheStore, HTTPStore, LocalStore, MemoryStore, PrefixStore
 from aiozarr.stores.wrappers import disk_cache
@@ -420,3 +421,56 @@ def test_stores_of_one_process_have_other_names_in_other_processes(
     monkeypatch.setattr("os.getpid", lambda: 1)
     there = [stable_name.__wrapped__(each) for each in (identity, nested, ("LocalStore", "/a"))]
     assert [a == b for a, b in zip(here, there, strict=True)] == [False, False, True]
+
+
+def test_a_directory_is_created_with_access_for_this_user_only(tmp_path: Path) -> None:
+    insert(DiskCache(10_000, str(tmp_path / "cache")))
+    folders = [Path(folder) for folder, _, _ in os.walk(tmp_path / "cache")]
+    assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700}
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
+def test_a_directory_that_other_users_can_write_to_is_refused(tmp_path: Path, mode: int) -> None:
+    insert(DiskCache(10_000, str(tmp_path)))
+    tmp_path.chmod(mode)
+    cache = DiskCache(10_000, str(tmp_path))
+    for use in (insert, found):
+        with pytest.raises(PermissionDeniedError, match=rf"{tmp_path} .*mode {mode:04o}.*choose one that does not"):
+            use(cache)
+
+
+def test_a_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    insert(DiskCache(10_000, str(tmp_path)))
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    for use in (insert, found):
+        with pytest.raises(PermissionDeniedError, match=rf"{tmp_path} belongs to user {owner}; choose one that"):
+            use(DiskCache(10_000, str(tmp_path)))
+
+
+def test_files_that_are_links_are_not_followed(tmp_path: Path) -> None:
+    directory, victim = tmp_path / "cache", tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    directory.mkdir(mode=0o700)
+    (directory / "size").symlink_to(victim)
+    insert(DiskCache(10_000, str(directory)))
+    assert victim.read_bytes() == b"precious"
+    assert entries(directory) == []
+    (directory / "size").unlink()
+    cache = DiskCache(10_000, str(directory))
+    insert(cache)
+    (file,) = entries(directory)
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    assert found(cache) is None
+
+
+@pytest.mark.parametrize("other", [("store", "a/other"), ("another store", "a/k")])
+def test_a_file_that_names_another_store_or_key_is_a_miss(tmp_path: Path, other: tuple[str, str]) -> None:
+    cache = DiskCache(10_000, str(tmp_path))
+    cache.insert(other, None, Value(b"theirs", Version('"1"'), 6), time.time(), InvalidationGuard())
+    (theirs,) = entries(tmp_path)
+    insert(cache)
+    (ours,) = set(entries(tmp_path)) - {theirs}
+    shutil.copy(theirs, ours)
+    assert found(cache) is None
