@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiozarr.engine.listing import PageRequests, list_objects
 from aiozarr.engine.object_read import MultipartRead, PartLimits
 from aiozarr.engine.object_upload import MultipartUpload
 from aiozarr.engine.request.call_request import CallRequest, SingleRequestSource
@@ -257,16 +258,18 @@ class ScheduledStore:
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes one level below it."""
-        return await self._call("list", prefix, lambda _: self.store.list_dir(prefix))
+        pages = PageRequests(self._policy)
+        return await self._call("list", prefix, lambda _: pages.within(self.store.list_dir(prefix)))
 
-    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
-        """Iterate over all objects below `prefix`. A listing that has begun is not retried.
+    async def scan(self, prefix: str = "") -> AsyncGenerator[Entry, None]:
+        """Iterate over all objects below `prefix`. Temporary failures are retried, by page where there are pages.
 
         The sizes in it are cached: they save a request before the first read of a shard from stores that refuse suffix
         ranges. The listing counts as one request, with the time of all its pages.
         """
         store, sizes = self.store, self._state.sizes
-        entries = store.scan(prefix)
+        pages = PageRequests(self._policy)
+        entries = list_objects(lambda: store.scan(prefix), pages, self._policy, store_url=store.url)
         observed = self._observer is not None
         first = monotonic() if observed else 0.0
         seconds, failure = 0.0, None
@@ -287,8 +290,7 @@ class ScheduledStore:
             failure = error
             raise
         finally:
-            if isinstance(entries, AsyncGenerator):
-                await entries.aclose()
+            await entries.aclose()
             if self._observer is not None:
                 self._observer.report(
                     RequestEvent(
@@ -299,7 +301,7 @@ class ScheduledStore:
                         bytes_wanted=0,
                         bytes_fetched=0,
                         seconds=seconds,
-                        attempts=1,
+                        attempts=max(1, pages.attempts),
                         error=failure,
                         started=first,
                         server=self.store.server,

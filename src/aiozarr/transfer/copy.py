@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.engine import Engine, bind_callback, run
+from aiozarr.engine.listing import StartedListing
 from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.engine.progress import ProgressLike, shown_progress
 from aiozarr.errors import UnsupportedOperationError
@@ -19,7 +20,6 @@ from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer.copy_rules import CopyRules, ObjectSource, OnError, Verify
 from aiozarr.transfer.key_filter import KeyFilter
 from aiozarr.transfer.overlap import check_disjoint
-from aiozarr.transfer.source_listing import StartedListing, list_objects
 
 if TYPE_CHECKING:
     from aiozarr.transfer.report import CopyReport
@@ -153,7 +153,7 @@ async def copy(
             listing = None
             if not select and source_store.supports.readable and source_store.supports.listable:
                 scan = engine.scheduled(source_store, settings, report).scan
-                listing = StartedListing(list_objects(scan, settings=settings, store_url=source_store.url))
+                listing = StartedListing(scan())
                 stack.push_async_callback(listing.aclose)
             # Imported, in a thread, while the first page is on its way.
             await in_thread(lambda: import_module("aiozarr.transfer.copy_operation"))

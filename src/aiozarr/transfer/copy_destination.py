@@ -25,7 +25,6 @@ from aiozarr.transfer.document_order import is_document, is_folder_marker, is_no
 from aiozarr.transfer.mirror import Mirror
 from aiozarr.transfer.replaced_nodes import DocumentChange, ReplacedNodes, compare_documents
 from aiozarr.transfer.report import CopyCounters
-from aiozarr.transfer.source_listing import list_objects
 
 if TYPE_CHECKING:
     from aiozarr.hierarchy.consolidated_ancestors import ConsolidatedAncestors
@@ -124,7 +123,7 @@ class CopyDestination:
         return bool(self._rules.is_journaled and supports.readable and supports.writeable and supports.listable)
 
     def _list(self, store: ScheduledStore, prefix: str = "") -> AsyncGenerator[Entry, None]:
-        return list_objects(lambda: store.scan(prefix), settings=self._settings, store_url=store.store.url)
+        return store.scan(prefix)
 
     # --- before the first object -------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from time import perf_counter
 
 from aiozarr.concurrency import gather_all
 from aiozarr.engine import Engine, Progress
+from aiozarr.engine.listing import StartedListing
 from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, StoreError
 from aiozarr.model import Entry, check_key
 from aiozarr.schedule.events import Report
@@ -25,7 +26,6 @@ from aiozarr.transfer.copy_rules import CopyRules, ObjectSource
 from aiozarr.transfer.document_order import document_levels, is_document, is_folder_marker, node_of, paths_above
 from aiozarr.transfer.download import Download
 from aiozarr.transfer.report import CopyCounters, CopyReport
-from aiozarr.transfer.source_listing import StartedListing, list_objects
 
 OBJECT_CONCURRENCY = 128
 """Objects that are copied concurrently if the number of requests adapts: twice its initial limit of 64 per store.
@@ -158,7 +158,7 @@ class CopyOperation:
         await self._copy_destination.finish()
 
     def _list_source(self) -> AsyncGenerator[Entry, None]:
-        return list_objects(self._scheduled_source.scan, settings=self._settings, store_url=self.source.url)
+        return self._scheduled_source.scan()
 
     # --- objects -----------------------------------------------------------------------------------------------------
 

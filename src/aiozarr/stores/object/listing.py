@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 from xml.etree.ElementTree import Element, ParseError, XMLParser
 
 from aiozarr.errors import InvalidKeyError, StoreError
@@ -32,6 +35,17 @@ class ListingPage:
     entries: list[Entry]
     prefixes: list[str]
     token: str
+
+
+MAX_EMPTY_PAGES = 1000
+"""Pages without a name in a row. A page of S3 may pass over a thousand deleted objects: these are a million."""
+
+FetchPage: TypeAlias = Callable[[], Awaitable[ListingPage]]
+
+page_requests: ContextVar[Callable[[FetchPage], Awaitable[ListingPage]] | None] = ContextVar(
+    "aiozarr_page_requests", default=None
+)
+"""Requests a page, and repeats a failed request; None: pages are requested once."""
 
 
 class PaginationLoopGuard:
@@ -90,11 +104,16 @@ async def iterate_pages(fetch_page: Callable[[str], Awaitable[ListingPage]]) -> 
     """Iterate over the pages that `fetch_page` returns for their continuation tokens, beginning with `""`.
 
     Raises:
-        StoreError: tokens or keys repeat.
+        StoreError: tokens or keys repeat, or the pages are empty without an end.
     """
     token, tokens, keys = "", PaginationLoopGuard(), PaginationLoopGuard()
+    empty = 0
     while True:
-        page = await fetch_page(token)
+        request = page_requests.get()
+        page = await (fetch_page(token) if request is None else request(partial(fetch_page, token)))
+        empty = 0 if page.entries or page.prefixes else empty + 1
+        if empty > MAX_EMPTY_PAGES:
+            raise listing_error(f"has {MAX_EMPTY_PAGES} empty pages in a row, and says that there are more")
         if page.entries:
             keys.check({entry.key for entry in page.entries}, page.entries[-1].key)
         yield page

@@ -1,35 +1,70 @@
-"""The listing of a source. A listing that fails is started again and resumes behind the last key."""
+"""The listing of a store. A page that fails is requested again; a listing without pages is started again."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from typing import TypeVar
 
 from aiozarr.concurrency import cancel_and_wait, random_jitter
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry
-from aiozarr.schedule.retry import Attempts, RetryPolicy
-from aiozarr.settings import Settings
+from aiozarr.schedule.retry import Attempts, RetryPolicy, retry
+from aiozarr.stores.object.listing import ListingPage, page_requests
+
+T = TypeVar("T")
+
+
+class PageRequests:
+    """Requests the pages of one listing, each of which is repeated by the policy.
+
+    Attributes:
+        attempts: number of requests so far.
+    """
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._policy = policy
+        self.attempts = 0
+
+    async def request(self, send: Callable[[], Awaitable[ListingPage]]) -> ListingPage:
+        """Await `send()` until it gives the page, or the policy gives up."""
+        attempts = Attempts(self._policy)
+        try:
+            return await retry(attempts, send, asyncio.get_running_loop().time)
+        except StoreError as error:
+            error.retryable = False  # it was repeated as often as the settings allow
+            raise
+        finally:
+            self.attempts += attempts.attempts
+
+    async def within(self, step: Awaitable[T]) -> T:
+        """Await a step of the listing, whose pages are requested by this object."""
+        token = page_requests.set(self.request)
+        try:
+            return await step
+        finally:
+            page_requests.reset(token)
 
 
 async def list_objects(
-    scan: Callable[[], AsyncIterator[Entry]], *, settings: Settings, store_url: str
+    scan: Callable[[], AsyncIterator[Entry]], pages: PageRequests, policy: RetryPolicy, *, store_url: str
 ) -> AsyncGenerator[Entry, None]:
-    """Iterate over the entries of a listing as it streams in, and start it again after temporary failures.
+    """Iterate over the entries of a listing as it streams in.
 
-    Entries up to the last one seen are then skipped. That needs no memory if the listing is in the order of its keys,
-    as those of object stores are. A listing in another order raises instead.
+    A store whose listing has no pages lists again after a temporary failure. Entries up to the last one seen are then
+    skipped. That needs no memory if the listing is in the order of its keys. A listing in another order raises instead.
 
     Args:
         scan: starts the listing.
-        settings: `retries` and `retry_seconds`, counted from the last entry.
+        pages: requests the pages, if the listing has any.
+        policy: limits the repetitions, counted from the last entry.
         store_url: the URL of the store, for errors.
 
     Raises:
         StoreError: the store could not be listed.
     """
-    attempts = Attempts(RetryPolicy(settings.retries, settings.retry_seconds))
+    attempts = Attempts(policy)
     clock = asyncio.get_running_loop().time
     last_key = ""
     is_ordered = True
@@ -42,7 +77,11 @@ async def list_objects(
                 listing = scan()
                 if isinstance(listing, AsyncGenerator):
                     stack.push_async_callback(listing.aclose)
-                async for entry in listing:
+                while True:
+                    try:
+                        entry = await pages.within(anext(listing))
+                    except StopAsyncIteration:
+                        return
                     if attempts.attempts and entry.key <= resume_after:
                         if entry.key < skipped_key:
                             raise StoreError("the listing broke off, and began anew in another order", store=store_url)
@@ -53,8 +92,9 @@ async def list_objects(
                     yield entry
                     # After the yield: the time that the caller spends on an entry is not the listing's.
                     attempts.started = clock()
-            return
         except StoreError as error:
+            if not error.retryable:
+                raise
             attempts.attempts = attempts.attempts + 1 if last_key == resume_after else 1
             delay = attempts.delay_after(error, clock(), random_jitter())
             if delay is None:
