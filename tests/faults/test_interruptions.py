@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
 
 import aiozarr
-from aiozarr.errors import NodeNotFoundError
+from aiozarr.errors import NodeExistsError, NodeNotFoundError
+from aiozarr.stores.wrappers.prefix_store import PrefixStore
 from aiozarr.testing.fakes import FakeStore
 from tests.support.interruptions import Operation, interruptions, objects, undisturbed
 
@@ -93,3 +94,58 @@ def test_a_change_that_was_interrupted_is_completed_by_repeating_it(zarr_format:
         assert each.error is None or is_done, each
         assert each.after == end, each
         assert all(array in (old.get(name), new.get(name)) for name, array in each.seen.items()), each
+
+
+async def migrate(store: FakeStore, **options: Any) -> None:
+    await aiozarr.migrate(store, **options)
+
+
+@pytest.mark.parametrize("erase_old", [False, True])
+def test_a_migration_that_was_interrupted_is_completed_by_resuming_it(*, erase_old: bool) -> None:
+    begin = tree(2)
+
+    async def begin_migration(store: FakeStore) -> None:
+        await migrate(store, erase_old=erase_old)
+
+    async def resume(store: FakeStore) -> None:
+        await migrate(store, erase_old=erase_old, resume=True)
+
+    end, _ = undisturbed(begin, begin_migration)
+    for each in interruptions(begin, begin_migration, resume):
+        is_done = isinstance(each.error, NodeNotFoundError) and each.between == end
+        assert each.error is None or is_done, each
+        assert each.after == end, each
+
+
+@cache
+def source() -> FakeStore:
+    return FakeStore(tree(3), latency=0)
+
+
+async def convert(store: FakeStore, **options: Any) -> None:
+    await aiozarr.convert(source(), store, chunks=3, **options)
+
+
+def test_a_conversion_that_was_interrupted_is_completed_by_resuming_it() -> None:
+    end, _ = undisturbed({}, convert)
+    for each in interruptions({}, convert, partial(convert, resume=True)):
+        # The journal goes last: without it the destination holds the complete result.
+        is_done = isinstance(each.error, NodeExistsError) and each.between == end
+        assert each.error is None or is_done, each
+        assert each.after == end, each
+
+
+async def copy(store: FakeStore, **options: Any) -> None:
+    await aiozarr.copy(source(), store, **options)
+
+
+async def copy_into_group(store: FakeStore, **options: Any) -> None:
+    await aiozarr.copy(source(), PrefixStore(store, "g/copy"), **options)
+
+
+@pytest.mark.parametrize(("operation", "begin"), [(copy, {}), (copy_into_group, tree(3)), (copy_into_group, tree(2))])
+def test_a_copy_that_was_interrupted_is_completed_by_resuming_it(operation: Operation, begin: dict[str, bytes]) -> None:
+    end, _ = undisturbed(begin, operation)
+    for each in interruptions(begin, operation, partial(operation, resume=True)):
+        assert each.error is None, each
+        assert each.after == end, each
