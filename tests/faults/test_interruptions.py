@@ -118,8 +118,8 @@ def test_a_migration_that_was_interrupted_is_completed_by_resuming_it(*, erase_o
 
 
 @cache
-def source() -> FakeStore:
-    return FakeStore(tree(3), latency=0)
+def source(zarr_format: int = 3) -> FakeStore:
+    return FakeStore(tree(zarr_format), latency=0)
 
 
 async def convert(store: FakeStore, **options: Any) -> None:
@@ -139,11 +139,13 @@ async def copy(store: FakeStore, **options: Any) -> None:
     await aiozarr.copy(source(), store, **options)
 
 
-async def copy_into_group(store: FakeStore, **options: Any) -> None:
-    await aiozarr.copy(source(), PrefixStore(store, "g/copy"), **options)
+async def copy_into_group(store: FakeStore, zarr_format: int = 3, **options: Any) -> None:
+    await aiozarr.copy(source(zarr_format), PrefixStore(store, "g/copy"), **options)
 
 
-@pytest.mark.parametrize(("operation", "begin"), [(copy, {}), (copy_into_group, tree(3)), (copy_into_group, tree(2))])
+@pytest.mark.parametrize(
+    ("operation", "begin"), [(copy, {}), (copy_into_group, tree(3)), (partial(copy_into_group, zarr_format=2), tree(2))]
+)
 def test_a_copy_that_was_interrupted_is_completed_by_resuming_it(operation: Operation, begin: dict[str, bytes]) -> None:
     end, _ = undisturbed(begin, operation)
     for each in interruptions(begin, operation, partial(operation, resume=True)):
