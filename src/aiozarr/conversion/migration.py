@@ -367,7 +367,7 @@ async def _erase_old(access: NodeAccess, nodes: Mapping[str, Array | Group]) -> 
         at = access.sibling(path)
         rules = rules_of(node.zarr_format)
         # Attributes of format 1 first: their name may be that of any file, so `_erase_remains` does not erase it.
-        for key in sorted(rules.keys, key=rules.write_order, reverse=node.zarr_format != 1):
+        for key in sorted(rules.keys, key=rules.write_order, reverse=rules.consolidated_key is not None):
             await at.scheduled.erase(at.prefix + key)
     await _erase_remains(access)
 
