@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -56,6 +56,8 @@ def check(
     out: Output,
 ) -> None:
     """Compare the objects below SRC and DST by key and size, or with --download by all bytes.
+
+    The metadata of SRC name its objects if its server cannot list, as web servers cannot.
 
     Differences are printed with the signs of rclone: * differs, - is missing in DST, + is in DST only, ! is an error.
     With -v equal objects are printed too, with the sign =. The exit status is 1 if there is a difference.
@@ -113,7 +115,8 @@ async def _compare(
         for target, side in ((src, "source"), (dst, "destination")):
             store, _ = await stack.enter_async_context(opened_store(target, stores.of(target, side), DEFAULT_SETTINGS))
             stack.push_async_callback(store.aclose)
-            check_listable(store)
+            if side == "destination":
+                check_listable(store)
             scheduled.append(engine.scheduled(store, DEFAULT_SETTINGS))
         source, destination = scheduled
         others = {entry.key: entry.size async for entry in destination.scan() if wanted.matches(entry.key)}
@@ -131,7 +134,20 @@ async def _compare(
 
         total_bytes = sum([size or 0 for size in others.values()])
         seen: set[str] = set()
-        async for batch in _batches(source, wanted):
+        listing: AsyncIterator[Entry] = source.scan()
+        if not source.store.supports.listable:
+            from aiozarr.transfer.node_tree import load_tree
+
+            tree = await load_tree(engine, source.store, DEFAULT_SETTINGS, None)
+            listing = tree.entries()
+        async for keys in _batches(listing, wanted):
+            batch = keys
+            if not source.store.supports.listable:
+                # Metadata name the objects that may be stored, without sizes.
+                found_entries = await map_concurrently(
+                    lambda entry: source.stat(entry.key), keys, concurrency=CONCURRENT_COMPARISONS
+                )
+                batch = [entry for entry in found_entries if entry is not None]
             for found in await map_concurrently(compare, batch, concurrency=CONCURRENT_COMPARISONS):
                 seen.add(found.key)
                 yield found
@@ -142,9 +158,9 @@ async def _compare(
             yield Comparison(key, "surplus", None, others[key], "")
 
 
-async def _batches(store: ScheduledStore, wanted: KeyFilter) -> AsyncGenerator[list[Entry], None]:
+async def _batches(listing: AsyncIterator[Entry], wanted: KeyFilter) -> AsyncGenerator[list[Entry], None]:
     batch: list[Entry] = []
-    async for entry in store.scan():
+    async for entry in listing:
         if wanted.matches(entry.key):
             batch.append(entry)
         if len(batch) >= 1000:
@@ -164,7 +180,7 @@ async def _compare_object(
 
     if entry.size is not None and other_size is not None and entry.size != other_size:
         return result("differs", f"{bytes_text(entry.size)} and {bytes_text(other_size)}")
-    if not download:
+    if not download and entry.size is not None:
         return result("equal")
     try:
         position = await _first_difference(entry.key, source, destination)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from hashlib import blake2b
 from itertools import groupby
 from typing import Any
 
@@ -41,26 +42,32 @@ class ConversionJournal:
         Returns: False if none is stored.
 
         Raises:
-            CopyError: it belongs to another conversion.
+            CopyError: it belongs to another conversion, or is damaged.
         """
         value = await self._store.fetch(JOURNAL_KEY, max_bytes=MAX_JOURNAL_BYTES)
         if value is None:
             return False
-        try:
-            stored: Any = json.loads(bytes(value.data))
-            is_same = stored["fingerprint"] == self._fingerprint
-            runs = stored["done"]
-        except (ValueError, KeyError, TypeError):
-            is_same, runs = False, []
-        if not is_same:
+        stored = _parse(bytes(value.data))
+        if stored is None:
+            raise self._damaged_error()
+        if stored["fingerprint"] != self._fingerprint:
             raise CopyError(
                 f"{self._store.store.url} holds an interrupted conversion with other arguments, or of a source that "
-                "has changed since; overwrite=True erases what it has written and begins anew"
+                "has changed since; overwrite=True erases what it has written and begins again"
             )
-        for flags, pairs in zip(self.done, runs, strict=True):
-            for start, stop in pairs:
+        if not _are_runs_of(stored["done"], [len(flags) for flags in self.done]):
+            raise self._damaged_error()
+        for flags, runs in zip(self.done, stored["done"], strict=True):
+            for start, stop in runs:
                 flags[start:stop] = b"\1" * (stop - start)
         return True
+
+    def _damaged_error(self) -> CopyError:
+        return CopyError(
+            f"{JOURNAL_KEY!r} of {self._store.store.url}, the journal of an interrupted conversion, is damaged or of "
+            "an earlier release, so that resume=True cannot continue it; overwrite=True erases what the conversion has "
+            "written and begins again"
+        )
 
     async def add(self, number: int, task: int) -> None:
         """Mark a task of the pass `number` as done; store the journal if that was not done lately."""
@@ -73,7 +80,37 @@ class ConversionJournal:
         async with self._lock:
             self._saved_at = asyncio.get_running_loop().time()
             members = {"fingerprint": self._fingerprint, "done": [done_runs(flags) for flags in self.done]}
-            await self._store.set(JOURNAL_KEY, json.dumps(members).encode())
+            await self._store.set(JOURNAL_KEY, json.dumps({**members, "checksum": _checksum(members)}).encode())
+
+
+def _parse(data: bytes) -> dict[str, Any] | None:
+    """Return the members of a stored journal, or None if its checksum is wrong."""
+    try:
+        members = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    checksum = members.pop("checksum", None) if isinstance(members, dict) else None
+    is_sound = checksum is not None and checksum == _checksum(members) and {"fingerprint", "done"} <= members.keys()
+    return members if is_sound else None
+
+
+def _are_runs_of(done: object, counts: Sequence[int]) -> bool:
+    """Return whether these are ascending runs of tasks for each pass."""
+    if not isinstance(done, list) or len(done) != len(counts):
+        return False
+    for runs, count in zip(done, counts, strict=True):
+        last = 0
+        for run in runs if isinstance(runs, list) else (None,):
+            match run:
+                case [int(start), int(stop)] if last <= start < stop <= count:
+                    last = stop
+                case _:
+                    return False
+    return True
+
+
+def _checksum(members: dict[str, Any]) -> str:
+    return blake2b(json.dumps(members).encode(), digest_size=16).hexdigest()
 
 
 def done_runs(flags: bytearray) -> list[tuple[int, int]]:

@@ -143,7 +143,9 @@ class ConversionRun:
             number, each = numbered
             flags, prefix = self._journal.done[number], each.destination.done_prefix
             async for entry in self._access_of(each).scheduled.scan(prefix):
-                flags[int(entry.key.removeprefix(prefix))] = 1
+                name = entry.key.removeprefix(prefix)
+                if name.isdecimal() and int(name) < len(flags):
+                    flags[int(name)] = 1
 
         await for_each(load_marks, enumerate(self._passes))
         return True
@@ -204,9 +206,12 @@ class ConversionRun:
                 nodes.pop(each, None)
         await store_tree(self._root, nodes)
         if not self._failed:
-            await self._temporary.scheduled.erase_prefix(f"{FOLDER}/")
+            # The journal last: an interrupted erasure is continued by it.
             if self._temporary.store is not self._root.store:
-                await self._root.scheduled.erase_prefix(f"{FOLDER}/")
+                await self._temporary.scheduled.erase_prefix(f"{FOLDER}/")
+            below = [entry.key async for entry in self._root.scheduled.scan(f"{FOLDER}/")]
+            await self._root.scheduled.erase_values([key for key in below if key != JOURNAL_KEY])
+            await self._root.scheduled.erase(JOURNAL_KEY)
         return ConversionReport(
             arrays=sum([isinstance(each, ArrayMetadata) for each in nodes.values()]),
             groups=sum([not isinstance(each, ArrayMetadata) for each in nodes.values()]),

@@ -34,7 +34,16 @@ from aiozarr.hierarchy.node_access import (
     read_documents,
     read_explicit,
 )
-from aiozarr.metadata.format_rules import document_write_order, rules_of
+from aiozarr.metadata.format_rules import (
+    ARRAY_KEY,
+    ATTRIBUTES_KEY,
+    GROUP_KEY,
+    META_KEY,
+    V3_KEY,
+    ZMETADATA_KEY,
+    document_write_order,
+    rules_of,
+)
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.other_format import as_v3
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
@@ -50,6 +59,7 @@ from aiozarr.transfer.overlap import check_disjoint
 
 OLD_FORMATS = (2, 1)
 NEW_FORMAT = 3
+_OLD_NODE_KEYS = frozenset({ARRAY_KEY, GROUP_KEY, META_KEY})
 # Chunk keys of formats 1 and 2, relative to the array.
 _OLD_CHUNK_KEY = re.compile(r"\d+([./]\d+)*")
 
@@ -87,7 +97,7 @@ async def migrate(
         executor: where arrays are encoded again, as in `convert`.
         max_memory: as in `convert`.
         overwrite: with a destination: first erase everything stored there. In place: replace documents of format 3.
-        resume: continue an interrupted migration.
+        resume: continue an interrupted migration. After a complete one in place, only `erase_old` is left to do.
         progress: called with `Progress`. True draws a bar, with the extra `cli`.
         source_options: options of the source, for a URL.
         destination_options: options of the destination, for a URL.
@@ -119,8 +129,14 @@ async def migrate(
             if destination is not None:
                 # In a thread: resolving symbolic links may wait for a disk.
                 await in_thread(lambda: check_disjoint(origin, result))
-            may_be_done = erase_old and not (overwrite or resume)
-            nodes = await _old_nodes(NodeAccess(engine, origin, "", settings, report), may_be_done=may_be_done)
+            may_be_done = destination is None and (erase_old or resume) and not overwrite
+            old = NodeAccess(engine, origin, "", settings, report)
+            try:
+                nodes = await _old_nodes(old, may_be_done=may_be_done)
+            except NodeNotFoundError:
+                if not (may_be_done and erase_old and not dry_run and await _erase_remains(old)):
+                    raise
+                return ConversionReport()
             plan, reencoded = _plan(nodes, PassPlanner(result, result, most, float("inf"), settings))
             access = NodeAccess(engine, result, "", settings, report)
             is_done = may_be_done and await _is_migrated(access, nodes)
@@ -130,7 +146,8 @@ async def migrate(
                 return replace(counts, reencoded={} if is_done else reencoded, planned=planned)
             if is_done:
                 check_store_writeable(result)
-                await _erase_old(access, nodes, reencoded)
+                if erase_old:
+                    await _erase_old(access, nodes)
                 return counts
             execution = ConversionRun(engine, plan._work, settings=settings, report=report, progress=callback)
             copied: CopyReport | None = None
@@ -144,7 +161,7 @@ async def migrate(
             await execution.run(executor)
             done = await execution.finish()
             if erase_old:
-                await _erase_old(access, nodes, reencoded)
+                await _erase_old(access, nodes)
             return _with_copied(replace(done, reencoded=reencoded), copied)
 
     with shown_progress(progress, "migrating") as shown:
@@ -344,16 +361,44 @@ def _with_copied(report: ConversionReport, copied: CopyReport | None) -> Convers
     )
 
 
-async def _erase_old(access: NodeAccess, nodes: Mapping[str, Array | Group], reencoded: Mapping[str, str]) -> None:
+async def _erase_old(access: NodeAccess, nodes: Mapping[str, Array | Group]) -> None:
     """Erase the old documents, the root's first, and the old chunks of arrays that were encoded again."""
     for path, node in sorted(nodes.items(), key=lambda item: item[0].count("/") + bool(item[0])):
         at = access.sibling(path)
         rules = rules_of(node.zarr_format)
-        keys = sorted(rules.keys, key=rules.write_order, reverse=True)
-        for key in keys:
+        # Attributes of format 1 first: their name may be that of any file, so `_erase_remains` does not erase it.
+        for key in sorted(rules.keys, key=rules.write_order, reverse=rules.consolidated_key is not None):
             await at.scheduled.erase(at.prefix + key)
-    for path in reencoded:
-        at = access.sibling(path)
-        entries = at.scheduled.scan(at.prefix)
-        old = [entry.key async for entry in entries if _OLD_CHUNK_KEY.fullmatch(entry.key[len(at.prefix) :])]
-        await for_each(at.scheduled.erase, old)
+    await _erase_remains(access)
+
+
+async def _erase_remains(access: NodeAccess) -> bool:
+    """Erase what the old documents of migrated nodes have described: old attributes, and chunks with old keys.
+
+    Returns: whether there was any, as after an interrupted erasure.
+    """
+    documents: dict[str, set[str]] = {}
+    async for entry in access.scheduled.scan():
+        path, _, name = entry.key.rpartition("/")
+        if document_write_order(name) is not None:
+            documents.setdefault(path, set()).add(name)
+    migrated = {path for path, names in documents.items() if V3_KEY in names and not names & _OLD_NODE_KEYS}
+    remains = [
+        access.sibling(path).prefix + name
+        for path in migrated
+        for name in documents[path] & {ATTRIBUTES_KEY, ZMETADATA_KEY}
+    ]
+    was_encoded: dict[str, bool] = {}
+    async for entry in access.scheduled.scan():
+        path = entry.key.rpartition("/")[0]
+        while path and path not in documents:
+            path = path.rpartition("/")[0]  # chunks of the separator "/" are in folders of their own
+        if path not in migrated or not _OLD_CHUNK_KEY.fullmatch(entry.key[len(access.sibling(path).prefix) :]):
+            continue
+        if path not in was_encoded:
+            new = await read_explicit(access.sibling(path), NEW_FORMAT)
+            was_encoded[path] = isinstance(new, ArrayMetadata) and new.chunk_key_encoding.name == "default"
+        if was_encoded[path]:
+            remains.append(entry.key)
+    await for_each(access.scheduled.erase, remains)
+    return bool(remains)

@@ -8,9 +8,8 @@ from typing import Any
 
 from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.engine.open_store import Target
-from aiozarr.errors import NodeTypeError
 from aiozarr.hierarchy.group import Group, make_group
-from aiozarr.hierarchy.members import check_listable, walk_levels
+from aiozarr.hierarchy.members import check_listable, read_nodes_below, walk_levels
 from aiozarr.hierarchy.mutations.consolidated_update import MAX_INVALIDATIONS, invalidate, write_consolidated
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, group_keys, resolve_outermost
 from aiozarr.hierarchy.mutations.locks import changes_of
@@ -138,28 +137,3 @@ async def _consolidate(access: NodeAccess, zarr_format: int) -> GroupMetadata:
         return await write_consolidated(invalidated, await read_nodes_below(access, zarr_format))
 
     return await compare_and_swap(swap, max_swaps=MAX_INVALIDATIONS, max_delay=MAX_SWAP_DELAY)
-
-
-async def read_nodes_below(access: NodeAccess, zarr_format: int) -> dict[str, NodeMetadata]:
-    """Return all nodes below the group by name relative to it.
-
-    Raises:
-        MetadataError, LimitError: a document cannot be read.
-        NodeTypeError: a node is of another format.
-    """
-    nodes: dict[str, NodeMetadata] = {}
-    levels = walk_levels(lambda function: function(access), zarr_format)
-    async with aclosing(levels):
-        async for batch in levels:
-            for node in batch:
-                if isinstance(node.metadata, Exception):
-                    raise node.metadata
-                if node.metadata.zarr_format != zarr_format:
-                    raise NodeTypeError(
-                        f"{node.name!r} is of Zarr format {node.metadata.zarr_format}; the consolidated group is of "
-                        f"format {zarr_format}",
-                        url=access.url,
-                        path=access.path,
-                    )
-                nodes[node.name] = node.metadata
-    return nodes

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import TypeAlias
 
 from aiozarr.concurrency import gather_all, map_concurrently
 from aiozarr.engine.compare_and_swap import compare_and_swap
-from aiozarr.errors import (
-    LimitError,
-    MetadataError,
-    NodeTypeError,
-    PermissionDeniedError,
-    UnauthenticatedError,
-    UnsupportedOperationError,
-)
-from aiozarr.hierarchy.consolidate import find_format_below, read_nodes_below
-from aiozarr.hierarchy.members import check_listable
+from aiozarr.hierarchy.consolidate import find_format_below
+from aiozarr.hierarchy.members import check_listable, read_nodes_below
 from aiozarr.hierarchy.mutations.consolidated_update import (
     MAX_INVALIDATIONS,
+    UNREADABLE,
     NodeChanges,
+    complete,
     invalidate,
     invalidate_all,
     rewrite_all,
@@ -45,21 +38,12 @@ from aiozarr.hierarchy.node_access import (
     read_documents,
     read_explicit,
 )
-from aiozarr.metadata.formats import DOCUMENT_KEYS, consolidate, probe_keys
+from aiozarr.metadata.formats import DOCUMENT_KEYS, probe_keys
 from aiozarr.metadata.names import ancestors, join_path
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 
 GroupPlace: TypeAlias = tuple[int, int]
 """A group above a node: the number of levels from the node up to it, and its format."""
-UNREADABLE = (
-    LimitError,
-    MetadataError,
-    NodeTypeError,
-    PermissionDeniedError,
-    UnauthenticatedError,
-    UnsupportedOperationError,
-)
-"""Errors of nodes that consolidated metadata cannot contain. Their groups stay without."""
 
 
 class ConsolidatedAncestors:
@@ -117,7 +101,7 @@ class ConsolidatedAncestors:
             changes = await self._stored_nodes()
         except UNREADABLE:
             return
-        completed = await map_concurrently(_complete, self._interrupted)
+        completed = await map_concurrently(complete, self._interrupted)
         await rewrite_all([*self._groups, *(group for group in completed if group is not None)], changes)
 
     async def close(self) -> None:
@@ -169,13 +153,3 @@ class ConsolidatedAncestors:
         zarr_format = await find_format_below(access) if root is None else root.zarr_format
         below = await read_nodes_below(access, zarr_format)
         return [*changes, *((join_path(access.path, name, None), metadata) for name, metadata in below.items())]
-
-
-async def _complete(group: ConsolidatedGroup) -> ConsolidatedGroup | None:
-    """Return a group with the consolidated metadata of all nodes below it; None if one cannot be read."""
-    zarr_format = group.metadata.zarr_format
-    try:
-        nodes = await read_nodes_below(group.access, zarr_format)
-        return replace(group, metadata=replace(group.metadata, consolidated=consolidate(zarr_format, nodes)))
-    except UNREADABLE:
-        return None

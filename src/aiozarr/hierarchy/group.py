@@ -355,11 +355,12 @@ class Group(ForeignGroupNames, Node[GroupMetadata]):
         """Move the node `source` below this group, with everything below it, to the name `dest` below this group.
 
         Stores cannot rename, so all keys are copied and then erased. The node appears at `dest` once it is copied
-        completely, and only then disappears from `source`. An interrupted move leaves the source complete.
+        completely, and only then disappears from `source`. An interrupted move leaves the source or the copy complete;
+        repeat it to complete it.
 
         Raises:
             NodeNotFoundError: nothing is stored at `source`.
-            NodeExistsError: something is stored at `dest`.
+            NodeExistsError: something else is stored at `dest`.
             NodeTypeError: a node above `dest` is an array.
             ValueError: one of the names is empty or is inside the other.
             UnsupportedOperationError: the group is read-only, or the store cannot list.

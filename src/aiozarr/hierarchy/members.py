@@ -8,13 +8,21 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import index as as_index
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from aiozarr.concurrency import cancel_and_wait, map_concurrently
-from aiozarr.errors import InvalidKeyError, LimitError, MetadataError, PermissionDeniedError, UnsupportedOperationError
+from aiozarr.errors import (
+    InvalidKeyError,
+    LimitError,
+    MetadataError,
+    NodeTypeError,
+    PermissionDeniedError,
+    UnsupportedOperationError,
+)
 from aiozarr.formatting import preformatted, printable
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
@@ -312,3 +320,28 @@ def _after_descendants(name: str) -> tuple[str, ...]:
     """Return a sort key directly after those of all names below `name`."""
     *parents, last = name.split("/")
     return (*parents, f"{last}\0")
+
+
+async def read_nodes_below(access: NodeAccess, zarr_format: int) -> dict[str, NodeMetadata]:
+    """Return all nodes below the group by name relative to it.
+
+    Raises:
+        MetadataError, LimitError: a document cannot be read.
+        NodeTypeError: a node is of another format.
+    """
+    nodes: dict[str, NodeMetadata] = {}
+    levels = walk_levels(lambda function: function(access), zarr_format)
+    async with aclosing(levels):
+        async for batch in levels:
+            for node in batch:
+                if isinstance(node.metadata, Exception):
+                    raise node.metadata
+                if node.metadata.zarr_format != zarr_format:
+                    raise NodeTypeError(
+                        f"{node.name!r} is of Zarr format {node.metadata.zarr_format}; the consolidated group is of "
+                        f"format {zarr_format}",
+                        url=access.url,
+                        path=access.path,
+                    )
+                nodes[node.name] = node.metadata
+    return nodes

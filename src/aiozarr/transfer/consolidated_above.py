@@ -6,7 +6,7 @@ import json
 
 from aiozarr.concurrency import gather_all
 from aiozarr.engine import Engine, ScheduledStore
-from aiozarr.errors import LimitError, StoreError
+from aiozarr.errors import LimitError, PermissionDeniedError, UnauthenticatedError
 from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER, GROUP_KEY, V3_KEY, ZMETADATA_KEY
 from aiozarr.model import Value
 from aiozarr.schedule.events import Report
@@ -17,8 +17,11 @@ from aiozarr.stores import Store
 async def has_consolidated_above(engine: Engine, store: Store, settings: Settings, report: Report | None) -> bool:
     """Return whether a group above the root of `store` has consolidated metadata, or the sentinel of their change.
 
-    Looks one level above the root, in one round trip, and further up only while a group is there. A document that
-    cannot be read counts as missing.
+    Looks one level above the root, in one round trip, and further up only while a group is there. A document that the
+    credentials may not read counts as missing.
+
+    Raises:
+        StoreError: a document could not be read.
     """
     while (parent := store.parent_store()) is not None:
         store = parent[0]
@@ -39,14 +42,14 @@ async def has_consolidated_above(engine: Engine, store: Store, settings: Setting
 async def _fetch(store: ScheduledStore, key: str, settings: Settings) -> Value | None:
     try:
         return await store.fetch(key, max_bytes=settings.max_metadata_bytes)
-    except (StoreError, LimitError):
+    except (PermissionDeniedError, UnauthenticatedError, LimitError):
         return None
 
 
 async def _is_stored(store: ScheduledStore, key: str) -> bool:
     try:
         return await store.stat(key) is not None
-    except StoreError:
+    except (PermissionDeniedError, UnauthenticatedError):
         return False
 
 

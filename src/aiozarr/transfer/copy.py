@@ -80,7 +80,8 @@ async def copy(
         overwrite: copy onto a destination that holds objects, replacing copied nodes and objects of the same key. A
             destination that may not be listed is not checked, and keeps chunks that the source does not have.
         resume: continue an interrupted copy. Objects that it copied are skipped, unless they have another size or
-            ETag in the source now, or another size at the destination. After a complete copy nothing is left to do.
+            ETag in the source now, or another size at the destination. After a complete copy nothing is left to do;
+            objects are then compared by their MD5 or by reading both sides.
         verify: "size": a stored object has as many bytes as its source reports, and is of one version. An object that
             was replaced since it was listed is copied as it is now, and named in `CopyReport.changed`. "checksum": in
             addition, all bytes are compared with the fetched ones: by the MD5 that the destination reports, or by
@@ -89,7 +90,8 @@ async def copy(
             nothing failed and the source has any. `include` and `exclude` protect the objects that they leave out.
             Objects whose bytes are there already are skipped, as with `skip_equal`.
         skip_equal: skip objects whose bytes the destination has already: of equal size, and of equal MD5 where servers
-            report it, or of equal bytes in local files. Goes with `overwrite` or `delete`.
+            report it, or of equal bytes in local files. Objects of a source without a listing are read and compared.
+            Goes with `overwrite` or `delete`.
         dry_run: write and delete nothing. The report counts and names what would be copied and deleted.
         on_error: "raise" stops at the first object that cannot be copied; "continue" copies the others, and
             `CopyReport.failed` names it.

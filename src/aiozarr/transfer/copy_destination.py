@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -20,7 +21,7 @@ from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer.consolidated_above import has_consolidated_above
 from aiozarr.transfer.copy_journal import HEADER_KEY, CopyJournal, is_journal_key, size_hash
 from aiozarr.transfer.copy_object import content_tag, equal_bytes, has_content_tag
-from aiozarr.transfer.copy_rules import CopyRules
+from aiozarr.transfer.copy_rules import CopyRules, ObjectSource
 from aiozarr.transfer.document_order import is_document, is_folder_marker, is_node_document, node_of
 from aiozarr.transfer.mirror import Mirror
 from aiozarr.transfer.replaced_nodes import DocumentChange, ReplacedNodes, compare_documents
@@ -33,8 +34,25 @@ KIND_KEYS = (V3_KEY, ARRAY_KEY, GROUP_KEY, META_KEY)
 """Documents of all formats that make a node."""
 MAX_ERASED_KEYS = 1000
 """Keys that are removed together: a bulk delete of S3."""
+COMPARE_CONCURRENCY = 32
+"""Objects that are compared concurrently by reading both sides."""
 MAX_COUNTED_OBJECTS = 10_000
 """Objects of the destination that an error message counts: ten pages of a listing."""
+
+
+def _shared(entries: AsyncGenerator[Entry, None]) -> Callable[[], AsyncGenerator[Entry, None]]:
+    """Return a function whose iterators share the entries of one."""
+    lock = asyncio.Lock()
+
+    async def iterate() -> AsyncGenerator[Entry, None]:
+        while True:
+            async with lock:
+                entry = await anext(entries, None)
+            if entry is None:
+                return
+            yield entry
+
+    return iterate
 
 
 @dataclass
@@ -75,7 +93,7 @@ class CopyDestination:
         counters: count removed objects.
         settings: limits and policies.
         report: counts the requests.
-        is_listed: whether the source is listed; else its objects follow from metadata, without sizes and versions.
+        objects: the objects of a source that is not listed: they follow from metadata, without sizes and versions.
         may_have_others: whether the destination may hold objects that the source does not have.
 
     Attributes:
@@ -95,7 +113,7 @@ class CopyDestination:
         *,
         settings: Settings,
         report: Report,
-        is_listed: bool,
+        objects: ObjectSource | None,
         may_have_others: bool,
     ) -> None:
         self._engine = engine
@@ -105,7 +123,8 @@ class CopyDestination:
         self._rules = rules
         self._counters = counters
         self._settings = settings
-        self._is_listed = is_listed
+        self._objects = objects
+        self._preparation = asyncio.Lock()
         self._stored_documents: list[str] | None = None
         self._linked_documents: set[str] = set()
         description = {"source": source.store.url, "part": rules.part}
@@ -194,12 +213,12 @@ class CopyDestination:
                         documents.append(entry.key)
                         if entry.below_link:
                             self._linked_documents.add(entry.key)
+                    # Metadata do not have the sizes of chunks.
+                    known = entry if self._objects is None else Entry(entry.key, None)
                     if rules.resume:
-                        # Metadata do not have the sizes of chunks.
-                        known = entry if self._is_listed else Entry(entry.key, None)
                         found.size_hashes.add(size_hash(known))
                     if self.mirror is not None and rules.compares:
-                        self.mirror.add_stored(entry)
+                        self.mirror.add_stored(known)
                     if not rules.resume and not rules.compares and found.count == MAX_COUNTED_OBJECTS:
                         break
             if looks_at_all:
@@ -222,21 +241,41 @@ class CopyDestination:
 
     async def _counts_if_complete(self) -> CopyCounters | None:
         """Return the counts of a copy that skips everything; None if the destination lacks an object of the source."""
-        if not self._is_listed:
-            return None
-        mirror, counters = Mirror(), CopyCounters(None)
+        mirror, counters, is_complete = Mirror(), CopyCounters(None), True
         async with aclosing(self._list(self._destination)) as stored:
             async for entry in stored:
-                mirror.add_stored(entry)
-        async with aclosing(self._list(self._source)) as listing:
-            async for entry in listing:
+                mirror.add_stored(entry if self._objects is None else Entry(entry.key, None))
+
+        async def compare(entries: AsyncGenerator[Entry, None]) -> None:
+            nonlocal is_complete
+            async for entry in entries:
                 if is_journal_key(entry.key) or is_folder_marker(entry) or not self._rules.keys.matches(entry.key):
                     continue
-                if not (mirror.may_have(entry) and await self.is_up_to_date(mirror, entry)):
-                    return None
+                if mirror.may_have(entry):
+                    if not (await self.is_up_to_date(mirror, entry) or await self.has_equal_bytes(entry.key)):
+                        is_complete = False
+                elif self._objects is None or await self._source.stat(entry.key) is not None:
+                    is_complete = False
+                else:
+                    continue
+                if not is_complete:
+                    return
                 counters.add_listed(entry)
                 counters.add_skipped(entry)
-        return counters if counters.listed else None
+
+        async with aclosing(self._list(self._source) if self._objects is None else self._objects.entries()) as entries:
+            shared = _shared(entries)
+            await gather_all(compare(shared()) for _ in range(COMPARE_CONCURRENCY))
+        return counters if is_complete and counters.listed else None
+
+    async def has_equal_bytes(self, key: str) -> bool:
+        """Return whether source and destination have an object of equal bytes, by reading both."""
+        try:
+            values = await gather_all([store.fetch(key) for store in (self._source, self._destination)])
+        except StoreError:
+            return False  # copying it shows what is wrong
+        one, other = values
+        return one is not None and other is not None and equal_bytes(one.data, other.data)
 
     async def is_up_to_date(self, mirror: Mirror, entry: Entry) -> bool:
         """Return whether the destination has the bytes of an object: by their MD5, or by comparing local ones."""
@@ -282,9 +321,12 @@ class CopyDestination:
 
         Later calls do nothing.
         """
-        if self.is_prepared:
-            return
-        self.is_prepared = True
+        async with self._preparation:
+            if not self.is_prepared:
+                await self._prepare()
+                self.is_prepared = True
+
+    async def _prepare(self) -> None:
         try:
             if self.journal is not None and self._old_journal is not None:
                 await self.journal.begin(self._old_journal)

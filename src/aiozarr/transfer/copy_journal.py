@@ -158,6 +158,8 @@ class CopyJournal:
     async def remove(self) -> None:
         """Remove the journal of a complete copy, the header last."""
         await self.close()
+        # An interrupted removal must not be followed by a batch without the header.
+        self._batch.clear()
         if not self._keys:
             return
         await self._erase(self._keys)

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from time import perf_counter
 
-from aiozarr.concurrency import gather_all
+from aiozarr.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine, Progress
 from aiozarr.engine.listing import StartedListing
 from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, StoreError
@@ -97,7 +97,7 @@ class CopyOperation:
             self._counters,
             settings=settings,
             report=self._report,
-            is_listed=objects is None,
+            objects=objects,
             may_have_others=rules is not None and (rules.may_replace or rules.resume),
         )
         self._journal = self._copy_destination.journal
@@ -214,6 +214,8 @@ class CopyOperation:
         await self._copier.prefetch(documents.values())
 
     async def _copy_documents(self, documents: list[Entry]) -> None:
+        equal = await map_concurrently(self._is_equal, documents)
+        documents = [entry for entry, is_equal in zip(documents, equal, strict=True) if not is_equal]
         if documents:
             await self._copy_destination.prepare()
         if self._download is None and not self._rules.dry_run and len(documents) > 1:
@@ -256,10 +258,17 @@ class CopyOperation:
                 if is_document(key):
                     destination.replaced.add_document(key)
             is_there = journal is not None and journal.take(entry)
+            may_be_equal = mirror is not None and self._rules.compares and mirror.may_have(entry)
             if is_there or (
-                mirror is not None and mirror.may_have(entry) and await destination.is_up_to_date(mirror, entry)
+                may_be_equal
+                and self._objects is None
+                and mirror is not None
+                and await destination.is_up_to_date(mirror, entry)
             ):
                 self._counters.add_skipped(entry)
+            elif may_be_equal and self._objects is not None and not is_document(key):
+                # Compared by the workers: it takes a request.
+                yield (entry,)
             elif is_document(key):
                 documents[key] = entry
             elif self._rules.dry_run:
@@ -308,7 +317,22 @@ class CopyOperation:
             else:
                 raise outcome
 
+    async def _is_equal(self, entry: Entry) -> bool:
+        """Return whether the destination has an object of a source without a listing, and count it then."""
+        mirror = self._copy_destination.mirror
+        if self._objects is None or mirror is None or not self._rules.compares or not mirror.may_have(entry):
+            return False
+        if not await self._copy_destination.has_equal_bytes(entry.key):
+            return False
+        self._counters.add_skipped(entry)
+        return True
+
     async def _copy_one(self, entry: Entry) -> None:
+        if not is_document(entry.key):
+            if await self._is_equal(entry):
+                return
+            if not self._rules.dry_run:
+                await self._copy_destination.prepare()
         if self._rules.dry_run:
             copied: CopiedObject | None = CopiedObject(entry.size or 0)
         else:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import damage, invoke, records, succeed
+from tests.support.servers.http_server import FaultServer
 
 
 @pytest.fixture
@@ -51,3 +52,17 @@ def test_a_source_that_is_not_there_is_no_difference(sample: Path, tmp_path: Pat
     result = invoke("check", tmp_path / "none", sample)
     assert (result.exit_code, result.stdout) == (3, "")
     assert "nothing is stored at" in result.stderr
+
+
+def test_the_metadata_name_the_objects_of_a_web_server(sample: Path, other: Path) -> None:
+    invoke("consolidate", sample)
+    invoke("consolidate", other)
+    with FaultServer() as server:
+        for path in sample.rglob("*"):
+            if path.is_file():
+                server.put(f"w.zarr/{path.relative_to(sample).as_posix()}", path.read_bytes())
+        url = f"{server.url}/w.zarr"
+        assert invoke("check", url, sample).exit_code == 0
+        result = invoke("check", url, other)
+        assert (result.exit_code, sorted(result.stdout.splitlines())) == (1, ["+ extra", "- lat/c/0"])
+        assert "* air/c/0/0/0: from byte 3 on" in invoke("check", "--download", url, other).stdout.splitlines()

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import aiozarr
-from aiozarr.conversion.conversion_journal import JOURNAL_KEY, ConversionJournal, done_runs
+from aiozarr.conversion.conversion_journal import JOURNAL_KEY, ConversionJournal, _checksum, done_runs
 from aiozarr.engine import Engine, run
 from aiozarr.settings import Settings
 from aiozarr.stores import MemoryStore
@@ -29,9 +31,48 @@ async def test_a_journal_is_loaded_by_an_equal_conversion_and_refused_by_another
         assert [list(flags) for flags in again.done] == [[0, 1, 0], [1, 0]]
         with pytest.raises(aiozarr.CopyError, match="other arguments"):
             await ConversionJournal(scheduled, "b", [3, 2]).load()
-        await store.set(JOURNAL_KEY, b"[]")
-        with pytest.raises(aiozarr.CopyError, match="other arguments"):
-            await ConversionJournal(scheduled, "a", [3, 2]).load()
+
+    await run(check)
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        "[[0, 100000000000]]",
+        "[[0, 1], [0, 1]]",
+        "[[[0, 100000000000]]]",
+        "[[[-5, -1]]]",
+        "[[[0, 4]]]",
+        '"done"',
+        "null",
+        "[[[0]]]",
+    ],
+)
+async def test_a_damaged_journal_is_refused_with_advice(done: str) -> None:
+    store = MemoryStore()
+
+    async def check(engine: Engine) -> None:
+        journal = ConversionJournal(engine.scheduled(store, Settings()), "a", [3])
+        await journal.save()
+        value = await store.get(JOURNAL_KEY)
+        assert value is not None
+        sound = bytes(value)
+        foreign = json.dumps({"fingerprint": "a", "done": "RUNS"}).replace('"RUNS"', done).encode()
+        checked = {"fingerprint": "a", "done": json.loads(done)}
+        forged = json.dumps({**checked, "checksum": _checksum(checked)}).encode()
+        for damaged in (
+            forged,
+            sound.replace(b"[[]]", done.encode()),
+            foreign,
+            sound[:-9],
+            b"[]",
+            b"\xff",
+            b"[" * 100_000,
+        ):
+            assert damaged != sound
+            await store.set(JOURNAL_KEY, damaged)
+            with pytest.raises(aiozarr.CopyError, match=r"conversion\.json.*is damaged.*overwrite=True"):
+                await ConversionJournal(engine.scheduled(store, Settings()), "a", [3]).load()
 
     await run(check)
 

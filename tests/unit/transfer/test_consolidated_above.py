@@ -111,11 +111,16 @@ def test_groups_above_are_looked_at_while_there_are_any(
     assert (result, store.count, store.rounds) == (found, requests, rounds)
 
 
-@pytest.mark.parametrize("error", [PermissionDeniedError("no"), UnauthenticatedError("no"), StoreError("no")])
-def test_what_cannot_be_read_counts_as_none(error: Exception) -> None:
+@pytest.mark.parametrize("error", [PermissionDeniedError("no"), UnauthenticatedError("no")])
+def test_what_may_not_be_read_counts_as_none(error: Exception) -> None:
     assert not found_above({"zarr.json": CONSOLIDATED}, "a", faults=lambda call: error)[0]
     values = {".zgroup": b"{}", ".zmetadata": b"{}"}
     assert not found_above(values, "a", faults=lambda call: error if call.operation == "stat" else None)[0]
+
+
+def test_a_document_above_that_fails_is_an_error_because_it_may_become_wrong() -> None:
+    with pytest.raises(StoreError, match="no"):
+        found_above({"zarr.json": CONSOLIDATED}, "a", faults=lambda call: StoreError("no"))
 
 
 # --- what an ordinary copy costs -------------------------------------------------------------------------------------

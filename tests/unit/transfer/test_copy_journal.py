@@ -90,10 +90,15 @@ def test_failures_that_are_skipped_are_tried_again_by_a_resumed_copy() -> None:
     assert contents(destination, journal=True) == TREE
 
 
-def test_resume_without_a_journal_copies_to_an_empty_destination_only() -> None:
+def test_resume_without_a_journal_copies_to_an_empty_destination_only_and_takes_an_equal_one_as_complete() -> None:
     destination = FakeStore()
     copied(FakeStore(TREE), destination, resume=True)
     assert contents(destination) == TREE
+    destination.reset()
+    report = copied(FakeStore(TREE), destination, resume=True)
+    assert (report.objects, report.skipped) == (0, len(TREE))
+    assert not destination.log("set")
+    destination.memory.set_now("zarr.json", bytes(len(TREE["zarr.json"])))
     with pytest.raises(CopyError, match="no journal of an interrupted copy"):
         copied(FakeStore(TREE), destination, resume=True)
 

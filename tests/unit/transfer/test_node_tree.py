@@ -89,3 +89,26 @@ async def test_an_interrupted_copy_from_a_web_server_is_resumed(tmp_path: Path) 
         report = await aiozarr.copy(f"{server.url}/w.zarr", tmp_path / "x", resume=True)
         assert report.skipped > 20
     assert await stored(LocalStore(tmp_path / "x")) == await stored(source)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+async def test_a_repeated_copy_from_a_web_server_finds_nothing_left_to_do(tmp_path: Path, zarr_format: int) -> None:
+    source: Any = await weather(MemoryStore(), zarr_format)
+    chunk = "t2m/c/1/1" if zarr_format == 3 else "t2m/1.1"
+    await source.erase(chunk)
+    with await served(source) as server:
+        url, target = f"{server.url}/w.zarr", tmp_path / "w.zarr"
+        first = await aiozarr.copy(url, target)
+        for options in ({"resume": True}, {"delete": True}, {"overwrite": True, "skip_equal": True}):
+            again = await aiozarr.copy(url, target, **options)  # type: ignore[arg-type]
+            assert (again.objects, again.skipped, again.deleted) == (0, first.objects, 0)
+        server.put(f"w.zarr/{chunk}", b"new")
+        with pytest.raises(aiozarr.CopyError, match="no journal"):
+            await aiozarr.copy(url, target, resume=True)
+        changed = next(key for key in await stored(source) if key.startswith("t2m/") and key[-1].isdigit())
+        stale = target / changed
+        stale.write_bytes(bytes(stale.stat().st_size))
+        again = await aiozarr.copy(url, target, delete=True)
+        assert (again.objects, again.skipped, again.deleted) == (2, first.objects - 1, 0)
+        assert (target / chunk).read_bytes() == b"new"
+        assert stale.read_bytes() != bytes(stale.stat().st_size)

@@ -1,33 +1,47 @@
 """Keeps consolidated metadata current: invalidates them before a change of a node below, and rewrites them after it.
 
-A crash in between leaves no consolidated metadata, so every reader reads the nodes' own documents. Tasks of this
-process take turns. Several processes exclude each other by a sentinel: while nodes below a group of format 3 change,
-the consolidated member of its document is `null`. A process that removes the sentinel keeps the other one from storing
-consolidated metadata that lack its change. Format 2 has no place for a sentinel: two processes should not change the
-same consolidated tree at the same time.
+A crash in between leaves no consolidated metadata, so every reader reads the nodes' own documents. A change that fails
+or is cancelled in between leaves none either, but this process remembers it, and its next change restores them. It
+knows that the interrupted change has ended, which another process could not know.
+
+Tasks of this process take turns. Several processes exclude each other by a sentinel: while nodes below a group of
+format 3 change, the consolidated member of its document is `null`. A process that removes the sentinel keeps the other
+one from storing consolidated metadata that lack its change. White space at the end of the document makes each sentinel
+unique, because an ETag may be a digest of the content. Format 2 has no place for a sentinel: two processes should not
+change the same consolidated tree at the same time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
-from aiozarr.concurrency import gather_all
+from aiozarr.concurrency import gather_all, map_concurrently
 from aiozarr.engine.compare_and_swap import compare_and_swap
-from aiozarr.errors import PreconditionFailedError
+from aiozarr.errors import (
+    LimitError,
+    MetadataError,
+    NodeTypeError,
+    PermissionDeniedError,
+    PreconditionFailedError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
+from aiozarr.hierarchy.members import read_nodes_below
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, resolve_outermost, resolve_parent
-from aiozarr.hierarchy.mutations.locks import changes_of
+from aiozarr.hierarchy.mutations.locks import Removal, changes_of
 from aiozarr.hierarchy.mutations.store_documents import (
     MAX_SWAP_DELAY,
     has_conditional_writes,
     unchanged_condition,
 )
-from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata
+from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, parse_documents, read_documents
 from aiozarr.metadata.format_rules import rules_of
-from aiozarr.metadata.formats import consolidate, render_node
-from aiozarr.metadata.names import relative_name
+from aiozarr.metadata.formats import DOCUMENT_KEYS, consolidate, probe_keys, render_node
+from aiozarr.metadata.names import ancestors, relative_name
 from aiozarr.metadata.records import GroupMetadata
 from aiozarr.model import Value
 
@@ -38,6 +52,18 @@ NodeChanges: TypeAlias = Sequence[tuple[str, NodeMetadata | None]]
 
 MAX_INVALIDATIONS = 20
 """Attempts to invalidate consolidated metadata against other processes that change the same group."""
+
+SENTINEL_BITS = 64
+"""White space that makes a sentinel unique."""
+UNREADABLE = (
+    LimitError,
+    MetadataError,
+    NodeTypeError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
+"""Errors of nodes that consolidated metadata cannot contain. Their groups stay without."""
 
 
 async def update_nodes(
@@ -63,9 +89,17 @@ async def update_nodes(
     """
     store, tracker = accesses[0].store, changes_of(accesses[0].engine)
 
-    async def load_and_invalidate() -> tuple[C, list[ConsolidatedGroup]]:
+    changed = _identities(accesses)
+
+    def remember(document: Hashable, data: bytes | None) -> None:
+        tracker.add_removal(document, Removal(data, changed))
+
+    async def load_and_invalidate() -> tuple[C, list[ConsolidatedGroup], list[ConsolidatedGroup]]:
         context, groups = await load(*accesses)
-        return context, await invalidate_all(groups)
+        removed = await _load_removed(accesses)
+        documents = {_document_of(group) for group in removed}
+        kept = await invalidate_all([group for group in groups if _document_of(group) not in documents], remember)
+        return context, kept, await gather_all(invalidate(group, sentinel=True, remember=remember) for group in removed)
 
     async with AsyncExitStack() as locks:
         # In the order of paths: two changes that wait for each other's locks would be a deadlock.
@@ -77,24 +111,43 @@ async def update_nodes(
                 resolve_parent(accesses[0], ancestor_keys, is_creation=is_creation),
             ]
             (context, groups), parent = await gather_all(requests)
-            if parent is None and not groups:
+            if parent is None and not groups and not _removed_above(accesses):
                 with tracker.recording(store):
                     result, _ = await apply(context, *accesses)
                 return result
         if parent is None:
             async with tracker.exclusive(store):
-                context, groups = await compare_and_swap(
+                context, groups, removed = await compare_and_swap(
                     load_and_invalidate, max_swaps=MAX_INVALIDATIONS, max_delay=MAX_SWAP_DELAY
                 )
                 with tracker.recording(store):
                     result, changes = await apply(context, *accesses)
-                    await rewrite_all(groups, changes)
+                    completed = await map_concurrently(complete, removed)
+                    await rewrite_all([*groups, *(group for group in completed if group is not None)], changes)
+                for group in (*groups, *removed):
+                    tracker.removals.pop(_document_of(group), None)
                 return result
     return await update_nodes(await resolve_outermost(accesses, ancestor_keys), (), load, apply)
 
 
-async def invalidate(group: ConsolidatedGroup, *, sentinel: bool) -> ConsolidatedGroup:
+def was_interrupted(*accesses: NodeAccess) -> bool:
+    """Return whether a change of these nodes was interrupted in this process, and left no consolidated metadata.
+
+    It may have changed the nodes completely before.
+    """
+    changed = _identities(accesses)
+    return any(removal.changed == changed for removal in changes_of(accesses[0].engine).removals.values())
+
+
+async def invalidate(
+    group: ConsolidatedGroup, *, sentinel: bool, remember: Callable[[Hashable, bytes | None], None] | None = None
+) -> ConsolidatedGroup:
     """Remove the consolidated metadata of a group, with `sentinel` leaving the sentinel where the format has one.
+
+    Args:
+        group: the group.
+        sentinel: whether they are to be rewritten.
+        remember: called with the identity of the document and its new content before that is stored.
 
     Returns: the group with the document that is stored now.
 
@@ -103,11 +156,17 @@ async def invalidate(group: ConsolidatedGroup, *, sentinel: bool) -> Consolidate
     """
     rules, key = rules_of(group.metadata.zarr_format), _consolidated_key(group.metadata)
     if rules.consolidated_member is None:
+        if remember is not None:
+            remember(_document_of(group), None)
         await _erase_consolidated(group)
         return replace(group, documents={key: None})
     extra = {**group.metadata.extra, **({rules.consolidated_member: None} if sentinel else {})}
-    value = await _store_document(group, replace(group.metadata, consolidated=None, extra=extra))
-    return replace(group, documents={key: value})
+    data = render_node(replace(group.metadata, consolidated=None, extra=extra))[key]
+    if sentinel:
+        data += bytes(random.choices(b" \n", k=SENTINEL_BITS))
+    if remember is not None:
+        remember(_document_of(group), data)
+    return replace(group, documents={key: await _store_document(group, data)})
 
 
 async def write_consolidated(group: ConsolidatedGroup, nodes: Mapping[str, NodeMetadata]) -> GroupMetadata:
@@ -117,7 +176,7 @@ async def write_consolidated(group: ConsolidatedGroup, nodes: Mapping[str, NodeM
         PreconditionFailedError: another process has changed the group, or a node below it, meanwhile.
     """
     metadata = replace(group.metadata, consolidated=consolidate(group.metadata.zarr_format, nodes))
-    await _store_document(group, metadata)
+    await _store_document(group, render_node(metadata)[_consolidated_key(metadata)])
     return metadata
 
 
@@ -145,15 +204,29 @@ def apply_changes(path: str, group: GroupMetadata, changes: NodeChanges) -> Grou
     return replace(group, consolidated=replace(consolidated, nodes=nodes))
 
 
-async def invalidate_all(groups: Sequence[ConsolidatedGroup]) -> list[ConsolidatedGroup]:
+async def complete(group: ConsolidatedGroup) -> ConsolidatedGroup | None:
+    """Return a group with the consolidated metadata of all nodes below it; None if one cannot be read."""
+    zarr_format = group.metadata.zarr_format
+    try:
+        nodes = await read_nodes_below(group.access, zarr_format)
+        return replace(group, metadata=replace(group.metadata, consolidated=consolidate(zarr_format, nodes)))
+    except UNREADABLE:
+        return None
+
+
+async def invalidate_all(
+    groups: Sequence[ConsolidatedGroup], remember: Callable[[Hashable, bytes | None], None] | None = None
+) -> list[ConsolidatedGroup]:
     """Invalidate consolidated metadata, and return the groups to rewrite after the change.
 
     A group of another format than the change is not rewritten: its consolidated metadata describe other documents. A
-    sentinel without consolidated metadata was left by a crash, and is removed.
+    sentinel without consolidated metadata was left by a crash, or is another process's, and is removed. `remember` is
+    called as by `invalidate`, for groups to rewrite.
     """
     rewritten = [group.metadata.consolidated is not None and not group.other_format for group in groups]
     invalidated = await gather_all(
-        invalidate(group, sentinel=rewrite) for group, rewrite in zip(groups, rewritten, strict=True)
+        invalidate(group, sentinel=rewrite, remember=remember if rewrite else None)
+        for group, rewrite in zip(groups, rewritten, strict=True)
     )
     return [group for group, rewrite in zip(invalidated, rewritten, strict=True) if rewrite]
 
@@ -166,7 +239,7 @@ async def rewrite_all(groups: Sequence[ConsolidatedGroup], changes: NodeChanges)
         if metadata is None:
             return
         try:
-            await _store_document(group, metadata)
+            await _store_document(group, render_node(metadata)[_consolidated_key(metadata)])
         except PreconditionFailedError:
             if rules_of(metadata.zarr_format).consolidated_in_own_document:
                 await _erase_consolidated(group)
@@ -174,10 +247,61 @@ async def rewrite_all(groups: Sequence[ConsolidatedGroup], changes: NodeChanges)
     await gather_all(rewrite(group) for group in groups)
 
 
-async def _store_document(group: ConsolidatedGroup, metadata: GroupMetadata) -> Value:
+async def _load_removed(accesses: Sequence[NodeAccess]) -> list[ConsolidatedGroup]:
+    """Return the groups above, whose consolidated metadata an interrupted change of this process has removed.
+
+    A group that another writer has changed since is not among them: that writer may still be at work.
+    """
+    removals = changes_of(accesses[0].engine).removals
+
+    async def load(removed: tuple[NodeAccess, int]) -> ConsolidatedGroup | None:
+        access, zarr_format = removed
+        try:
+            documents = await read_documents(access, probe_keys(zarr_format))
+            metadata = parse_documents(access, documents, zarr_format)
+        except UNREADABLE:
+            return None
+        if not isinstance(metadata, GroupMetadata):
+            return None
+        group = ConsolidatedGroup(access, metadata, documents)
+        value, removal = documents[_consolidated_key(metadata)], removals.get(_document_of(group))
+        stored = None if value is None else bytes(value.data)
+        return group if removal is not None and stored == removal.document else None
+
+    return [group for group in await map_concurrently(load, _removed_above(accesses)) if group is not None]
+
+
+def _removed_above(accesses: Sequence[NodeAccess]) -> list[tuple[NodeAccess, int]]:
+    """Return the groups, with their formats, of removals that concern these nodes."""
+    removals = changes_of(accesses[0].engine).removals
+    if not removals:
+        return []
+    paths = {path: access for access in accesses for path in (*ancestors(access.path), access.path)}
+    own = {access.path for access in accesses}
+    return [
+        (access.sibling(path), number)
+        for path, access in paths.items()
+        for number in DOCUMENT_KEYS
+        # Consolidated metadata in a node's own document change together with it.
+        if (rules := rules_of(number)).consolidated_in_own_document
+        or (rules.consolidated_member is not None and path not in own)
+        if access.store.object_identity(f"{access.sibling(path).prefix}{rules.consolidated_key}") in removals
+    ]
+
+
+def _identities(accesses: Sequence[NodeAccess]) -> frozenset[Hashable]:
+    return frozenset(access.store.object_identity(access.prefix) for access in accesses)
+
+
+def _document_of(group: ConsolidatedGroup) -> Hashable:
+    """Return the identity of the document with the consolidated metadata."""
+    access = group.access
+    return access.store.object_identity(access.prefix + _consolidated_key(group.metadata))
+
+
+async def _store_document(group: ConsolidatedGroup, data: bytes) -> Value:
     """Store the document with the consolidated metadata, on condition that no other writer has changed it."""
-    access, key = group.access, _consolidated_key(metadata)
-    data = render_node(metadata)[key]
+    access, key = group.access, _consolidated_key(group.metadata)
     is_conditional = await has_conditional_writes(access.store)
     precondition = unchanged_condition(group.documents.get(key)) if is_conditional else None
     version = await access.scheduled.set(access.prefix + key, data, precondition=precondition)

@@ -89,9 +89,17 @@ async def load_context(access: NodeAccess, zarr_format: int) -> NodeContext:
     documents_above: dict[str, Documents] = {}
 
     async def read_ancestor(path: str) -> None:
-        documents_above[path] = await read_documents(access.sibling(path), rules.ancestor_keys)
-        above[path] = parse_documents(access.sibling(path), documents_above[path], zarr_format)
+        ancestor, key = access.sibling(path), rules.consolidated_key
+        documents_above[path] = documents = await read_documents(ancestor, rules.ancestor_keys)
+        if key is None or not rules.consolidated_in_own_document or documents[key] is None:
+            above[path] = parse_documents(ancestor, documents, zarr_format)
+            return
+        # Its attributes are only there: their own document is not fetched.
+        consolidated_above[path] = parse_documents(ancestor, {key: documents[key]}, zarr_format)
+        others = {name: value for name, value in documents.items() if name != key}
+        above[path] = parse_documents(ancestor, others, zarr_format) or consolidated_above[path]
 
+    consolidated_above: dict[str, NodeMetadata | None] = {}
     paths = ancestors(access.path) if rules.ancestor_keys else []
     requests: list[Coroutine[Any, Any, Any]] = [
         # Not parsed: a damaged document occupies the path too.
@@ -101,7 +109,7 @@ async def load_context(access: NodeAccess, zarr_format: int) -> NodeContext:
         *(read_ancestor(path) for path in paths),
     ]
     documents, has_keys, other_formats, *_ = await gather_all(requests)
-    consolidated = _consolidated_groups(access, paths, above, documents_above)
+    consolidated = _consolidated_groups(access, paths, above | consolidated_above, documents_above)
     ancestors_by_path = {path: above[path] for path in paths}
     return NodeContext(documents, ancestors_by_path, bool(has_keys), (*consolidated, *other_formats))
 

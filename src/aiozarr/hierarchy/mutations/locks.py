@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from aiozarr.engine import Engine
@@ -46,15 +48,35 @@ class SharedExclusiveLock:
 
 MAX_TRACKED_STORES = 4096
 """Stores whose last change is remembered. A service may open a store for each of its users."""
+MAX_REMOVALS = 4096
+"""Remembered removals of consolidated metadata, the last ones."""
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The removal of consolidated metadata by a change that has not rewritten them.
+
+    Attributes:
+        document: the document that was stored in place of the one with consolidated metadata; None: that was erased.
+        changed: the identities of the nodes that were about to change.
+    """
+
+    document: bytes | None
+    changed: frozenset[Hashable]
 
 
 class ChangeTracker:
     """Numbers this process's changes of each store's hierarchy, and has the lock of each store.
 
     A store whose root is inside the root of another one holds nodes of both: a change through one counts for both.
+
+    Attributes:
+        removals: consolidated metadata that this process has removed and not rewritten, by the identity of the
+            document. An interrupted change leaves its own here; the next successful change restores them.
     """
 
     def __init__(self) -> None:
+        self.removals: OrderedDict[Hashable, Removal] = OrderedDict()
         self._locks: dict[Hashable, tuple[SharedExclusiveLock, list[None]]] = {}
         # The numbers of the last changes of each store, and of the stores inside it, the latest at the end.
         self._changes: dict[Hashable, int] = {}
@@ -86,6 +108,12 @@ class ChangeTracker:
         if len(table) > MAX_TRACKED_STORES:
             # What was forgotten counts as changed by now, for every store: the number must never fall.
             self._forgotten = max(self._forgotten, table.pop(next(iter(table))))
+
+    def add_removal(self, document: Hashable, removal: Removal) -> None:
+        """Remember a removal, before it is made."""
+        self.removals[document] = removal
+        if len(self.removals) > MAX_REMOVALS:
+            self.removals.popitem(last=False)
 
     def shared(self, store: Store) -> AbstractAsyncContextManager[None]:
         """Hold the lock of the store together with other tasks."""

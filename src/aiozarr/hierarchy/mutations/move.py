@@ -1,13 +1,19 @@
-"""Moves a node with everything below it: copies all keys, documents last, then erases the source, documents first."""
+"""Moves a node with everything below it: copies all keys, documents last, then erases the source, documents first.
+
+A move that was interrupted is completed by its repetition. Both orders leave states that a look at the two paths
+recognises: while keys are copied, the destination lacks only keys that come last; while the source is erased, it lacks
+only keys that go first. Objects of both must be equal. Whatever else is at the destination is another node.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from aiozarr.concurrency import for_each, gather_all
+from aiozarr.concurrency import for_each, gather_all, map_concurrently
 from aiozarr.errors import NodeExistsError, PreconditionFailedError, UnsupportedOperationError
-from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
+from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes, was_interrupted
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, NodeContext, group_keys, load_context
 from aiozarr.hierarchy.mutations.erase import erase_node, node_exists_error
 from aiozarr.hierarchy.mutations.nodes import check_creatable, create_parents
@@ -15,21 +21,37 @@ from aiozarr.hierarchy.mutations.store_documents import set_if_absent
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, parse_documents
 from aiozarr.metadata.format_rules import document_write_order
 from aiozarr.metadata.names import check_new_path
-from aiozarr.model import Value
+from aiozarr.model import MAX_KEY_BYTES, Value
+from aiozarr.stores.contract import byte_view
 
 COPY_CONCURRENCY = 16
 """Objects that are copied concurrently. Each is held in memory whole."""
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A move that may begin, or continue an interrupted one.
+
+    Attributes:
+        context: the context of the destination.
+        copied: keys that an interrupted move has copied, relative to the node.
+        documents: the documents among them.
+    """
+
+    context: NodeContext
+    copied: frozenset[str] = frozenset()
+    documents: Mapping[str, Value] = field(default_factory=dict)
 
 
 async def move_node(source: NodeAccess, destination: NodeAccess, zarr_format: int) -> None:
     """Move the node of this format at `source` to `destination`.
 
     The destination is not a node until its own document is stored; the source is erased only after that. A move that
-    fails or is interrupted has moved nothing, or leaves both.
+    fails or is interrupted has moved nothing, or leaves both. Its repetition completes it.
 
     Raises:
         NodeNotFoundError: there is nothing at `source`.
-        NodeExistsError: something is stored at `destination`.
+        NodeExistsError: something is stored at `destination`, and no interrupted move from `source` has stored it.
         NodeTypeError: a node above `destination` is an array, or of another format.
         ValueError: one path is inside the other.
         UnsupportedOperationError: the store cannot list.
@@ -41,56 +63,120 @@ async def move_node(source: NodeAccess, destination: NodeAccess, zarr_format: in
 
     check_new_path(destination.path, zarr_format)
 
-    async def load(source: NodeAccess, destination: NodeAccess) -> tuple[NodeContext, Sequence[ConsolidatedGroup]]:
+    async def load(source: NodeAccess, destination: NodeAccess) -> tuple[_Move, Sequence[ConsolidatedGroup]]:
         requests: list[Coroutine[Any, Any, NodeContext]] = [
             load_context(source, zarr_format),
             load_context(destination, zarr_format),
         ]
         old, new = await gather_all(requests)
-        if not old.exists and not old.has_keys_below:
+        if not old.exists and not old.has_keys_below and not was_interrupted(source, destination):
             raise node_not_found_error(source.store, source.path)
+        move = _Move(new)
 
         async def occupied() -> NodeExistsError | None:
-            is_empty = not new.exists and not new.has_keys_below
-            return None if is_empty else await node_exists_error(destination, may_overwrite=False)
+            nonlocal move
+            if not new.exists and not new.has_keys_below:
+                return None
+            interrupted = await _load_interrupted(source, destination, new)
+            if interrupted is None:
+                return await node_exists_error(destination, may_overwrite=False)
+            move = interrupted
+            return None
 
         await check_creatable(destination, new, zarr_format, occupied)
         groups = {
             (group.access.path, group.metadata.zarr_format): group for group in (*old.consolidated, *new.consolidated)
         }
-        return new, list(groups.values())
+        return move, list(groups.values())
 
-    async def apply(context: NodeContext, source: NodeAccess, destination: NodeAccess) -> tuple[None, NodeChanges]:
-        parents = await create_parents(destination, context, zarr_format)
-        moved = await _copy(source, destination, zarr_format)
+    async def apply(move: _Move, source: NodeAccess, destination: NodeAccess) -> tuple[None, NodeChanges]:
+        parents = await create_parents(destination, move.context, zarr_format)
+        moved = await _copy(source, destination, zarr_format, move)
         await erase_node(source)
         return None, [(source.path, None), *parents, *moved]
 
     await update_nodes([source, destination], group_keys(), load, apply)
 
 
-async def _copy(source: NodeAccess, destination: NodeAccess, zarr_format: int) -> list[tuple[str, NodeMetadata]]:
-    """Copy all keys, documents of the deepest nodes first and the node's own last. Return the copied nodes by path."""
-    keys = [entry.key[len(source.prefix) :] async for entry in source.scheduled.scan(source.prefix)]
-    turns = {key: turn for key in keys if (turn := document_write_order(key)) is not None}
+async def _load_interrupted(source: NodeAccess, destination: NodeAccess, context: NodeContext) -> _Move | None:
+    """Return the move that was interrupted, or None if the objects at the destination are of another origin."""
+    old, new = await gather_all(_list(access) for access in (source, destination))
+    if old - new:
+        is_ours = new < old and max(map(_copy_order, new), default=(-MAX_KEY_BYTES, 0)) <= min(
+            map(_copy_order, old - new)
+        )
+    else:
+        is_ours = max(map(_erase_order, new - old), default=(0, -9)) <= min(map(_erase_order, old), default=(9, 0))
+    if not is_ours:
+        return None
+    documents: dict[str, Value] = {}
+
+    async def is_equal(key: str) -> bool:
+        requests = [destination.scheduled.fetch(destination.prefix + key)]
+        requests += [source.scheduled.fetch(source.prefix + key)] if key in old else []
+        copied, *originals = await gather_all(requests)
+        if copied is not None and document_write_order(key) is not None:
+            documents[key] = copied
+        return all(
+            each is not None and copied is not None and byte_view(each.data) == byte_view(copied.data)
+            for each in originals
+        )
+
+    # The documents first: other nodes mostly differ in them.
+    for keys in ([key for key in new if _is_document(key)], [key for key in new & old if not _is_document(key)]):
+        if not all(await map_concurrently(is_equal, keys, concurrency=COPY_CONCURRENCY)):
+            return None
+    return _Move(context, frozenset(new), documents)
+
+
+async def _list(access: NodeAccess) -> set[str]:
+    return {entry.key[len(access.prefix) :] async for entry in access.scheduled.scan(access.prefix)}
+
+
+def _is_document(key: str) -> bool:
+    return document_write_order(key) is not None
+
+
+def _copy_order(key: str) -> tuple[int, int]:
+    """Return a number that is larger for keys that are copied later."""
+    turn = document_write_order(key)
+    return (-key.count("/"), turn) if turn is not None else (-MAX_KEY_BYTES, 0)
+
+
+def _erase_order(key: str) -> tuple[int, int]:
+    """Return a number that is larger for keys that are erased later."""
+    turn = document_write_order(key)
+    return (2, 0) if turn is None else (int("/" in key), -turn)
+
+
+async def _copy(
+    source: NodeAccess, destination: NodeAccess, zarr_format: int, move: _Move
+) -> list[tuple[str, NodeMetadata]]:
+    """Copy all keys, documents of the deepest nodes first and the node's own last. Return the moved nodes by path."""
+    keys = await _list(source) - move.copied
     documents: dict[str, dict[str, Value]] = {}
+
+    def add_document(key: str, value: Value) -> None:
+        path, _, name = key.rpartition("/")
+        documents.setdefault(path, {})[name] = value
+
+    for key, value in move.documents.items():
+        add_document(key, value)
 
     async def copy_key(key: str) -> None:
         value = await source.scheduled.fetch(source.prefix + key)
         if value is None:
             return
-        if key in turns:
-            path, _, name = key.rpartition("/")
-            documents.setdefault(path, {})[name] = value
+        if _is_document(key):
+            add_document(key, value)
         try:
             await set_if_absent(destination.scheduled, destination.prefix + key, bytes(value.data))
         except PreconditionFailedError as error:
             raise await node_exists_error(destination, may_overwrite=False) from error
 
-    await for_each(copy_key, [key for key in keys if key not in turns], concurrency=COPY_CONCURRENCY)
     levels: dict[tuple[int, int], list[str]] = {}
-    for key, turn in turns.items():
-        levels.setdefault((-key.count("/"), turn), []).append(key)
+    for key in sorted(keys):
+        levels.setdefault(_copy_order(key), []).append(key)
     for level in sorted(levels):
         await for_each(copy_key, levels[level], concurrency=COPY_CONCURRENCY)
     nodes: list[tuple[str, NodeMetadata]] = []

@@ -9,7 +9,7 @@ from typing import Any
 from aiozarr.concurrency import for_each, gather_all
 from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.errors import MetadataError, NodeExistsError, PreconditionFailedError
-from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
+from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes, was_interrupted
 from aiozarr.hierarchy.mutations.context import (
     ConsolidatedGroup,
     NodeContext,
@@ -184,7 +184,7 @@ async def delete_node(access: NodeAccess) -> None:
             *(load_consolidated_ancestors(access, zarr_format) for zarr_format in DOCUMENT_KEYS),
         ]
         documents, has_keys, *groups = await gather_all(requests)
-        if not has_keys and all(value is None for value in documents.values()):
+        if not has_keys and all(value is None for value in documents.values()) and not was_interrupted(access):
             raise node_not_found_error(access.store, access.path)
         await check_erasable(access)
         return None, [group for of_format in groups for group in of_format]

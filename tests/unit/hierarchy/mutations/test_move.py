@@ -73,3 +73,30 @@ async def test_a_failed_move_leaves_the_source_complete_and_no_node_at_the_desti
     with pytest.raises((aiozarr.NodeNotFoundError, aiozarr.NodeTypeError)):
         await aiozarr.open_array(remote, "b")
     assert (await (await aiozarr.open_array(remote, "a"))[...]).tolist() == [1, 2, 3, 4]
+
+
+@FORMATS
+@pytest.mark.parametrize("stray", ["b/9", "b/x/zarr.json", "b/.zgroup"])
+async def test_objects_of_another_origin_at_the_destination_are_not_touched(
+    store: Store, zarr_format: int, stray: str
+) -> None:
+    root = await aiozarr.create_group(store, zarr_format=zarr_format)
+    array = await root.create_array("a", shape=4, dtype="i4", chunks=2)
+    await array[...].write([1, 2, 3, 4])
+    await store.set(stray, b"{}")
+    before = sorted(await store.list())
+    with pytest.raises(aiozarr.NodeExistsError):
+        await root.move("a", "b")
+    assert sorted(await store.list()) == before
+
+
+@FORMATS
+async def test_a_node_that_differs_in_one_chunk_or_has_more_is_another_node(store: Store, zarr_format: int) -> None:
+    root = await aiozarr.create_group(store, zarr_format=zarr_format)
+    for name, values in (("a", [1, 2, 3, 4]), ("b", [1, 2, 3, 5]), ("c", [1, 2, 0, 0])):
+        array = await root.create_array(name, shape=4, dtype="i4", chunks=2, fill_value=0)
+        await array[...].write(values)
+    for source, dest in (("a", "b"), ("a", "c"), ("c", "a")):
+        with pytest.raises(aiozarr.NodeExistsError):
+            await root.move(source, dest)
+    assert [(await (await aiozarr.open_array(store, name))[...]).tolist()[-1] for name in "abc"] == [4, 5, 0]
