@@ -151,6 +151,8 @@ class Supports:
         listable: `scan`, `list`, `list_dir`, `list_prefix`.
         partial_reads: `fetch` of a range transfers only this range. Otherwise it returns the right bytes too, but may
             transfer the complete object for each range.
+        clipped_reads: `fetch` of a `Range` that ends beyond the object returns the bytes up to its end. Otherwise the
+            engine requests the whole object where it does not know the size.
         suffix_reads: `fetch` of a `Suffix` is one request. Otherwise the engine uses the cached size of the object.
         conditional_reads: the store checks `fetch(if_match=...)`. Otherwise the caller compares the versions of
             responses, if they have versions.
@@ -163,6 +165,7 @@ class Supports:
     writeable: bool = False
     listable: bool = False
     partial_reads: bool = True
+    clipped_reads: bool = True
     suffix_reads: bool = True
     conditional_reads: bool = False
     conditional_writes: bool | None = False

@@ -62,7 +62,9 @@ class ScheduledStore:
         is_bounded = max_bytes is not None and self.store.has_bounded_reads
         bound: dict[str, Any] = {"max_bytes": max_bytes} if max_bytes is not None and is_bounded else {}
         # A store without bounded reads shows by one byte more that there are too many.
-        asked = Range(0, max_bytes + 1) if max_bytes is not None and range is None and not is_bounded else range
+        asked = range
+        if max_bytes is not None and range is None and not is_bounded and self.store.supports.clipped_reads:
+            asked = Range(0, max_bytes + 1)
 
         async def send(_: int) -> Value | None:
             try:

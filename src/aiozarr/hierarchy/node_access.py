@@ -69,6 +69,8 @@ class NodeAccess:
     report: Report | None = None
     target_path: str | None = None
     """Where a change runs from a group above the caller's target: the path of that target's root."""
+    use_consolidated: bool = True
+    """False to leave consolidated metadata unread, even damaged ones."""
 
     @property
     def scheduled(self) -> ScheduledStore:
@@ -209,6 +211,7 @@ def parse_documents(access: NodeAccess, documents: Documents, zarr_format: int |
         settings=access.settings,
         zarr_format=zarr_format,
         storage_transformers=ALL_TRANSFORMER_NAMES,
+        use_consolidated=access.use_consolidated,
     )
 
 

@@ -159,7 +159,17 @@ async def open_group(
             return make_group(store, path, replace(group.metadata, consolidated=None), options)
         return group
 
-    return await _open(make, target, path, mode, zarr_format, storage_options, settings, create=metadata)
+    return await _open(
+        make,
+        target,
+        path,
+        mode,
+        zarr_format,
+        storage_options,
+        settings,
+        create=metadata,
+        use_consolidated=use_consolidated is not False,
+    )
 
 
 @opens
@@ -225,12 +235,14 @@ async def _open(
     *,
     create: NodeMetadata | None = None,
     creates: str | None = None,
+    use_consolidated: bool = True,
 ) -> N:
     """Open a node. With mode "a", create it from the metadata `create` if there is none."""
     _check_mode(mode, path)
     check_format(zarr_format)
 
     async def find(access: NodeAccess, owns_store: bool) -> N:
+        access = replace(access, use_consolidated=use_consolidated)
         # Counted before the documents are read: a change made meanwhile counts as later than what was read.
         seen_changes = changes_of(access.engine).count(access.store)
 

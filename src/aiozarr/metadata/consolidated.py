@@ -50,7 +50,7 @@ def parse_zmetadata(document: Document) -> tuple[Consolidated, Mapping[str, Mapp
         UnsupportedMetadataError: more than `MAX_NODES` nodes.
     """
     members = document.members
-    version = members.get("zarr_consolidated_format")
+    version = members.get("zarr_consolidated_format", 1)  # Parquet references of kerchunk lack it
     if type(version) is not int or version != 1:
         raise InvalidMetadataError("consolidated metadata of format 1 are read", member="zarr_consolidated_format")
     copies = _object(members.get("metadata"), "metadata", document)

@@ -21,6 +21,7 @@ from aiozarr.metadata.format_rules import (
     ARRAY_KEY,
     ATTRIBUTES_KEY,
     ATTRS_KEY,
+    CONSOLIDATED_MEMBER,
     FORMATS,
     GROUP_KEY,
     META_KEY,
@@ -73,6 +74,7 @@ def parse_node(
     settings: Settings = DEFAULT_SETTINGS,
     zarr_format: int | None = None,
     storage_transformers: Container[str] = (),
+    use_consolidated: bool = True,
 ) -> NodeMetadata | None:
     """Return the metadata of a node.
 
@@ -85,6 +87,7 @@ def parse_node(
         settings: `max_metadata_bytes`, `strict` and `v1_order_f` apply.
         zarr_format: the only format to consider; None for all formats.
         storage_transformers: names of the known storage transformers.
+        use_consolidated: False to leave consolidated metadata unread, unless a group has no other document.
 
     Returns: the metadata, or None if the node has no document.
 
@@ -93,7 +96,7 @@ def parse_node(
         UnsupportedMetadataError: a document uses a feature that aiozarr lacks.
         LimitError: a document is larger than `max_metadata_bytes`.
     """
-    reader = _Reader(documents, node, settings)
+    reader = _Reader(documents, node, settings, use_consolidated=use_consolidated)
     for number, read in _READERS.items():
         if zarr_format in (None, number) and (metadata := read(reader)) is not None:
             if isinstance(metadata, ArrayMetadata):
@@ -178,11 +181,14 @@ class _Reader:
         node: str,
         settings: Settings,
         parsed: Mapping[str, Document] | None = None,
+        *,
+        use_consolidated: bool = True,
     ) -> None:
         self._data = data
         self._node = node
         self._parsed = dict(parsed or {})
         self.settings = settings
+        self.use_consolidated = use_consolidated
 
     def document(self, key: str) -> Document | None:
         if key not in self._parsed:
@@ -225,6 +231,9 @@ def _read_v3(reader: _Reader) -> NodeMetadata | None:
     document = reader.document(V3_KEY)
     if document is None:
         return None
+    if not reader.use_consolidated and CONSOLIDATED_MEMBER in document.members:
+        members = {name: value for name, value in document.members.items() if name != CONSOLIDATED_MEMBER}
+        document = replace(document, members=members)
     with reader.located(V3_KEY):
         return parse_v3(document, reader.settings)
 
@@ -235,7 +244,8 @@ def _read_v2(reader: _Reader) -> NodeMetadata | None:
         attributes = reader.attributes(ATTRIBUTES_KEY)
         with reader.located(ARRAY_KEY):
             return parse_v2_array(document, attributes, reader.settings)
-    copies = reader.document(ZMETADATA_KEY)
+    is_read = reader.use_consolidated or reader.document(GROUP_KEY) is None
+    copies = reader.document(ZMETADATA_KEY) if is_read else None
     consolidated: Consolidated | None = None
     if copies is not None:
         with reader.located(ZMETADATA_KEY):

@@ -480,7 +480,8 @@ async def read_object(source: ScheduledStore, key: str, max_bytes: int, part_byt
         StoreError: the object could not be fetched.
     """
     # A range bounds the response, whatever the listing said. An empty object has no byte to start at.
-    is_ranged = max_bytes > 0 and source.store.supports.partial_reads
+    supports = source.store.supports
+    is_ranged = max_bytes > 0 and supports.partial_reads and supports.clipped_reads
     in_parts = is_ranged and max_bytes > part_bytes
     value: Value | None = None
     if not in_parts:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import aiozarr
-from aiozarr.errors import NodeNotFoundError, PermissionDeniedError
+from aiozarr.errors import InvalidMetadataError, NodeNotFoundError, PermissionDeniedError
 from aiozarr.settings import Settings
 from aiozarr.stores import LocalStore, MemoryStore, Store
 from aiozarr.testing.fakes import FakeStore
@@ -163,3 +163,24 @@ async def test_a_timeout_of_opening_has_store_and_key(remote: Any) -> None:
     with pytest.raises(aiozarr.StoreTimeoutError) as caught:
         await aiozarr.open(remote, "a/b", settings=Settings(timeout=0.1))
     assert (caught.value.store, caught.value.key) == (remote.url, "a/b")
+
+
+async def test_use_consolidated_false_opens_a_group_with_damaged_consolidated_metadata() -> None:
+    old = MemoryStore()
+    await old.set(".zgroup", b'{"zarr_format": 2}')
+    await old.set(".zmetadata", b"{damaged")
+    new = MemoryStore()
+    document = b'{"zarr_format": 3, "node_type": "group", "consolidated_metadata": {"kind": "inline", "metadata": 7}}'
+    await new.set("zarr.json", document)
+    for store in (old, new):
+        with pytest.raises(InvalidMetadataError):
+            await aiozarr.open_group(store)
+        group = await aiozarr.open_group(store, use_consolidated=False)
+        assert group.metadata.consolidated is None
+
+
+async def test_consolidated_metadata_without_the_number_of_their_format_are_read() -> None:
+    store = MemoryStore()
+    await store.set(".zmetadata", b'{"metadata": {".zgroup": {"zarr_format": 2}}, "record_size": 1000}')
+    group = await aiozarr.open_group(store)
+    assert group.metadata.consolidated is not None

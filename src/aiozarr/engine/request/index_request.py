@@ -19,7 +19,7 @@ from aiozarr.engine.request.in_flight import ChunkOperation, InFlightChunk
 from aiozarr.engine.request.object_request import AwaitableRequest, FetchOperation
 from aiozarr.engine.workers.decoder import MIN_INDEX_BYTES, decode_index
 from aiozarr.engine.workers.worker_pool import WorkItem
-from aiozarr.errors import CodecError, located
+from aiozarr.errors import CodecError, ShortReadError, located
 from aiozarr.model import Range, Suffix, Value, Version, resolve_range
 from aiozarr.settings import DEFAULT_SETTINGS
 from aiozarr.stores.contract import Store
@@ -286,7 +286,8 @@ class IndexRequest(AwaitableRequest):
 class WholeShardRequest(IndexRequest):
     """Fetch a shard whole, index and inner chunks. All readers that joined take their inner chunks from the answer.
 
-    No more than `bound` bytes are requested. A larger shard is `too_large`, and read by its index.
+    No more than `bound` bytes are requested, if the store clips ranges. A shard that could not be fetched so is
+    `too_large`, and is read by its index.
     """
 
     __slots__ = ("_bound", "_chunks", "_wanted_bytes", "too_large")
@@ -303,13 +304,14 @@ class WholeShardRequest(IndexRequest):
         bound: int,
     ) -> None:
         super().__init__(indexes, operation, store, key, layout, shard_id, share_key)
-        self.range = asked = Range(0, bound)
+        first_bytes = Range(0, bound)
+        self.range = first_bytes if store.supports.clipped_reads else None
         self.cost = self._bound = bound
-        self.max_bytes = None  # the range is one
+        self.max_bytes = None  # the range is one; a store that does not clip ranges is asked for the whole shard
         self._wanted_bytes = 0
         self.too_large = False
         # It takes the answer over: from there on the inner chunks are decoded as any others.
-        self._chunks = ChunkRequest(operation, store, key, asked, [], cost=0)
+        self._chunks = ChunkRequest(operation, store, key, first_bytes, [], cost=0)
 
     def add(self, chunk: InFlightChunk, start: int, length: int) -> None:
         """Give `chunk` its bytes, from `start` of the shard on, when all readers have added theirs."""
@@ -321,8 +323,24 @@ class WholeShardRequest(IndexRequest):
     def wanted_bytes(self, fetched: int) -> int:
         return min(self._wanted_bytes, fetched)
 
+    # A server may clip the range without the object's size. A read by the index then proves that no byte is missing.
+
+    async def send(self) -> None:
+        try:
+            await super().send()
+        except ShortReadError:
+            self.too_large = True
+
+    def failed(self, error: Exception) -> None:
+        if isinstance(error, ShortReadError):
+            self.too_large = True
+            self.fetched(None)
+        else:
+            super().failed(error)
+
     def settle(self, error: BaseException | None, *, is_answered: bool = False) -> None:
-        self.too_large = self.value is not None and not is_whole(self.value, self._bound)
+        if self.value is not None:
+            self.too_large = self.range is not None and not is_whole(self.value, self._bound)
         if error is not None or self.too_large or not self._operations:
             super().settle(error, is_answered=is_answered)
             return
@@ -357,7 +375,7 @@ class WholeShardRequest(IndexRequest):
 
     def decode(self) -> IndexEntry:
         value = self.value
-        if value is None or not is_whole(value, self._bound):
+        if value is None or (self.range is not None and not is_whole(value, self._bound)):
             return IndexEntry(None, None)
         data = memoryview(value.data)
         start, stop = resolve_range(data.nbytes, self._layout.index_range)

@@ -41,7 +41,8 @@ _lock = ForkSafeLock()
 class AdaptedStore(Store):
     """Any store of zarr-python. It has no versions: nothing of it is cached beyond one operation."""
 
-    supports = Supports(writeable=True, suffix_reads=True)
+    # Stores of zarr-python may raise beyond the end of a value, or return the bytes that follow it in a larger file.
+    supports = Supports(writeable=True, suffix_reads=True, clipped_reads=False)
 
     def __init__(self, store: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store

@@ -6,10 +6,12 @@ import asyncio
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
-from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
-from zarr.core.buffer import cpu
-from zarr.storage import LoggingStore, MemoryStore
+import zarr
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype, cpu
+from zarr.storage import LoggingStore, MemoryStore, WrapperStore
 
 from aiozarr.errors import ChangedError, LimitError, PreconditionFailedError
 from aiozarr.integrations.zarr.adapted_stores import AdaptedStore, BufferStore, byte_request
@@ -110,3 +112,30 @@ async def test_stores_name_themselves() -> None:
     assert adapted.url.startswith("logging-memory://")
     assert values.url.startswith("memory://")
     assert adapted.identity != values.identity
+
+
+class StrictStore(WrapperStore[MemoryStore]):
+    """Refuses ranges that end beyond a value, as stores of virtual references do."""
+
+    async def get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        found = await self._store.get(key, prototype)
+        if found is not None and isinstance(byte_range, RangeByteRequest) and byte_range.end > len(found):
+            raise ValueError(f"byte range {byte_range} is out of bounds for a value of {len(found)} bytes")
+        return await self._store.get(key, prototype, byte_range)
+
+
+@pytest.mark.parametrize("compressors", ["auto", None])
+def test_a_store_that_refuses_ranges_beyond_the_end_gives_whole_and_sparse_shards(compressors: Any) -> None:
+    stored = MemoryStore()
+    array = zarr.create_array(
+        stored, shape=(200, 200), chunks=(10, 10), shards=(100, 100), dtype="i4", compressors=compressors
+    )
+    values = np.arange(40000, dtype="i4").reshape(200, 200)
+    values[100:, 30:] = 0
+    array[...] = values
+    read = zarr.open_array(StrictStore(stored), mode="r")
+    assert np.array_equal(read[...], values)  # type: ignore[arg-type]
+    assert np.array_equal(read[3, 150:], values[3, 150:])  # type: ignore[arg-type]
+    assert np.array_equal(read[150, :40], values[150, :40])  # type: ignore[arg-type]

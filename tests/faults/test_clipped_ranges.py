@@ -1,0 +1,66 @@
+"""A server may clip a range to the end of an object without the object's size (`Content-Range: bytes 0-99/*`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import aiozarr
+from aiozarr.errors import ShortReadError
+from aiozarr.settings import Settings
+from aiozarr.stores import HTTPStore, MemoryStore
+from tests.support.servers.http_replies import Reply, Request
+from tests.support.servers.http_server import FaultServer
+
+
+def without_size(request: Request, reply: Reply) -> Reply:
+    text = dict(reply.headers).get("Content-Range", "")
+    return reply if reply.status != 206 else reply.with_headers(Content_Range=f"{text.partition('/')[0]}/*")
+
+
+def cut_short(request: Request, reply: Reply) -> Reply:
+    if reply.status != 206 or len(reply.body) < 8:
+        return reply
+    start = int(dict(reply.headers)["Content-Range"].split()[1].partition("-")[0])
+    body = reply.body[:-4]
+    return replace(reply.with_headers(Content_Range=f"bytes {start}-{start + len(body) - 1}/*"), body=body)
+
+
+async def stored(**options: object) -> tuple[dict[str, bytes], np.ndarray]:
+    store = MemoryStore()
+    values = 1 + np.arange(40000, dtype="f4").reshape(200, 200)
+    await aiozarr.create_array(store, data=values, **options)  # type: ignore[arg-type]
+    return {key: bytes(await store.get(key) or b"") for key in await store.list()}, values
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"chunks": (100, 100)},
+        {"chunks": (100, 100), "codecs": []},
+        {"chunks": (20, 20), "shards": (100, 100)},
+        {"chunks": (20, 20), "shards": (100, 100), "codecs": []},
+    ],
+    ids=str,
+)
+async def test_clipped_ranges_without_a_size_give_right_values(options: dict[str, object]) -> None:
+    objects, values = await stored(**options)
+    with FaultServer(objects, script=without_size) as server:
+        async with aiozarr.open_array(server.url) as array:
+            assert np.array_equal(await array[...], values)
+            assert np.array_equal(await array[3, 150:], values[3, 150:])
+        copied = MemoryStore()
+        for key in objects:
+            await copied.set(key, (await HTTPStore(server.url).get(key)) or b"")
+        assert np.array_equal(await (await aiozarr.open_array(copied))[...], values)
+
+
+async def test_a_shard_whose_bytes_are_cut_short_is_an_error_and_not_the_fill_value() -> None:
+    objects, _ = await stored(chunks=(20, 20), shards=(100, 100))
+    with FaultServer(objects, script=cut_short) as server:
+        settings = Settings(retries=0)
+        async with aiozarr.open_array(server.url, settings=settings) as array:
+            with pytest.raises((ShortReadError, aiozarr.StoreError)):
+                await array[...]
