@@ -60,7 +60,7 @@ _OPTIONS = (
     (r"\berase_old(=True)?\b", "--erase-old"),
     (r"\bverify='checksum'", "--verify checksum"),
     (r"\b(include|exclude)=", r"--\1 "),
-    (r"\bwrite\(values, casting='unsafe'\)", "--casting unsafe"),
+    (r"\bcasting='unsafe' of write and convert\b", "--casting unsafe"),
     # In quotes it is a member of a document.
     (r"(?<!')\b(max_memory|max_amplification|zarr_format)\b(?!')=?", lambda found: f"--{found[1].replace('_', '-')}"),
     (r"\bstorage_options(=…|=\.\.\.)?", "--storage-option"),

@@ -91,8 +91,8 @@ _workers = click.option("--workers", type=click.IntRange(1), help="Convert in so
 @click.option("--dtype", help="The type of the elements, such as float32.")
 @click.option(
     "--casting",
-    type=click.Choice(["exact", "same_kind", "unsafe"]),
-    default="exact",
+    type=click.Choice(["checked", "same_value", "same_kind", "unsafe"]),
+    default="checked",
     show_default=True,
     help="What a cast to --dtype may change.",
 )

@@ -16,10 +16,11 @@ from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLi
 from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.open_store import Target
 from aiozarr.engine.progress import ProgressLike, shown_progress
-from aiozarr.hierarchy.casting import Casting
+from aiozarr.hierarchy.casting import CASTINGS
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
 from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
 from aiozarr.hierarchy.node_access import check_format
+from aiozarr.hierarchy.number_casts import Casting
 from aiozarr.schedule.events import current_recorder
 from aiozarr.schedule.operations import name_operation, observed
 from aiozarr.settings import Settings, settings_or_default
@@ -41,7 +42,7 @@ async def convert(
     shards: ShardsOption = None,
     codecs: CodecsLike | None = None,
     dtype: DataTypeLike | None = None,
-    casting: Casting = "exact",
+    casting: Casting = "checked",
     region: RegionLike = None,
     executor: Executor | None = None,
     max_memory: int | None = None,
@@ -74,7 +75,8 @@ async def convert(
         codecs: codecs of the result, in a form of `create_array`. None: those of the source where the format of the
             result has them, else the defaults. For formats 2 and 1: one compressor, after filters.
         dtype: the type of the result's elements; None: that of the source.
-        casting: the rule of the cast, as in `View.write`: "exact" raises for the first value that would change.
+        casting: the rule of the cast, as in `View.write`: "checked" raises for the first value out of range.
+            The fill value is checked before anything is stored, the values of each region before it is written.
         region: slices of the source, as in `source[region]`: only these elements become the result. Arrays only.
         executor: where tasks run: any `concurrent.futures.Executor`, such as a `ProcessPoolExecutor` or
             `distributed.Client.get_executor()`. None: in this process. Other processes must reach both stores.
@@ -95,8 +97,9 @@ async def convert(
         NodeNotFoundError: there is no node at `source`.
         NodeExistsError: something is stored at `destination`. The message says what `overwrite=True` would delete.
         CopyError: an interrupted conversion with other arguments is stored there, or the executor has lost its workers.
-        TypeError, ValueError: an argument has a wrong type or value; a value would change by the cast; the source
-            overlaps with the destination.
+        TypeError, ValueError: an argument has a wrong type or value; a value would lose its fraction by the cast; the
+            source overlaps with the destination.
+        OverflowError: a value or the fill value is out of the range of `dtype`.
         InvalidMetadataError, UnsupportedMetadataError: the format of the result lacks a data type or a codec.
         LimitError: one stored object of the result needs more than `max_memory`.
         StoreError, CodecError: as `View.read` and `View.write`. `resume=True` then continues where this ended.
@@ -140,7 +143,7 @@ async def plan_conversion(
     shards: ShardsOption = None,
     codecs: CodecsLike | None = None,
     dtype: DataTypeLike | None = None,
-    casting: Casting = "exact",
+    casting: Casting = "checked",
     region: RegionLike = None,
     max_memory: int | None = None,
     max_amplification: float = 3.0,
@@ -204,7 +207,7 @@ class _Request(NamedTuple):
         """
         check_format(options.zarr_format)
         if options.casting not in get_args(Casting):
-            raise ValueError(f"casting is 'exact', 'same_kind' or 'unsafe', not {options.casting!r}")
+            raise ValueError(f"casting is {CASTINGS}, not {options.casting!r}")
         settings = settings_or_default(settings)
         most = memory_limit(settings, max_memory)
         if not max_amplification >= 1:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from aiozarr.conversion.conversion_task import ArrayLocation, ConversionTask, changed_settings
 from aiozarr.conversion.regions import RegionGrid
-from aiozarr.hierarchy.casting import Casting
+from aiozarr.hierarchy.number_casts import Casting
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.settings import Settings
@@ -99,7 +99,7 @@ class ConversionWork:
         each = self.passes[number]
         settings = changed_settings(self.settings)
         is_last = each.stage.number == each.stage.stages - 1
-        casting: Casting = self.casting if is_last else "exact"
+        casting: Casting = self.casting if is_last else "checked"
         for task, region in enumerate(each.grid):
             yield ConversionTask(
                 task,

@@ -18,9 +18,10 @@ from aiozarr.engine import Engine, run, run_blocking
 from aiozarr.errors import AiozarrError, CopyError
 from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.hierarchy import Array
-from aiozarr.hierarchy.casting import Casting, convert_values
+from aiozarr.hierarchy.casting import convert_values
 from aiozarr.hierarchy.node import HandleOptions, Mode
 from aiozarr.hierarchy.node_access import NodeAccess, node_not_found_error, read_explicit
+from aiozarr.hierarchy.number_casts import Casting
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.schedule.events import record
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
@@ -165,7 +166,7 @@ class ConversionTask:
 
         Raises:
             NodeNotFoundError: the conversion was not prepared, or has ended.
-            TypeError: a value would change by the cast.
+            TypeError, OverflowError, ValueError: the rule of casts refuses a value.
             StoreError, CodecError, LimitError: as `View.read` and `View.write`.
         """
         result = await self.run_unmarked()
@@ -199,19 +200,23 @@ class ConversionTask:
             ):
                 block = await view.read(out=memory)
                 if cast_memory is not None:
-                    block = await self._cast(block, cast_memory)
+                    block = await self._cast(block, cast_memory, [each.start for each in outside])
                 await destination[(*inside, ...)].write(block, casting=self.casting)
         return TaskResult(self.number, report.requests, report.bytes_fetched, report.bytes_written)
 
-    async def _cast(self, block: NDArray[Any], memory: NDArray[Any]) -> NDArray[Any]:
+    async def _cast(self, block: NDArray[Any], memory: NDArray[Any], origin: list[int]) -> NDArray[Any]:
         """Cast a region into reused memory, in a worker, with little memory besides."""
 
         def cast() -> None:
             steps = max(1, block.nbytes // CAST_BYTES) if block.ndim else 1
+            start = 0
             for source, result in zip(
                 np.array_split(np.atleast_1d(block), steps), np.array_split(np.atleast_1d(memory), steps), strict=True
             ):
-                result[...] = convert_values(source, memory.dtype, self.casting)
+                # Errors name the index in the source.
+                index = [origin[0] + start, *origin[1:]] if origin else [0]
+                result[...] = convert_values(source, memory.dtype, self.casting, origin=index)
+                start += len(source)
 
         async def work(engine: Engine) -> None:
             await engine.run_in_worker(cast, block.nbytes)

@@ -14,11 +14,12 @@ import numpy as np
 
 from aiozarr.errors import MetadataError
 from aiozarr.hierarchy import Array
-from aiozarr.hierarchy.casting import Casting, convert_values
+from aiozarr.hierarchy.casting import convert_values
 from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, as_json, codec_chain, list_codecs
 from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, resolve_dtype
+from aiozarr.hierarchy.number_casts import Casting
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.extensions import parse_extension
 from aiozarr.metadata.formats import render_node
@@ -51,7 +52,7 @@ class ConversionOptions:
     shards: ShardsOption = None
     codecs: CodecsLike | None = None
     dtype: DataTypeLike | None = None
-    casting: Casting = "exact"
+    casting: Casting = "checked"
 
     def check_names(self, arrays: Iterable[Array]) -> None:
         """Check that each dimension name in `chunks` and `shards` is one of an array.
@@ -220,7 +221,8 @@ def _fill_value(metadata: ArrayMetadata, data_type: DataType, casting: Casting) 
     try:
         return convert_values(np.asarray(fill), data_type.dtype, casting)[()]
     except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"the fill value {fill} is not one of {data_type.name}: {error}") from error
+        error.add_note(f"casting the fill value {fill} to {data_type.name}")
+        raise
 
 
 def _result_chunks(source: Array, shape: Sequence[int], options: ConversionOptions) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from aiozarr.driver.unit import Unit
 from aiozarr.engine import Progress
 from aiozarr.errors import SelectionError, UnsupportedOperationError
 from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.casting import broadcast_values, convert_values
+from aiozarr.hierarchy.casting import broadcast_values
 from aiozarr.hierarchy.view import View
 
 AnyArray: TypeAlias = NDArray[Any]
@@ -259,6 +259,7 @@ class TensorView:
         Returns: an array of the shape of the view, without axes if it has no dimensions.
 
         Raises:
+            OverflowError, TypeError, ValueError: `values` do not fit the data type; as `aiozarr.View.write`.
             SelectionError: the domain reaches beyond the stored array.
             UnsupportedOperationError: the view was opened for writing only.
         """
@@ -277,6 +278,7 @@ class TensorView:
         Chunks that come to equal the fill value bit by bit are not stored.
 
         Raises:
+            OverflowError, TypeError, ValueError: `values` do not fit the data type; as `aiozarr.View.write`.
             SelectionError: the domain reaches beyond the stored array.
             UnsupportedOperationError: the view was opened for reading only.
         """
@@ -286,7 +288,7 @@ class TensorView:
             self._stored = await rechecked(self._stored)
         view, selection = self._view()
         if selection.order is not None:
-            values = selection.from_view(broadcast_values(convert_values(values, self.dtype), self.shape))
+            values = selection.from_view(broadcast_values(await view._converted(values), self.shape))
         await view.write(values, progress)
 
     async def resize(

@@ -24,7 +24,6 @@ from aiozarr.errors import (
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.formatting import format_bytes, printable
 from aiozarr.grid.transform import BasicSelection, DimensionMap, stop_of
-from aiozarr.hierarchy.casting import convert_values
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer, block_slices, length_of
 from aiozarr.hierarchy.info import ArrayInfo, count_objects, grid_svg, table
 from aiozarr.hierarchy.mutations.change_log import erasures, lineage_of, resizes
@@ -271,7 +270,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             UnsupportedOperationError, NodeNotFoundError: as `resize`.
         """
         self._check_writeable()
-        added = convert_values(values, self.dtype)
+        added = await self[...]._converted(values)
         axis = self._check_axis(added.ndim, axis)
         starts: list[int] = []
         length = added.shape[axis]

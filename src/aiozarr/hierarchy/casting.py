@@ -1,42 +1,59 @@
 """Casts values to the data type of an array, as numpy's assignment does, and broadcasts them to a shape.
 
-Numbers are cast by numpy's rule `same_kind`, and otherwise if every value is kept. Text, bytes and times that do not
-fit raise; nothing is truncated silently.
+Numbers are cast by numpy's rule `same_kind` if none overflows, and otherwise if every value is kept. Text, bytes and
+times that do not fit raise. Floats are rounded, and times lose what their unit does not count.
 """
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Any, get_args
 
-import ml_dtypes
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from aiozarr.hierarchy.number_casts import (
+    CAST_ADVICE,
+    RANK,
+    AnyArray,
+    Casting,
+    cast_numbers,
+    cast_unchecked,
+    limits,
+    number_kind,
+)
 from aiozarr.metadata.data_types.times import parse_times
 
-AnyArray: TypeAlias = NDArray[Any]
+LARGE_CAST_BYTES = 1 << 19
+"""A smaller cast takes less time than the way to a worker and back: about 0.1 ms."""
+CASTINGS = ", ".join([repr(name) for name in get_args(Casting)[:-1]]) + f" or {get_args(Casting)[-1]!r}"
+"""The rules, for messages."""
 
 
 def convert_values(
-    values: ArrayLike, dtype: np.dtype[Any], casting: Casting = "exact", *, is_element: bool = False
+    values: ArrayLike,
+    dtype: np.dtype[Any],
+    casting: Casting = "checked",
+    *,
+    is_element: bool = False,
+    origin: Sequence[int] | None = None,
 ) -> AnyArray:
     """Return `values` as an array of `dtype`, without a copy if they are one already.
 
     With `is_element`, `values` of an object array are a single object, such as an array or a list.
 
-    Arrays and numpy scalars are cast by numpy's rule `same_kind`, and with "exact" also if every value is kept. Python
-    numbers, and sequences of them, are cast if the value fits; so are strings and bytes, which numpy would truncate
-    silently. Fields of records are cast to the fields of the same names by the same rules. "unsafe" casts as numpy.
+    By "checked", arrays and numpy scalars are cast by numpy's rule `same_kind` if no value overflows, and otherwise if
+    every value is kept. "same_value" takes only casts that keep every value. "same_kind" and "unsafe" are numpy's. Text
+    and bytes that numpy would truncate, and Python integers that it would wrap, are refused by all but "unsafe". Fields
+    of records are cast to the fields of the same names. `origin` is the index of the first element in errors.
 
     Raises:
-        TypeError: the cast would change a value, or with "same_kind" its kind: float to integer, complex to float,
-            signed to unsigned.
-        OverflowError: a Python integer does not fit.
-        ValueError: a string does not fit, or is not valid for the type.
+        TypeError: the types are not cast, or a fraction or an imaginary part would be lost.
+        OverflowError: a number or time is out of range, or NaN has no counterpart; names the first one and its index.
+        ValueError: a string does not fit, or is not valid for the type; by "same_value", a value would change.
     """
-    if casting not in ("exact", "same_kind", "unsafe"):
-        raise ValueError(f"casting is 'exact', 'same_kind' or 'unsafe', not {casting!r}")
+    if casting not in get_args(Casting):
+        raise ValueError(f"casting is {CASTINGS}, not {casting!r}")
     if is_element and dtype.kind == "O" and np.ndim(values if isinstance(values, np.ndarray) else [0]):
         element: AnyArray = np.empty((), object)
         element[()] = values
@@ -44,12 +61,12 @@ def convert_values(
     if isinstance(values, np.ndarray | np.generic) and values.dtype == dtype:
         return np.asarray(values)
     if is_number(dtype):
-        return convert_numbers(values, dtype, casting)
+        return convert_numbers(values, dtype, casting, origin)
     if _is_empty(values):
         # An empty list is float64 by default, whatever type it is meant for.
         return np.empty(np.array(values, object).shape, dtype)
     if dtype.names is not None:
-        return _convert_records(values, dtype, casting)
+        return _convert_records(values, dtype, casting, origin)
     if casting == "unsafe" and dtype.kind in "USTMmV":
         return np.asarray(values).astype(dtype)
     match dtype.kind:
@@ -58,12 +75,22 @@ def convert_values(
         case "S":
             return convert_bytes(values, dtype)
         case "M" | "m":
-            return convert_times(values, dtype)
+            return convert_times(values, dtype, casting, origin)
         case "O":
             # The array's object codec checks the objects.
             return np.asarray(values).astype(object) if hasattr(values, "__array__") else np.array(values, object)
         case _:
             return convert_raw(values, dtype)
+
+
+def is_large_cast(values: ArrayLike, dtype: np.dtype[Any]) -> bool:
+    """Return whether a cast would hold up the caller's loop, and runs no code of the user: a worker does it."""
+    return (
+        isinstance(values, np.ndarray)
+        and values.dtype != dtype
+        and not values.dtype.hasobject
+        and max(values.nbytes, values.size * dtype.itemsize) >= LARGE_CAST_BYTES
+    )
 
 
 def broadcast_values(values: AnyArray, shape: tuple[int, ...]) -> AnyArray:
@@ -89,7 +116,9 @@ def _is_empty(values: object) -> bool:
     return isinstance(values, list | tuple)
 
 
-def _convert_records(values: ArrayLike, dtype: np.dtype[Any], casting: Casting) -> AnyArray:
+def _convert_records(
+    values: ArrayLike, dtype: np.dtype[Any], casting: Casting, origin: Sequence[int] | None
+) -> AnyArray:
     names = dtype.names or ()
     python = not hasattr(values, "dtype") and not hasattr(values, "__array__")
     if python:
@@ -106,19 +135,17 @@ def _convert_records(values: ArrayLike, dtype: np.dtype[Any], casting: Casting) 
     converted: AnyArray = np.empty(natural.shape, dtype)
     for name in names:
         part = natural[name]
-        converted[name] = convert_values(part.tolist() if python else part, dtype[name].base, casting)
+        # Indices in errors have the axes of a sub-array, too.
+        start = None if origin is None else (*origin, *[0] * (part.ndim - natural.ndim))
+        try:
+            converted[name] = convert_values(part.tolist() if python else part, dtype[name].base, casting, origin=start)
+        except (TypeError, ValueError, OverflowError) as error:
+            error.add_note(f"field {name!r}")
+            raise
     return converted
 
 
-Casting: TypeAlias = Literal["exact", "same_kind", "unsafe"]
-"""The rule of casts: numpy's `same_kind`, that or any cast that keeps every value, or numpy's `unsafe`."""
-
-# Bool, integers, floats, complex: values are cast to the same or a higher rank. "O" are integers beyond 64 bits.
-_RANK = {"b": 0, "i": 1, "u": 1, "O": 1, "f": 2, "c": 3}
 _PYTHON_NAMES = {"b": "bool", "i": "int", "u": "int", "O": "int", "f": "float", "c": "complex"}
-# The numpy types through which types of another package are cast to each other.
-_WIDE = {"i": "i8", "u": "u8", "f": "f8", "c": "c16"}
-_INTERMEDIATE = {"i": "i1", "u": "u1", "f": "f4", "c": "c8"}
 
 
 def is_number(dtype: np.dtype[Any]) -> bool:
@@ -126,105 +153,25 @@ def is_number(dtype: np.dtype[Any]) -> bool:
     return number_kind(dtype) in ("b", "i", "u", "f", "c")
 
 
-def number_kind(dtype: np.dtype[Any]) -> str:
-    """Return numpy's kind of `dtype`, and `i`, `u`, `f` or `c` for ml_dtypes, whose kind in numpy is V or W."""
-    name = dtype.name
-    # For types of other packages, numpy reports every cast as `same_kind`.
-    if dtype.isbuiltin != 2 or getattr(ml_dtypes, name, None) is not dtype.type:
-        return dtype.kind
-    for start, kind in (("int", "i"), ("uint", "u"), ("complex", "c"), ("bcomplex", "c")):
-        if name.startswith(start):
-            return kind
-    return "f"
-
-
-def convert_numbers(values: ArrayLike, dtype: np.dtype[Any], casting: Casting = "exact") -> AnyArray:
+def convert_numbers(
+    values: ArrayLike, dtype: np.dtype[Any], casting: Casting = "checked", origin: Sequence[int] | None = None
+) -> AnyArray:
     """Return numbers as an array of `dtype`, a numeric type.
 
     Raises:
-        TypeError: by "same_kind", the cast would lose the kind of the values: float to integer, complex to float,
-            signed to unsigned. By "exact", such a cast would change a value; the error names the first one.
-        OverflowError: a Python integer does not fit.
+        TypeError, OverflowError, ValueError: as `convert_values`.
     """
     natural = values if isinstance(values, np.ndarray) else np.asarray(values)
-    kind = number_kind(natural.dtype)
     if casting == "unsafe":
-        return _cast_unchecked(natural, dtype)
+        return cast_unchecked(natural, dtype)
+    kind = number_kind(natural.dtype)
     if kind == "O" and isinstance(values, np.ndarray) and values.dtype == object:
         values = values.tolist()  # The objects decide, as those of a list do.
         natural = np.asarray(values)
         kind = number_kind(natural.dtype)
-    if hasattr(values, "dtype") or hasattr(values, "__array__") or kind not in _RANK:
-        return _cast(natural, dtype, casting)
+    if hasattr(values, "dtype") or hasattr(values, "__array__") or kind not in RANK:
+        return cast_numbers(natural, dtype, casting, origin)
     return _from_python(values, natural, dtype, casting)
-
-
-def _cast(natural: AnyArray, dtype: np.dtype[Any], casting: Casting) -> AnyArray:
-    source = number_kind(natural.dtype)
-    if not _same_kind(natural.dtype, dtype):
-        if casting == "exact" and source in "biufc":
-            return _cast_exactly(natural, dtype)
-        raise TypeError(
-            f"values of type {natural.dtype} are not cast to {dtype} (numpy's rule 'same_kind'); "
-            "write(values, casting='unsafe') casts them all the same"
-        )
-    return _cast_unchecked(natural, dtype)
-
-
-def _changed_value_error(natural: AnyArray, kept: AnyArray, dtype: np.dtype[Any]) -> TypeError:
-    """Return the error of the first value that a cast would change."""
-    place = np.unravel_index(int(np.argmin(kept.reshape(-1))), kept.shape)
-    at = f" at {tuple(map(int, place))}" if place else ""
-    return TypeError(
-        f"the value {natural[place]}{at}, of type {natural.dtype}, is not one of {dtype}; "
-        "write(values, casting='unsafe') casts it all the same"
-    )
-
-
-def _cast_unchecked(natural: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
-    if natural.dtype.isbuiltin == dtype.isbuiltin == 2 and natural.dtype != dtype:
-        natural = natural.astype(np.dtype(_INTERMEDIATE[number_kind(natural.dtype)]))
-    # As numpy's assignment of casts that lose something, without its warnings about it.
-    with np.errstate(invalid="ignore", over="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
-        return natural.astype(dtype, copy=False)
-
-
-def _cast_exactly(natural: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
-    """Cast numbers if every value stays what it is; a NaN stays a NaN in floats, and fits no integer."""
-    wide: AnyArray = natural
-    if natural.dtype.isbuiltin == 2:
-        wide = natural.astype(np.dtype(_WIDE[number_kind(natural.dtype)]))
-    is_complex = wide.dtype.kind == "c"
-    part: AnyArray = np.real(wide) if is_complex else wide
-    kept: AnyArray = (np.imag(wide) == 0) if is_complex else np.ones(wide.shape, bool)
-    converted = _cast_unchecked(part, dtype)
-    target = number_kind(dtype)
-    if target == "b":
-        kept &= (part == 0) | (part == 1)
-    elif target in "iu":
-        low, high = _limits(dtype)
-        if part.dtype.kind == "f":
-            # Both limits are powers of two, and so exact as floats, or infinite in a narrow type.
-            with np.errstate(over="ignore"):
-                least, beyond = np.array(float(low)).astype(part.dtype), np.array(float(high + 1)).astype(part.dtype)
-            kept &= np.isfinite(part) & (part >= least) & (part < beyond) & (np.trunc(part) == part)
-        elif part.dtype.kind in "iu":
-            own = np.iinfo(part.dtype)
-            kept &= (part >= max(low, int(own.min))) & (part <= min(high, int(own.max)))
-    else:
-        back = converted.astype(part.dtype)
-        kept &= (back == part) | (np.isnan(back) & np.isnan(part))
-    if not kept.all():
-        raise _changed_value_error(natural, kept, dtype)
-    return converted
-
-
-def _same_kind(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
-    if source.isbuiltin != 2 and target.isbuiltin != 2:
-        return np.can_cast(source, target, casting="same_kind")
-    one, other = number_kind(source), number_kind(target)
-    return one in _RANK and one != "O" and _RANK[one] <= _RANK[other] and (one, other) != ("i", "u")
 
 
 def _from_python(values: ArrayLike, natural: AnyArray, dtype: np.dtype[Any], casting: Casting) -> AnyArray:
@@ -235,27 +182,25 @@ def _from_python(values: ArrayLike, natural: AnyArray, dtype: np.dtype[Any], cas
     kind, target = number_kind(natural.dtype), number_kind(dtype)
     if kind == "O" and not all(isinstance(item, int) for item in natural.flat):
         raise TypeError(f"{type(natural.flat[0]).__name__} values cannot be written to an array of type {dtype}")
-    if _RANK[kind] > _RANK[target]:
-        if casting == "exact" and kind != "O":
-            return _cast_exactly(natural, dtype)
-        raise TypeError(
-            f"Python {_PYTHON_NAMES[kind]} values are not cast to {dtype}; "
-            "write(values, casting='unsafe') casts them all the same"
-        )
-    if target in "iu" and kind in "iuO":
-        low, high = _limits(dtype)
-        lowest, highest = int(natural.min()), int(natural.max())
-        if lowest < low or highest > high:
-            raise OverflowError(f"{lowest if lowest < low else highest} is out of bounds for {dtype}")
-    if natural.dtype.isbuiltin == dtype.isbuiltin == 2:
-        return _cast(natural, dtype, casting)
-    # From the original values: large integers in `natural` may have been rounded to floats.
-    return np.array(values, dtype=dtype) if kind == "O" else natural.astype(dtype)
+    if RANK[kind] > RANK[target] and casting == "same_kind":
+        raise TypeError(f"Python {_PYTHON_NAMES[kind]} values are not cast to {dtype}; {CAST_ADVICE}")
+    if target in "biu" and kind in "iuO":
+        # Python's integers have no type of their own, and do not wrap around by any rule but "unsafe".
+        low, high = limits(dtype)
+        _check_integers(natural, dtype, low, high)
+        return np.array(values, dtype=dtype) if kind == "O" else cast_unchecked(natural, dtype)
+    if kind == "O":
+        most = int(np.finfo(np.float64).max)
+        _check_integers(natural, dtype, -most, most)
+        natural = np.array(values, np.float64)
+    return cast_numbers(natural, dtype, casting)
 
 
-def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
-    limits: Any = np.iinfo(dtype) if dtype.isbuiltin != 2 else ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
-    return int(limits.min), int(limits.max)
+def _check_integers(natural: AnyArray, dtype: np.dtype[Any], low: int, high: int) -> None:
+    if int(natural.min()) < low or int(natural.max()) > high:
+        index = next(index for index, item in np.ndenumerate(natural) if not low <= int(item) <= high)
+        place = f" at {index}" if index else ""
+        raise OverflowError(f"the value {natural[index]}{place} is out of range for {dtype}; {CAST_ADVICE}")
 
 
 def convert_text(values: ArrayLike, dtype: np.dtype[Any]) -> AnyArray:
@@ -322,33 +267,39 @@ def convert_raw(values: ArrayLike, dtype: np.dtype[Any]) -> AnyArray:
     return np.frombuffer(b"".join(items), dtype).reshape(natural.shape)
 
 
-def convert_times(values: ArrayLike, dtype: np.dtype[Any]) -> AnyArray:
+def convert_times(
+    values: ArrayLike, dtype: np.dtype[Any], casting: Casting = "checked", origin: Sequence[int] | None = None
+) -> AnyArray:
     """Return times as an array of `dtype`, numpy's `M8` or `m8` of some unit. Integers count units.
 
     Raises:
         TypeError: a value is not a time.
-        ValueError: a text cannot be parsed as a time.
+        ValueError: a text cannot be parsed as a time; by "same_value", a time would change.
         OverflowError: an integer of more than 63 bits, or a time that the unit does not reach.
     """
     natural = _natural(values)
     if natural.dtype.kind in "OU" and not hasattr(values, "dtype"):
         natural = parse_times(natural, dtype) if _holds_times(natural) else natural
     if natural.dtype.kind in "iu" and natural.dtype.itemsize <= 8:
-        if natural.dtype == np.uint64 and natural.size and natural.max() >= 1 << 63:
-            raise OverflowError(f"{natural.max()} is out of bounds for {dtype}")
-        return natural.astype(np.int64).view(dtype)
+        return cast_numbers(natural, np.dtype(np.int64), "checked", origin).view(dtype)
     if natural.dtype.kind != dtype.kind or not np.can_cast(natural.dtype, dtype, casting="same_kind"):
         raise _not_cast(natural, dtype)
     try:
         converted = natural.astype(dtype, copy=False)
     except OverflowError as error:  # numpy 2.5
-        raise OverflowError(f"{_first_beyond(natural, dtype)} is out of bounds for {dtype}") from error
-    # A finer unit spans less time, and numpy before 2.5 wraps around beyond it.
-    if converted is not natural and np.can_cast(natural.dtype, dtype, casting="safe"):
-        same = (converted.astype(natural.dtype) == natural) | np.isnat(natural)
-        if not same.all():
-            lost = natural.flat[int(np.argmin(same.reshape(-1)))]
-            raise OverflowError(f"{lost} is out of bounds for {dtype}")
+        index = _first_beyond(natural, dtype)
+        raise _time_error(natural, dtype, index, origin) from error
+    if converted is not natural and not np.can_cast(dtype, natural.dtype, casting="safe"):
+        # A finer unit spans less time, and numpy before 2.5 wraps around beyond it.
+        lost = converted.astype(natural.dtype).view("i8") - natural.view("i8")
+        beyond = (np.abs(lost) > 1) & ~np.isnat(natural)
+        if beyond.any():
+            raise _time_error(natural, dtype, np.unravel_index(int(np.argmax(beyond)), beyond.shape), origin)
+    if casting == "same_value":
+        changed = (converted != natural) & ~np.isnat(natural)
+        if changed.any():
+            place = np.unravel_index(int(np.argmax(changed)), changed.shape)
+            raise ValueError(f"the time {natural[place]} at {_shown(place, origin)} is not one of {dtype}")
     return converted
 
 
@@ -396,11 +347,19 @@ def _not_cast(natural: AnyArray, dtype: np.dtype[Any]) -> TypeError:
     )
 
 
-def _first_beyond(times: AnyArray, dtype: np.dtype[Any]) -> Any:
-    """Return the first of `times` that numpy does not cast to the unit of `dtype`."""
-    for time in times.flat:
+def _first_beyond(times: AnyArray, dtype: np.dtype[Any]) -> tuple[int, ...]:
+    """Return the index of the first of `times` that numpy does not cast to the unit of `dtype`."""
+    for index, time in np.ndenumerate(times):
         try:
-            time.astype(dtype)
+            np.asarray(time).astype(dtype)
         except OverflowError:
-            return time
+            return index
     raise AssertionError("no time is out of bounds")
+
+
+def _time_error(times: AnyArray, dtype: np.dtype[Any], index: Any, origin: Sequence[int] | None) -> OverflowError:
+    return OverflowError(f"the time {times[index]} at {_shown(index, origin)} is out of bounds for {dtype}")
+
+
+def _shown(index: Any, origin: Sequence[int] | None) -> tuple[int, ...]:
+    return tuple([int(at) + start for at, start in zip(index, origin or (0,) * len(index), strict=True)])

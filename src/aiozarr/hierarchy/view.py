@@ -45,10 +45,11 @@ from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive
 from aiozarr.grid.fields import FieldNames, Fields
 from aiozarr.grid.projection import CoreRegion
 from aiozarr.grid.transform import BasicSelection, IndexTransform, Strided
-from aiozarr.hierarchy.casting import Casting, broadcast_values, convert_values
+from aiozarr.hierarchy.casting import broadcast_values, convert_values, is_large_cast
 from aiozarr.hierarchy.indexer import Indexer, is_basic, length_of, select_as_numpy, split_fields
 from aiozarr.hierarchy.mutations.change_log import erasures
 from aiozarr.hierarchy.node_access import timeouts_located
+from aiozarr.hierarchy.number_casts import Casting
 from aiozarr.hierarchy.unread_values import UnreadValues, unread_error
 from aiozarr.memory import owner_of
 from aiozarr.metadata.names import key_prefix
@@ -213,7 +214,7 @@ class View(UnreadValues):
         return out if out is not None else self._result(target)
 
     @observed("write", lambda _, view, *rest: view._array.url)
-    async def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "exact") -> None:
+    async def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "checked") -> None:
         """Write `values`, broadcast as in numpy's assignment, and cast by the rule `casting`.
 
         A chunk that is written whole is not read. A chunk that is written in part, or that crosses the edge of the
@@ -223,21 +224,23 @@ class View(UnreadValues):
         Args:
             values: an array, or values that numpy makes an array of, with a shape that broadcasts to the view's.
             progress: called with `Progress` as chunks are stored; as in `read`.
-            casting: "exact": numpy's `same_kind`, or any cast that keeps every value; "same_kind", "unsafe": numpy's.
+            casting: "checked": numpy's `same_kind`, unless a value overflows, or any cast that keeps every value;
+                "same_value", "same_kind", "unsafe": numpy's rules.
 
         Raises:
             UnsupportedOperationError: the array is read-only.
             ChangedError: the array was replaced since this handle was opened, or has shrunk and no longer has some of
                 the elements. The first write checks it, and the first one after a change by this process.
             NodeNotFoundError: the array was deleted since then.
-            TypeError: the cast would change a value; the error names the first one.
+            TypeError: the cast would lose a fraction or an imaginary part; the error names the first such value.
             ValueError: they do not broadcast to the view's shape.
-            OverflowError: a Python integer does not fit the dtype.
+            OverflowError: a value is out of the dtype's range, or NaN has no counterpart. Names the first one and its
+                index in `values`. Nothing has been stored.
             StoreError, CodecError, LimitError, TimeoutError: as `read`.
         """
         self._array._check_writeable()
         await self._check_size()
-        converted = convert_values(values, self.dtype, casting, is_element=self._scalar)
+        converted = await self._converted(values, casting)
         fitted = broadcast_values(converted, self.shape)
         if not self.size:
             return
@@ -348,6 +351,18 @@ class View(UnreadValues):
     @property
     def _prefix(self) -> str:
         return key_prefix(self._array.path)
+
+    async def _converted(self, values: ArrayLike, casting: Casting = "checked") -> AnyArray:
+        """Return `values` cast to the type of the view; many of them in a worker."""
+        dtype = self.dtype
+        if not is_large_cast(values, dtype):
+            return convert_values(values, dtype, casting, is_element=self._scalar)
+        natural = np.asarray(values)
+
+        async def work(engine: Engine) -> AnyArray:
+            return await engine.run_in_worker(lambda: convert_values(natural, dtype, casting), natural.nbytes)
+
+        return await self._run(work)
 
     async def _check_size(self) -> None:
         """Raise `LimitError` if the view touches too many chunks."""

@@ -13,9 +13,10 @@ from aiozarr.engine import Plan
 from aiozarr.engine.progress import ProgressLike
 from aiozarr.grid.advanced import ArraySelection
 from aiozarr.grid.transform import BasicSelection
-from aiozarr.hierarchy.casting import Casting, convert_values
+from aiozarr.hierarchy.casting import convert_values, is_large_cast
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer
 from aiozarr.hierarchy.node import Node as AsyncNode
+from aiozarr.hierarchy.number_casts import Casting
 from aiozarr.hierarchy.unread_values import UnreadValues
 from aiozarr.hierarchy.view import AnyArray, FieldSelection, Region
 from aiozarr.metadata.records import ArrayMetadata
@@ -201,9 +202,10 @@ class Array(UnreadValues, Node[hierarchy.Array]):
 
     def append(self, values: ArrayLike, axis: int = 0) -> tuple[int, ...]:
         """Append `values` along `axis` and return the new shape; errors are those of `aiozarr.Array.append`."""
-        # Cast in this thread, as in View.write.
-        converted = convert_values(values, self.dtype)
-        return wait(lambda _: self._async.append(converted, axis))
+        if not is_large_cast(values, self.dtype):
+            # Cast in this thread, as in View.write.
+            values = convert_values(values, self.dtype)
+        return wait(lambda _: self._async.append(values, axis))
 
     def with_storage_transformer(self, transformer: StorageTransformer) -> Array:
         """Return a handle whose chunks go through `transformer`; see `aiozarr.Array.with_storage_transformer`."""
@@ -345,11 +347,12 @@ class View(UnreadValues):
         found = view._read_immediately(out) if may_be_immediate else None
         return wait(lambda callback: self._async.read(out, callback), progress) if found is None else found
 
-    def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "exact") -> None:
+    def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "checked") -> None:
         """Write `values`; arguments and errors are those of `aiozarr.View.write`. `progress` runs in this thread."""
-        # Cast in this thread: the cast may run user code, which may call this package again.
-        converted = convert_values(values, self.dtype, casting, is_element=self._async._scalar)
-        wait(lambda callback: self._async.write(converted, callback), progress)
+        if not is_large_cast(values, self.dtype):
+            # Cast in this thread: the cast may run user code, which may call this package again.
+            values = convert_values(values, self.dtype, casting, is_element=self._async._scalar)
+        wait(lambda callback: self._async.write(values, callback, casting), progress)
 
     def plan(self, *, probe: bool = False) -> Plan:
         """Return the cost of reading this view: bounds without I/O, or exact with `probe=True`."""

@@ -15,7 +15,7 @@ from aiozarr.driver.schema import CodecSchema, Schema
 from aiozarr.driver.tensor_view import AnyArray, ByDimension
 from aiozarr.driver.unit import Unit
 from aiozarr.engine.progress import ProgressLike
-from aiozarr.hierarchy.casting import convert_values
+from aiozarr.hierarchy.casting import convert_values, is_large_cast
 from aiozarr.sync.array import Array
 from aiozarr.sync.wait import blocking_method, unchanged, wait
 
@@ -164,9 +164,10 @@ class TensorView:
 
     def write(self, values: ArrayLike, progress: ProgressLike = None) -> None:
         """Write `values`; arguments and errors are those of `aiozarr.driver.TensorView.write`."""
-        # Cast in this thread: the cast may run user code, which may call this package again.
-        converted = convert_values(values, self.dtype)
-        wait(lambda callback: self._async.write(converted, callback), progress)
+        if not is_large_cast(values, self.dtype):
+            # Cast in this thread: the cast may run user code, which may call this package again.
+            values = convert_values(values, self.dtype)
+        wait(lambda callback: self._async.write(values, callback), progress)
 
     # A lambda, because the name is not defined yet while the class body runs.
     resize = blocking_method(driver.TensorView.resize, lambda view: TensorView(view))  # noqa: PLW0108

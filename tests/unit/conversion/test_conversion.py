@@ -78,9 +78,9 @@ async def test_a_region_is_cast_sharded_and_compressed_anew() -> None:
 async def test_a_region_is_cast_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     pieces: list[int] = []
 
-    def note(values: Any, *args: Any) -> Any:
+    def note(values: Any, *args: Any, **options: Any) -> Any:
         pieces.append(values.nbytes)
-        return convert_values(values, *args)
+        return convert_values(values, *args, **options)
 
     monkeypatch.setattr("aiozarr.conversion.conversion_task.convert_values", note)
     monkeypatch.setattr(conversion_task, "CAST_BYTES", 800)

@@ -86,8 +86,10 @@ def test_a_cast_keeps_the_compressor_and_casts_the_fill_value() -> None:
     assert metadata.codecs[-1].configuration["typesize"] == 2
     assert metadata.codecs[-1].configuration["clevel"] == 2
     assert metadata.fill_value[()] == 7
-    with pytest.raises(TypeError, match="fill value nan is not one of int16"):
-        result(array(fill_value=np.nan), dtype="int16")
+    for wrong in (np.nan, 70000):
+        with pytest.raises(OverflowError, match=f"the value {wrong}.* int16") as caught:
+            result(array(fill_value=wrong), dtype="int16")
+        assert "casting the fill value" in str(caught.value.__notes__)
 
 
 def test_dimension_names_and_attributes_go_where_the_format_has_them() -> None:

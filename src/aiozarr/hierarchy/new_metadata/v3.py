@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, DTypeLike
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.errors import LimitError
 from aiozarr.hierarchy.attributes import checked_attributes
-from aiozarr.hierarchy.casting import AnyArray
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike, resolve_chunking
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, codec_chain, sharding
+from aiozarr.hierarchy.number_casts import AnyArray
 from aiozarr.metadata.data_type import DataType, find_data_type
 from aiozarr.metadata.document import MAX_NDIM
 from aiozarr.metadata.extensions import parse_extension

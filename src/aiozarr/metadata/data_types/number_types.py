@@ -66,6 +66,9 @@ def cast_number(value: object, dtype: np.dtype[Any], name: str) -> FillValue:
         raise ValueError(f"{name} has no value {value!r}")
     with np.errstate(all="ignore"):
         cast = given.astype(dtype)
+        lost = np.isfinite(given) and not np.isfinite(cast.astype(complex))
+    if lost:
+        raise ValueError(f"{name} has no value {value!r}")
     return frozen(cast)
 
 
