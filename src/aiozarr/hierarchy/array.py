@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, TypeAlias
@@ -517,8 +516,12 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         # Under the node's lock: one of several first writes reads the document.
         async with access.lock():
             if not self._is_compared():
-                with suppress(PermissionDeniedError, UnauthenticatedError):  # Some credentials write and read nothing.
+                counts = erasures.count, resizes.count
+                try:
                     await self._compare_document(access)
+                except (PermissionDeniedError, UnauthenticatedError):
+                    # Some credentials write chunks and read nothing.
+                    self._erasures_seen, self._resizes_seen = counts
 
     async def _compare_document(self, access: NodeAccess) -> None:
         """Read the stored document, take its shape as the present one, and compare all else with this handle's."""
@@ -526,11 +529,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         found = await read_explicit(access, self.zarr_format)
         if found is None:
             raise node_not_found_error(access.store, access.path)
-        known = self._metadata
-        is_same = isinstance(found, ArrayMetadata) and len(found.shape) == len(known.shape)
-        if is_same and found.shape != known.shape:
-            known = resized_metadata(self._layout, found.shape)
-        if not is_same or not _equal_layouts(known, found):
+        if not isinstance(found, ArrayMetadata) or not self._has_layout_of(found):
             now = f"{found.dtype} of shape {found.shape}" if isinstance(found, ArrayMetadata) else "a group"
             raise ChangedError(
                 f"{self.url} was replaced since this handle was opened, and is now {now}; nothing was read or written; "
@@ -539,6 +538,15 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             )
         self._present_shape = found.shape
         self._erasures_seen, self._resizes_seen = counts
+
+    def _has_layout_of(self, stored: ArrayMetadata) -> bool:
+        """Return whether this array stores its elements as `stored` does, apart from the shape."""
+        known = self._metadata
+        if len(stored.shape) != len(known.shape):
+            return False
+        if stored.shape != known.shape:
+            known = resized_metadata(self._layout, stored.shape)
+        return _equal_layouts(known, stored)
 
     def _resolve(self, metadata: ArrayMetadata) -> ArrayLayout:
         return ArrayLayout.resolve(metadata, node=self.url, settings=self.settings)

@@ -19,7 +19,7 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from aiozarr.concurrency import gather_all, map_concurrently
@@ -37,7 +37,7 @@ from aiozarr.metadata.format_rules import document_write_order, rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, likely_keys, parse_node, probe_keys
 from aiozarr.metadata.names import ancestors, check_path, key_prefix
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
-from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY, Entry, Value
+from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY, Value
 from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
@@ -407,7 +407,7 @@ async def has_node_below(access: NodeAccess) -> bool:
 async def _folders_or_document(access: NodeAccess, prefix: str) -> list[str] | None:
     """Return the folders below a prefix in which a node may be stored, or None if one was found."""
     count, is_flat = 0, True
-    async with aclosing(cast("AsyncGenerator[Entry, None]", access.scheduled.scan(prefix))) as entries:
+    async with aclosing(access.scheduled.scan(prefix)) as entries:
         async for entry in entries:
             if _makes_node(entry.key):
                 return None

@@ -226,13 +226,16 @@ def quotable(error: Exception) -> Exception | None:
 
 
 class _GuardedResolver(AbstractResolver):
-    """Resolves names, and refuses redirects from public servers to addresses that are not public.
+    """Resolves names, and refuses redirects to addresses that a server has no business to name.
 
-    Otherwise a server could make this process read from its own machine, network or cloud metadata service.
+    These are the cloud's metadata services, for every server, and for public servers all addresses that are not public:
+    otherwise a server could make this process read from its own machine or network. The addresses that a connection
+    takes are checked, so a name that resolves to another address the second time is refused as well.
     """
 
     def __init__(self) -> None:
         self._resolver = ThreadedResolver()
+        self._targets: set[str] = set()
         self._guarded: set[str] = set()
 
     async def permit(self, first: WebAddress, target: WebAddress, *, proxied: bool) -> None:
@@ -240,6 +243,7 @@ class _GuardedResolver(AbstractResolver):
         if target.host == first.host:
             return
         names = not proxied
+        self._targets.add(target.host)
         if any(_ip(address).is_global for address in await _addresses(first.host, names)):
             self._guarded.add(target.host)
         for address in await _addresses(target.host, names):
@@ -247,7 +251,7 @@ class _GuardedResolver(AbstractResolver):
 
     def _check(self, host: str, address: str) -> None:
         ip = _ip(address)
-        if ip.is_link_local or (host in self._guarded and not ip.is_global):
+        if ip.is_link_local or ip in _METADATA_SERVICES or (host in self._guarded and not ip.is_global):
             raise StoreError("a redirect to an address that is not public was not followed")
 
     async def resolve(
@@ -255,7 +259,7 @@ class _GuardedResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         results = await self._resolver.resolve(host, port, family)
         for result in results:
-            if host in self._guarded:
+            if host in self._targets:
                 self._check(host, result["host"].partition("%")[0])
         return results
 
@@ -263,10 +267,22 @@ class _GuardedResolver(AbstractResolver):
         await self._resolver.close()
 
 
+# Those of Amazon, Google, Alibaba and Oracle that are not link-local.
+_METADATA_SERVICES = frozenset(
+    map(ipaddress.ip_address, ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192"))
+)
+# Addresses that end in the IPv4 address that a translator reaches (RFC 6052, RFC 8215).
+_NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
+
+
 def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return the reached address: an IPv6 address that maps one of IPv4 (`::ffff:`) stands for that."""
+    """Return the reached address: of an IPv6 address with one of IPv4 in it (mapped, NAT64, 6to4, Teredo), that one."""
     ip = ipaddress.ip_address(address)
-    return (ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None) or ip
+    if isinstance(ip, ipaddress.IPv4Address):
+        return ip
+    if any(ip in network for network in _NAT64):
+        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else ip)
 
 
 async def _addresses(host: str, names: bool) -> list[str]:

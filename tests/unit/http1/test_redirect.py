@@ -145,6 +145,51 @@ async def test_a_public_server_cannot_send_to_an_address_that_is_not_public(
     assert not other.requests
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254",
+        "[fd00:ec2::254]",
+        "[fd20:ce::254]",
+        "100.100.100.200",
+        "192.0.0.192",
+        "[64:ff9b::a9fe:a9fe]",
+        "[64:ff9b:1::a9fe:a9fe]",
+        "[2002:a9fe:a9fe::1]",
+        "[::ffff:100.100.100.200]",
+        "[2001:0:0:0:0:0:5601:5601]",
+    ],
+)
+async def test_no_server_can_send_to_a_metadata_service(server: FaultServer, address: str) -> None:
+    server.script = spoil.always(spoil.redirect(f"http://{address}/latest/meta-data"))
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(StoreError, match="not public"):
+            await store.fetch("a/b")
+
+
+async def test_the_address_of_the_connection_is_checked_too(
+    server: FaultServer, other: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    resolve = loop.getaddrinfo
+    asked: list[Any] = []
+
+    async def names(host: Any, port: Any, **options: Any) -> Any:
+        if host != "moving.example":
+            return await resolve(host, port, **options)
+        asked.append(host)
+        address = "127.0.0.1" if len(asked) == 1 else "169.254.169.254"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port or 0))]
+
+    monkeypatch.setattr(loop, "getaddrinfo", names)
+    server.script = spoil.always(spoil.redirect(f"http://moving.example:{other.port}/moved/a/b"))
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(StoreError, match="not public"):
+            await store.fetch("a/b")
+    assert len(asked) > 1
+    assert not other.requests
+
+
 async def test_a_redirect_from_https_to_http_is_not_followed(other: FaultServer) -> None:
     with FaultServer({}, tls=authority().server()) as secure:
         secure.script = sends_to(f"{other.url}/moved")

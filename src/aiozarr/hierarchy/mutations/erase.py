@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from itertools import product
 from math import prod
-from typing import cast
 
 from aiozarr.concurrency import for_each, gather_all
 from aiozarr.engine import ArrayLayout
@@ -208,6 +207,6 @@ async def _kind(access: NodeAccess, documents: Sequence[str]) -> str:
 async def _scan(access: NodeAccess) -> AsyncGenerator[Entry, None]:
     """Yield the stored objects below the path; none if the store cannot list."""
     if access.store.supports.listable:
-        async with aclosing(cast("AsyncGenerator[Entry, None]", access.scheduled.scan(access.prefix))) as entries:
+        async with aclosing(access.scheduled.scan(access.prefix)) as entries:
             async for entry in entries:
                 yield entry

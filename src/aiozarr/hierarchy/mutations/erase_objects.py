@@ -71,7 +71,7 @@ async def _erase_nodes(access: NodeAccess, zarr_format: int, documents: Collecti
 
     async def apply(_: None, access: NodeAccess) -> tuple[None, NodeChanges]:
         await _erase(access, documents)
-        for path, _ in changes:
+        for path, _metadata in changes:
             erasures.record(access.store, join_path(access.path, path, None))
         return None, [(join_path(access.path, path, None), metadata) for path, metadata in changes]
 

@@ -115,6 +115,8 @@ def _classify(status: int, code: str | None) -> tuple[type[StoreError], str, boo
         return UnsupportedOperationError, "the server does not do this", False
     if status in _RETRYABLE_STATUS or code in _RETRYABLE_CODES:
         return StoreError, "the server failed", True
+    if status == 304:
+        return StoreError, "the server says 'not modified' to a request without a condition", False
     if 300 <= status < 400:
         return StoreError, "the server sends elsewhere", False
     if code in ("NoSuchBucket", "ContainerNotFound"):
