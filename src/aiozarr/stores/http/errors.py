@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 
 from aiozarr.errors import (
     ChangedError,
@@ -31,6 +31,7 @@ HTML_PAGE = "the response is an HTML page, as from a proxy or a login"
 _REQUEST_IDS = (b"x-amz-request-id", b"x-guploader-uploadid", b"x-ms-request-id", b"x-request-id")
 
 EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
+SKEW_CODES = frozenset({"RequestTimeTooSkewed"})
 _NOT_ACCEPTED = {
     "InvalidAccessKeyId": "the server knows no such access key (the option 'key')",
     "SignatureDoesNotMatch": "the signature is not accepted: the secret (the option 'secret') is not the key's",
@@ -56,6 +57,9 @@ def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Store
     code = error_code(body) or _code_of(headers)
     kind, reason, retryable = _classify(status, code)
     message = reason if code is None else f"{reason}: {code}"
+    if code in SKEW_CODES and (moment := http_date(headers.get(b"date"))) is not None:
+        ours, theirs = (f"{datetime.fromtimestamp(each, UTC):%Y-%m-%d %H:%M:%S}" for each in (time.time(), moment))
+        message += f"; this machine's clock says {ours} and the server's {theirs} (UTC)"
     found = _MESSAGE.search(body)
     # Servers quote the signed request in the message of a refused signature: such messages are not shown.
     text = None if found is None or code in _SECRETIVE else showable(found[1].decode("utf-8", "replace"))
@@ -147,12 +151,18 @@ def retry_after(value: bytes | None, now: float) -> float | None:
     text = value[:64].decode("latin-1").strip()
     if text.isascii() and text.isdigit():
         return min(float(text), RETRY_AFTER_CAP)
-    from email.utils import parsedate_to_datetime  # imported on use: few servers send dates
+    moment = http_date(value)
+    return None if moment is None else min(max(0.0, moment - now), RETRY_AFTER_CAP)
+
+
+def http_date(value: bytes | None) -> float | None:
+    """Return an HTTP date (RFC 9110, section 5.6.7) in seconds since the epoch, or None if it is missing or invalid."""
+    from email.utils import parsedate_to_datetime  # imported on use: few responses need it
 
     try:
-        moment = parsedate_to_datetime(text)
+        moment = parsedate_to_datetime((value or b"")[:64].decode("latin-1").strip())
         if moment.tzinfo is None:  # "-0000" means UTC here
             moment = moment.replace(tzinfo=UTC)
-        return min(max(0.0, moment.timestamp() - now), RETRY_AFTER_CAP)
+        return moment.timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple
@@ -40,7 +40,7 @@ class Presigner:
     The common parts are replaced as a whole: any number of threads may sign.
     """
 
-    __slots__ = ("_credentials", "_day", "_header", "_host", "_moment", "_query", "_region")
+    __slots__ = ("_clock", "_credentials", "_day", "_header", "_host", "_moment", "_query", "_region")
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class Presigner:
         host: str,
         query: Mapping[str, str] | None = None,
         header: str | None = None,
+        clock: Callable[[], float] = lambda: time.time(),  # noqa: PLW0108  # a test may replace the function
     ) -> None:
         """Describe the common parts of the URLs.
 
@@ -58,7 +59,9 @@ class Presigner:
             host: host and port as in the Host header, which is signed.
             query: the parameters of every request, not encoded.
             header: the lower-case name, in order after "host", of another header that is signed.
+            clock: returns the server's time in seconds since the epoch.
         """
+        self._clock = clock
         self._credentials = credentials
         self._header = header
         self._region = region
@@ -69,7 +72,7 @@ class Presigner:
 
     def target(self, method: str, path: str, value: bytes = b"") -> str:
         """Return `path`, percent-encoded as it is sent, with a signed query; `value` is the value of the header."""
-        moment, now = self._moment, time.time()
+        moment, now = self._moment, self._clock()
         if not moment.at <= now < moment.at + SAME_MOMENT_SECONDS:
             moment = self._moment = self._begin(now)
         request = sha256(f"{method}\n{path}\n".encode() + moment.before + value + moment.behind).hexdigest()

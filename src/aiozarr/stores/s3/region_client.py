@@ -12,6 +12,7 @@ from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import BodyReader, RequestTemplate, quote_key
 from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import Proxies
+from aiozarr.stores.http.errors import http_date
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES
 from aiozarr.stores.obstore.errors import translated
 from aiozarr.stores.obstore.obstore_bucket import check_fork
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 CRC32C = "x-amz-checksum-crc32c"
 """The header with which a server checks a body ("Checking object integrity" in the S3 documentation)."""
+
+MIN_SKEW_SECONDS = 60.0
+"""Servers allow 15 minutes. A smaller difference than this is not why a request was refused."""
 
 _FIXED = frozenset({"given", "environment"})
 _SIGNED_BY_OBSTORE = ("AWS_REQUEST_PAYER", "AWS_REQUESTER_PAYS", "AWS_S3_EXPRESS")
@@ -71,10 +75,13 @@ class S3RegionClient:
         self._renewed_at = 0.0
         # obstore signs if the environment has options for requests that only obstore knows.
         fixed = None if any(map(os.environ.get, _SIGNED_BY_OBSTORE)) else fixed_credentials(options, source, os.environ)
+        self._clock_offset = 0.0
         payer = {"x-amz-request-payer": "requester"} if options.requester_pays else {}
-        self._presigner = None if fixed is None else Presigner(fixed, endpoint.region, web.authority, payer)
+        self._presigner = (
+            None if fixed is None else Presigner(fixed, endpoint.region, web.authority, payer, clock=self._now)
+        )
         self._checksum_presigner = (
-            None if fixed is None else Presigner(fixed, endpoint.region, web.authority, payer, CRC32C)
+            None if fixed is None else Presigner(fixed, endpoint.region, web.authority, payer, CRC32C, self._now)
         )
 
     # --- obstore's clients ---------------------------------------------------------------------------------------
@@ -162,7 +169,7 @@ class S3RegionClient:
             text = canonical_query(query)
         else:
             host = self.endpoint.web.authority
-            text = presign(credentials, self.endpoint.region, host, path, query, time.time(), method, headers)
+            text = presign(credentials, self.endpoint.region, host, path, query, self._now(), method, headers)
         target = f"{path}?{text}" if text else path
         expectation = Expectation(max_bytes=MAX_PAGE_BYTES)
         return Request(
@@ -187,6 +194,22 @@ class S3RegionClient:
             self._signer = Signer(self.client(), self.endpoint.base, fixed=self._source in _FIXED)
         with translated(None, None):
             return await self._signer.target(method, key)
+
+    def _now(self) -> float:
+        """Return the server's time in seconds since the epoch, as far as it is known."""
+        return time.time() + self._clock_offset
+
+    def correct_clock(self, date: bytes | None) -> bool:
+        """Sign with the server's time from now on, which is in the header Date of its refusal.
+
+        Returns:
+            False if the header has no date, or the times differ by less than a minute.
+        """
+        server = http_date(date)
+        if server is None or abs(server - self._now()) < MIN_SKEW_SECONDS:
+            return False
+        self._clock_offset = server - time.time()
+        return True
 
     def renew(self, issued_at: float) -> bool:
         """Use new credentials from now on: those that authorised a request at `issued_at` have expired.

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
-from datetime import datetime
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +57,29 @@ async def test_an_expired_signature_is_renewed_once(server: FaultServer, monkeyp
         with pytest.raises(UnauthenticatedError):
             await store.get("a/b")
         assert len(server.requests) == 5
+
+
+async def test_a_clock_that_is_off_is_corrected_once_by_the_server(server: FaultServer) -> None:
+    server_time = time.time() + 7200
+
+    def strict(request: Request, reply: Reply) -> Reply:
+        moment = re.search(r"X-Amz-Date=(\w+)", request.target)
+        assert moment is not None
+        signed = datetime.strptime(moment[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
+        if abs(signed - server_time) < 900:
+            return reply
+        refused = document("RequestTimeTooSkewed", 403)(reply)
+        return replace(refused, headers=(*refused.headers, ("Date", formatdate(server_time, usegmt=True))))
+
+    server.script = strict
+    async with at(server) as store:
+        assert await store.get("a/b") is not None
+        assert await store.get("a/b") is not None
+        assert len(server.requests) == 3
+        server.script = spoil.always(document("RequestTimeTooSkewed", 403))
+        with pytest.raises(PermissionDeniedError, match="RequestTimeTooSkewed"):
+            await store.get("a/b")
+        assert len(server.requests) <= 5
 
 
 @pytest.mark.parametrize("operation", ["get", "stat", "set", "erase", "list", "list_dir", "erase_values"])
