@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiozarr.errors import UnknownSchemeError
 from aiozarr.http1.url import WebAddress
 from aiozarr.stores.fsspec.instances import InstanceSource, UrlSource, usable_instance, without_secrets
 from aiozarr.stores.fsspec.option_routing import ChainLink, native_options, needs_target, with_timeouts
+from aiozarr.stores.fsspec.reference_guard import ReferenceGuard
 from aiozarr.stores.fsspec.traits import below, protocol_of
 from aiozarr.stores.options.s3_options import S3_TABLE
 
@@ -32,12 +33,14 @@ class FileSystemRoot:
         base: prefix of the paths of all keys: `""`, or ending with `/`.
         tail: suffix of all paths: the query of a web address. A secret.
         url: the URL of the root, without secrets.
+        guard: limits the targets of references; None for other file systems, and for those that the user has made.
     """
 
     recipe: InstanceSource | UrlSource
     base: str
     tail: str
     url: str
+    guard: ReferenceGuard | None = None
 
 
 def resolve_root(given: Any, path: str | None, options: Mapping[str, Any]) -> FileSystemRoot:
@@ -97,7 +100,24 @@ def _of_url(url: str, options: Mapping[str, Any]) -> FileSystemRoot:
     chain = _chain(links)
     protocols = [link.protocol for link in chain]
     left = {name: each for name, each in options.items() if name not in _LOOP_OPTIONS and name not in _TIMEOUT_OPTIONS}
+    resolve = left.pop("resolve", None)
     native = {name: _without_loops(each) for name, each in native_options(chain, left).items()}
+    guard = None
+    if "reference" in protocols:
+        if protocols.index("reference"):
+            raise TypeError("reference:: is the first link of a chain: other links in front of it hide its targets")
+        own = native.setdefault("reference", {})
+        resolve = own.pop("resolve", None) or resolve
+        guard = ReferenceGuard.of(links, {**own, "resolve": resolve})
+        systems = {prefix.partition("://")[0]: dict(each) for prefix, each in (resolve or {}).items() if each}
+        if systems and not (own.keys() & {"fs", "remote_protocol"}):
+            # The origin of the document too: fsspec knows no other protocols then.
+            protocol = (guard.document or "").partition("://")[0]
+            if protocol in ("http", "https", "s3", "gs", "az"):
+                systems.setdefault(protocol, dict(own.get("target_options") or {}))
+            own["fs"] = systems
+    elif resolve is not None:
+        raise TypeError("resolve is an option of reference:: URLs")
     recipe = UrlSource(url, native, _with_timeouts(chain, native, options))
     if len(links) == 1 and needs_target(chain[0].kind) and not native.get(protocols[0], {}).get("fo"):
         raise TypeError(f"{protocols[0]}:// needs the storage option 'fo', or another URL after it in a chain")
@@ -107,7 +127,7 @@ def _of_url(url: str, options: Mapping[str, Any]) -> FileSystemRoot:
     shown = _shown_url(links)
     if len(links) == 1 and not recipe.kinds[0]._get_kwargs_from_urls(url):
         shown = _with_protocol(recipe.kinds[0], recipe.path)
-    return _rooted(recipe, recipe.path, shown)
+    return replace(_rooted(recipe, recipe.path, shown), guard=guard)
 
 
 def _of_instance(given: Any, path: str) -> FileSystemRoot:

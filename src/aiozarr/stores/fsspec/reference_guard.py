@@ -1,0 +1,133 @@
+"""Which locations a document of references may name: one from elsewhere must not read this machine or its network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiozarr.errors import PermissionDeniedError
+from aiozarr.stores.blocking import in_thread
+
+_LOCAL = ("file", "local")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True)
+class ReferenceGuard:
+    """The locations that a document of references may name.
+
+    These are its own origin (server, bucket, or the folder of a local document), and what the user names. A document
+    that is not on this machine never names local files.
+
+    Attributes:
+        document: the URL or path of the document; None for a table in memory, which has no origin.
+        named: URL prefixes that the user allows (the storage option `resolve`).
+        protocol: the protocol that the user has chosen for all targets (the storage option `remote_protocol`).
+    """
+
+    document: str | None
+    named: tuple[str, ...] = ()
+    protocol: str | None = None
+
+    @classmethod
+    def of(cls, links: Sequence[str], options: Mapping[str, Any]) -> ReferenceGuard:
+        """Return the guard of a chain whose first link is `reference`, with the options of that link."""
+        document = "::".join(links[1:]) if len(links) > 1 else options.get("fo")
+        resolve = options.get("resolve") or {}
+        if not isinstance(resolve, Mapping):
+            raise TypeError(
+                f"resolve maps URL prefixes to storage options, as in {{'s3://bucket/': {{}}}}, not {resolve!r}"
+            )
+        protocol = options.get("remote_protocol")
+        return cls(document if isinstance(document, str) else None, tuple(resolve), protocol)
+
+    async def check(self, references: Any, path: str) -> None:
+        """Check the target of one reference.
+
+        Raises:
+            PermissionDeniedError: the document may not name it.
+        """
+        if isinstance(references, dict):
+            target = _target_of(references, path)
+        else:  # one record of a table on disk or in a bucket, which is read at its first use
+            target = await in_thread(lambda: _target_of(references, path))
+        if target is not None and not self.allows(target):
+            shown = urlsplit(target)._replace(query="", fragment="").geturl().rpartition("@")[2]
+            raise PermissionDeniedError(
+                f"the references name {shown!r}, which is not in the origin of their document; the storage option "
+                f"resolve={{{_prefix_of(target)!r}: {{}}}} allows it"
+            )
+
+    def allows(self, target: str) -> bool:
+        """Return whether the document may name this URL or path."""
+        scheme, mark, rest = target.partition("://")
+        scheme = scheme.lower() if mark else (self.protocol or "file")
+        if "::" in target or "\\" in target or "@" in (rest.partition("/")[0] if mark else ""):
+            return False
+        if scheme in _LOCAL:
+            return self._allows_file(rest if mark else target)
+        if any(part in (".", "..") for part in rest.replace("%2e", ".").replace("%2E", ".").split("/")):
+            return False
+        if scheme == self.protocol or any(_begins_with(target, prefix) for prefix in self.named):
+            return True
+        return self.document is not None and _origin(target) == _origin(self.document)
+
+    def _allows_file(self, path: str) -> bool:
+        local = self.document is None or _is_local(self.document)
+        if not local:
+            return False
+        if self.protocol in _LOCAL:
+            return True
+        folders = [
+            prefix.removeprefix("file://").removeprefix("local://") for prefix in self.named if _is_local(prefix)
+        ]
+        if self.document is not None:
+            folders.append(os.path.dirname(os.path.abspath(_local_path(self.document))))
+        real = os.path.realpath(path)
+        return any(real.startswith(os.path.join(os.path.realpath(folder), "")) for folder in folders)
+
+
+def _target_of(references: Mapping[str, Any], path: str) -> str | None:
+    """Return the URL of a reference; None for an inlined value, and for a key without a reference."""
+    try:
+        found = references[path]
+    except (KeyError, ValueError):  # a table on disk refuses keys that are not those of an array
+        return None
+    if callable(found):
+        found = found()
+    return str(found[0]) if isinstance(found, list | tuple) and found and found[0] else None
+
+
+def _is_local(location: str) -> bool:
+    return "://" not in location or location.partition("://")[0] in _LOCAL
+
+
+def _local_path(location: str) -> str:
+    return os.path.expanduser(location.partition("://")[2] or location)
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    found = urlsplit(url.rpartition("::")[2])
+    return found.scheme.lower(), found.netloc.rpartition("@")[2].partition(":")[0].lower(), _port(found)
+
+
+def _port(url: Any) -> int | None:
+    try:
+        return url.port or _DEFAULT_PORTS.get(url.scheme.lower())
+    except ValueError:
+        return -1  # equal to no origin's
+
+
+def _begins_with(target: str, prefix: str) -> bool:
+    end = urlsplit(prefix).path
+    return _origin(target) == _origin(prefix) and urlsplit(target).path.startswith(
+        end if end.endswith("/") else end + "/"
+    )
+
+
+def _prefix_of(target: str) -> str:
+    found = urlsplit(target)
+    return f"{found.scheme}://{found.netloc.rpartition('@')[2]}/" if found.netloc else f"{os.path.dirname(target)}/"

@@ -1,0 +1,120 @@
+"""References name locations of their document's own origin, and those that the user allows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aiozarr
+from aiozarr.errors import PermissionDeniedError
+from aiozarr.stores.fsspec.reference_guard import ReferenceGuard
+from tests.support.servers.http_server import FaultServer
+
+WEB = ReferenceGuard("http://data.example:8080/a/refs.json")
+BUCKET = ReferenceGuard("s3://bucket/a/refs.json", named=("https://files.example/era5/",))
+MEMORY = ReferenceGuard(None)
+
+
+@pytest.mark.parametrize(
+    ("guard", "target", "allowed"),
+    [
+        (WEB, "http://data.example:8080/b/1.nc", True),
+        (WEB, "HTTP://DATA.example:8080/b/1.nc", True),
+        (WEB, "http://data.example/b/1.nc", False),
+        (WEB, "https://data.example:8080/b/1.nc", False),
+        (WEB, "http://data.example:8080@169.254.169.254/", False),
+        (WEB, "http://169.254.169.254/latest", False),
+        (WEB, "file:///etc/passwd", False),
+        (WEB, "FILE:///etc/passwd", False),
+        (WEB, "/etc/passwd", False),
+        (WEB, "local:///etc/passwd", False),
+        (WEB, "simplecache::http://data.example:8080/x", False),
+        (WEB, "reference://", False),
+        (BUCKET, "s3://bucket/b/1.nc", True),
+        (BUCKET, "s3://bucket2/b/1.nc", False),
+        (BUCKET, "gs://bucket/b/1.nc", False),
+        (BUCKET, "https://files.example/era5/1.nc", True),
+        (BUCKET, "https://files.example/era5x/1.nc", False),
+        (BUCKET, "https://files.example/era5/../secret", False),
+        (BUCKET, "https://files.example/era5/%2e%2e/secret", False),
+        (MEMORY, "http://data.example/1.nc", False),
+        (MEMORY, "/data/1.nc", False),
+        (ReferenceGuard(None, named=("file:///data/",)), "/data/1.nc", True),
+        (ReferenceGuard(None, named=("file:///data/",)), "/data/../etc/passwd", False),
+        (ReferenceGuard(None, protocol="http"), "http://data.example/1.nc", True),
+        (ReferenceGuard(None, protocol="file"), "/data/1.nc", True),
+        (ReferenceGuard("http://x/refs.json", named=("file:///",), protocol="file"), "file:///etc/passwd", False),
+    ],
+)
+def test_a_document_names_its_own_origin_and_what_the_user_allows(
+    guard: ReferenceGuard, target: str, allowed: bool
+) -> None:
+    assert guard.allows(target) is allowed
+
+
+def test_a_local_document_names_files_below_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("/etc")
+    guard = ReferenceGuard(str(tmp_path / "refs.json"))
+    assert guard.allows(f"{tmp_path}/a/1.nc")
+    assert guard.allows(f"file://{tmp_path}/a/1.nc")
+    for target in (f"{tmp_path}/../1.nc", f"{tmp_path}/out/passwd", "http://h/1.nc"):
+        assert not guard.allows(target)
+
+
+DOCUMENT = {
+    "zarr_format": 3,
+    "node_type": "array",
+    "shape": [9],
+    "data_type": "uint8",
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [9]}},
+    "chunk_key_encoding": {"name": "default"},
+    "fill_value": 0,
+    "codecs": ["bytes"],
+}
+
+
+def references(target: str) -> dict[str, Any]:
+    return {"zarr.json": json.dumps(DOCUMENT), "c/0": [target, 0, 9]}
+
+
+async def read(server: FaultServer, target: str, **options: Any) -> bytes:
+    server.put("refs.json", json.dumps(references(target)).encode())
+    async with aiozarr.open_array(f"reference::{server.url}/refs.json", storage_options=options) as array:
+        return bytes(await array[...])
+
+
+async def test_a_document_from_a_server_reads_no_file_and_no_other_server(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_bytes(b"a secret!")
+    for target in (f"file://{tmp_path}/secret.txt", f"{tmp_path}/secret.txt", "{other}/x"):
+        with FaultServer({"x": b"elsewhere"}) as other, FaultServer() as server:
+            with pytest.raises(PermissionDeniedError, match=r"storage option resolve=\{'.*/': \{\}\} allows it"):
+                await read(server, target.format(other=other.url))
+            assert not other.requests
+
+
+async def test_a_document_reads_its_own_server_and_one_that_is_named() -> None:
+    with FaultServer({"x": b"its bytes"}) as server:
+        assert await read(server, f"{server.url}/x") == b"its bytes"
+    with FaultServer({"x": b"elsewhere"}) as other, FaultServer() as server:
+        assert await read(server, f"{other.url}/x", resolve={f"{other.url}/": {}}) == b"elsewhere"
+
+
+async def test_a_table_in_memory_has_no_origin(tmp_path: Path) -> None:
+    (tmp_path / "1.bin").write_bytes(b"its bytes")
+    table = references(f"{tmp_path}/1.bin")
+    array = await aiozarr.open_array("reference://", storage_options={"fo": table})
+    with pytest.raises(PermissionDeniedError, match="resolve="):
+        await array[...]
+    for options in ({"resolve": {f"file://{tmp_path}/": None}}, {"remote_protocol": "file"}):
+        array = await aiozarr.open_array("reference://", storage_options={"fo": table, **options})
+        assert bytes(await array[...]) == b"its bytes"
+
+
+async def test_other_links_do_not_hide_the_targets() -> None:
+    with pytest.raises(TypeError, match="reference:: is the first link"):
+        await aiozarr.open_array("simplecache::reference::http://127.0.0.1:1/refs.json")
+    with pytest.raises(TypeError, match="resolve is an option of reference::"):
+        await aiozarr.open_array("ftp://127.0.0.1/a", storage_options={"resolve": {}})
