@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, overload
 
 from aiozarr.driver.spec import Spec, is_spec
 from aiozarr.driver.stored_array import open_stored
 from aiozarr.driver.tensor_view import TensorView
-from aiozarr.engine.open_store import Target
+from aiozarr.engine.open_store import Target, check_schemes
 from aiozarr.errors import NodeNotFoundError
 from aiozarr.hierarchy.group import AnyNode
 from aiozarr.hierarchy.node import Mode
 from aiozarr.hierarchy.open import open as open_node
 from aiozarr.hierarchy.opening import Opening, opens
 from aiozarr.settings import Settings
+from aiozarr.stores import MemoryStore
 
 
 @overload
@@ -26,6 +27,7 @@ def open(  # noqa: A001  # the public name
     zarr_format: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    schemes: Collection[str] | None = None,
 ) -> Opening[TensorView]: ...
 @overload
 def open(  # noqa: A001  # the public name
@@ -36,6 +38,7 @@ def open(  # noqa: A001  # the public name
     zarr_format: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    schemes: Collection[str] | None = None,
 ) -> Opening[AnyNode]: ...
 @opens  # type: ignore[misc]  # a spec gives a view, and any other target a node
 async def open(  # noqa: A001  # the public name
@@ -46,6 +49,7 @@ async def open(  # noqa: A001  # the public name
     zarr_format: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    schemes: Collection[str] | None = None,
 ) -> AnyNode | TensorView:
     """Open the array or group at `path` inside `target`, or what a TensorStore JSON spec describes.
 
@@ -62,6 +66,8 @@ async def open(  # noqa: A001  # the public name
             and 2 before 1. All documents are probed concurrently, so None costs no extra round trip.
         storage_options: options of the store, for a URL, as fsspec's users pass them.
         settings: limits and policies of reads and writes.
+        schemes: the schemes that a location may have, such as `("s3", "https")`, for services that open what their
+            users name. A local path has the scheme `file`; each link of a chain needs its own. Specs are checked too.
 
     Raises:
         NodeNotFoundError: there is no node, or none of `zarr_format`; also a `FileNotFoundError`.
@@ -70,7 +76,7 @@ async def open(  # noqa: A001  # the public name
         InvalidSpecError: a spec is not valid; the error names the member.
         SpecMismatchError: the stored array does not satisfy a spec; the error has the member, the constraint and what
             is stored.
-        UnknownSchemeError: no store opens such URLs.
+        UnknownSchemeError: no store opens such URLs, or `schemes` does not allow them.
         InvalidKeyError: `path` is not a valid path of a node.
         StoreError: the store could not be read.
         TypeError, ValueError: an argument has a wrong type or value, or goes with a spec.
@@ -82,6 +88,7 @@ async def open(  # noqa: A001  # the public name
         zarr_format=zarr_format,
         storage_options=storage_options,
         settings=settings,
+        schemes=schemes,
     )
 
 
@@ -93,6 +100,7 @@ async def open_any(
     zarr_format: int | None,
     storage_options: Mapping[str, Any] | None,
     settings: Settings | None,
+    schemes: Collection[str] | None,
 ) -> AnyNode | TensorView:
     """Open what `open` opens, for callers that do not know its kind; arguments and errors are those of `open`."""
     if not is_spec(target):
@@ -104,17 +112,20 @@ async def open_any(
             zarr_format=zarr_format,
             storage_options=storage_options,
             settings=settings,
+            schemes=schemes,
         )
     given = {"path": path, "zarr_format": zarr_format, "storage_options": storage_options, "settings": settings}
     others = [name for name, value in given.items() if value] + (["mode"] if mode != "r" else [])
     if others:
         raise TypeError(f"no other argument goes with a spec, and {', '.join(others)} is given; see its members")
-    return await open_spec(target)
+    return await open_spec(target, schemes)
 
 
-async def open_spec(spec: Any) -> TensorView:
+async def open_spec(spec: Any, schemes: Collection[str] | None = None) -> TensorView:
     """Open what a spec, a mapping or a URL pipeline, describes; errors are those of `open`."""
     parsed = Spec.parse(spec)
+    target = parsed.kvstore.target
+    check_schemes("memory://" if isinstance(target, MemoryStore) else target, schemes)
     try:
         stored = await open_stored(parsed)
     except NodeNotFoundError:

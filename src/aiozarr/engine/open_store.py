@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from aiozarr.errors import UnknownSchemeError
 from aiozarr.settings import Settings
 from aiozarr.stores import Store, from_url
 from aiozarr.stores.blocking import in_thread
@@ -50,6 +51,32 @@ async def opened_store(
     except BaseException:
         await store.aclose()
         raise
+
+
+def check_schemes(target: object, schemes: Collection[str] | None) -> None:
+    """Check that the location of a target, and each link of a chain of fsspec, has one of `schemes`; None: any.
+
+    A local path has the scheme `file`. An object that is no location, such as a `Store`, was made by the caller.
+
+    Raises:
+        UnknownSchemeError: the location has another scheme.
+        TypeError: `schemes` is one string.
+    """
+    if schemes is None:
+        return
+    if isinstance(schemes, str):
+        raise TypeError(f"schemes is a collection, as in schemes=({schemes!r},), not one string")
+    if not isinstance(target, str | os.PathLike):
+        return
+    location = os.fspath(target)
+    *links, last = (location if isinstance(location, str) else "").split("::")
+    found = [link.partition("://")[0] for link in links] + [last.partition("://")[0] if "://" in last else "file"]
+    allowed = {scheme.lower() for scheme in schemes}
+    for scheme in found:
+        if scheme.lower() not in allowed:
+            raise UnknownSchemeError(
+                f"the location has the scheme {scheme!r}, and schemes= allows {', '.join(sorted(allowed)) or 'none'}"
+            )
 
 
 def make_store(

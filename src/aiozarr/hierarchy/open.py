@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar
 
-from aiozarr.engine.open_store import Target
+from aiozarr.engine.open_store import Target, check_schemes
 from aiozarr.errors import InvalidMetadataError, NodeExistsError
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.group import (
@@ -49,6 +49,7 @@ async def open(  # noqa: A001  # the public name
     zarr_format: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    schemes: Collection[str] | None = None,
 ) -> AnyNode:
     """Open the array or group at `path` inside `target`.
 
@@ -62,15 +63,18 @@ async def open(  # noqa: A001  # the public name
             and 2 before 1. All documents are probed concurrently, so None costs no extra round trip.
         storage_options: options of the store, for a URL, as fsspec's users pass them.
         settings: limits and policies of reads and writes.
+        schemes: the schemes that a location may have, such as `("s3", "https")`, for services that open what their
+            users name. A local path has the scheme `file`; each link of a chain needs its own.
 
     Raises:
         NodeNotFoundError: there is no node, or none of `zarr_format`; also a `FileNotFoundError`.
         InvalidMetadataError, UnsupportedMetadataError: its document cannot be read.
-        UnknownSchemeError: no store opens such URLs.
+        UnknownSchemeError: no store opens such URLs, or `schemes` does not allow them.
         InvalidKeyError: `path` is not a valid path of a node.
         StoreError: the store could not be read.
         TypeError, ValueError: an argument has a wrong type or value.
     """
+    check_schemes(target, schemes)
     if str(mode) == "a":
         raise ValueError("open has no mode 'a', which does not say what to create; open_array and open_group have it")
     return await _open(make_node, target, path, mode, zarr_format, storage_options, settings)
@@ -85,6 +89,7 @@ async def open_array(
     zarr_format: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    schemes: Collection[str] | None = None,
     **create_options: Any,
 ) -> Array:
     """Open the array at `path` inside `target`; arguments and errors are those of `open`.
@@ -95,6 +100,7 @@ async def open_array(
     Raises:
         NodeTypeError: there is a group.
     """
+    check_schemes(target, schemes)
     _check_mode(mode, path)
     if mode != "a":
         if create_options:
@@ -132,6 +138,7 @@ async def open_group(
     use_consolidated: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    schemes: Collection[str] | None = None,
 ) -> Group:
     """Open the group at `path` inside `target`; arguments and errors are those of `open`.
 
@@ -143,6 +150,7 @@ async def open_group(
         NodeTypeError: there is an array.
         InvalidMetadataError: `use_consolidated` is True, and the group has no consolidated metadata.
     """
+    check_schemes(target, schemes)
     _check_mode(mode, path)
     if mode != "a" and attributes is not None:
         raise TypeError("'attributes' describes a new group: it goes with mode='a', or with create_group")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, overload
 
 from aiozarr import conversion, driver, hierarchy, transfer
@@ -39,6 +39,7 @@ def open(  # noqa: A001  # the public name
     zarr_format: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    schemes: Collection[str] | None = None,
 ) -> TensorView: ...
 @overload
 def open(  # noqa: A001  # the public name
@@ -49,6 +50,7 @@ def open(  # noqa: A001  # the public name
     zarr_format: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    schemes: Collection[str] | None = None,
 ) -> AnyNode: ...
 def open(  # noqa: A001  # the public name
     target: Target | Mapping[str, Any],
@@ -58,6 +60,7 @@ def open(  # noqa: A001  # the public name
     zarr_format: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    schemes: Collection[str] | None = None,
 ) -> AnyNode | TensorView:
     """Open a node, or what a TensorStore JSON spec describes; arguments and errors are those of `aiozarr.open`."""
     found = wait(
@@ -68,6 +71,7 @@ def open(  # noqa: A001  # the public name
             zarr_format=zarr_format,
             storage_options=storage_options,
             settings=settings,
+            schemes=schemes,
         )
     )
     return TensorView(found) if isinstance(found, driver.TensorView) else wrap_node(found)
