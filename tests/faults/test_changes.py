@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import aiozarr
+from aiozarr.engine.read import shard_read
 from tests.support.remote_arrays import CHECKED, QUICK, RAW, RemoteArray, serve_array
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer
@@ -63,9 +64,11 @@ async def test_a_shard_replaced_between_index_and_data_is_read_again_and_never_m
     assert "if-match" in server.requests[remote.begun + 1].headers
 
 
-async def test_a_shard_that_is_replaced_each_time_is_a_changed_error_after_a_few_attempts(
-    server: FaultServer,
+@pytest.mark.parametrize("limit", [64 << 20, 10])
+async def test_a_shard_that_is_replaced_each_time_is_read_whole_or_a_changed_error_after_a_few_attempts(
+    server: FaultServer, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(shard_read, "MAX_WHOLE_BYTES", limit)
     remote, old, new = await two_states(server)
 
     def script(request: spoil.Request, reply: spoil.Reply) -> spoil.Reply:
@@ -73,10 +76,15 @@ async def test_a_shard_that_is_replaced_each_time_is_a_changed_error_after_a_few
         return reply
 
     server.script = script
+    if limit > len(new):
+        values = await remote.array[...]
+        assert any(np.array_equal(values, each) for each in (remote.values, remote.values * 10))
+        assert len(remote.keys) == 2 * 2 + 1
+        return
     with pytest.raises(aiozarr.ChangedError) as raised:
         await remote.array[...]
     assert (raised.value.store, raised.value.key) == (server.url, "c/0")
-    assert len(remote.keys) <= 4 * 2
+    assert len(remote.keys) <= 4 * 2 + 2
 
 
 async def test_a_replaced_shard_of_the_same_etag_is_found_by_the_checksums_of_its_chunks(

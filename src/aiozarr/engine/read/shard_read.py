@@ -26,6 +26,12 @@ MAX_ATTEMPTS = 4
 """How often a shard that is replaced meanwhile is read from its index on, before that is an error."""
 
 
+CHANGES_BEFORE_WHOLE = 2
+"""How often a shard has to be replaced during one read before it is fetched whole, by one request."""
+MAX_WHOLE_BYTES = 64 << 20
+"""The size up to which a shard that is replaced again and again is fetched whole."""
+
+
 class ShardRead:
     """One shard of one read. All its inner chunks are of one version of the object, or it is read again."""
 
@@ -49,6 +55,7 @@ class ShardRead:
         self._projection = projection
         self._parts: list[tuple[int, ChunkSelection]] | None = None
         self._shard_id = (store.identity, key, layout.token)
+        self._changes = 0
 
     async def read(self) -> None:
         """Read the shard.
@@ -73,6 +80,7 @@ class ShardRead:
             try:
                 await self._read_chunks(entry, request, attempt)
             except (ChangedError, ChecksumError) as error:
+                self._changes += isinstance(error, ChangedError)
                 if attempt == MAX_ATTEMPTS or (isinstance(error, ChecksumError) and attempt > 1):
                     raise
                 # All of it again: old and new inner chunks must not stand side by side.
@@ -109,7 +117,8 @@ class ShardRead:
         """Return the index, and the request that has fetched it; None if it was cached."""
         operation = self._operation
         indexes = operation.state.indexes
-        entry = indexes.cache.get(self._shard_id)
+        is_unsteady = self._changes >= CHANGES_BEFORE_WHOLE
+        entry = None if is_unsteady else indexes.cache.get(self._shard_id)
         if entry is not None and self._will_be_validated(entry):
             return entry, None
         whole_bytes = None
@@ -117,6 +126,8 @@ class ShardRead:
             ranges = self._store.supports.partial_reads
             limits = operation.merge_limits
             whole_bytes = whole_request(self._shard, self._projection, self._count_inner, limits, ranges=ranges)
+            if is_unsteady and whole_bytes is None:
+                whole_bytes = MAX_WHOLE_BYTES
         is_first = attempt == 1 and not self.is_long
         while True:
             request = await indexes.get(
@@ -126,6 +137,8 @@ class ShardRead:
                 self._shard,
                 self._shard_id,
                 whole_bytes=whole_bytes,
+                # An index that another reader waits for may be outdated when its inner chunks are requested.
+                share_id=(self._shard_id, "whole") if is_unsteady and whole_bytes is not None else None,
                 ready_since=None if is_first else operation.now(),
             )
             if isinstance(request, WholeShardRequest) and request.too_large:

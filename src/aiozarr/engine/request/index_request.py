@@ -111,18 +111,19 @@ class ShardIndexes:
         shard_id: Hashable,
         *,
         whole_bytes: int | None = None,
+        share_id: Hashable = None,
         ready_since: float | None = None,
     ) -> IndexRequest:
         """Return the request for an index once it has ended; join the one that is in flight, or send one.
 
         With `whole_bytes` the whole shard is fetched, if it has no more bytes than that. The caller must call
-        `reader_done` of the returned request. The request could have been sent since `ready_since`; None for the
-        beginning of the operation.
+        `reader_done` of the returned request. Requests of one `share_id` are shared; None: those of one shard. The
+        request could have been sent since `ready_since`; None for the beginning of the operation.
 
         Raises:
             StoreError, CodecError
         """
-        share_key = operation.share_key(shard_id)
+        share_key = operation.share_key(shard_id if share_id is None else share_id)
         request = self.in_flight.get(share_key)
         if request is None:
             if whole_bytes is None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from aiozarr.engine.read import shard_read
 from aiozarr.errors import (
     ChangedError,
 )
@@ -95,7 +96,8 @@ async def test_a_shard_that_is_replaced_mid_read_is_read_again_and_never_mixed(c
 
 
 @in_virtual_time
-async def test_a_shard_that_keeps_changing_is_an_error() -> None:
+async def test_a_large_shard_that_keeps_changing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_read, "MAX_WHOLE_BYTES", 100)
     array, store, reader = await sample((16, 16), (16, 16), inner=(2, 2))
     data = bytes(store.memory.fetch_now("a/c/0/0").data)  # type: ignore[union-attr]  # it is stored
     store.faults = lambda call: store.memory.set_now("a/c/0/0", data) and None
