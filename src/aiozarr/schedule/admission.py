@@ -99,6 +99,9 @@ class AdmissionQueue:
         3. The sources in turn, one request each.
 
     Only this class changes the budget.
+
+    Attributes:
+        failing_since: when the first request was sent since which the server has refused all; None after a success.
     """
 
     def __init__(self, budget: Budget | None = None) -> None:
@@ -108,9 +111,13 @@ class AdmissionQueue:
         self._queued: set[RequestSource] = set()  # the same sources, for a quick look-up
         self._waiting_for_bytes: tuple[RequestSource, ScheduledRequest] | None = None
         self._prepaid: deque[ScheduledRequest] = deque()
+        self._registered: dict[RequestSource, float] = {}
+        self.failing_since: float | None = None
 
-    def register(self, source: RequestSource) -> None:
+    def register(self, source: RequestSource, now: float = 0.0) -> None:
         """A source begins. Its fixed limit of requests holds from now on."""
+        if now:
+            self._registered[source] = now
         if source.max_requests is not None:
             self.budget.cap(source.max_requests)
         if not self.budget.in_flight:
@@ -118,6 +125,7 @@ class AdmissionQueue:
 
     def unregister(self, source: RequestSource) -> None:
         """A source has ended."""
+        self._registered.pop(source, None)
         if source.max_requests is not None:
             self.budget.uncap(source.max_requests)
         self._discard(source)
@@ -213,6 +221,7 @@ class AdmissionQueue:
                 self._discard(source)
                 continue
             sources.rotate(-1)
+            request.queued_since = self._registered.get(source, 0.0)
             if self.budget.has_bytes_for(request.cost, source.max_bytes):
                 return request
             self._waiting_for_bytes = (source, request)
@@ -228,6 +237,7 @@ class AdmissionQueue:
         """An admitted request has ended. The bytes of a request that succeeded stay counted until `release`."""
         budget = self.budget
         if succeeded:
+            self.failing_since = None
             budget.succeeded()
         budget.in_flight -= 1
         if not succeeded:
@@ -236,7 +246,14 @@ class AdmissionQueue:
     def attempt_failed(self, error: StoreError, sent_at: float, now: float) -> None:
         """An attempt that was sent at `sent_at` has failed: lower the limit if the server is overloaded."""
         if is_overload(error):
+            if self.failing_since is None:
+                self.failing_since = sent_at
             self.budget.overloaded(sent_at, now)
+
+    def waited(self, request: ScheduledRequest, now: float) -> float:
+        """Return how long a request has waited until `now` while the server refused all others."""
+        since = self.failing_since
+        return 0.0 if since is None else max(0.0, now - max(since, request.queued_since))
 
     def charge(self, nbytes: int) -> None:
         """Count `nbytes` more bytes in flight, or fewer if negative: a response may differ from its cost."""

@@ -58,7 +58,8 @@ class RequestExecutor:
     # --- sources ---------------------------------------------------------------------------------------------------
 
     def register(self, source: RequestSource) -> None:
-        self._queue.register(source)
+        # Only while the server refuses everything does it matter when a source has begun.
+        self._queue.register(source, 0.0 if self._queue.failing_since is None else self.now())
 
     def unregister(self, source: RequestSource) -> None:
         self._queue.unregister(source)
@@ -169,6 +170,8 @@ class RequestExecutor:
         request.executor = self
         clock = self._clock or self._running_clock()
         request.started = clock()
+        if self._queue.failing_since is not None:
+            request.waited = self._queue.waited(request, request.started)
         request.attempts += 1
         try:
             request.pending_fetch = request.start_nowait()

@@ -34,9 +34,10 @@ class ScheduledRequest(Attempts, ABC):
         executor: the executor that sends the request, from `start_nowait` on.
         task: the task that sends the request, or None.
         pending_fetch: the request in flight, if no task waits for it, or None.
+        queued_since: when the operation of the request began to have requests.
     """
 
-    __slots__ = ("cancelled", "cost", "executor", "pending_fetch", "task")
+    __slots__ = ("cancelled", "cost", "executor", "pending_fetch", "queued_since", "task")
 
     executor: NowaitExecutor
 
@@ -44,7 +45,7 @@ class ScheduledRequest(Attempts, ABC):
         # Not by `Attempts.__init__`: this is called for each small chunk.
         self.policy = policy
         self.attempts = 0
-        self.started = self.seconds = 0.0
+        self.started = self.seconds = self.waited = self.queued_since = 0.0
         self.cost = cost
         self.cancelled = False
         self.task: asyncio.Task[object] | None = None

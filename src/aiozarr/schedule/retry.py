@@ -62,14 +62,16 @@ class Attempts:
         attempts: number of attempts so far.
         started: time of the first attempt.
         seconds: from `started` to the end of the latest attempt.
+        waited: seconds before `started` in which the request waited for a server that failed all others. They count as
+            seconds of retries: many requests that fail one after the other share one deadline.
     """
 
-    __slots__ = ("attempts", "policy", "seconds", "started")
+    __slots__ = ("attempts", "policy", "seconds", "started", "waited")
 
     def __init__(self, policy: RetryPolicy) -> None:
         self.policy = policy
         self.attempts = 0
-        self.started = self.seconds = 0.0
+        self.started = self.seconds = self.waited = 0.0
 
     def delay_after(self, error: StoreError, now: float, jitter: float) -> float | None:
         """Record a failed attempt.
@@ -78,7 +80,8 @@ class Attempts:
             has the number of attempts and the seconds since the first.
         """
         self.seconds = now - self.started
-        delay = self.policy.delay(error, attempt=self.attempts, elapsed=self.seconds, jitter=jitter)
+        elapsed = self.seconds + self.waited
+        delay = self.policy.delay(error, attempt=self.attempts, elapsed=elapsed, jitter=jitter)
         if delay is None:
             error.attempts, error.elapsed = self.attempts, self.seconds
         return delay

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from aiozarr.errors import StoreError
+from aiozarr.errors import StoreError, ThrottledError
 from aiozarr.schedule.admission import START, Budget
 from aiozarr.schedule.executor import MAX_UNUSED_QUEUES, RequestExecutor, RequestQueues
 from aiozarr.schedule.queue import RequestSource, ScheduledRequest
@@ -391,3 +391,47 @@ def test_unused_origins_are_forgotten_when_there_are_many_and_used_ones_keep_the
     assert len(queues) == MAX_UNUSED_QUEUES + 1  # and the used one
     assert queues.origin("used") is used
     assert list(queues.busy) == ["recent"]
+
+
+class Refused(ScheduledRequest):
+    """Is refused by the server until `recovery`, a time of the loop."""
+
+    def __init__(self, recovery: float) -> None:
+        super().__init__(RetryPolicy(50, 4.0), 0)
+        self.recovery = recovery
+        self.outcome: list[BaseException | None] = []
+        self.ended_at = 0.0
+
+    async def send(self) -> None:
+        await asyncio.sleep(0.02)
+        if asyncio.get_running_loop().time() < self.recovery:
+            raise ThrottledError("busy", status=503, retryable=True)
+
+    def completed(self, error: BaseException | None) -> None:
+        self.outcome.append(error)
+        self.ended_at = asyncio.get_running_loop().time()
+
+
+@pytest.mark.parametrize("recovery", [float("inf"), 2.0])
+@in_virtual_time
+async def test_readers_of_a_server_that_refuses_everything_share_one_deadline(recovery: float) -> None:
+    executor = RequestExecutor()
+    begun = asyncio.get_running_loop().time()
+    requests = [Refused(begun + recovery) for _ in range(64)]
+    for request in requests:
+        caller = Caller([request])
+        executor.register(caller)
+        executor.wake(caller)
+    while not all(request.outcome for request in requests):
+        await asyncio.sleep(0.1)
+    assert max(request.ended_at for request in requests) - begun <= 6
+    failed = [error for request in requests for error in request.outcome if error is not None]
+    assert len(failed) == (64 if recovery == float("inf") else 0)
+    # A request that begins later has its own time, also while the server still refuses.
+    late = Refused(asyncio.get_running_loop().time() + 1)
+    caller = Caller([late])
+    executor.register(caller)
+    executor.wake(caller)
+    await asyncio.sleep(10)
+    assert late.outcome == [None]
+    await executor.close()
