@@ -412,7 +412,7 @@ class Refused(ScheduledRequest):
         self.ended_at = asyncio.get_running_loop().time()
 
 
-@pytest.mark.parametrize("recovery", [float("inf"), 2.0])
+@pytest.mark.parametrize("recovery", [float("inf"), 1.0])
 @in_virtual_time
 async def test_readers_of_a_server_that_refuses_everything_share_one_deadline(recovery: float) -> None:
     executor = RequestExecutor()

@@ -67,7 +67,8 @@ class FsspecStore(Store):
         self._traits = traits = traits_of(recipe.kinds)
         self._calls = FileSystemCalls(recipe, traits)
         self._reader = FileReader(self._calls, traits)
-        self._guard, self._references = source.guard, None
+        self._guard = source.guard
+        self._references: Any = None
         self._fingerprint = recipe.fingerprint
         self._secrets = secrets_of(recipe, source.base + source.tail)
         self._local = LocalStore(source.base or "/") if recipe.kinds[0].__name__ == "LocalFileSystem" else None
