@@ -84,10 +84,16 @@ _workers = click.option("--workers", type=click.IntRange(1), help="Convert in so
 @click.command()
 @click.argument("src")
 @click.argument("dst")
-@click.option("--zarr-format", type=click.Choice(["1", "2", "3"]), default="3", show_default=True, help="The format.")
+@click.option("--zarr-format", type=click.Choice(["1", "2", "3"]), help="The format [default: as SRC].")
 @click.option("--chunks", type=LengthsType(), help="Chunks: 24,90,180, time=24,lat=-1 or auto [default: as SRC].")
-@click.option("--shards", type=LengthsType(), help="Shards likewise; none: no shards.")
-@click.option("--codec", "codecs", type=CodecType(), multiple=True, help="A codec by name or as JSON; may be repeated.")
+@click.option("--shards", type=LengthsType(), help="Shards likewise; none: no shards [default: as SRC].")
+@click.option(
+    "--codec",
+    "codecs",
+    type=CodecType(),
+    multiple=True,
+    help="A codec by name or as JSON; may be repeated [default: as SRC].",
+)
 @click.option("--dtype", help="The type of the elements, such as float32.")
 @click.option(
     "--casting",
@@ -113,7 +119,7 @@ def convert(
     src: str,
     dst: str,
     *,
-    zarr_format: str,
+    zarr_format: str | None,
     codecs: tuple[Any, ...],
     select: Any,
     workers: int | None,
@@ -138,7 +144,7 @@ def convert(
     region = None if select is None else run(lambda: with_array(src, source, region_of))
     keywords = {
         **options,
-        "zarr_format": int(zarr_format),
+        "zarr_format": None if zarr_format is None else int(zarr_format),
         "codecs": list(codecs) or None,
         "region": region,
         "source_options": source,

@@ -37,7 +37,7 @@ async def convert(
     source: Target,
     destination: Target,
     *,
-    zarr_format: int = 3,
+    zarr_format: int | None = None,
     chunks: ChunksOption = None,
     shards: ShardsOption = None,
     codecs: CodecsLike | None = None,
@@ -58,8 +58,9 @@ async def convert(
 ) -> ConversionReport:
     """Convert the array or the tree at `source` into a new one at `destination`.
 
-    Attributes, dimension names, fill values and consolidated metadata are converted too. The work is cut into tasks:
-    regions made of whole stored objects of the destination. Each object is written once and whole, by one task.
+    What no argument changes stays as it is: the format of each node, chunks, shards, codecs, the order of elements,
+    chunk keys, attributes, dimension names, fill values and consolidated metadata. The work is cut into tasks: regions
+    made of whole stored objects of the destination. Each object is written once and whole, by one task.
     Metadata documents are written last, so a conversion that is interrupted never looks complete.
 
     If reading regions of the destination would read the source more than `max_amplification` times, the conversion
@@ -68,10 +69,11 @@ async def convert(
     Args:
         source: a URL, a local path, or a `Store`: an array, or a group with everything below it.
         destination: the location of the result; likewise. It must be empty unless `overwrite` or `resume` is true.
-        zarr_format: the format of the result: 3, 2 or 1.
+        zarr_format: the format of the result: 3, 2 or 1. None: that of each node of the source.
         chunks: chunks of the result in a form of `create_array`, or lengths by dimension name such as `{"time": -1}`,
             in which the other dimensions keep theirs. None: those of the source.
-        shards: shards of the result; likewise. False: none. None: those of the source if `chunks` is None, else none.
+        shards: shards of the result; likewise. False: none. None: those of the source, which must be multiples of the
+            chunks. Formats 1 and 2 have no shards: the chunks inside become the stored objects.
         codecs: codecs of the result, in a form of `create_array`. None: those of the source where the format of the
             result has them, else the defaults. For formats 2 and 1: one compressor, after filters.
         dtype: the type of the result's elements; None: that of the source.
@@ -138,7 +140,7 @@ async def plan_conversion(
     source: Target,
     destination: Target,
     *,
-    zarr_format: int = 3,
+    zarr_format: int | None = None,
     chunks: ChunksOption = None,
     shards: ShardsOption = None,
     codecs: CodecsLike | None = None,
@@ -205,7 +207,8 @@ class _Request(NamedTuple):
         Raises:
             TypeError, ValueError: an argument has a wrong type or value.
         """
-        check_format(options.zarr_format)
+        if options.zarr_format is not None:
+            check_format(options.zarr_format)
         if options.casting not in get_args(Casting):
             raise ValueError(f"casting is {CASTINGS}, not {options.casting!r}")
         settings = settings_or_default(settings)

@@ -74,7 +74,7 @@ class ConversionWork:
         temporary: the store of intermediate arrays.
         passes: in the order in which they run.
         nodes: the nodes of the result by path; the root's path is "".
-        zarr_format: the format of the result.
+        zarr_format: the format of the result's root.
         casting: the rule of casts, which applies to the last pass of an array.
         max_memory: bytes that one process holds at most.
         notes: remarks, by the path of the array they are about.

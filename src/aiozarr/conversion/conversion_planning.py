@@ -18,6 +18,7 @@ from aiozarr.errors import LimitError
 from aiozarr.hierarchy import Array, Group
 from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata, new_group_metadata
 from aiozarr.hierarchy.node import HandleOptions
+from aiozarr.hierarchy.number_casts import Casting
 from aiozarr.metadata.formats import consolidate
 from aiozarr.metadata.other_format import attributes_in_format, attributes_without_names
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
@@ -144,9 +145,12 @@ def make_plan(
     notes: dict[str, str] = {}
     passes: list[ArrayPass] = []
     for path, node in nodes.items():
+        zarr_format = options.zarr_format or node.zarr_format
         if isinstance(node, Group):
-            attributes = attributes_in_format(node.metadata.attributes, options.zarr_format)
-            result[path] = new_group_metadata(options.zarr_format, attributes)
+            attributes = attributes_in_format(node.metadata.attributes, zarr_format)
+            kept = replace(node.metadata, attributes=attributes, consolidated=None)
+            is_kept = zarr_format == node.zarr_format
+            result[path] = kept if is_kept else new_group_metadata(zarr_format, attributes)
         else:
             try:
                 bounds = resolve_region(region, node.shape)
@@ -160,9 +164,9 @@ def make_plan(
             if note:
                 notes[path] = note
             passes += planner.passes(len(result), path, node, metadata, bounds)
-        if has_renamed_attributes(node, options.zarr_format):
+        if has_renamed_attributes(node, zarr_format):
             notes[path] = "; ".join([*([notes[path]] if path in notes else []), ATTRIBUTES_NOTE])
-    return plan_of(nodes, result, passes, planner, options, notes)
+    return plan_of(nodes, result, passes, planner, options.casting, notes)
 
 
 ATTRIBUTES_NOTE = "NaN and infinities in attributes become strings, because format 3 has no such numbers"
@@ -181,13 +185,13 @@ def plan_of(
     result: dict[str, ArrayMetadata | GroupMetadata],
     passes: Sequence[ArrayPass],
     planner: PassPlanner,
-    options: ConversionOptions,
+    casting: Casting,
     notes: Mapping[str, str],
 ) -> ConversionPlan:
     """Return the plan of these passes. The root of the result has consolidated metadata if that of the source has."""
     root, top = nodes[""], result[""]
     if isinstance(root, Group) and isinstance(top, GroupMetadata) and root.metadata.consolidated is not None:
-        copies = consolidate(options.zarr_format, {path: metadata for path, metadata in result.items() if path})
+        copies = consolidate(top.zarr_format, {path: metadata for path, metadata in result.items() if path})
         result[""] = replace(top, consolidated=copies)
     # All first passes, then all second ones: passes of different arrays need not wait for each other.
     ordered = sorted(passes, key=lambda each: each.stage.number)
@@ -206,8 +210,8 @@ def plan_of(
             temporary=planner.temporary,
             passes=tuple(ordered),
             nodes=result,
-            zarr_format=options.zarr_format,
-            casting=options.casting,
+            zarr_format=top.zarr_format,
+            casting=casting,
             max_memory=planner.max_memory,
             notes=notes,
             settings=planner.task_settings,

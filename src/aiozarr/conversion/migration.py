@@ -253,7 +253,7 @@ def _plan(nodes: Mapping[str, Array | Group], planner: PassPlanner) -> tuple[Con
         result[path] = metadata
         bounds = tuple([(0, length) for length in node.shape])
         passes += planner.passes(len(result), path, node, metadata, bounds)
-    return plan_of(nodes, result, passes, planner, options, notes), reencoded
+    return plan_of(nodes, result, passes, planner, options.casting, notes), reencoded
 
 
 async def _is_migrated(access: NodeAccess, nodes: Mapping[str, Array | Group]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from operator import index as as_index
 from types import EllipsisType
@@ -18,12 +18,12 @@ from aiozarr.hierarchy.casting import convert_values
 from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, as_json, codec_chain, list_codecs
-from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, resolve_dtype
+from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, resolve_dtype, storage_order
 from aiozarr.hierarchy.number_casts import Casting
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.extensions import parse_extension
 from aiozarr.metadata.formats import render_node
-from aiozarr.metadata.other_format import attributes_without_names, encoding_in_v2, v3_codecs
+from aiozarr.metadata.other_format import attributes_in_format, attributes_without_names, encoding_in_v2, v3_codecs
 from aiozarr.metadata.records import ArrayMetadata, NamedConfig, with_dimension_names
 from aiozarr.metadata.v2_dtype import parse_dtype
 from aiozarr.metadata.v2_encoding import BYTES_CODECS, Encoding, read_encoding
@@ -45,9 +45,9 @@ _V3_NAMES = ("zstd", "gzip", "blosc")
 
 @dataclass(frozen=True)
 class ConversionOptions:
-    """What is to be changed; the arguments of `convert` of these names."""
+    """What is to be changed; the arguments of `convert` of these names. None: as in the source."""
 
-    zarr_format: int = 3
+    zarr_format: int | None = None
     chunks: ChunksOption = None
     shards: ShardsOption = None
     codecs: CodecsLike | None = None
@@ -101,37 +101,60 @@ def resolve_region(region: RegionLike, shape: Sequence[int]) -> Bounds:
 
 
 def result_metadata(source: Array, shape: Sequence[int], options: ConversionOptions) -> tuple[ArrayMetadata, str]:
-    """Return the metadata of the result for `source`, and a remark on its codecs, or "".
+    """Return the metadata of the result for `source`, and a remark on what its format lacks, or "".
 
     Raises:
         TypeError, ValueError: an option has a wrong type or value, or the fill value cannot be cast.
         InvalidMetadataError, UnsupportedMetadataError: the format lacks the data type or a codec.
     """
     metadata = source.metadata
+    zarr_format = options.zarr_format or metadata.zarr_format
+    changes = (options.chunks, options.shards, options.codecs, options.dtype)
+    if zarr_format == metadata.zarr_format and all(change is None for change in changes):
+        _stored_lengths(source, shape)
+        attributes = attributes_in_format(metadata.attributes, zarr_format)
+        return replace(metadata, shape=tuple(shape), attributes=attributes), ""
     data_type = metadata.data_type if options.dtype is None else resolve_dtype(options.dtype)[0]
     is_cast = data_type != metadata.data_type
-    chunks, shards = _result_chunks(source, shape, options)
+    has_shards = _MAKERS[zarr_format] is _v3
+    keeps_shards = options.shards is None and source.shards is not None
+    notes = [] if has_shards or not keeps_shards else [f"format {zarr_format} has no shards: each chunk is an object"]
+    keeps_shards = keeps_shards and has_shards
+    chunks, shards = _result_chunks(source, shape, options, keeps_shards=keeps_shards)
     given: dict[str, Any] = {"shape": tuple(shape), "chunks": chunks, "shards": shards}
     given["dtype"] = data_type if options.dtype is None or isinstance(options.dtype, DataType) else options.dtype
     given["fill_value"] = _fill_value(metadata, data_type, options.casting) if metadata.has_fill_value else None
-    given["attributes"] = attributes_without_names(metadata, options.zarr_format)
+    given["attributes"] = attributes_without_names(metadata, zarr_format)
     given["dimension_names"] = metadata.dimension_names
 
-    def make(codecs: Codecs) -> ArrayMetadata:
-        made = _MAKERS[options.zarr_format](metadata, dict(given), codecs)
+    def make(codecs: Codecs, order: str = "C") -> ArrayMetadata:
+        try:
+            made = _MAKERS[zarr_format](metadata, {**given, "order": order}, codecs)
+        except ValueError as error:
+            if keeps_shards and options.chunks is not None:
+                error.add_note("shards= is not given, so the shards are those of the source; shards=False: none")
+            raise
+        except TypeError as error:
+            if options.zarr_format is None:
+                error.add_note("zarr_format= is not given, so the format is that of the source")
+            raise
+        if keeps_shards:
+            made = _with_shard_index(made, metadata)
         render_node(made)  # what the format lacks is said before anything is stored
         return made
 
     if options.codecs is not None:
         is_auto = isinstance(options.codecs, str) and options.codecs == "auto"
-        return make(None if is_auto else list(list_codecs(options.codecs))), ""
+        codecs = None if is_auto else list(list_codecs(options.codecs))
+        return make(codecs, "C" if _has_transpose(codecs) else storage_order(metadata)), "; ".join(notes)
     try:
-        if not is_cast and _v3 not in (_MAKERS[metadata.zarr_format], _MAKERS[options.zarr_format]):
+        if not is_cast and _v3 not in (_MAKERS[metadata.zarr_format], _MAKERS[zarr_format]):
             # Formats 1 and 2 share their filters, also those that format 3 lacks.
-            return make(read_encoding(metadata.codecs, metadata.dtype, metadata.ndim)), ""
-        return make(_kept_codecs(metadata, is_cast=is_cast)), ""
+            return make(read_encoding(metadata.codecs, metadata.dtype, metadata.ndim)), "; ".join(notes)
+        return make(_kept_codecs(metadata, is_cast=is_cast)), "; ".join(notes)
     except MetadataError as error:
-        return make(None), f"the default codecs are used: {error.message}"
+        notes.append(f"the default codecs are used: {error.message}")
+        return make(None, storage_order(metadata)), "; ".join(notes)
 
 
 # --- helpers -----------------------------------------------------------------------------------------------------
@@ -140,9 +163,12 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
 def _v3(metadata: ArrayMetadata, given: dict[str, Any], codecs: Codecs) -> ArrayMetadata:
     is_same_format = _MAKERS[metadata.zarr_format] is _v3
     encoding = metadata.chunk_key_encoding
-    keys = {"name": encoding.name, "configuration": dict(encoding.configuration)} if is_same_format else None
+    kept: dict[str, Any] = {}
+    if is_same_format:
+        kept["chunk_key_encoding"] = {"name": encoding.name, "configuration": dict(encoding.configuration)}
+        kept["storage_transformers"] = [as_json(each) for each in metadata.storage_transformers]
     chain = {"codecs": codecs} if isinstance(codecs, list) else {}
-    return new_array_metadata(3, {**given, "chunk_key_encoding": keys, **chain})
+    return new_array_metadata(3, {**given, **kept, **chain})
 
 
 def _v2(metadata: ArrayMetadata, given: dict[str, Any], codecs: Codecs) -> ArrayMetadata:
@@ -187,7 +213,7 @@ def _encoding(metadata: ArrayMetadata, given: Mapping[str, Any], codecs: Codecs)
     ndim = len(metadata.shape)
     named = [_with_defaults(codec) for codec in codecs]
     return encoding_in_v2(
-        codec_chain(named, data_type, order="C", ndim=ndim, big_endian=big_endian), data_type.dtype, ndim
+        codec_chain(named, data_type, order=given["order"], ndim=ndim, big_endian=big_endian), data_type.dtype, ndim
     )
 
 
@@ -201,9 +227,9 @@ def _with_defaults(codec: Any) -> Any:
 def _kept_codecs(metadata: ArrayMetadata, *, is_cast: bool) -> list[Any]:
     """Return the source's chain of chunks, of inner chunks in shards, as JSON of format 3."""
     chain: list[NamedConfig] = list(v3_codecs(metadata))
-    if chain and chain[0].name == "sharding_indexed":
-        inner = chain[0].configuration.get("codecs", ())
-        chain = [parse_extension(codec, "codecs") for codec in inner]
+    while (shard := _shard_codec(chain)) is not None:
+        inner = shard.configuration.get("codecs", ())
+        chain = [*chain[: chain.index(shard)], *[parse_extension(codec, "codecs") for codec in inner]]
     if is_cast:
         # Codecs of elements belong to the type. Compressors stay, with the size of the new elements.
         chain = [
@@ -225,24 +251,56 @@ def _fill_value(metadata: ArrayMetadata, data_type: DataType, casting: Casting) 
         raise
 
 
-def _result_chunks(source: Array, shape: Sequence[int], options: ConversionOptions) -> tuple[Any, Any]:
+def _shard_codec(codecs: Iterable[NamedConfig]) -> NamedConfig | None:
+    return next((codec for codec in codecs if codec.name == "sharding_indexed"), None)
+
+
+def _with_shard_index(made: ArrayMetadata, metadata: ArrayMetadata) -> ArrayMetadata:
+    """Return the metadata of the result with the shard index where and as the source has it."""
+    new, old = _shard_codec(made.codecs), _shard_codec(metadata.codecs)
+    if new is None or old is None:
+        return made
+    index = {name: value for name, value in old.configuration.items() if name.startswith("index_")}
+    codec = NamedConfig(new.name, {**new.configuration, **index})
+    return replace(made, codecs=tuple([codec if each is new else each for each in made.codecs]))
+
+
+def _has_transpose(codecs: Iterable[Any] | None) -> bool:
+    names = [
+        codec.get("name") if isinstance(codec, Mapping) else getattr(codec, "name", codec) for codec in codecs or ()
+    ]
+    return "transpose" in names
+
+
+def _result_chunks(
+    source: Array, shape: Sequence[int], options: ConversionOptions, *, keeps_shards: bool
+) -> tuple[Any, Any]:
     """Return `chunks` and `shards` of the result in the forms of `create_array`."""
     chunks: Any = options.chunks
-    shards: Any = options.shards
-    has_shards = _MAKERS[options.zarr_format] is _v3
-    if shards is True:
-        shards = "auto"
-    if not has_shards and shards in (None, False):
+    shards: Any = "auto" if options.shards is True else options.shards
+    if keeps_shards:
+        shards = _stored_lengths(source, shape)
+    elif shards is None:
         shards = False
-    if shards is None:
-        shards = _stored_lengths(source, shape) if source.shards is not None and chunks is None else False
     if chunks is None:
         chunks = source.chunks if source.shards is not None else _stored_lengths(source, shape)
     elif isinstance(chunks, Mapping):
         chunks = _by_name(source, source.chunks, chunks, "chunks")
+    if keeps_shards and options.chunks is not None:
+        chunks = _in_array(chunks, shape)
     if isinstance(shards, Mapping):
         shards = _by_name(source, source.shards or chunks, shards, "shards")
     return chunks, None if shards is False else shards
+
+
+def _in_array(chunks: Any, shape: Sequence[int]) -> Any:
+    """Return chunks whose -1 and None stand for a dimension of the array; in `create_array`, for one of the shard."""
+    if isinstance(chunks, str) or chunks is True:
+        return chunks
+    parts = chunks if isinstance(chunks, Sequence) else [chunks or -1] * len(shape)
+    if len(parts) != len(shape):
+        return chunks
+    return [max(1, whole) if part in (None, -1) else part for part, whole in zip(parts, shape, strict=True)]
 
 
 def _stored_lengths(source: Array, shape: Sequence[int]) -> Sequence[Any]:

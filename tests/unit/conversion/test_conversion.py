@@ -17,7 +17,7 @@ from aiozarr import sync
 from aiozarr.conversion import conversion_task
 from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY
 from aiozarr.hierarchy.casting import convert_values
-from aiozarr.stores import LocalStore, MemoryStore, ReadOnlyStore, Store
+from aiozarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore, Store
 from aiozarr.testing.fakes import FakeStore
 
 VALUES = np.arange(16 * 12 * 10, dtype="f4").reshape(16, 12, 10)
@@ -50,7 +50,7 @@ async def values(store: Any, path: str = "") -> np.ndarray:
 
 
 async def test_a_tree_is_converted_with_attributes_names_and_consolidated_metadata(tmp_path: Path) -> None:
-    report = await aiozarr.convert(await tree(), tmp_path / "new", chunks={"t": -1, "x": 5})
+    report = await aiozarr.convert(await tree(), tmp_path / "new", zarr_format=3, chunks={"t": -1, "x": 5})
     assert (report.arrays, report.groups, report.failed) == (2, 3, ())
     group = zarr.open_consolidated(tmp_path / "new")
     assert dict(group.attrs) == {"title": "a", "missing": "NaN"}
@@ -62,6 +62,22 @@ async def test_a_tree_is_converted_with_attributes_names_and_consolidated_metada
     assert np.array_equal(found[...], VALUES)
     assert group["t"].fill_value == -1
     assert sorted(name for name, _ in group.members()) == ["empty", "sea", "t"]
+
+
+async def test_each_node_of_a_tree_keeps_its_format() -> None:
+    store, result = MemoryStore(), MemoryStore()
+    group = await aiozarr.create_group(store, attributes={"a": 1})
+    await group.create_array("three", data=VALUES, chunks=(4, 4, 5), shards=(8, 12, 10))
+    await aiozarr.create_group(PrefixStore(store, "old/"), zarr_format=2)
+    await aiozarr.create_array(PrefixStore(store, "old/two/"), data=VALUES, zarr_format=2, dimension_separator="/")
+    report = await aiozarr.convert(store, result)
+    assert (report.arrays, report.groups, dict(report.notes)) == (2, 2, {})
+    assert sorted(await result.list()) == sorted(await store.list())
+    for key in await store.list():
+        if key.rpartition("/")[2] in ("zarr.json", ".zgroup", ".zarray", ".zattrs"):
+            assert await result.get(key) == await store.get(key)
+    for path in ("three", "old/two"):
+        assert np.array_equal(await values(result, path), VALUES)
 
 
 async def test_a_region_is_cast_sharded_and_compressed_anew() -> None:
@@ -257,7 +273,7 @@ async def test_consolidated_metadata_above_the_destination_are_updated() -> None
     url = f"memory://{uuid4()}"
     await aiozarr.create_group(url)
     await aiozarr.consolidate_metadata(url)
-    await aiozarr.convert(await tree(), f"{url}/copy")
+    await aiozarr.convert(await tree(), f"{url}/copy", zarr_format=3)
     group = await aiozarr.open_group(url, use_consolidated=True)
     names = [name async for name, _ in group.members(max_depth=None)]
     assert names == ["copy", "copy/empty", "copy/sea", "copy/t", "copy/sea/t"]
