@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         require_group,
     )
     from aiozarr.schedule.events import Report, RequestEvent, Totals, record
+    from aiozarr.transfer.clean import Leftover, clean
     from aiozarr.transfer.copy import copy
     from aiozarr.transfer.report import CopyReport
 else:
@@ -87,7 +88,7 @@ else:
                 "open_group read_many require_array require_group"
             ),
             ".schedule.events": "Report RequestEvent Totals record",
-            ".transfer": "CopyReport copy",
+            ".transfer": "CopyReport Leftover clean copy",
         },
     )
 
@@ -111,6 +112,7 @@ __all__ = [
     "InvalidKeyError",
     "InvalidMetadataError",
     "InvalidSpecError",
+    "Leftover",
     "LimitError",
     "MetadataError",
     "MissingChunkError",
@@ -140,6 +142,7 @@ __all__ = [
     "UnsupportedMetadataError",
     "UnsupportedOperationError",
     "View",
+    "clean",
     "consolidate_metadata",
     "convert",
     "copy",

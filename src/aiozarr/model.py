@@ -18,6 +18,8 @@ MAX_KEY_BYTES = 1024
 JOURNAL_PREFIX = ".aiozarr-copy~/"
 JOURNAL_HEADER_KEY = f"{JOURNAL_PREFIX}copy.json"
 """The keys of the journal of an unfinished copy, below its destination. They belong to no node, and are not copied."""
+UPLOAD_RECORD_PREFIX = f"{JOURNAL_PREFIX}upload-"
+"""The records of unfinished uploads in parts, each beside its object: servers do not say which program began one."""
 CONVERSION_FOLDER = "__aiozarr__"
 """The folder of a conversion at its destination, which is erased at the end. Zarr reserves names that begin so."""
 CONVERSION_JOURNAL_KEY = f"{CONVERSION_FOLDER}/conversion.json"

@@ -25,6 +25,7 @@ COMMANDS = {
     "cp": ("copy_commands:cp", "Copy a store, a node, a selection or an object."),
     "sync": ("copy_commands:sync", "Copy SRC onto DST, and with --delete make DST equal to SRC."),
     "rm": ("object_commands:rm", "Remove an object, or with --recursive everything below TARGET."),
+    "clean": ("object_commands:clean", "List, and with --delete remove, what killed processes have left."),
     "check": ("check_command:check", "Compare the objects of SRC and DST."),
     "verify": ("verify_command:verify", "Read and decode every chunk, and report the bad ones."),
     "validate": ("validate_command:validate", "Check the metadata documents of all nodes."),

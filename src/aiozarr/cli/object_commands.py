@@ -1,4 +1,4 @@
-"""Commands on objects and prefixes: ls, stat, du and rm. They know keys and bytes only."""
+"""Commands on objects and prefixes: ls, stat, du, rm and clean. They know keys and bytes only."""
 
 from __future__ import annotations
 
@@ -241,6 +241,27 @@ def rm(
     _print_removed(found, dry_run=dry_run, out=out)
     counted = f"{format_count(len(found), 'object')} below {target}" if found else f"everything below {target}"
     out.say(f"{'would remove' if dry_run else 'removed'} {counted}")
+
+
+@click.command()
+@click.argument("target")
+@click.option("--delete", is_flag=True, help="Remove what is listed.")
+@store_options
+@output_options
+def clean(target: str, delete: bool, stores: TargetOptions, out: Output) -> None:
+    """List, and with --delete remove, what killed processes of aiozarr have left at TARGET at least an hour ago.
+
+    On a local disk these are temporary files without a writer, also those of zip archives. Elsewhere these are objects
+    that a test of conditional writes has stored, and on S3 unfinished uploads of copies. Files and uploads of other
+    programs stay, and so do journals, because --resume continues by them.
+    """
+    from aiozarr import transfer
+
+    found = run(lambda: transfer.clean(target, delete=delete, storage_options=stores.of(target) or None))
+    for each in found:
+        size = "?" if each.nbytes is None else str(each.nbytes)
+        out.record({"type": "leftover", **vars(each)}, f"{size:>12} {plain(each.location)}")
+    out.say(f"{'removed' if delete else 'found'} {format_count(len(found), 'leftover')}")
 
 
 def _local_path(target: str) -> str | None:

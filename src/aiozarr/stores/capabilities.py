@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,10 @@ from aiozarr.stores.contract import Store
 if TYPE_CHECKING:
     from aiozarr.http1.request import BodyReader
     from aiozarr.http1.response_check import BodyPieces
+
+
+PROBE_PREFIX = "__aiozarr_probe_"
+"""Of the names of objects that test conditional writes. The time in seconds and a random number follow."""
 
 
 class FetchCallback(Protocol):
@@ -225,7 +230,8 @@ async def conditions_hold(
         erase: removes a key.
         prefix: where an object may be stored for the test.
     """
-    key = f"{prefix}__aiozarr_probe_{os.urandom(8).hex()}"
+    # The time lets `clean` tell what a killed process has left from the object of a test that is running.
+    key = f"{prefix}{PROBE_PREFIX}{int(time.time()):x}-{os.urandom(8).hex()}"
 
     async def try_put(value: bytes, condition: Precondition) -> Version | None:
         """Return the version that was written, or None if the server refused or reported none."""

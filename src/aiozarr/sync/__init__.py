@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from aiozarr.schedule.events import record
     from aiozarr.sync.array import Array, View
     from aiozarr.sync.functions import (
+        clean,
         consolidate_metadata,
         convert,
         copy,
@@ -36,7 +37,7 @@ else:
             "aiozarr.schedule.events": "record",
             ".array": "Array View",
             ".functions": (
-                "consolidate_metadata convert copy create_array create_group migrate open open_array open_group "
+                "clean consolidate_metadata convert copy create_array create_group migrate open open_array open_group "
                 "plan_conversion read_many require_array require_group"
             ),
             ".group": "Group",
@@ -49,6 +50,7 @@ __all__ = [
     "Group",
     "TensorView",
     "View",
+    "clean",
     "consolidate_metadata",
     "convert",
     "copy",

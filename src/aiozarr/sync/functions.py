@@ -27,6 +27,7 @@ require_group = blocking_function(hierarchy.require_group, Group)
 consolidate_metadata = blocking_function(hierarchy.consolidate_metadata, Group)
 convert = blocking_operation(conversion.convert)
 migrate = blocking_operation(conversion.migrate)
+clean = blocking_function(transfer.clean, unchanged)
 plan_conversion = blocking_function(conversion.plan_conversion, unchanged)
 
 

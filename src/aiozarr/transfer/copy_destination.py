@@ -14,7 +14,7 @@ from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import CopyError, PermissionDeniedError, StoreError, UnsupportedOperationError
 from aiozarr.hierarchy.mutations.change_log import erasures
 from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY
-from aiozarr.model import JOURNAL_PREFIX, Entry, Version
+from aiozarr.model import JOURNAL_PREFIX, UPLOAD_RECORD_PREFIX, Entry, Version
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, LocalStore
@@ -79,7 +79,7 @@ class DestinationListing:
         if not is_journal_key(entry.key):
             self.count += 1
             self.first = self.first or entry.key
-        elif not entry.key.partition(JOURNAL_PREFIX)[0]:
+        elif entry.key.startswith(JOURNAL_PREFIX) and not entry.key.startswith(UPLOAD_RECORD_PREFIX):
             self.journal_keys.append(entry.key)
 
 

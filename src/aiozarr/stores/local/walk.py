@@ -143,6 +143,25 @@ def sweep(root: bytes, older_than: float | None) -> Iterator[int]:
         yield len(old)
 
 
+def abandoned_files(root: bytes, older_than: float, *, is_deep: bool) -> Iterator[tuple[bytes, int, float]]:
+    """Iterate over temporary files without a writer that were last written `older_than` seconds ago or earlier.
+
+    Yields path, size in bytes, and age in seconds. Links to directories are not followed; `is_deep`: directories are.
+    """
+    now = time.time()
+    pending = [root]
+    while pending:
+        for found in _scandir(pending.pop()):
+            if found.is_dir(follow_symlinks=False):
+                if is_deep:
+                    pending.append(found.path)
+            elif _is_abandoned(found):
+                with suppress(FileNotFoundError):
+                    status = found.stat(follow_symlinks=False)
+                    if now - status.st_mtime >= older_than:
+                        yield found.path, status.st_size, now - status.st_mtime
+
+
 def _scandir(directory: bytes) -> Iterator[os.DirEntry[bytes]]:
     try:
         with os.scandir(directory) as entries:

@@ -8,7 +8,10 @@ import time
 import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
+
+from anyio import move_on_after
 
 from aiozarr.errors import StoreError, UnauthenticatedError, UnsupportedOperationError
 from aiozarr.http1.connection import BodyCutError, Response
@@ -45,7 +48,9 @@ from aiozarr.stores.s3.multipart_upload import (
     CHECKSUM_ALGORITHM,
     MAX_PARTS,
     completion,
+    new_record,
     parse_result,
+    record_key,
     result_version,
 )
 from aiozarr.stores.s3.region_client import CRC32C, S3RegionClient, fetch_region
@@ -61,6 +66,9 @@ CHAIN_FAILED = (
 
 MAX_BULK_ATTEMPTS = 4
 """Bulk deletes of one page, each of which may name one more key that it did not delete. Then keys go one by one."""
+
+ABORT_SECONDS = 5.0
+"""The time for aborting an upload whose record could not be stored."""
 
 MAX_PUT_BYTES = 5 << 30
 """The most that S3 takes in one request. A condition needs one request."""
@@ -211,7 +219,10 @@ class S3BucketClient(ObstoreBucketClient):
 
         assert isinstance(source, S3BucketClient)
 
-        return await copy_object(self._operate, source._bucket, source_key, key, size=size, if_match=if_match)
+        records = self._record_upload, self._forget_upload
+        return await copy_object(
+            self._operate, source._bucket, source_key, key, size=size, if_match=if_match, records=records
+        )
 
     async def _operate(
         self,
@@ -258,7 +269,23 @@ class S3BucketClient(ObstoreBucketClient):
         result = parse_result(response, "InitiateMultipartUploadResult")
         if not result or not result.get("UploadId"):
             raise self._refusal(response)
-        return result["UploadId"]
+        upload_id = result["UploadId"]
+        try:
+            await self._record_upload(key, upload_id)
+        except BaseException:
+            with move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
+                await self.abort_parts(key, upload_id)
+            raise
+        return upload_id
+
+    async def _record_upload(self, key: str, upload_id: str) -> None:
+        """Store which upload was begun, so that `clean` finds it if this process is killed."""
+        await self.put(record_key(key, upload_id), memoryview(new_record(key, upload_id)), None)
+
+    async def _forget_upload(self, key: str, upload_id: str) -> None:
+        """Remove the record of an upload that has ended. One that stays is removed by `clean`."""
+        with suppress(StoreError):
+            await self.delete(record_key(key, upload_id))
 
     async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
         headers = await self._checksum(body)
@@ -274,12 +301,14 @@ class S3BucketClient(ObstoreBucketClient):
         result = parse_result(response, "CompleteMultipartUploadResult")
         if result is None:
             raise self._refusal(response)
+        await self._forget_upload(key, upload_id)
         return result_version(result)
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
         response = await self._operate("DELETE", key, {"uploadId": upload_id}, {})
         if response.status not in (200, 204, 404):
             raise self.error(response)
+        await self._forget_upload(key, upload_id)
 
     def _refusal(self, response: Response) -> StoreError:
         """Return the error for a response that does not confirm a step of an upload."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from xml.etree.ElementTree import ParseError, fromstring
 
 from aiozarr.http1.connection import Response
-from aiozarr.model import Version
+from aiozarr.model import UPLOAD_RECORD_PREFIX, Version
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.object.listing import child_texts, local_name
 
@@ -25,6 +28,18 @@ def parse_result(response: Response, name: str) -> dict[str, str] | None:
     except ParseError:
         return None
     return child_texts(root) if local_name(root) == name else None
+
+
+def record_key(key: str, upload_id: str) -> str:
+    """Return the key of the record of an unfinished upload of `key`."""
+    folder, slash, _ = key.rpartition("/")
+    return f"{folder}{slash}{UPLOAD_RECORD_PREFIX}{blake2b(upload_id.encode(), digest_size=16).hexdigest()}"
+
+
+def new_record(key: str, upload_id: str) -> bytes:
+    """Return the record of an upload of `key` that begins now, from which `clean` can abort it."""
+    record = {"name": key.rpartition("/")[2], "upload": upload_id, "started": int(time.time())}
+    return json.dumps(record).encode()
 
 
 def completion(parts: Sequence[UploadedPart]) -> bytes:

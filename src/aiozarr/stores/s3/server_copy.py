@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import anyio
 
@@ -26,6 +26,9 @@ ABORT_SECONDS = 5.0
 _REFUSED = frozenset({400, 403, 405, 411, 501})
 
 
+RecordUpload: TypeAlias = Callable[[str, str], Awaitable[None]]
+
+
 class SendCopy(Protocol):
     """Sends one signed request for an object."""
 
@@ -37,7 +40,14 @@ class SendCopy(Protocol):
 
 
 async def copy_object(
-    send: SendCopy, bucket: str, source_key: str, key: str, *, size: int, if_match: Version | None
+    send: SendCopy,
+    bucket: str,
+    source_key: str,
+    key: str,
+    *,
+    size: int,
+    if_match: Version | None,
+    records: tuple[RecordUpload, RecordUpload] | None = None,
 ) -> Version | None:
     """Have the server copy an object ("CopyObject", "UploadPartCopy" in the S3 API reference).
 
@@ -48,6 +58,7 @@ async def copy_object(
         key: the key of the copy.
         size: the size of the object.
         if_match: the version that it must have.
+        records: called with the key and the id of an upload that was begun, and of one that has ended.
 
     Returns: the version of the copy, or None if the server reports none.
 
@@ -62,12 +73,20 @@ async def copy_object(
         return result_version(_result(await send("PUT", key, {}, headers), "CopyObjectResult"))
     started = _result(await send("POST", key, {"uploads": ""}, {}), "InitiateMultipartUploadResult")
     upload = {"uploadId": started.get("UploadId", "")}
+    begun, ended = records or (None, None)
     try:
-        return await _copy_parts(send, key, headers, upload, size)
+        if begun is not None:
+            await begun(key, upload["uploadId"])
+        version = await _copy_parts(send, key, headers, upload, size)
     except BaseException:
         with anyio.move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
             await send("DELETE", key, upload, {})
+            if ended is not None:
+                await ended(key, upload["uploadId"])
         raise
+    if ended is not None:
+        await ended(key, upload["uploadId"])
+    return version
 
 
 async def _copy_parts(
