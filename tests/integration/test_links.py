@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import aiozarr
 import aiozarr.sync as z
 from aiozarr.errors import StoreError
-from aiozarr.stores import LocalStore, PrefixStore
+from aiozarr.stores import FsspecStore, LocalStore, PrefixStore
 from tests.support.command_line import invoke, succeed
 
 
@@ -41,6 +42,14 @@ def group(tree: Path) -> Any:
     return z.open_group(tree / "dst.zarr", mode="r+")
 
 
+def prefix_store(tree: Path) -> PrefixStore:
+    return PrefixStore(LocalStore(tree), "dst.zarr")
+
+
+def fsspec_store(tree: Path) -> FsspecStore:
+    return FsspecStore(f"file://{tree}/dst.zarr")
+
+
 ERASING: dict[str, tuple[Callable[[Path], object], set[str]]] = {
     "sync --delete": (lambda t: succeed("sync", "--delete", t / "src.zarr", t / "dst.zarr"), set()),
     "copy": (lambda t: z.copy(t / "src.zarr", t / "dst.zarr", delete=True), set()),
@@ -53,6 +62,13 @@ ERASING: dict[str, tuple[Callable[[Path], object], set[str]]] = {
     "create_array at a link": (lambda t: group(t).create_array("b", data=[1], overwrite=True), {"photos"}),
     "convert": (lambda t: z.convert(t / "src.zarr", t / "dst.zarr", overwrite=True), set()),
     "copy over": (lambda t: z.copy(t / "src.zarr", t / "dst.zarr", overwrite=True), {"b", "photos"}),
+    "a prefix store": (lambda t: asyncio.run(prefix_store(t).erase_prefix("")), set()),
+    "copy to a prefix store": (lambda t: z.copy(t / "src.zarr", prefix_store(t), delete=True), set()),
+    "group in a prefix store": (lambda t: z.create_group(prefix_store(t), overwrite=True), set()),
+    "fsspec": (lambda t: asyncio.run(fsspec_store(t).erase_prefix("")), set()),
+    "copy to fsspec": (lambda t: z.copy(t / "src.zarr", fsspec_store(t), delete=True), set()),
+    "group in fsspec": (lambda t: z.create_group(fsspec_store(t), overwrite=True), set()),
+    "delete in fsspec": (lambda t: z.open_group(fsspec_store(t), mode="r+").delete("b"), {"photos"}),
     "delete": (lambda t: group(t).delete("b"), {"photos"}),
     "move": (lambda t: group(t).move("b", "c"), {"photos"}),
 }
@@ -137,9 +153,14 @@ def test_rm_and_a_mirror_refuse_what_has_no_node(tree: Path) -> None:
     assert (result.exit_code, "no Zarr node" in result.stderr) == (1, True)
     with pytest.raises(aiozarr.CopyError, match="no Zarr node"):
         z.copy(tree / "src.zarr", other, delete=True)
-    assert files(other) == {"1.jpg"}
+    (other / "b").symlink_to("../b.zarr")  # which would not be removed, and makes no tree of the folder
+    assert invoke("rm", "-r", other).exit_code == 3
+    with pytest.raises(aiozarr.CopyError, match="no Zarr node"):
+        z.copy(tree / "src.zarr", other, delete=True)
+    assert {each.name for each in other.iterdir()} == {"1.jpg", "b"}
     succeed("rm", "-r", "--force", other)
     assert not other.exists()
+    assert files(tree / "other") == ALL - {"photos/1.jpg"}
 
 
 def test_a_replaced_file_keeps_its_mode(tree: Path) -> None:

@@ -292,7 +292,7 @@ def _check_removable(target: str, path: str | None, options: StorageOptions) -> 
     with suppress(UnsupportedOperationError), iterated(scan_batches(target, options, batch=100)) as batches:
         for batch in batches:
             has_objects = True
-            if any(document_write_order(entry.key) is not None for entry in batch):
+            if any(document_write_order(entry.key) is not None and not entry.below_link for entry in batch):
                 return
     if has_objects:
         raise NodeNotFoundError(

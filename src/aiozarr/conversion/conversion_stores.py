@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from aiozarr.engine.open_store import Target, opened_store
+from aiozarr.engine.open_store import Target, close_own_store, opened_store
 from aiozarr.hierarchy import Array, Group
 from aiozarr.hierarchy.open import open as open_node
 from aiozarr.settings import Settings
@@ -30,7 +30,7 @@ async def open_stores(
         store, is_made_here = await stack.enter_async_context(opened_store(target, options, settings))
         stores.append(store)
         if is_made_here and closes:
-            stack.push_async_callback(store.aclose)
+            stack.push_async_callback(close_own_store, store)
     return stores
 
 

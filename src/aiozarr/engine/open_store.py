@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from aiozarr.errors import UnknownSchemeError
+from aiozarr.errors import StoreError, UnknownSchemeError
 from aiozarr.settings import Settings
 from aiozarr.stores import Store, from_url
 from aiozarr.stores.blocking import in_thread
@@ -50,6 +50,22 @@ async def opened_store(
         yield store, True
     except BaseException:
         await store.aclose()
+        raise
+
+
+async def close_own_store(store: Store) -> None:
+    """Close a store that was made here. Nobody can close it again: an archive that cannot be written leaves no file.
+
+    Raises:
+        StoreError: it could not be closed.
+    """
+    try:
+        await store.aclose()
+    except StoreError as error:
+        from aiozarr.stores.zip.local_zip import LocalZipStore
+
+        if isinstance(store, LocalZipStore):
+            await store.give_up(error)
         raise
 
 

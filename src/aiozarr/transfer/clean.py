@@ -134,6 +134,7 @@ async def _clean_objects(scheduled: ScheduledStore, *, delete: bool) -> list[Lef
         async for entry in entries:
             folder, _, name = entry.key.rpartition("/")
             probe = _PROBE_NAME.fullmatch(name)
+            upload: tuple[str, str] | None = None
             if probe is not None:
                 leftover = Leftover("object", store.url_of(entry.key), entry.size, now - int(probe[1], 16))
             elif f"{folder.rpartition('/')[2]}/{name}".startswith(UPLOAD_RECORD_PREFIX):
@@ -142,14 +143,15 @@ async def _clean_objects(scheduled: ScheduledStore, *, delete: bool) -> list[Lef
                     continue
                 key = entry.key.removesuffix(f"{UPLOAD_RECORD_PREFIX}{name.partition('-')[2]}") + record[0]
                 leftover = Leftover("upload", store.url_of(key), None, now - record[2])
+                upload = key, record[1]
             else:
                 continue
             if leftover.seconds < MIN_AGE_SECONDS:
                 continue
             found.append(leftover)
             keys.append(entry.key)
-            if leftover.kind == "upload":
-                uploads.append((key, record[1]))
+            if upload is not None:
+                uploads.append(upload)
     if delete and keys:
         for key, upload_id in uploads:
             if isinstance(store, UploadStore):

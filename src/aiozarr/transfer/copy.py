@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.listing import StartedListing
-from aiozarr.engine.open_store import Target, opened_store
+from aiozarr.engine.open_store import Target, close_own_store, opened_store
 from aiozarr.engine.progress import ProgressLike, shown_progress
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.schedule.events import Report, current_recorder
@@ -147,7 +147,7 @@ async def copy(
         async def opened(target: Target, options: Mapping[str, Any] | None) -> Store:
             store, owned = await stack.enter_async_context(opened_store(target, options, settings))
             if owned:
-                stack.push_async_callback(store.aclose)
+                stack.push_async_callback(close_own_store, store)
             return store
 
         async with AsyncExitStack() as stack:

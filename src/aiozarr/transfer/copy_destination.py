@@ -233,7 +233,8 @@ class CopyDestination:
         except PermissionDeniedError:
             # Credentials that may only write cannot check it.
             found.is_allowed = False
-        if rules.delete and found.count and not documents and not found.journal_keys:
+        is_tree = bool(found.journal_keys) or any(key not in self._linked_documents for key in documents)
+        if rules.delete and found.count and not is_tree:
             raise CopyError(
                 f"{self._store.url} holds {found.count:,} objects, among them {found.first!r}, and no Zarr node: "
                 "delete=True would remove what is not a copy; empty the destination first if it is the right one"

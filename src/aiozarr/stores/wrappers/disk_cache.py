@@ -111,7 +111,8 @@ class DiskCache(CacheBackend):
                     return None
                 status = os.fstat(descriptor)
             except (CorruptFileError, OSError):
-                _remove(path)
+                if not _is_linked(os.path.dirname(path)):
+                    _remove(path)
                 return None
             _touch(descriptor, path, used=time.time_ns(), checked=status.st_mtime_ns)
             return CachedValue(value, status.st_mtime_ns / 1e9, _Location(path, status.st_ino))
@@ -232,10 +233,11 @@ class DiskCache(CacheBackend):
         return f"{self._directory}/{digest[:2]}/{digest}"
 
     def _folders(self) -> Iterator[str]:
+        # What is removed is found here: links are not followed.
         for outer in _names(self._directory):
-            if len(outer) == 2:
-                for name in _names(f"{self._directory}/{outer}"):
-                    yield f"{self._directory}/{outer}/{name}"
+            folder = f"{self._directory}/{outer}"
+            if len(outer) == 2 and not os.path.islink(folder):
+                yield from [path for name in _names(folder) if not os.path.islink(path := f"{folder}/{name}")]
 
     def _files(self) -> Iterator[_CacheFile]:
         # Files are renamed meanwhile: the target directories are read after the source directory, so none is missed.
@@ -337,7 +339,14 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
+def _is_linked(folder: str) -> bool:
+    """Return whether the folder of an object is a link, or in one: nothing there is removed."""
+    return os.path.islink(folder) or os.path.islink(os.path.dirname(folder))
+
+
 def _remove_all(folder: str) -> None:
+    if _is_linked(folder):
+        return
     for name in _names(folder):
         _remove(f"{folder}/{name}")
     with suppress(OSError):

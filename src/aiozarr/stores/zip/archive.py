@@ -36,6 +36,7 @@ class Archive:
         self._read: Contents | None = None
         self._writer: _Writer | None = None
         self._finalizer: weakref.finalize[[_Writer], Archive] | None = None
+        self._lost: Exception | None = None
 
     def contents(self) -> Contents:
         """Return the present contents, uncommitted changes included.
@@ -114,14 +115,26 @@ class Archive:
         return True
 
     def commit(self, *, durable: bool = False) -> None:
-        """Replace the archive by the changed one, whole or not at all."""
+        """Replace the archive by the changed one, whole or not at all. After an error this can be called again."""
         with self.lock:
             writer = self._writer
+            if writer is None and self._lost is not None:
+                raise self._lost
             if writer is None or writer.process != os.getpid():
                 return
             writer.commit(durable=durable)
             self._release()
             self._read = writer.contents
+
+    def give_up(self, error: Exception) -> None:
+        """Remove the temporary file, and the changes with it, after a commit has failed with `error`.
+
+        Other stores with changes get the same error when they are closed.
+        """
+        with self.lock:
+            if self._writer is not None:
+                self._discard()
+                self._lost = error
 
     def release(self) -> None:
         """Close the file that is read; the next read opens it again."""
@@ -141,6 +154,7 @@ class Archive:
     def _open_writer(self, contents: Contents, exclusive: bool, *, anew: bool = False) -> None:
         self._writer = writer = _Writer(self.path, self.url, contents, exclusive, None if anew else contents.token)
         self._finalizer = weakref.finalize(self, _commit_at_exit, writer)
+        self._lost = None
 
     def _discard(self) -> None:
         writer = self._writer

@@ -198,6 +198,10 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
         """Commit all changes to the archive. It can still be read; to write more, open it again."""
         await in_thread_uncancelled(self._commit)
 
+    async def give_up(self, error: Exception) -> None:
+        """Drop the changes to the archive, which `aclose` could not commit because of `error`."""
+        await in_thread_uncancelled(partial(self._archive.give_up, error))
+
     async def _index(self) -> Contents:
         def look() -> Contents:
             with self._translated("listing", None):

@@ -448,6 +448,25 @@ def test_a_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pyt
             use(DiskCache(10_000, str(tmp_path)))
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_nothing_behind_a_linked_folder_is_removed(tmp_path: Path, depth: int) -> None:
+    directory, other = tmp_path / "cache", tmp_path / "other"
+    cache = DiskCache(10_000, str(directory))
+    insert(cache)
+    (file,) = entries(directory)
+    folder = file.parents[depth - 1]
+    folder.rename(other)
+    folder.symlink_to(other)
+    moved = other / file.relative_to(folder)
+    moved.write_bytes(b"another program's")
+    assert found(cache) is None
+    cache.invalidate(OBJECT_KEY)
+    cache.invalidate_prefix("store", "a/")
+    for number in range(30):
+        insert(cache, f"b/{number}")
+    assert moved.read_bytes() == b"another program's"
+
+
 def test_files_that_are_links_are_not_followed(tmp_path: Path) -> None:
     directory, victim = tmp_path / "cache", tmp_path / "victim"
     victim.write_bytes(b"precious")

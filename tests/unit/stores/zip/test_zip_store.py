@@ -24,6 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aiozarr
+from aiozarr import sync
 from aiozarr.errors import (
     AiozarrError,
     ChangedError,
@@ -35,7 +36,7 @@ from aiozarr.errors import (
 )
 from aiozarr.model import IfAbsent, Range, Suffix
 from aiozarr.stores import LocalStore, MemoryStore, ZipStore
-from aiozarr.stores.zip import LocalZipStore
+from aiozarr.stores.zip import LocalZipStore, archive
 from aiozarr.stores.zip.format import (
     DEFLATED,
     EndRecord,
@@ -305,6 +306,31 @@ async def test_where_the_disk_is_full_no_temporary_file_is_left(
     await store.aclose()
     assert os.listdir(tmp_path) == ["x.zip"]
     assert await read(store, "a") == (DATA if moment == "opening" else b"1")
+
+
+@pytest.mark.parametrize("operation", ["copy", "convert"])
+def test_a_copy_into_an_archive_on_a_full_disk_leaves_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    sync.create_array(tmp_path / "a.zarr", data=[1, 2])
+    (tmp_path / "full").mkdir()
+    other = ZipStore(tmp_path / "full/x.zip", "a")
+    assert isinstance(other, LocalZipStore)
+
+    def full(*_: object) -> list[bytes]:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(archive, "render_directory", full)
+        with pytest.raises(StoreError, match="ENOSPC") as caught:
+            getattr(sync, operation)(tmp_path / "a.zarr", tmp_path / "full/x.zip")
+        assert os.listdir(tmp_path / "full") == []
+    assert "ENOSPC" in str(caught.value)
+    with pytest.raises(StoreError, match="ENOSPC"):
+        other._archive.commit()  # its changes went with the same file
+    other.set_now("a", b"1")
+    other._archive.commit()
+    assert os.listdir(tmp_path / "full") == ["x.zip"]
 
 
 async def test_an_unclosed_store_is_closed_with_a_warning_when_it_is_collected(tmp_path: Path) -> None:
