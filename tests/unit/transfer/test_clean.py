@@ -26,7 +26,8 @@ HOURS = 2 * 3600
 def leave(path: Path, seconds: float = HOURS) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"abc")
-    os.utime(path, (time.time() - seconds,) * 2)
+    then = time.time() - seconds
+    os.utime(path, (then, then))
     return path
 
 
@@ -43,7 +44,7 @@ def test_files_without_a_writer_are_listed_and_removed_on_request(tmp_path: Path
     ]
     (root / "link").symlink_to(other)
     path, descriptor = open_temporary(os.fsencode(root))
-    os.utime(path, (time.time() - HOURS,) * 2)
+    os.utime(path, (time.time() - HOURS, time.time() - HOURS))
     try:
         before = {each for each in tmp_path.rglob("*") if each.is_file()}
         found = z.clean(root)
