@@ -62,6 +62,8 @@ _OPTIONS = (
     (r"\bverify='checksum'", "--verify checksum"),
     (r"\b(include|exclude)=", r"--\1 "),
     (r"\bcasting='unsafe' of write and convert\b", "--casting unsafe"),
+    (r"\bshards=False\b", "--shards none"),
+    (r"\b(shards|zarr_format)= is\b", lambda found: f"--{found[1].replace('_', '-')} is"),
     # In quotes it is a member of a document.
     (r"(?<!')\b(max_memory|max_amplification|zarr_format)\b(?!')=?", lambda found: f"--{found[1].replace('_', '-')}"),
     (r"\bstorage_options(=…|=\.\.\.)?", "--storage-option"),

@@ -132,7 +132,7 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
             made = _MAKERS[zarr_format](metadata, {**given, "order": order}, codecs)
         except ValueError as error:
             if keeps_shards and options.chunks is not None:
-                error.add_note("shards= is not given, so the shards are those of the source; shards=False: none")
+                error.add_note("shards= is not given, so the shards are those of the source; shards=False stores none")
             raise
         except TypeError as error:
             if options.zarr_format is None:

@@ -27,6 +27,21 @@ def test_convert_of_a_tree_to_another_format(sample: Path, tmp_path: Path) -> No
     assert aiozarr.sync.open_group(tmp_path / "v2.zarr").zarr_format == 2
 
 
+def test_convert_keeps_the_format_and_the_shards_unless_told_otherwise(tmp_path: Path) -> None:
+    aiozarr.sync.create_array(tmp_path / "two", data=np.arange(60), chunks=(10,), zarr_format=2)
+    aiozarr.sync.create_array(tmp_path / "three", data=np.arange(60), chunks=(10,), shards=(20,))
+    succeed("convert", "--chunks", "5", tmp_path / "two", tmp_path / "other2")
+    succeed("convert", "--chunks", "5", tmp_path / "three", tmp_path / "other3")
+    found = [aiozarr.sync.open_array(tmp_path / name) for name in ("other2", "other3")]
+    assert [(each.zarr_format, each.chunks, each.shards) for each in found] == [(2, (5,), None), (3, (5,), (20,))]
+    refused = invoke("convert", "--shards", "auto", tmp_path / "two", tmp_path / "new")
+    assert "--zarr-format is not given" in refused.stderr
+    refused = invoke("convert", "--chunks", "30", tmp_path / "three", tmp_path / "new")
+    assert "--shards is not given" in refused.stderr
+    assert "--shards none stores none" in refused.stderr
+    assert not (tmp_path / "new").exists()
+
+
 def test_convert_of_a_part_with_other_codecs(sample: Path, tmp_path: Path) -> None:
     codec = '{"name": "gzip", "configuration": {"level": 1}}'
     succeed("convert", sample / "air", tmp_path / "out.zarr", "-s", "time=0:2,lat=-30..30", "--codec", codec)

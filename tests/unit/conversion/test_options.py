@@ -96,7 +96,7 @@ def test_chunks_and_shards_are_those_of_the_options_else_of_the_source(
 def test_chunks_that_do_not_fit_into_the_shards_of_the_source_are_refused(chunks: Any) -> None:
     with pytest.raises(ValueError, match="no multiple") as caught:
         result(array(shards=(4, 6)), chunks=chunks)
-    assert "shards=False: none" in str(caught.value.__notes__)
+    assert "shards=False stores none" in str(caught.value.__notes__)
 
 
 def test_shards_are_not_lost_without_a_word() -> None:
