@@ -97,9 +97,8 @@ LAYOUT_TOKENS = {
     tokenize.ENDMARKER,
 }
 LOOPS = {"asyncio", "anyio", "trio", "uvloop", "aiohttp", "socket", "obstore", "httptools"}
-# The conformance suite is for authors of stores, so it imports only what a store may import. The timeline draws the
-# records of the schedule.
-TESTING_MAY_USE = {"schedule", "stores", *SHARED}
+# The conformance suite is for authors of stores, so it imports only what a store may import.
+TESTING_MAY_USE = {"stores", *SHARED}
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ def allowed(importer: str, imported: str) -> bool:
     if importer == "testing":
         return imported in TESTING_MAY_USE
     if imported == "testing":
-        return importer == "cli"
+        return False
     return RANK[importer] > RANK[imported]
 
 

@@ -32,7 +32,6 @@ COMMANDS = {
     "migrate": ("convert_commands:migrate", "Give a store of format 1 or 2 documents of format 3, in place."),
     "consolidate": ("node_commands:consolidate", "Store the metadata of all nodes in their group."),
     "plan": ("node_commands:plan", "Show what a read would cost."),
-    "bench": ("bench_command:bench", "Measure latency and bandwidth of a store."),
     "completion": ("completion_command:completion", "Print the script of shell completion."),
 }
 """By name: module and function of the command, and its line in `aiozarr --help`."""
