@@ -17,7 +17,6 @@ from aiozarr.cli.targets import TargetOptions, run, store_options
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
     from numpy.typing import NDArray
 
     from aiozarr.hierarchy import Array
@@ -82,9 +81,9 @@ def plot(
     values = values.reshape([length for length in values.shape if length != 1] or [1])
     figure = _figure(as_floats(values), names, title, vmin, vmax, cmap, (width, height), in_window=output is None)
     if output is None:
-        from matplotlib import pyplot
+        import matplotlib.pyplot as plt
 
-        pyplot.show()
+        plt.show()
         return
     with open_output(output) as file:
         figure.savefig(file, format=os.path.splitext(output)[1].removeprefix(".").lower() or "png")
@@ -142,9 +141,9 @@ def _figure(
 ) -> Figure:
     size: dict[str, Any] = {"figsize": (pixels[0] / 100, pixels[1] / 100), "dpi": 100, "layout": "constrained"}
     if in_window:
-        from matplotlib import pyplot
+        import matplotlib.pyplot as plt
 
-        figure: Figure = pyplot.figure(**size)
+        figure: Figure = plt.figure(**size)
     else:
         from matplotlib.figure import Figure
 

@@ -30,14 +30,14 @@ def test_a_picture_has_the_size_that_is_asked_for(sample: Path, tmp_path: Path) 
 
 
 def test_a_window_shows_the_selection(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from matplotlib import pyplot
+    import matplotlib.pyplot as plt
 
     shown: list[list[float]] = []
     monkeypatch.setattr("matplotlib.get_backend", lambda: "a backend with windows")
-    monkeypatch.setattr(pyplot, "show", lambda: shown.append(list(pyplot.gca().lines[0].get_ydata())))
-    pyplot.switch_backend("agg")
+    monkeypatch.setattr(plt, "show", lambda: shown.append(list(plt.gca().lines[0].get_ydata())))
+    plt.switch_backend("agg")
     succeed("plot", sample / "lat")
-    pyplot.close()
+    plt.close()
     assert shown == [list(aiozarr.sync.open_array(sample / "lat")[...])]
 
 
