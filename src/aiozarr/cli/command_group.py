@@ -41,17 +41,6 @@ def _interval_text(found: re.Match[str]) -> str:
     return "..".join(["" if bound == "None" else bound.strip("'") for bound in found.groups()])
 
 
-_ELSEWHERE = {
-    "attributes": "'info --attributes' shows attributes.",
-    "get": "'cp' copies in both directions.",
-    "head": "'stat' and 'info' show objects and nodes.",
-    "mv": "'cp' copies, and leaves the source.",
-    "put": "'cp' copies in both directions.",
-    "rechunk": "'convert --chunks' does that.",
-}
-"""Names of commands of other tools, and the commands that do the same here."""
-
-
 _OPTIONS = (
     (r"\b(overwrite|resume|delete|strict)=True\b", r"--\1"),
     (r"\bslice\(([^(),]+), ([^(),]+), None\)", _interval_text),
@@ -100,7 +89,6 @@ class CommandGroup(click.Group):
             # A misspelled name must not lead to a command that removes.
             near = get_close_matches(name, [known for known in COMMANDS if known != "rm"], n=1, cutoff=0.5)
             advice = f"did you mean '{near[0]}'?" if near else "'aiozarr --help' lists them."
-            advice = _ELSEWHERE.get(name, advice)
             ctx.fail(f"No such command '{name}'; {advice}")
         return super().resolve_command(ctx, args)
 
