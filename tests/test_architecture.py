@@ -70,20 +70,20 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11130,
+    "stores": 10870,
     "engine": 7410,
-    "hierarchy": 5370,
+    "hierarchy": 5730,
     "codecs": 4630,
     "driver": 3470,
-    "cli": 2890,
     "metadata": 2780,
     "transfer": 2670,
+    "cli": 2260,
     "grid": 2240,
-    "integrations": 2190,
+    "integrations": 1960,
     "conversion": 1850,
     "http1": 1750,
-    "testing": 1260,
-    "root": 980,
+    "testing": 1160,
+    "root": 990,
     "schedule": 910,
     "sync": 660,
     "memory": 230,
@@ -361,7 +361,6 @@ def test_stored_data_are_never_unpickled_or_evaluated() -> None:
 
 # Modules outside `metadata` that compare a format's number or spell a document's key, each with its reason.
 MAY_KNOW_FORMATS = {
-    "aiozarr.hierarchy.opening": "`attrs=` is a keyword that people try, besides the key of a document",
     "aiozarr.grid.key_extensions": "geometry sees no metadata, and no chunk key may equal the key of a document",
     "aiozarr.integrations.xarray.data_store": "conventions of xarray differ between formats: masks, attributes, codecs",
 }

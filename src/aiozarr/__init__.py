@@ -57,8 +57,12 @@ if TYPE_CHECKING:
     from aiozarr.hierarchy import (
         Array,
         ArrayInfo,
+        BadObject,
+        Finding,
         Group,
         GroupInfo,
+        ValidateReport,
+        VerifyReport,
         View,
         consolidate_metadata,
         create_array,
@@ -68,6 +72,8 @@ if TYPE_CHECKING:
         read_many,
         require_array,
         require_group,
+        validate,
+        verify,
     )
     from aiozarr.schedule.events import Report, RequestEvent, Totals, record
     from aiozarr.transfer.copy import copy
@@ -83,8 +89,9 @@ else:
             ".conversion": "ConversionPlan ConversionReport convert migrate plan_conversion",
             ".engine": "Plan Progress",
             ".hierarchy": (
-                "Array ArrayInfo Group GroupInfo View consolidate_metadata create_array create_group open_array "
-                "open_group read_many require_array require_group"
+                "Array ArrayInfo BadObject Finding Group GroupInfo ValidateReport VerifyReport View "
+                "consolidate_metadata create_array create_group open_array open_group read_many require_array "
+                "require_group validate verify"
             ),
             ".schedule.events": "Report RequestEvent Totals record",
             ".transfer": "CopyReport copy",
@@ -97,6 +104,7 @@ __all__ = [
     "AiozarrError",
     "Array",
     "ArrayInfo",
+    "BadObject",
     "ChangedError",
     "ChecksumError",
     "CodecError",
@@ -105,6 +113,7 @@ __all__ = [
     "CopyError",
     "CopyReport",
     "EraseError",
+    "Finding",
     "ForkedProcessError",
     "Group",
     "GroupInfo",
@@ -139,6 +148,8 @@ __all__ = [
     "UnsafeWriteWarning",
     "UnsupportedMetadataError",
     "UnsupportedOperationError",
+    "ValidateReport",
+    "VerifyReport",
     "View",
     "consolidate_metadata",
     "convert",
@@ -157,4 +168,6 @@ __all__ = [
     "require_group",
     "stores",
     "sync",
+    "validate",
+    "verify",
 ]

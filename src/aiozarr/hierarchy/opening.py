@@ -24,6 +24,7 @@ from aiozarr.stores.local.store import LocalStore
 
 P = ParamSpec("P")
 
+
 class OpenNode(Protocol):
     """An opened array or group."""
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         read_many,
         require_array,
         require_group,
+        validate,
+        verify,
     )
     from aiozarr.sync.group import Group
     from aiozarr.sync.tensor_view import TensorView
@@ -37,7 +39,7 @@ else:
             ".array": "Array View",
             ".functions": (
                 "consolidate_metadata convert copy create_array create_group migrate open open_array open_group "
-                "plan_conversion read_many require_array require_group"
+                "plan_conversion read_many require_array require_group validate verify"
             ),
             ".group": "Group",
             ".tensor_view": "TensorView",
@@ -63,4 +65,6 @@ __all__ = [
     "record",
     "require_array",
     "require_group",
+    "validate",
+    "verify",
 ]
