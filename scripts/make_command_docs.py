@@ -63,8 +63,6 @@ JSON_MEMBERS = {
     "migrate": "type, arrays, groups, tasks, skipped, copied, bytes, bytes_read, bytes_written, requests, seconds, "
     "reencoded, notes, failed",
     "consolidate": "url, zarr_format, nodes",
-    "bench": "type, max_requests, gap",
-    "plot": "title, names, shape, low, high",
 }
 """Members of the last line that `--json` prints, by command. Members are added and never removed."""
 
@@ -77,7 +75,6 @@ JSON_LINES = {
     "check": "type, key, state, source_size, destination_size, reason",
     "verify": "type, array, key, problem, range, error",
     "validate": "type, severity, rule, path, key, member, message",
-    "bench": "type, measure, concurrency, requests, bytes, seconds, requests_per_second, bytes_per_second",
 }
 """Members of the lines before the last one, where they are others."""
 

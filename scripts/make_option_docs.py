@@ -10,7 +10,7 @@ from inspect import getdoc, isclass
 from pathlib import Path
 from types import ModuleType
 
-from aiozarr.stores.options.option_table import Option, OptionTable, UnsupportedOption
+from aiozarr.stores.options.option_table import Option, OptionTable
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "storage-options.md"
 TABLES = {"s3": "S3", "gcs": "Google Cloud Storage", "azure": "Azure Blob Storage", "http": "HTTP"}
@@ -66,11 +66,8 @@ def section(title: str, table: OptionTable, attributes: Mapping[str, str]) -> st
     """Return the page's section about one kind of store."""
     lines = [f"## {title}", "", "| option | value | what it does | other names |", "|---|---|---|---|"]
     lines += [row(option, option.about or attributes.get(option.name, "")) for option in table.options]
-    idle = [UnsupportedOption(table.without_effect, "steered otherwise here")] if table.without_effect else []
-    idle += [unsupported for unsupported in table.unsupported if unsupported.only is None]
-    refused = [unsupported for unsupported in table.unsupported if unsupported.only is not None]
-    lines += reasons("Taken, and without effect:", idle)
-    lines += reasons("Refused, with these words:", refused)
+    names = ", ".join(f"`{name}`" for name in sorted(table.without_effect))
+    lines += ["", f"Accepted and ignored: {names}."]
     return "\n".join([*lines, ""])
 
 
@@ -79,18 +76,6 @@ def row(option: Option, about: str) -> str:
     others = dict.fromkeys(name for name in (*option.fsspec, *option.obstore) if name != option.name)
     names = ", ".join(f"`{name}`" for name in others)
     return f"| `{option.name}` | {KINDS[option.kind]} | {about} | {names} |"
-
-
-def reasons(title: str, unsupported: list[UnsupportedOption]) -> list[str]:
-    """Return a list of options of others, with the reasons."""
-    if not unsupported:
-        return []
-    lines = ["", title, "", "| option | why |", "|---|---|"]
-    for group in unsupported:
-        taken = [repr(value) for value in group.only or () if value]
-        note = f" (but {', '.join(f'`{value}`' for value in taken)} is taken)" if taken else ""
-        lines.append(f"| {', '.join(f'`{name}`' for name in group.names)} | {group.why}{note} |")
-    return lines
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ import numpy as np
 import aiozarr
 from aiozarr.schedule.events import RequestEvent
 from aiozarr.stores import MemoryStore
-from aiozarr.testing.timeline import timeline_svg
+from scripts.timeline import timeline_svg
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
 

@@ -57,8 +57,12 @@ if TYPE_CHECKING:
     from aiozarr.hierarchy import (
         Array,
         ArrayInfo,
+        BadObject,
+        Finding,
         Group,
         GroupInfo,
+        ValidateReport,
+        VerifyReport,
         View,
         consolidate_metadata,
         create_array,
@@ -68,6 +72,8 @@ if TYPE_CHECKING:
         read_many,
         require_array,
         require_group,
+        validate,
+        verify,
     )
     from aiozarr.schedule.events import Report, RequestEvent, Totals, record
     from aiozarr.transfer.clean import Leftover, clean
@@ -84,8 +90,9 @@ else:
             ".conversion": "ConversionPlan ConversionReport convert migrate plan_conversion",
             ".engine": "Plan Progress",
             ".hierarchy": (
-                "Array ArrayInfo Group GroupInfo View consolidate_metadata create_array create_group open_array "
-                "open_group read_many require_array require_group"
+                "Array ArrayInfo BadObject Finding Group GroupInfo ValidateReport VerifyReport View "
+                "consolidate_metadata create_array create_group open_array open_group read_many require_array "
+                "require_group validate verify"
             ),
             ".schedule.events": "Report RequestEvent Totals record",
             ".transfer": "CopyReport Leftover clean copy",
@@ -98,6 +105,7 @@ __all__ = [
     "AiozarrError",
     "Array",
     "ArrayInfo",
+    "BadObject",
     "ChangedError",
     "ChecksumError",
     "CodecError",
@@ -106,6 +114,7 @@ __all__ = [
     "CopyError",
     "CopyReport",
     "EraseError",
+    "Finding",
     "ForkedProcessError",
     "Group",
     "GroupInfo",
@@ -141,6 +150,8 @@ __all__ = [
     "UnsafeWriteWarning",
     "UnsupportedMetadataError",
     "UnsupportedOperationError",
+    "ValidateReport",
+    "VerifyReport",
     "View",
     "clean",
     "consolidate_metadata",
@@ -160,4 +171,6 @@ __all__ = [
     "require_group",
     "stores",
     "sync",
+    "validate",
+    "verify",
 ]

@@ -61,7 +61,7 @@ COMMANDS_ON_A_SAMPLE = {
     "stat {sample}/zarr.json": (0, "size    : ", ""),
     "du {sample}": (0, " 18 ", ""),
     "cat -s 0,-30..30,0 {sample}/air": (0, "8.0\n16.0\n24.0\n32.0\n", ""),
-    "plot -s 0 {sample}/air": (0, "lat down, lon across", ""),
+    "plot -s 0 {sample}/air -o {new}/map.png": (0, "", "values of air"),
     "cp -s 0,-30..30,0 {sample}/air {new}/part.zarr": (0, "", "encoded again"),
     "sync {sample} {new}/mirror.zarr": (0, "", "18 objects (5 metadata documents)"),
     "rm -r -n --json {sample}/lat": (0, '{"type": "total", "objects": 2, ', "would remove"),
@@ -72,7 +72,6 @@ COMMANDS_ON_A_SAMPLE = {
     "migrate {sample}": (3, "", "there is nothing of Zarr format 2"),
     "consolidate {sample}/lat": (1, "", "is an array, not a group"),
     "plan {sample}/air": (0, "8 chunks\n8 requests, at most ", ""),
-    "bench --seconds 0.01 --max-requests 1 {sample}": (0, "settings       : Settings(", ""),
     "completion bash": (0, "_aiozarr_completion()", ""),
 }
 """Exit status and parts of both outputs, by command line."""

@@ -33,7 +33,6 @@ COMMANDS = {
     "migrate": ("convert_commands:migrate", "Give a store of format 1 or 2 documents of format 3, in place."),
     "consolidate": ("node_commands:consolidate", "Store the metadata of all nodes in their group."),
     "plan": ("node_commands:plan", "Show what a read would cost."),
-    "bench": ("bench_command:bench", "Measure latency and bandwidth of a store."),
     "completion": ("completion_command:completion", "Print the script of shell completion."),
 }
 """By name: module and function of the command, and its line in `aiozarr --help`."""
@@ -41,17 +40,6 @@ COMMANDS = {
 
 def _interval_text(found: re.Match[str]) -> str:
     return "..".join(["" if bound == "None" else bound.strip("'") for bound in found.groups()])
-
-
-_ELSEWHERE = {
-    "attributes": "'info --attributes' shows attributes.",
-    "get": "'cp' copies in both directions.",
-    "head": "'stat' and 'info' show objects and nodes.",
-    "mv": "'cp' copies, and leaves the source.",
-    "put": "'cp' copies in both directions.",
-    "rechunk": "'convert --chunks' does that.",
-}
-"""Names of commands of other tools, and the commands that do the same here."""
 
 
 _OPTIONS = (
@@ -104,7 +92,6 @@ class CommandGroup(click.Group):
             # A misspelled name must not lead to a command that removes.
             near = get_close_matches(name, [known for known in COMMANDS if known != "rm"], n=1, cutoff=0.5)
             advice = f"did you mean '{near[0]}'?" if near else "'aiozarr --help' lists them."
-            advice = _ELSEWHERE.get(name, advice)
             ctx.fail(f"No such command '{name}'; {advice}")
         return super().resolve_command(ctx, args)
 

@@ -1,14 +1,13 @@
-"""The command plot: a line or an image of values, in a file or on the terminal."""
+"""The command plot: a line or an image of values, drawn by matplotlib to a file or a window."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, output_options
@@ -17,6 +16,9 @@ from aiozarr.cli.selections import axis_names, select_option, select_view
 from aiozarr.cli.targets import TargetOptions, run, store_options
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
     from aiozarr.hierarchy import Array
 
 MAX_VALUES = 100_000_000
@@ -26,14 +28,14 @@ MAX_VALUES = 100_000_000
 @click.command()
 @click.argument("target")
 @select_option
-@click.option("-o", "--output", metavar="FILE", help="Write a picture, such as map.png or map.svg, with matplotlib.")
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write a picture, such as map.png or map.svg, instead of opening a window."
+)
 @click.option("--vmin", type=float, help="The least value of colours or of the axis.")
 @click.option("--vmax", type=float, help="The greatest value of colours or of the axis.")
-@click.option(
-    "--cmap", default="viridis", show_default=True, help="The colours of a picture, as matplotlib names them."
-)
-@click.option("--width", type=click.IntRange(10), help="Characters, or pixels of a picture.")
-@click.option("--height", type=click.IntRange(2), help="Lines, or pixels of a picture.")
+@click.option("--cmap", default="viridis", show_default=True, help="The colours of an image, as matplotlib names them.")
+@click.option("--width", type=click.IntRange(10), default=900, show_default=True, help="Pixels of the picture.")
+@click.option("--height", type=click.IntRange(10), default=600, show_default=True, help="Pixels of the picture.")
 @store_options
 @output_options
 def plot(
@@ -43,18 +45,19 @@ def plot(
     vmin: float | None,
     vmax: float | None,
     cmap: str,
-    width: int | None,
-    height: int | None,
+    width: int,
+    height: int,
     stores: TargetOptions,
     out: Output,
 ) -> None:
     """Draw the array TARGET, or a selection of it, as a line (one dimension) or as an image (two).
 
-    Without --output it is drawn on the terminal: in colours, or in characters where standard output is no terminal.
-    Dimensions of length 1 do not count.
+    The picture opens in a window, or is written to the file --output. Dimensions of length 1 do not count.
     """
-    if output is not None and find_spec("matplotlib") is None:
-        raise ImportError("pictures are drawn by matplotlib; pip install 'aiozarr[plot]' installs it")
+    if find_spec("matplotlib") is None:
+        raise ImportError("plot needs matplotlib; pip install 'aiozarr[plot]' installs it")
+    if output is None and not _can_open_window():
+        raise click.UsageError("no window can be opened here; --output map.png writes a picture")
 
     options = stores.of(target)
 
@@ -76,26 +79,15 @@ def plot(
 
     values, names, title = run(lambda: with_array(target, options, read))
     values = values.reshape([length for length in values.shape if length != 1] or [1])
-    if output is not None:
-        _draw_picture(values, names, title, output, vmin, vmax, cmap, (width or 900, height or 600))
-        out.say(f"{output}: {' × '.join(map(str, values.shape))} values of {title}")
-        return
-    from aiozarr.cli.terminal_plot import as_floats, draw_image, draw_line, limits_of
+    figure = _figure(as_floats(values), names, title, vmin, vmax, cmap, (width, height), in_window=output is None)
+    if output is None:
+        import matplotlib.pyplot as plt
 
-    floats = as_floats(values)
-    low, high = limits_of(floats, vmin, vmax)
-    columns, lines = shutil.get_terminal_size((80, 24))
-    size = (width or columns, height or max(4, lines - 3))
-    if floats.ndim == 1:
-        rows = draw_line(floats, *size, low, high)
-        footer = f"{title}, {names[0]} 0 to {floats.size - 1}"
-    else:
-        colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        rows = draw_image(floats, *size, low, high, colours=colours)
-        footer = f"{title}, {names[0]} down, {names[1]} across, {low:.6g} to {high:.6g}"
-    out.record(
-        {"title": title, "names": names, "shape": floats.shape, "low": low, "high": high}, "\n".join([*rows, footer])
-    )
+        plt.show()
+        return
+    with open_output(output) as file:
+        figure.savefig(file, format=os.path.splitext(output)[1].removeprefix(".").lower() or "png")
+    out.say(f"{output}: {' × '.join(map(str, values.shape))} values of {title}")
 
 
 def _example(array: Array) -> str:
@@ -107,26 +99,56 @@ def _example(array: Array) -> str:
     return ",".join(["0"] * (array.ndim - 2) + [":", ":"])
 
 
-def _draw_picture(
-    values: Any,
+def as_floats(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return values for a plot: numbers, booleans and times as floats, and infinities as NaN.
+
+    Raises:
+        TypeError: they are no real numbers.
+    """
+    if values.dtype.kind in "mM":
+        missing = np.isnat(values)
+        floats = values.astype("i8").astype(float)
+        floats[missing] = np.nan
+        return floats
+    if values.dtype.kind not in "biuf":
+        try:
+            if values.dtype.kind in "cSUO" or values.dtype.names:
+                raise TypeError
+            floats = values.astype(float)
+        except (TypeError, ValueError):
+            raise TypeError(f"values of type {values.dtype} cannot be drawn; real numbers and times can") from None
+    floats = values.astype(float)
+    floats[~np.isfinite(floats)] = np.nan
+    return floats
+
+
+def _can_open_window() -> bool:
+    import matplotlib as mpl
+
+    return mpl.get_backend().lower() != "agg"  # matplotlib falls back to it where there is no display
+
+
+def _figure(
+    floats: NDArray[np.float64],
     names: list[str],
     title: str,
-    output: str,
     low: float | None,
     high: float | None,
     cmap: str,
     pixels: tuple[int, int],
-) -> None:
-    import matplotlib as mpl
+    *,
+    in_window: bool,
+) -> Figure:
+    size: dict[str, Any] = {"figsize": (pixels[0] / 100, pixels[1] / 100), "dpi": 100, "layout": "constrained"}
+    if in_window:
+        import matplotlib.pyplot as plt
 
-    mpl.use("Agg")
-    from matplotlib.figure import Figure
+        figure: Figure = plt.figure(**size)
+    else:
+        from matplotlib.figure import Figure
 
-    from aiozarr.cli.terminal_plot import as_floats
-
-    figure = Figure(figsize=(pixels[0] / 100, pixels[1] / 100), dpi=100, layout="constrained")
+        figure = Figure(**size)
     axes = figure.add_subplot()
-    floats = as_floats(values)
     if floats.ndim == 1:
         axes.plot(floats)
         axes.set(xlabel=names[0], ylim=(low, high))
@@ -135,5 +157,4 @@ def _draw_picture(
         axes.set(xlabel=names[1], ylabel=names[0])
         figure.colorbar(image)
     axes.set_title(title)
-    with open_output(output) as file:
-        figure.savefig(file, format=os.path.splitext(output)[1].removeprefix(".").lower() or "png")
+    return figure

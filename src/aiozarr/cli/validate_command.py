@@ -16,7 +16,7 @@ from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, store_o
 from aiozarr.formatting import format_count
 
 if TYPE_CHECKING:
-    from aiozarr.cli.validation import Finding, ValidationCounts
+    from aiozarr.hierarchy.validation import Finding, ValidateReport
 
 
 @click.command()
@@ -30,35 +30,36 @@ def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> N
     An error: the node cannot be read. A warning: it violates its format or differs from consolidated metadata, and
     aiozarr reads it nevertheless. A note: worth knowing. The exit status is 1 if there is an error.
     """
-    from aiozarr.cli.validation import ValidationCounts
+    from aiozarr.hierarchy.validation import SEVERITIES, ValidateReport
 
-    counts = ValidationCounts()
-    with iterated(_findings(target, stores.of(target), counts)) as items:
+    report = ValidateReport()
+    with iterated(_findings(target, stores.of(target), report)) as items:
         for finding in items:
             place = "/".join([part for part in (finding.path, finding.key) if part])
             member = f" {finding.member}" if finding.member else ""
             text = f"{finding.severity:<7} /{plain(place)}{member}: {plain(finding.message)}"
             out.record({"type": "finding", **asdict(finding)}, text)
+    counts = {name: report.count(name) for name in SEVERITIES}
     if out.as_json:
-        out.record({"type": "total", **asdict(counts)}, "")
-    findings = [format_count(getattr(counts, name), name) for name in ("error", "warning", "note")]
-    out.say(f"{format_count(counts.nodes, 'node')}: {', '.join(findings)}")
-    if counts.error or (strict and counts.warning):
+        out.record({"type": "total", "nodes": report.nodes, **counts}, "")
+    findings = [format_count(count, name) for name, count in counts.items()]
+    out.say(f"{format_count(report.nodes, 'node')}: {', '.join(findings)}")
+    if counts["error"] or (strict and counts["warning"]):
         sys.exit(ERROR)
 
 
-async def _findings(target: str, options: StorageOptions, counts: ValidationCounts) -> AsyncGenerator[Finding, None]:
-    from aiozarr.cli.validation import validate_tree
+async def _findings(target: str, options: StorageOptions, report: ValidateReport) -> AsyncGenerator[Finding, None]:
     from aiozarr.engine.open_store import opened_store
     from aiozarr.engine.private_thread import current_engine
     from aiozarr.hierarchy.node_access import NodeAccess
+    from aiozarr.hierarchy.validation import validate_tree
     from aiozarr.settings import DEFAULT_SETTINGS
 
     engine = current_engine()
     assert engine is not None, "runs on the I/O thread"
     async with opened_store(target, options, DEFAULT_SETTINGS) as (store, _):
         try:
-            found = validate_tree(NodeAccess(engine, store, "", DEFAULT_SETTINGS), counts)
+            found = validate_tree(NodeAccess(engine, store, "", DEFAULT_SETTINGS), report)
             async with aclosing(found):
                 async for finding in found:
                     yield finding

@@ -16,8 +16,8 @@ from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, store_o
 from aiozarr.formatting import format_count
 
 if TYPE_CHECKING:
-    from aiozarr.cli.verification import BadObject, VerifyCounts
     from aiozarr.engine.progress import Progress
+    from aiozarr.hierarchy.verification import BadObject, VerifyReport
 
 
 @click.command()
@@ -30,42 +30,43 @@ def verify(target: str, stores: TargetOptions, out: Output) -> None:
     Checksums and shard indexes are checked. Bad chunks are printed by key; the exit status is then 1. It is 3 if there
     is no array.
     """
-    from aiozarr.cli.verification import VerifyCounts
     from aiozarr.errors import NodeNotFoundError
+    from aiozarr.hierarchy.verification import VerifyReport
 
-    counts = VerifyCounts()
+    report = VerifyReport()
     with (
         out.progress("verifying") as progress,
-        iterated(_bad_objects(target, stores.of(target), counts, progress)) as items,
+        iterated(_bad_objects(target, stores.of(target), report, progress)) as items,
     ):
         for bad in items:
             where = f" ({bad.range})" if bad.range else ""
             text = f"{bad.problem:<7} {plain(bad.key)}{where}: {plain(bad.error)}"
             out.record({"type": "bad" if bad.problem != "outside" else "outside", **asdict(bad)}, text)
-    if not (counts.arrays or counts.bad):
+    if not (report.arrays or report.bad):
         raise NodeNotFoundError(f"there is no array at or below {target}", url=target)
     if out.as_json:
-        out.record({"type": "total", **asdict(counts)}, "")
-    missing = "" if counts.missing is None else f", {counts.missing:,} not stored"
+        totals = {**vars(report), "bad": len(report.bad), "outside": len(report.outside)}
+        out.record({"type": "total", **totals}, "")
+    missing = "" if report.missing is None else f", {report.missing:,} not stored"
     out.say(
-        f"{format_count(counts.arrays, 'array')}, {format_count(counts.objects, 'object')} decoded to "
-        f"{bytes_text(counts.bytes)}: "
-        f"{counts.bad:,} bad{missing}, {counts.outside:,} outside of a grid"
+        f"{format_count(report.arrays, 'array')}, {format_count(report.objects, 'object')} decoded to "
+        f"{bytes_text(report.bytes)}: "
+        f"{len(report.bad):,} bad{missing}, {len(report.outside):,} outside of a grid"
     )
-    if counts.bad:
+    if report.bad:
         sys.exit(ERROR)
 
 
 async def _bad_objects(
-    target: str, options: StorageOptions, counts: VerifyCounts, progress: Callable[[Progress], None] | None
+    target: str, options: StorageOptions, report: VerifyReport, progress: Callable[[Progress], None] | None
 ) -> AsyncGenerator[BadObject, None]:
-    from aiozarr.cli.verification import Verification
     from aiozarr.engine import bind_callback
     from aiozarr.hierarchy.open import open as open_node
+    from aiozarr.hierarchy.verification import Verification
 
     async with (
         open_node(target, storage_options=options) as node,
-        aclosing(Verification(node, counts, bind_callback(progress)).run()) as found,
+        aclosing(Verification(node, report, bind_callback(progress)).run()) as found,
     ):
         async for bad in found:
             yield bad

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from aiozarr.hierarchy.info import ArrayInfo, GroupInfo
     from aiozarr.hierarchy.open import open_array, open_group, require_array, require_group
     from aiozarr.hierarchy.read_views import read_many
+    from aiozarr.hierarchy.validation import Finding, ValidateReport, validate
+    from aiozarr.hierarchy.verification import BadObject, VerifyReport, verify
     from aiozarr.hierarchy.view import View
 else:
     __getattr__, __dir__ = lazy_names(
@@ -26,6 +28,8 @@ else:
             ".info": "ArrayInfo GroupInfo",
             ".open": "open_array open_group require_array require_group",
             ".read_views": "read_many",
+            ".validation": "Finding ValidateReport validate",
+            ".verification": "BadObject VerifyReport verify",
             ".view": "View",
         },
     )
@@ -33,8 +37,12 @@ else:
 __all__ = [
     "Array",
     "ArrayInfo",
+    "BadObject",
+    "Finding",
     "Group",
     "GroupInfo",
+    "ValidateReport",
+    "VerifyReport",
     "View",
     "consolidate_metadata",
     "create_array",
@@ -44,4 +52,6 @@ __all__ = [
     "read_many",
     "require_array",
     "require_group",
+    "validate",
+    "verify",
 ]

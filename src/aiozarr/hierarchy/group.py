@@ -61,36 +61,7 @@ MakeNode: TypeAlias = Callable[[Store, str, NodeMetadata, HandleOptions], N]
 """Makes the handle of a node: `make_array`, `make_group`, or `make_node` for either."""
 
 
-class ForeignGroupNames:
-    """Base of groups: names of zarr-python and h5py are answered with the name to use."""
-
-    __slots__ = ()
-
-    # Type checkers do not see this one: it would make every attribute valid for them.
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            advice = f"; {_FOREIGN_NAMES[name]} does that" if name in _FOREIGN_NAMES else ""
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}{advice}", name=name, obj=self
-            )
-
-
-_FOREIGN_NAMES = {
-    **dict.fromkeys(("create_dataset", "create", "array", "empty", "zeros", "ones", "full"), "create_array"),
-    **dict.fromkeys(("require_dataset",), "require_array"),
-    **dict.fromkeys(("array_keys", "array_values"), "iterating over arrays()"),
-    **dict.fromkeys(("group_keys", "group_values"), "iterating over groups()"),
-    **dict.fromkeys(("visit", "visititems", "visitvalues", "walk"), "iterating over members(max_depth=None)"),
-    **dict.fromkeys(("keys", "values", "items"), "iterating with `async for name, node in group.members()`"),
-    **dict.fromkeys(("get", "getitem"), "`await group.open(name)`"),
-    **dict.fromkeys(("pop", "delitem"), "delete"),
-    "nmembers": "info()",
-    "nchildren": "info()",
-}
-
-
-class Group(ForeignGroupNames, Node[GroupMetadata]):
+class Group(Node[GroupMetadata]):
     """A group in a store. Made by `open`, `open_group`, `create_group` and the methods of `Group`, not by hand.
 
     Nodes that are opened or created through a group share its store, settings and mode. A group with consolidated

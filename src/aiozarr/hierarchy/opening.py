@@ -24,44 +24,6 @@ from aiozarr.stores.local.store import LocalStore
 
 P = ParamSpec("P")
 
-# Names that users of other libraries try, and the names to use.
-ALIASES = {
-    "compressors": "codecs",
-    "serializer": "codecs",
-    "dims": "dimension_names",
-    "dim_names": "dimension_names",
-    "dimensions": "dimension_names",
-    "attrs": "attributes",
-    "name": "path",
-    "store": "target",
-    "url": "target",
-    "chunk_shape": "chunks",
-    "chunksize": "chunks",
-    "shard_shape": "shards",
-    "fillvalue": "fill_value",
-    "zarr_version": "zarr_format",
-    "values": "data",
-    "consolidated": "use_consolidated",
-}
-
-# Words of other libraries that no keyword stands for, and what to write.
-ADVICE = {
-    "mode": "an existing node is replaced only with overwrite=True, and opened by require_array and require_group",
-    "exist_ok": "require_array and require_group open what exists",
-    "config": "settings=aiozarr.Settings(...) has the policies of reads and writes",
-    "write_empty_chunks": "chunks that hold only the fill value are not stored",
-    "synchronizer": "writers exclude each other without one",
-    "object_codec": "filters=[codec] has it in format 2; dtype=str or bytes needs none",
-    "index_location": "shards={'shape': ..., 'index_location': 'start'} has it",
-    "shuffle": "codecs=[{'name': 'blosc', 'shuffle': 'bitshuffle'}] has it",
-    "compression_level": "codecs=[{'name': 'zstd', 'level': 9}] has it",
-    "level": "codecs=[{'name': 'zstd', 'level': 9}] has it",
-    "maxshape": "every array can be resized",
-    "cache_attrs": "attributes are read with the array; refresh() reads them again",
-    "cache_metadata": "metadata are read with the array; refresh() reads them again",
-    "fletcher32": "codecs=['zstd', 'crc32c'] has a checksum",
-}
-
 
 class OpenNode(Protocol):
     """An opened array or group."""
@@ -155,12 +117,9 @@ def opens(function: Callable[P, Coroutine[Any, Any, N]]) -> Callable[P, Opening[
     return opening
 
 
-def unknown_keyword_error(function: str, name: str, known: Any) -> TypeError:
-    """Return the error of an unknown keyword: with the name to use, or with the nearest one."""
-    if name in ADVICE:
-        return TypeError(f"{function} has no keyword {name!r}; {ADVICE[name]}")
-    alias = ALIASES.get(name)
-    nearest = [alias] if alias in known else get_close_matches(name, [each for each in known if each != "self"], n=1)
+def unknown_keyword_error(function: str, name: str, known: Iterable[str]) -> TypeError:
+    """Return the error of an unknown keyword, with the nearest known one."""
+    nearest = get_close_matches(name, [each for each in known if each != "self"], n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     return TypeError(f"{function} has no keyword {name!r}{hint}")
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         read_many,
         require_array,
         require_group,
+        validate,
+        verify,
     )
     from aiozarr.sync.group import Group
     from aiozarr.sync.tensor_view import TensorView
@@ -38,7 +40,7 @@ else:
             ".array": "Array View",
             ".functions": (
                 "clean consolidate_metadata convert copy create_array create_group migrate open open_array open_group "
-                "plan_conversion read_many require_array require_group"
+                "plan_conversion read_many require_array require_group validate verify"
             ),
             ".group": "Group",
             ".tensor_view": "TensorView",
@@ -65,4 +67,6 @@ __all__ = [
     "record",
     "require_array",
     "require_group",
+    "validate",
+    "verify",
 ]

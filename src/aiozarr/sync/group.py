@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, overload
 
 from aiozarr import hierarchy
 from aiozarr.errors import ChildNotFoundError, InvalidKeyError
-from aiozarr.hierarchy.group import ForeignGroupNames
 from aiozarr.metadata.records import GroupMetadata
 from aiozarr.sync.array import Array, Node
 from aiozarr.sync.wait import blocking_method, data_in_this_thread, iterate, unchanged
@@ -16,7 +15,7 @@ AnyNode: TypeAlias = "Array | Group"
 D = TypeVar("D")
 
 
-class Group(ForeignGroupNames, Node[hierarchy.Group]):
+class Group(Node[hierarchy.Group]):
     """A group in a store; see `aiozarr.Group`. `group["a/b"]` opens, `"a/b" in group` tests, `del group["a"]` erases.
 
     Reads as a mapping: iterating yields the names of the children, and `keys`, `values`, `items`, `get` and `len` are

@@ -28,7 +28,7 @@ class FakeStore(NowaitStore):
     """A store whose every call takes `latency` seconds, and its bytes `bandwidth` (bytes per second, each call alone).
 
     Attributes:
-        sends_nowait: Whether `begin_fetch` sends reads without a task, as a store with an idle connection does.
+        sends_nowait: Whether `fetch_nowait` sends reads without a task, as a store with an idle connection does.
         calls: every call, in the order in which they started.
         in_flight, max_in_flight: the current and the highest number of unfinished calls.
         faults: the plan of faults; may be replaced at any time.

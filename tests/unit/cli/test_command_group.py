@@ -43,11 +43,6 @@ def test_no_unknown_command_leads_to_one_that_removes(name: str) -> None:
     assert "'rm'" not in result.stderr
 
 
-@pytest.mark.parametrize(("name", "known"), [("mv", "'cp' copies"), ("rechunk", "'convert --chunks'")])
-def test_a_command_of_another_tool_gets_the_name_that_it_has_here(name: str, known: str) -> None:
-    assert known in invoke(name, "x", "y").stderr
-
-
 def test_an_error_is_one_line_on_standard_error() -> None:
     result = invoke("info", "nope://bucket/x")
     assert result.exit_code == 2

@@ -56,5 +56,5 @@ class Read:
 
     @fork_safe_cached_property
     def parts(self) -> SizedSelections:
-        """The stored objects that are touched; where `takes_long(maps)`, a worker has to be the first to ask."""
+        """The stored objects that the read touches. If the maps are expensive, a worker computes this first."""
         return parts_of(self.layout, self.maps, self.fields) if self.listed is None else self.listed

@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aiozarr.stores.options.http_options import CLIENT_UNSUPPORTED, TRUST_UNSUPPORTED
-from aiozarr.stores.options.option_table import OptionTable, UnsupportedOption, option, options_of
+from aiozarr.stores.options.option_table import (
+    CLIENT_WITHOUT_EFFECT,
+    FSSPEC_WITHOUT_EFFECT,
+    OptionTable,
+    option,
+    options_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,43 +71,13 @@ AZURE_TABLE = OptionTable(
     prefixes=("azure_storage_", "azure_"),
     nested=("config", "client_options"),
     without_effect=(
+        *FSSPEC_WITHOUT_EFFECT,
+        *CLIENT_WITHOUT_EFFECT,
         "assume_container_exists",
-        "asynchronous",
         "blocksize",
-        "default_cache_type",
-        "default_fill_cache",
-        "disable_tagging",
-        "listings_expiry_time",
-        "loop",
         "max_concurrency",
-        "max_paths",
-        "skip_instance_cache",
-        "use_listings_cache",
-    ),
-    unsupported=(
-        UnsupportedOption(
-            ("timeout", "socket_timeout"), "requests may take as long as they make progress: `idle_timeout`"
-        ),
-        *CLIENT_UNSUPPORTED,
-        *TRUST_UNSUPPORTED,
-        UnsupportedOption(
-            ("version_aware",), "the newest version of a blob is read; versions are not listed", only=(False,)
-        ),
-        UnsupportedOption(("request_session",), "the connections are the store's own", only=()),
-        UnsupportedOption(("credential_provider",), "pass `credential`, an object with `get_token`", only=()),
-        UnsupportedOption(("credential_type",), "the credentials that are given say which kind they are", only=()),
-        UnsupportedOption(("encryption_key",), "keys of one's own would have to be sent with every read", only=()),
-        UnsupportedOption(("prefix",), "the URL names container and prefix", only=()),
-        UnsupportedOption(
-            ("fabric_cluster_identifier", "fabric_session_token", "fabric_token_service_url", "fabric_workload_host"),
-            "pass a token of Fabric's as `token`, or a `credential`",
-            only=(),
-        ),
-        UnsupportedOption(
-            ("use_fabric_endpoint",),
-            "name it by the URL: abfss://container@onelake.dfs.fabric.microsoft.com/path",
-            only=(False, "false", "False"),
-        ),
+        "socket_timeout",
+        "timeout",
     ),
 )
 

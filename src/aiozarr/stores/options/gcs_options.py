@@ -6,8 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from aiozarr.stores.options.http_options import CLIENT_UNSUPPORTED, TRUST_UNSUPPORTED
-from aiozarr.stores.options.option_table import Option, OptionTable, UnsupportedOption, as_bool, option, options_of
+from aiozarr.stores.options.option_table import (
+    CLIENT_WITHOUT_EFFECT,
+    FSSPEC_WITHOUT_EFFECT,
+    Option,
+    OptionTable,
+    as_bool,
+    option,
+    options_of,
+)
 
 Access = Literal["read_only", "read_write", "full_control"]
 
@@ -51,26 +58,6 @@ class GcsOptions:
         )
 
 
-_SESSION_INNARDS = (
-    "auto_decompress",
-    "fallback_charset_resolver",
-    "json_serialize",
-    "json_serialize_bytes",
-    "loop",
-    "max_field_size",
-    "max_headers",
-    "max_line_size",
-    "raise_for_status",
-    "read_bufsize",
-    "request_class",
-    "requote_redirect_url",
-    "response_class",
-    "skip_auto_headers",
-    "ssl_shutdown_timeout",
-    "version",
-    "ws_response_class",
-)
-
 GCS_TABLE = OptionTable(
     store="a GCS store",
     options=(
@@ -82,66 +69,17 @@ GCS_TABLE = OptionTable(
         Option("bucket", obstore=("bucket_name",), ours_only=True),
     ),
     prefixes=("google_", "gcs_"),
-    nested=("config", "client_options", "session_kwargs"),
+    nested=("config", "client_options"),
     without_effect=(
-        "asynchronous",
+        *FSSPEC_WITHOUT_EFFECT,
+        *CLIENT_WITHOUT_EFFECT,
         "block_size",
         "cache_timeout",
         "check_connection",
         "consistency",
-        "default_block_size",
-        "default_cache_type",
-        "default_fill_cache",
         "default_location",
-        "listings_expiry_time",
-        "loop",
-        "max_paths",
         "requests_timeout",
         "secure_serialize",
-        "skip_instance_cache",
-        "use_listings_cache",
-    ),
-    unsupported=(
-        UnsupportedOption(
-            ("finalize_on_close", "max_mrd_pool_cache_queue_size", "mrd_pool_cache_size"),
-            "they are for zonal buckets, which have a protocol of their own",
-        ),
-        UnsupportedOption(("session_kwargs.trust_env",), "proxies are taken from the environment", only=(True,)),
-        UnsupportedOption(
-            ("session_kwargs.timeout", "session_kwargs.read_timeout", "session_kwargs.conn_timeout"),
-            "`idle_timeout` and `connect_timeout` say it",
-        ),
-        UnsupportedOption(
-            tuple(f"session_kwargs.{name}" for name in _SESSION_INNARDS),
-            "they steer aiohttp's reading of answers, which is the store's own here",
-        ),
-        *CLIENT_UNSUPPORTED,
-        *TRUST_UNSUPPORTED,
-        UnsupportedOption(
-            ("version_aware",), "the newest version of an object is read; versions are not listed", only=(False,)
-        ),
-        UnsupportedOption(("credential_provider",), "pass `token`", only=()),
-        UnsupportedOption(("prefix",), "the URL names bucket and prefix", only=()),
-        UnsupportedOption(
-            tuple(
-                f"session_kwargs.{name}"
-                for name in (
-                    "auth",
-                    "base_url",
-                    "connector",
-                    "connector_owner",
-                    "cookie_jar",
-                    "cookies",
-                    "headers",
-                    "middlewares",
-                    "proxy",
-                    "proxy_auth",
-                    "trace_configs",
-                )
-            ),
-            "the connections are the store's own",
-            only=(),
-        ),
     ),
 )
 

@@ -8,7 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aiozarr.stores.options.option_table import Option, OptionTable, UnsupportedOption, option, options_of
+from aiozarr.stores.options.option_table import (
+    CLIENT_WITHOUT_EFFECT,
+    FSSPEC_WITHOUT_EFFECT,
+    Option,
+    OptionTable,
+    option,
+    options_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,58 +69,15 @@ HTTP_TABLE = OptionTable(
     ),
     nested=("client_kwargs", "client_options"),
     without_effect=(
-        "asynchronous",
-        "batch_size",
+        *FSSPEC_WITHOUT_EFFECT,
+        *CLIENT_WITHOUT_EFFECT,
         "block_size",
         "cache_options",
         "cache_type",
-        "client_kwargs.raise_for_status",
-        "client_kwargs.read_bufsize",
-        "client_kwargs.requote_redirect_url",
-        "default_block_size",
-        "default_cache_type",
         "encoded",
-        "listings_expiry_time",
-        "loop",
-        "max_paths",
         "same_scheme",
         "simple_links",
         "size_policy",
-        "skip_instance_cache",
-        "use_listings_cache",
-    ),
-    unsupported=(
-        UnsupportedOption(
-            (
-                "default_content_type",
-                "http2_keep_alive_interval",
-                "http2_keep_alive_timeout",
-                "http2_keep_alive_while_idle",
-                "pool_idle_timeout",
-                "pool_max_idle_per_host",
-                "randomize_addresses",
-            ),
-            "connections are kept, and closed, as reads need them",
-        ),
-        UnsupportedOption(("http1_only",), "requests are HTTP/1.1", only=(True, "true", "True")),
-        UnsupportedOption(("http2_only",), "requests are HTTP/1.1", only=(False, "false", "False")),
-        UnsupportedOption(("get_client", "client_kwargs.connector"), "the connections are the store's own", only=()),
-        UnsupportedOption(
-            ("cookies", "client_kwargs.cookies", "client_kwargs.cookie_jar"),
-            "cookies are not kept; headers={'Cookie': ...} sends one",
-            only=(),
-        ),
-        UnsupportedOption(
-            ("proxy_auth", "client_kwargs.proxy_auth", "proxy_headers"),
-            "user and password of a proxy belong into its URL",
-            only=(),
-        ),
-        UnsupportedOption(("proxy_ca_certificate",), "a proxy's certificate is checked by ssl_context", only=()),
-        UnsupportedOption(
-            ("proxy_excludes",), "hosts are excepted by NO_PROXY, from proxies of the environment", only=()
-        ),
-        UnsupportedOption(("retry_config",), "retries are a setting: Settings(retries=...)", only=()),
-        UnsupportedOption(("params",), "a query that is sent with every request belongs into the URL", only=()),
     ),
 )
 
@@ -194,51 +158,3 @@ def _merge_timeouts(found: dict[str, Any]) -> None:
         seconds = [_SECONDS.translate({"timeout": each})["timeout"] for each in (value, total) if each]
         present = found.get(name, HTTPOptions.__dataclass_fields__[name].default)
         found[name] = min([value or present, *seconds]) if seconds else present
-
-
-_FALSE = (False, "false", "False")
-
-CLIENT_UNSUPPORTED = (
-    UnsupportedOption(("batch_size",), "`Settings.max_requests` says how many requests are sent at once"),
-    UnsupportedOption(("retry_config",), "`Settings.retries` says how often a request is repeated"),
-    UnsupportedOption(("allow_http",), "the scheme of `endpoint_url` says it"),
-    UnsupportedOption(
-        (
-            "http1_only",
-            "http2_keep_alive_interval",
-            "http2_keep_alive_timeout",
-            "http2_keep_alive_while_idle",
-            "pool_idle_timeout",
-            "pool_max_idle_per_host",
-            "randomize_addresses",
-            "user_agent",
-        ),
-        "connections are kept by pools of our own, which speak HTTP/1.1",
-    ),
-    # --- refused -------------------------------------------------------------------------------------------------
-    UnsupportedOption(("http2_only",), "requests are sent by HTTP/1.1", only=_FALSE),
-    UnsupportedOption(("default_headers", "default_content_type"), "no headers of one's own are sent", only=()),
-    UnsupportedOption(
-        ("proxy_excludes", "proxy_ca_certificate"),
-        "`HTTPS_PROXY` and `NO_PROXY` of the environment say which hosts are asked through which proxy",
-        only=(),
-    ),
-)
-"""For all clouds."""
-
-TRUST_UNSUPPORTED = (
-    UnsupportedOption(
-        ("proxy_url",),
-        "`HTTPS_PROXY` and `NO_PROXY` of the environment say which hosts are asked through which proxy",
-        only=(),
-    ),
-    UnsupportedOption(
-        ("allow_invalid_certificates",),
-        "certificates are checked; `SSL_CERT_FILE` names others to trust",
-        only=_FALSE,
-    ),
-    UnsupportedOption(
-        ("root_certificate",), "`SSL_CERT_FILE` of the environment names a file of certificates to trust", only=()
-    ),
-)
-"""For the clouds whose stores have no options for proxies and certificates."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from numbers import Integral, Real
@@ -79,20 +78,30 @@ def options_of(record: type[Any]) -> tuple[Option, ...]:
     return tuple(Option(each.name, **each.metadata) for each in fields(record) if each.metadata)
 
 
-@dataclass(frozen=True, slots=True)
-class UnsupportedOption:
-    """Options of fsspec's file system or obstore's store that have no effect here, or are refused.
+FSSPEC_WITHOUT_EFFECT = (
+    "asynchronous",
+    "batch_size",
+    "default_block_size",
+    "default_cache_type",
+    "default_fill_cache",
+    "listings_expiry_time",
+    "loop",
+    "max_paths",
+    "skip_instance_cache",
+    "use_listings_cache",
+)
+"""Options of all fsspec file systems for caches, block sizes and loops, which a store does not have."""
 
-    Attributes:
-        names: their names, as in an `Option`.
-        why: why they have no effect, or what to use instead; one line of the documentation.
-        only: the accepted values, which match the behaviour of aiozarr. Other values are refused. None accepts every
-            value, without effect. Empty values are always accepted.
-    """
-
-    names: tuple[str, ...]
-    why: str
-    only: tuple[Any, ...] | None = None
+CLIENT_WITHOUT_EFFECT = (
+    "allow_http",
+    "http1_only",
+    "pool_idle_timeout",
+    "pool_max_idle_per_host",
+    "randomize_addresses",
+    "retry_config",
+    "user_agent",
+)
+"""Options of obstore's HTTP client for connections and retries, which the store and `Settings` decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +113,8 @@ class OptionTable:
         options: all options, in the order of messages.
         prefixes: prefixes that names may have, as obstore's `aws_`.
         nested: options of fsspec's file system or of obstore's stores that are mappings of further options.
-        without_effect: options of fsspec's file system that control something that is controlled otherwise here (caches
-            of listings, block sizes, loops); every value is accepted, without effect.
-        unsupported: their other options that have no effect, or are refused.
+        without_effect: options of fsspec's file system and of obstore's store that are accepted and ignored, because
+            the store has no such cache, loop or connection.
     """
 
     store: str
@@ -114,26 +122,22 @@ class OptionTable:
     prefixes: tuple[str, ...] = ()
     nested: tuple[str, ...] = ()
     without_effect: tuple[str, ...] = ()
-    unsupported: tuple[UnsupportedOption, ...] = ()
 
     def translate(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given options under our names. An option that is None counts as not given.
 
         Raises:
-            TypeError: an unknown or unsupported option, or a value of the wrong type. The message names the alternative
-                or lists the known options.
+            TypeError: an unknown option, or a value of the wrong type. The message lists the known options.
             ValueError: one option is given twice with different values, or its value cannot be sent.
         """
-        by_name, unsupported = self._by_name(), self._foreign_by_name()
+        by_name = self._by_name()
         found: dict[str, Any] = {}
-        for name, value in self._flat(given, by_name.keys() | unsupported.keys()):
+        for name, value in self._flat(given, by_name.keys() | set(self.without_effect)):
             option = by_name.get(name) or by_name.get(self._plain(name))
             if option is None:
-                other = unsupported.get(name) or unsupported.get(self._plain(name))
-                if other is None:
-                    raise self._unknown(name)
-                _refuse_unless_accepted(name, other, value)
-                continue
+                if name in self.without_effect or self._plain(name) in self.without_effect:
+                    continue
+                raise self._unknown(name)
             value = _in_our_spelling(option, value)
             if value is None:
                 continue
@@ -185,10 +189,6 @@ class OptionTable:
     def _by_name(self) -> dict[str, Option]:
         return {name: option for option in self.options for name in (option.name, *option.fsspec, *option.obstore)}
 
-    def _foreign_by_name(self) -> dict[str, UnsupportedOption]:
-        without_effect = (UnsupportedOption(self.without_effect, "it is controlled otherwise here"), *self.unsupported)
-        return {name: unsupported for unsupported in without_effect for name in unsupported.names}
-
     def _plain(self, name: str) -> str:
         """Return a name of obstore in lower case and without prefix."""
         plain = name.lower()
@@ -229,15 +229,6 @@ def _insert(into: dict[str, Any], name: str, value: Any, path: str) -> None:
         _insert(members, inner, value, path)
     elif into.setdefault(outer, value) != value:
         raise ValueError(f"the storage option {path!r} is given twice, with different values")
-
-
-def _refuse_unless_accepted(name: str, unsupported: UnsupportedOption, value: object) -> None:
-    if unsupported.only is None or any(value is accepted for accepted in (None, *unsupported.only)):
-        return
-    with suppress(Exception):  # comparing a foreign value, such as an array, may raise
-        if not value or value in unsupported.only:
-            return
-    raise TypeError(f"the storage option {name!r} cannot be followed: {unsupported.why}")
 
 
 def _in_our_spelling(option: Option, value: object) -> object:

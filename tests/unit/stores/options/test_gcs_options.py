@@ -68,7 +68,6 @@ def test_all_names_of_an_option_have_one_meaning(given: dict[str, Any], expected
     ("given", "error", "words"),
     [
         ({"tokn": 1}, TypeError, "a GCS store knows anon, token"),
-        ({"session_kwargs": {"auth": ("u", "p")}}, TypeError, "the store's own"),
         ({"token": 5}, TypeError, "credentials of the package google-auth"),
         ({"token": "browser"}, ValueError, "gcloud auth application-default login"),
         ({"token": "cache"}, ValueError, "gcloud auth application-default login"),

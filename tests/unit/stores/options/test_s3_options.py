@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 import s3fs
 from obstore.store import S3Store
 
-from aiozarr.stores.options.option_table import Option, UnsupportedOption
+from aiozarr.stores.options.option_table import Option
 from aiozarr.stores.options.s3_options import S3_TABLE, S3Options, s3_options
 from tests.support.upstream_names import fields_of
 
@@ -139,33 +138,6 @@ def nested(name: str, value: Any) -> dict[str, Any]:
     return found
 
 
-def upstream() -> Iterator[str]:
-    """The names that the other packages have today."""
-    for name in inspect.signature(s3fs.S3FileSystem.__init__).parameters:
-        if name not in ("self", "kwargs"):
-            yield name
-    yield from (f"config_kwargs.{name}" for name in botocore.config.Config.OPTION_DEFAULTS)
-    for name in inspect.signature(botocore.session.Session.create_client).parameters:
-        if name not in ("self", "service_name", "config"):
-            yield f"client_kwargs.{name}"
-    for name in fields_of("_aws.pyi", "S3Config"):
-        yield name
-        yield name.upper()
-        yield "aws_" + name.removeprefix("aws_")
-    yield from fields_of("_client.pyi", "ClientConfig")
-    yield from ("prefix", "config", "client_options", "retry_config", "credential_provider")
-
-
-@pytest.mark.parametrize("name", list(dict.fromkeys(upstream())))
-def test_a_name_of_the_other_packages_is_known(name: str) -> None:
-    refusal = ""
-    try:
-        s3_options(nested(name, "x"))
-    except (TypeError, ValueError) as error:
-        refusal = str(error)
-    assert "unknown" not in refusal
-
-
 CASES = [
     pytest.param(option, name, id=f"{option.name}-{name}")
     for option in S3_TABLE.options
@@ -192,20 +164,6 @@ def test_each_option_changes_something(option: Option) -> None:
         assert s3_options({"allow_invalid_certificates": True}).verify is False
         return
     assert s3_options({option.name: sample(option), **TOGETHER.get(option.name, {})}) != S3Options()
-
-
-@pytest.mark.parametrize("unsupported", S3_TABLE.unsupported, ids=lambda unsupported: unsupported.names[0])
-def test_unsupported_options_are_ignored_or_refused_with_a_reason(unsupported: UnsupportedOption) -> None:
-    for name in unsupported.names:
-        assert S3_TABLE.translate(nested(name, None)) == {}
-        for value in unsupported.only or ():
-            assert S3_TABLE.translate(nested(name, value)) == {}
-        if unsupported.only is None:
-            assert S3_TABLE.translate(nested(name, "anything")) == {}
-        else:
-            with pytest.raises(TypeError, match="cannot be followed") as caught:
-                s3_options(nested(name, "anything"))
-            assert unsupported.why in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -253,8 +211,3 @@ def test_each_name_of_obstores_is_one_that_it_takes(name: str) -> None:
     config = {full: sample(option)}
     config |= dict.fromkeys(TOGETHER_THERE.get(name, ()), "x")
     S3Store("bucket", config=config)  # type: ignore[arg-type]
-
-
-def test_obstore_refuses_names_that_it_does_not_know() -> None:
-    with pytest.raises(Exception, match="nowhere"):
-        S3Store("bucket", config={"aws_nowhere": "x"})  # type: ignore[arg-type, typeddict-unknown-key]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aiozarr.sync
-from aiozarr.cli import verification
+from aiozarr.hierarchy import verification
 from tests.support.command_line import damage, invoke, records, succeed
 
 

@@ -1,14 +1,15 @@
-"""Checks the metadata documents of a tree of nodes: what cannot be read, what violates its format, what is outdated."""
+"""`validate`: checks the metadata documents of a tree: unreadable, invalid and outdated ones."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from aiozarr.concurrency import map_concurrently
 from aiozarr.engine import ArrayLayout
+from aiozarr.engine.open_store import Target
 from aiozarr.errors import LimitError, MetadataError, PermissionDeniedError, UnsupportedMetadataError
 from aiozarr.hierarchy.members import ListedNode, NodeError, check_listable, walk_levels
 from aiozarr.hierarchy.node_access import (
@@ -18,15 +19,19 @@ from aiozarr.hierarchy.node_access import (
     parse_documents,
     read_documents,
     require_node,
+    run_at_target,
 )
 from aiozarr.metadata.format_rules import rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, consolidated_node
 from aiozarr.metadata.names import join_path
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
+from aiozarr.settings import Settings
 from aiozarr.stores.transformer import ALL_TRANSFORMER_NAMES
 
 Severity = Literal["error", "warning", "note"]
 Rule = Literal["invalid", "unsupported", "lenient", "formats", "consolidated", "implicit"]
+
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 SEVERITY: dict[Rule, Severity] = {
     "invalid": "error",
@@ -64,17 +69,58 @@ class Finding:
 
 
 @dataclass
-class ValidationCounts:
-    """Totals of a validation."""
+class ValidateReport:
+    """The result of `validate`: the number of nodes, and the findings in the order of the tree."""
 
     nodes: int = 0
-    error: int = 0
-    warning: int = 0
-    note: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    def count(self, severity: Severity) -> int:
+        """Return the number of findings of this severity."""
+        return sum(finding.severity == severity for finding in self.findings)
 
 
-async def validate_tree(access: NodeAccess, counts: ValidationCounts) -> AsyncGenerator[Finding, None]:
-    """Check the node of `access` and all nodes below it; runs on the I/O thread.
+async def validate(
+    target: Target,
+    path: str = "",
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
+) -> ValidateReport:
+    """Check the metadata documents of a node and of all nodes below it. Chunks are not read.
+
+    Args:
+        target: a URL, a local path, or a `Store`.
+        path: the node's path below that.
+        storage_options: options of the store, for a URL.
+        settings: limits and policies.
+
+    Returns:
+        the number of nodes and the findings. A finding of severity "error": the node cannot be read. "warning": it
+        violates its format or differs from consolidated metadata, and aiozarr reads it nevertheless. "note": worth
+        knowing.
+
+    Raises:
+        NodeNotFoundError: there is no node.
+        StoreError: the store could not be read.
+        UnknownSchemeError, InvalidKeyError, TypeError, ValueError: as `open`.
+    """
+    report = ValidateReport()
+
+    async def work(access: NodeAccess, owns_store: bool) -> ValidateReport:
+        try:
+            async for _ in validate_tree(access, report):
+                pass
+        finally:
+            if owns_store:
+                await access.store.aclose()
+        return report
+
+    return await run_at_target(work, target, path, zarr_format=None, storage_options=storage_options, settings=settings)
+
+
+async def validate_tree(access: NodeAccess, report: ValidateReport) -> AsyncGenerator[Finding, None]:
+    """Check the node of `access` and all nodes below it, and add the findings to `report`. Runs on the I/O thread.
 
     Raises:
         NodeNotFoundError: there is no node.
@@ -83,7 +129,7 @@ async def validate_tree(access: NodeAccess, counts: ValidationCounts) -> AsyncGe
 
     def counted(findings: Iterator[Finding]) -> Iterator[Finding]:
         for finding in findings:
-            setattr(counts, finding.severity, getattr(counts, finding.severity) + 1)
+            report.findings.append(finding)
             yield finding
 
     root: NodeMetadata | MetadataError | LimitError
@@ -92,7 +138,7 @@ async def validate_tree(access: NodeAccess, counts: ValidationCounts) -> AsyncGe
     except (MetadataError, LimitError) as error:
         root = error
     documents = await read_documents(access, PROBE_KEYS)
-    counts.nodes += 1
+    report.nodes += 1
     for finding in counted(check_node(access, "", root, documents)):
         yield finding
     if not isinstance(root, GroupMetadata):
@@ -105,7 +151,7 @@ async def validate_tree(access: NodeAccess, counts: ValidationCounts) -> AsyncGe
             children = [access.sibling(join_path(access.path, listed.name, None)) for listed in batch]
             stored = await map_concurrently(_documents_of, list(zip(batch, children, strict=True)))
             for listed, child, documents in zip(batch, children, stored, strict=True):
-                counts.nodes += 1
+                report.nodes += 1
                 seen.add(listed.name)
                 for finding in counted(check_node(child, listed.name, listed.metadata, documents)):
                     yield finding

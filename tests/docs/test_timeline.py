@@ -12,10 +12,10 @@ import pytest
 from aiozarr.errors import StoreError
 from aiozarr.model import Range, Suffix
 from aiozarr.schedule.events import RequestEvent
-from aiozarr.testing.timeline import MAX_ROWS, timeline_svg
+from scripts.timeline import MAX_ROWS, timeline_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
-SCRIPT = Path(__file__).parents[3] / "scripts" / "make_timeline.py"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "make_timeline.py"
 
 
 def event(key: str, *, started: float, seconds: float = 1.0, **fields: object) -> RequestEvent:

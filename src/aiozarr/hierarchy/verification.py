@@ -1,27 +1,31 @@
-"""Reads and decodes every stored chunk of the arrays of a tree, and names the bad ones by key."""
+"""`verify`: reads and decodes every stored chunk of the arrays of a tree, and names the bad ones by key."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from aiozarr.concurrency import ByteSemaphore, for_each
-from aiozarr.engine import Progress
+from aiozarr.engine import Engine, Progress, bind_callback, run
+from aiozarr.engine.open_store import Target
+from aiozarr.engine.progress import ProgressCallback, ProgressLike, shown_progress
 from aiozarr.errors import AiozarrError, CodecError, LimitError, MetadataError, StoreError
-from aiozarr.hierarchy import Array, Group
-from aiozarr.hierarchy.group import make_array
+from aiozarr.hierarchy.array import Array
+from aiozarr.hierarchy.group import Group, make_array
 from aiozarr.hierarchy.members import NodeError
+from aiozarr.hierarchy.open import open as open_node
 from aiozarr.metadata.names import join_path
 from aiozarr.metadata.records import ArrayMetadata
+from aiozarr.settings import Settings, settings_or_default
 
 if TYPE_CHECKING:
     from aiozarr.engine import ArrayLayout
-    from aiozarr.hierarchy import View
+    from aiozarr.hierarchy.view import View
 
 Problem = Literal["chunk", "shard", "store", "outside"]
 
@@ -56,15 +60,66 @@ class BadObject:
 
 
 @dataclass
-class VerifyCounts:
-    """Totals of a verification; `bytes` are those of decoded elements."""
+class VerifyReport:
+    """The result of `verify`.
+
+    Attributes:
+        arrays: number of arrays.
+        objects: number of stored objects that were decoded.
+        missing: number of chunks that are not stored; None if the store cannot list.
+        bytes: bytes of the decoded elements.
+        bad: objects that cannot be read or decoded, and nodes whose documents cannot be read.
+        outside: objects whose key belongs to no chunk of the grid, which are no errors.
+    """
 
     arrays: int = 0
     objects: int = 0
     missing: int | None = 0
-    bad: int = 0
-    outside: int = 0
     bytes: int = 0
+    bad: list[BadObject] = field(default_factory=list)
+    outside: list[BadObject] = field(default_factory=list)
+
+
+async def verify(
+    target: Target,
+    path: str = "",
+    *,
+    progress: ProgressLike = None,
+    storage_options: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
+) -> VerifyReport:
+    """Read and decode every stored chunk of an array, or of all arrays below a group.
+
+    Indexes of shards are checked, and the checksums of codecs that have one. Without a checksum in the data, a changed
+    chunk that still decodes is not found.
+
+    Args:
+        target: a URL, a local path, or a `Store`.
+        path: the node's path below that.
+        progress: called with `Progress`, stored objects and decoded bytes; True draws a bar, with the extra `cli`.
+        storage_options: options of the store, for a URL.
+        settings: limits and policies.
+
+    Returns:
+        the counts, and every object that is bad.
+
+    Raises:
+        NodeNotFoundError: there is no node.
+        StoreError: the store refused to be read, or could not be listed.
+        UnknownSchemeError, InvalidKeyError, TypeError, ValueError: as `open`.
+    """
+    settings = settings_or_default(settings)
+    report = VerifyReport()
+
+    async def work(engine: Engine) -> VerifyReport:
+        async with open_node(target, path, storage_options=storage_options, settings=settings) as node:
+            async for _ in Verification(node, report, callback).run():
+                pass
+        return report
+
+    with shown_progress(progress, "verifying") as shown:
+        callback = bind_callback(shown)
+        return await run(work, timeout=settings.timeout, callback=callback)
 
 
 class Verification:
@@ -74,13 +129,13 @@ class Verification:
 
     Args:
         node: the array or group.
-        counts: the totals, which grow meanwhile.
+        report: the result, which grows meanwhile.
         progress: called with `Progress` after each object.
     """
 
-    def __init__(self, node: Array | Group, counts: VerifyCounts, progress: Callable[[Progress], None] | None) -> None:
+    def __init__(self, node: Array | Group, report: VerifyReport, progress: ProgressCallback | None) -> None:
         self._node = node
-        self._counts = counts
+        self._report = report
         self._progress = progress
         self._objects = self._bytes = 0
         self._slots = asyncio.Semaphore(CONCURRENT_OBJECTS)
@@ -95,10 +150,7 @@ class Verification:
                 if isinstance(item, BaseException):
                     raise item
                 for bad in item:
-                    if bad.problem == "outside":
-                        self._counts.outside += 1
-                    else:
-                        self._counts.bad += 1
+                    (self._report.outside if bad.problem == "outside" else self._report.bad).append(bad)
                     yield bad
         finally:
             producer.cancel()
@@ -122,10 +174,10 @@ class Verification:
         if isinstance(array, Exception):
             await self._found.put([BadObject(path, getattr(array, "key", None) or path, "store", None, str(array))])
             return
-        self._counts.arrays += 1
+        self._report.arrays += 1
         self._objects += prod(array._layout.grid.shape)
         self._bytes += array.nbytes
-        async with asyncio.TaskGroup() as group, aclosing(_stored_objects(array, path, self._counts)) as objects:
+        async with asyncio.TaskGroup() as group, aclosing(_stored_objects(array, path, self._report)) as objects:
             async for each in objects:
                 if isinstance(each, BadObject):
                     await self._found.put([each])
@@ -138,10 +190,10 @@ class Verification:
             view = array.blocks[coords] if coords else array[...]
             async with self._memory.hold(min(view.nbytes, STREAM_BYTES)):
                 bad = await _verify_object(array, path, coords, view)
-            self._counts.objects += 1
-            self._counts.bytes += view.nbytes
+            self._report.objects += 1
+            self._report.bytes += view.nbytes
             if self._progress is not None:
-                done, done_bytes = self._counts.objects, self._counts.bytes
+                done, done_bytes = self._report.objects, self._report.bytes
                 self._progress(Progress(done, max(done, self._objects), done_bytes, max(done_bytes, self._bytes)))
             if bad:
                 await self._found.put(bad)
@@ -172,13 +224,13 @@ async def _arrays_of(
 
 
 async def _stored_objects(
-    array: Array, path: str, counts: VerifyCounts
+    array: Array, path: str, report: VerifyReport
 ) -> AsyncGenerator[tuple[int, ...] | BadObject, None]:
     """Yield the coordinates of the objects to read, and objects outside of the grid."""
     layout, store = array._layout, array._chunk_store
     shape = layout.grid.shape
     if not store.supports.listable or array.metadata.storage_transformers:
-        counts.missing = None
+        report.missing = None
         for each in product(*map(range, shape)):
             yield each
         return
@@ -193,8 +245,8 @@ async def _stored_objects(
             yield coords
         else:
             yield BadObject(path, entry.key, "outside", None, f"the grid of {shape} chunks has none of this key")
-    if counts.missing is not None:
-        counts.missing += prod(shape) - stored
+    if report.missing is not None:
+        report.missing += prod(shape) - stored
 
 
 def is_in_grid(coords: tuple[int, ...], shape: tuple[int, ...]) -> bool:
