@@ -45,7 +45,8 @@ def verify(target: str, stores: TargetOptions, out: Output) -> None:
     if not (report.arrays or report.bad):
         raise NodeNotFoundError(f"there is no array at or below {target}", url=target)
     if out.as_json:
-        totals = {**vars(report), "bad": len(report.bad), "outside": len(report.outside)}
+        found = {"bad": len(report.bad), "outside": len(report.outside), "bytes": report.bytes}
+        totals = {"arrays": report.arrays, "objects": report.objects, "missing": report.missing, **found}
         out.record({"type": "total", **totals}, "")
     missing = "" if report.missing is None else f", {report.missing:,} not stored"
     out.say(
