@@ -70,18 +70,18 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 10950,
+    "stores": 10960,
     "engine": 7420,
     "hierarchy": 5730,
     "codecs": 4630,
-    "driver": 3470,
+    "driver": 3480,
     "metadata": 2780,
     "transfer": 2780,
     "cli": 2280,
     "grid": 2240,
     "integrations": 1960,
     "conversion": 1900,
-    "http1": 1750,
+    "http1": 1760,
     "testing": 1160,
     "root": 1000,
     "schedule": 910,

@@ -42,7 +42,7 @@ class KvStore:
             InvalidSpecError: the driver is unknown, or a member is not valid.
         """
         if isinstance(value, str):
-            return parse_url(value, path)
+            return parse_url(text(value, path), path)
         with Members(value, path) as members:
             driver = members.require("driver", text)
             parse = _DRIVERS.get(driver)

@@ -10,7 +10,9 @@ from aiozarr.driver.codec_spec import CodecChainSpec
 from aiozarr.driver.data_types import FillValue, parse_data_type, parse_metadata_fill
 from aiozarr.driver.json_members import JSON, Members, array, as_json, invalid, lengths, one_of, ranked, text
 from aiozarr.driver.unit import Units, parse_stored_units
+from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata.data_type import DataType
+from aiozarr.metadata.document import check_json
 
 SEPARATORS = {"default": "/", "v2": "."}
 UNITS = "dimension_units"
@@ -133,4 +135,9 @@ def _no_transformers(value: JSON, path: str) -> None:
 def _attributes(value: JSON, path: str) -> tuple[Mapping[str, JSON], Units | None]:
     members = Members(value, path)
     units = members.take(UNITS, parse_stored_units, None)
-    return {name: as_json(each, path) for name, each in members.rest().items()}, units
+    attributes = {name: as_json(each, path) for name, each in members.rest().items()}
+    try:
+        check_json(attributes, path, finite=False)
+    except InvalidMetadataError as error:
+        raise invalid(error.member or path, error.message) from None
+    return attributes, units

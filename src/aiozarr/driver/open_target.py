@@ -67,7 +67,8 @@ async def open(  # noqa: A001  # the public name
         storage_options: options of the store, for a URL, as fsspec's users pass them.
         settings: limits and policies of reads and writes.
         schemes: the schemes that a location may have, such as `("s3", "https")`, for services that open what their
-            users name. A local path has the scheme `file`; each link of a chain needs its own. Specs are checked too.
+            users name. A local path has the scheme `file`; each link of a chain needs its own. Specs are checked too,
+            with their endpoints.
 
     Raises:
         NodeNotFoundError: there is no node, or none of `zarr_format`; also a `FileNotFoundError`.
@@ -126,6 +127,8 @@ async def open_spec(spec: Any, schemes: Collection[str] | None = None) -> Tensor
     parsed = Spec.parse(spec)
     target = parsed.kvstore.target
     check_schemes("memory://" if isinstance(target, MemoryStore) else target, schemes)
+    if endpoint := parsed.kvstore.options.get("endpoint_url"):
+        check_schemes(endpoint, schemes)
     try:
         stored = await open_stored(parsed)
     except NodeNotFoundError:

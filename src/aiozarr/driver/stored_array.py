@@ -28,6 +28,7 @@ from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node
 from aiozarr.hierarchy.mutations.store_documents import set_if_absent
 from aiozarr.hierarchy.node import HandleOptions, check_store_writeable
 from aiozarr.hierarchy.node_access import NodeAccess, run_at_target
+from aiozarr.metadata.document import dump_document
 from aiozarr.metadata.formats import parse_node
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.model import Version
@@ -156,16 +157,11 @@ def exists_error(access: NodeAccess) -> NodeExistsError:
 
 def array_metadata(facts: Facts, spec: Spec, node: str) -> ArrayMetadata:
     """Return the metadata in the terms of the array."""
-    documents = {document_key(spec): render(spec.format.document(facts))}
+    documents = {document_key(spec): dump_document(spec.format.document(facts), finite=False)}
     metadata = parse_node(documents, node=node, zarr_format=spec.format.number)
     assert isinstance(metadata, ArrayMetadata)
     # Without a fill value in the document, a write stores every chunk.
     return replace(metadata, has_fill_value=False) if spec.store_data_equal_to_fill_value else metadata
-
-
-def render(members: Mapping[str, Any]) -> bytes:
-    """Return the document with these members."""
-    return json.dumps(members, indent=2, ensure_ascii=False).encode()
 
 
 def with_facts(stored: StoredArray, facts: Facts, version: Version | None) -> StoredArray:
@@ -206,7 +202,7 @@ async def _create(access: NodeAccess, spec: Spec, stored: StoredArray) -> None:
         key = access.prefix + document_key(spec)
         if access.store.supports.conditional_writes is False and await access.scheduled.stat(key) is not None:
             raise PreconditionFailedError("a document is stored already", store=access.store.url, key=key)
-        await set_if_absent(access.scheduled, key, render(stored.facts.document()))
+        await set_if_absent(access.scheduled, key, dump_document(stored.facts.document(), finite=False))
         return None, [(access.path, stored.array.metadata)]
 
     await update_nodes([access], group_keys([zarr_format]), load, apply)

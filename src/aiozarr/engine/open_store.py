@@ -84,8 +84,7 @@ def check_schemes(target: object, schemes: Collection[str] | None) -> None:
         raise TypeError(f"schemes is a collection, as in schemes=({schemes!r},), not one string")
     if not isinstance(target, str | os.PathLike):
         return
-    location = os.fspath(target)
-    *links, last = (location if isinstance(location, str) else "").split("::")
+    *links, last = (target if isinstance(target, str) else "").split("::")
     found = [link.partition("://")[0] for link in links] + [last.partition("://")[0] if "://" in last else "file"]
     allowed = {scheme.lower() for scheme in schemes}
     for scheme in found:

@@ -220,7 +220,10 @@ async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
     rules = rules_of(name.zarr_format)
     try:
         # Only its own documents: the consolidated metadata of a subgroup are not used here.
-        metadata = parse_documents(at_name, await read_documents(at_name, rules.own_keys), name.zarr_format)
+        async def read() -> NodeMetadata | None:
+            return parse_documents(at_name, await read_documents(at_name, rules.own_keys), name.zarr_format)
+
+        metadata = await read()
         if metadata is None:
             metadata = await read_other_format(at_name, name.zarr_format)
         # A directory of a reserved name without documents belongs to another program.
@@ -228,7 +231,9 @@ async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
         if metadata is None and not is_reserved:
             # A directory of the local disk may be empty: a process that was killed has left it.
             is_group = await (has_keys_below if rules.has_implicit_groups else has_node_below)(at_name)
-            metadata = None if is_group is False else implicit_group(name.zarr_format)
+            if is_group is not False:
+                # Read again: an array whose document was not found once would be shown as a group.
+                metadata = await read() or implicit_group(name.zarr_format)
     except (MetadataError, LimitError, PermissionDeniedError) as error:
         return ListedNode(name.name, error)
     return None if metadata is None else ListedNode(name.name, metadata)

@@ -7,6 +7,7 @@ import ipaddress
 import socket
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -239,20 +240,25 @@ class _GuardedResolver(AbstractResolver):
         self._guarded: set[str] = set()
 
     async def permit(self, first: WebAddress, target: WebAddress, *, proxied: bool) -> None:
-        """Raise `StoreError` if a redirect from `first` to `target` is not allowed. A proxy resolves names itself."""
+        """Raise `StoreError` if a redirect from `first` to `target` is not allowed.
+
+        A proxy resolves names itself, so that only addresses are checked then, and every server counts as public whose
+        address is not known.
+        """
         if target.host == first.host:
             return
         names = not proxied
         self._targets.add(target.host)
-        if any(_ip(address).is_global for address in await _addresses(first.host, names)):
+        known = await _addresses(first.host, names)
+        if not known or any(ip.is_global for address in known for ip in _reached(address)):
             self._guarded.add(target.host)
         for address in await _addresses(target.host, names):
             self._check(target.host, address)
 
     def _check(self, host: str, address: str) -> None:
-        ip = _ip(address)
-        if ip.is_link_local or ip in _METADATA_SERVICES or (host in self._guarded and not ip.is_global):
-            raise StoreError("a redirect to an address that is not public was not followed")
+        for ip in _reached(address):
+            if ip.is_link_local or ip in _METADATA_SERVICES or (host in self._guarded and not ip.is_global):
+                raise StoreError("a redirect to an address that is not public was not followed")
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -271,18 +277,24 @@ class _GuardedResolver(AbstractResolver):
 _METADATA_SERVICES = frozenset(
     map(ipaddress.ip_address, ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192"))
 )
-# Addresses that end in the IPv4 address that a translator reaches (RFC 6052, RFC 8215).
-_NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
+# Addresses with the IPv4 address in them that a translator reaches (RFC 6052; RFC 8215 for networks of one's own).
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_LOCAL_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
+_COMPATIBLE = ipaddress.ip_network("::/96")
 
 
-def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return the reached address: of an IPv6 address with one of IPv4 in it (mapped, NAT64, 6to4, Teredo), that one."""
+def _reached(address: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """Return what an address may reach: of an IPv6 address with one of IPv4 in it (NAT64, 6to4, ...), that one."""
     ip = ipaddress.ip_address(address)
     if isinstance(ip, ipaddress.IPv4Address):
-        return ip
-    if any(ip in network for network in _NAT64):
-        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-    return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else ip)
+        return [ip]
+    last = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    if ip in _LOCAL_NAT64:  # RFC 6052, section 2.2: behind 48 bits, with a byte of zeros in the middle
+        middle = (int(ip) >> 64 & 0xFFFF) << 16 | int(ip) >> 40 & 0xFFFF
+        return [last, ipaddress.IPv4Address(middle)]
+    if ip in _NAT64 or (ip in _COMPATIBLE and int(ip) > 0xFFFF):
+        return [last]
+    return [ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else ip)]
 
 
 async def _addresses(host: str, names: bool) -> list[str]:
@@ -290,6 +302,8 @@ async def _addresses(host: str, names: bool) -> list[str]:
     try:
         return [str(ipaddress.ip_address(host))]
     except ValueError:
+        with suppress(OSError, ValueError):  # 0xa9fea9fe and other spellings that systems resolve without a server
+            return [socket.inet_ntoa(socket.inet_aton(host.rstrip(".")))]
         if not names:
             return []
     try:

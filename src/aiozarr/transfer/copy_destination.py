@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from aiozarr.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import CopyError, PermissionDeniedError, StoreError, UnsupportedOperationError
-from aiozarr.hierarchy.mutations.change_log import erasures
 from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY
 from aiozarr.model import JOURNAL_PREFIX, UPLOAD_RECORD_PREFIX, Entry, Version
 from aiozarr.schedule.events import Report
@@ -387,6 +386,8 @@ class CopyDestination:
             return
         changes = {key: change for key, change in found if change.misreads_chunks}
         if changes:
+            from aiozarr.hierarchy.mutations.change_log import erasures  # most copies need nothing of the hierarchy
+
             await self._destination.erase_values(list(changes))
             for key in changes:
                 erasures.record(self._store, node_of(key))

@@ -335,7 +335,7 @@ async def _wait(reader: asyncio.StreamReader, seconds: float) -> None:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         await asyncio.sleep(min(left, 0.01))
-        if reader.at_eof():
+        if reader.at_eof() or reader.exception() is not None:  # its end, or a reset
             raise ConnectionResetError("the client has gone")
 
 

@@ -113,6 +113,22 @@ def test_junk_anywhere_is_accepted_or_refused_by_its_member(place: tuple[Any, ..
         assert error is None or str(error.member).split(".")[0].split("[")[0] in FULL
 
 
+@pytest.mark.parametrize(
+    ("spec", "member"),
+    [
+        ("memory://\ud800/|zarr3:", "kvstore"),
+        ("memory://a/|zarr3:\ud800", "path"),
+        ({"driver": "zarr3", "kvstore": "memory://\ud800"}, "kvstore"),
+        (replaced(("metadata", "attributes"), {"a": ["\ud800"]}), "metadata.attributes.a[0]"),
+        (replaced(("metadata", "attributes"), {"\ud800": 1}), "metadata.attributes"),
+    ],
+)
+def test_a_lone_surrogate_is_refused_by_its_member(spec: Any, member: str) -> None:
+    with pytest.raises(InvalidSpecError, match="surrogate") as caught:
+        Spec.parse(spec)
+    assert caught.value.member == member
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_an_added_member_is_named(seed: int) -> None:
     source = random.Random(seed)

@@ -11,7 +11,8 @@ import pytest
 import aiozarr
 import aiozarr.sync
 from aiozarr.hierarchy import members
-from aiozarr.stores import MemoryStore, PrefixStore, Store
+from aiozarr.model import Value
+from aiozarr.stores import MemoryStore, PrefixStore, Store, WrapperStore
 from aiozarr.testing.fakes import FakeStore
 from tests.support.consolidated_trees import FORMATS, consolidated_tree
 from tests.support.small_tree import copy_objects, filled, store_arrays
@@ -74,6 +75,38 @@ async def test_directories_without_documents_are_implicit_groups(store: Store) -
     found = {name: node async for name, node in root.members(None)}
     assert isinstance(found["g/h"], aiozarr.Group)
     assert "g/h/i" in found
+
+
+class _Changing(WrapperStore):
+    """Removes the objects below `prefix` when one of them is read; with `once`, it only reports each missing once."""
+
+    def __init__(self, store: Store, prefix: str, *, once: bool = False) -> None:
+        super().__init__(store)
+        self._prefix, self._once, self._reported = prefix, once, set[str]()
+
+    async def fetch(self, key: str, *args: Any, **options: Any) -> Value | None:
+        if key.startswith(self._prefix) and key not in self._reported:
+            if self._once:
+                self._reported.add(key)
+                return None
+            await self._store.erase_prefix(self._prefix)
+        return await super().fetch(key, *args, **options)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+async def test_a_listed_node_is_read_again_before_it_counts_as_a_folder(memory: MemoryStore, zarr_format: int) -> None:
+    root = await aiozarr.create_group(memory, zarr_format=zarr_format)
+    await root.create_array("a", data=[1, 2])
+    root = await aiozarr.open_group(_Changing(memory, "a/", once=True))
+    assert [(name, type(node)) async for name, node in root.members()] == [("a", aiozarr.Array)]
+
+
+async def test_a_node_that_vanishes_while_it_is_listed_is_not_shown(memory: MemoryStore) -> None:
+    root = await aiozarr.create_group(memory)
+    for name in ("a", "b"):
+        await root.create_array(name, data=[1, 2])
+    root = await aiozarr.open_group(_Changing(memory, "b/"))
+    assert [name async for name, _ in root.members()] == ["a"]
 
 
 async def test_folders_above_nodes_are_groups_in_formats_without_implicit_groups(store: Store) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -28,6 +28,11 @@ REFUSED: list[Any] = [
     {"driver": "zarr3", "kvstore": "file:///etc/x/"},
     {"driver": "zarr3", "kvstore": {"driver": "memory", "path": "x"}},
     "file:///etc/x/|zarr3:",
+    " file:///etc",
+    "https://h/x::file:///etc",
+    PurePosixPath("https://h/x"),
+    {"driver": "zarr3", "kvstore": {"driver": "s3", "bucket": "b", "path": "x", "endpoint": "http://127.0.0.1:1"}},
+    {"driver": "zarr3", "kvstore": {"driver": "s3", "bucket": "b::file:///etc", "path": "x"}},
 ]
 
 

@@ -378,6 +378,14 @@ async def test_a_cancelled_request_closes_its_connection_and_no_other(
     await until(0, server)
 
 
+async def test_a_connection_that_is_closed_with_unread_bytes_ends_its_request(server: FaultServer) -> None:
+    server.script = spoil.always(spoil.stalled(100_000))
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(b"GET /big HTTP/1.1\r\nHost: host\r\n\r\n")
+        await asyncio.to_thread(client.recv, 1, socket.MSG_PEEK)
+    await until(0, server)  # the system sends a reset in place of an end
+
+
 async def test_closing_ends_requests_under_way_with_an_error(pool: Pool, server: FaultServer) -> None:
     server.script = spoil.always(spoil.no_answer)
     task = asyncio.create_task(get(pool, "small"))

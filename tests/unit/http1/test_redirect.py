@@ -6,11 +6,14 @@ import asyncio
 import re
 import socket
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from aiozarr.errors import StoreError
+from aiozarr.http1 import aiohttp_fallback as fallback
+from aiozarr.http1.url import WebAddress
 from aiozarr.model import Range
 from aiozarr.stores.http.store import HTTPStore
 from tests.support.certificates import authority
@@ -130,7 +133,6 @@ async def test_a_public_server_cannot_send_to_an_address_that_is_not_public(
 
     monkeypatch.setattr(loop, "getaddrinfo", names)
     monkeypatch.setattr(loop, "create_connection", reach)
-    import aiozarr.http1.aiohttp_fallback as fallback
 
     async def here(self: Any, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
         return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": family, "proto": 0, "flags": 0}]
@@ -158,6 +160,13 @@ async def test_a_public_server_cannot_send_to_an_address_that_is_not_public(
         "[2002:a9fe:a9fe::1]",
         "[::ffff:100.100.100.200]",
         "[2001:0:0:0:0:0:5601:5601]",
+        "[::a9fe:a9fe]",
+        "[64:ff9b:1:a9fe:a9:fe00:808:808]",
+        "2852039166",
+        "0xa9fea9fe",
+        "0251.0376.0251.0376",
+        "169.254.43518",
+        "169.254.169.254.",
     ],
 )
 async def test_no_server_can_send_to_a_metadata_service(server: FaultServer, address: str) -> None:
@@ -246,3 +255,24 @@ async def test_a_redirect_without_a_place_is_an_error(server: FaultServer) -> No
     async with HTTPStore(server.url) as store:
         with pytest.raises(StoreError, match="without a Location"):
             await store.fetch("a/b")
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [
+        ("169.254.169.254", False),
+        ("0xa9fea9fe", False),
+        ("10.0.0.1", False),
+        ("8.8.8.8", True),
+        ("other.example", True),
+    ],
+)
+async def test_behind_a_proxy_addresses_are_checked_and_names_are_left_to_it(
+    monkeypatch: pytest.MonkeyPatch, host: str, allowed: bool
+) -> None:
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", None)  # no name is resolved here
+    resolver = fallback._GuardedResolver()
+    first, target = (WebAddress.parse(f"http://{each}/a") for each in ("data.example", host))
+    with nullcontext() if allowed else pytest.raises(StoreError, match="not public"):
+        await resolver.permit(first, target, proxied=True)
+    await resolver.close()

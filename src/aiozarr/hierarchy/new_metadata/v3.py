@@ -19,6 +19,7 @@ from aiozarr.metadata.data_type import DataType, find_data_type
 from aiozarr.metadata.document import MAX_NDIM
 from aiozarr.metadata.extensions import parse_extension
 from aiozarr.metadata.records import ArrayMetadata, NamedConfig
+from aiozarr.model import is_unicode
 from aiozarr.stores.transformer import StorageTransformer
 
 KeyEncodingLike: TypeAlias = str | tuple[str, str] | Mapping[str, Any] | None
@@ -115,6 +116,8 @@ def resolve_dtype(dtype: DataTypeLike) -> tuple[DataType, bool]:
         return DataType.from_json(dtype), False
     if dtype is None:
         raise TypeError("dtype is missing")
+    if isinstance(dtype, str) and not is_unicode(dtype):
+        raise TypeError(f"{dtype!a} is not a data type")
     numpy_like: Any = dtype
     numpy_dtype = np.dtype(numpy_like)
     return DataType.from_numpy(numpy_dtype), _byte_orders(numpy_dtype) == {">"}

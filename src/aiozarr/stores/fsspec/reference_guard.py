@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from aiozarr.errors import PermissionDeniedError
 from aiozarr.stores.blocking import in_thread
@@ -41,7 +41,7 @@ class ReferenceGuard:
             raise TypeError(
                 f"resolve maps URL prefixes to storage options, as in {{'s3://bucket/': {{}}}}, not {resolve!r}"
             )
-        protocol = options.get("remote_protocol")
+        protocol = None if "fs" in options else options.get("remote_protocol")  # fsspec uses only one of them
         return cls(document if isinstance(document, str) else None, tuple(resolve), protocol)
 
     async def check(self, references: Any, path: str) -> None:
@@ -55,7 +55,7 @@ class ReferenceGuard:
         else:  # one record of a table on disk or in a bucket, which is read at its first use
             target = await in_thread(lambda: _target_of(references, path))
         if target is not None and not self.allows(target):
-            shown = urlsplit(target)._replace(query="", fragment="").geturl().rpartition("@")[2]
+            shown = target.partition("?")[0].partition("#")[0].rpartition("@")[2]
             raise PermissionDeniedError(
                 f"the references name {shown!r}, which is not in the origin of their document; the storage option "
                 f"resolve={{{_prefix_of(target)!r}: {{}}}} allows it"
@@ -65,28 +65,31 @@ class ReferenceGuard:
         """Return whether the document may name this URL or path."""
         scheme, mark, rest = target.partition("://")
         scheme = scheme.lower() if mark else (self.protocol or "file")
-        if "::" in target or "\\" in target or "@" in (rest.partition("/")[0] if mark else ""):
+        decoded = unquote(rest)
+        is_ambiguous = "::" in target or "\\" in decoded or any(each < " " or each == "\x7f" for each in decoded)
+        if is_ambiguous or "@" in (rest.partition("/")[0] if mark else ""):
             return False
         if scheme in _LOCAL:
-            return self._allows_file(rest if mark else target)
-        if any(part in (".", "..") for part in rest.replace("%2e", ".").replace("%2E", ".").split("/")):
+            return self._allows_file(target)
+        if any(part.partition(";")[0] in (".", "..") for part in decoded.split("/")):
             return False
         if scheme == self.protocol or any(_begins_with(target, prefix) for prefix in self.named):
             return True
-        return self.document is not None and _origin(target) == _origin(self.document)
+        return self.document is not None and not _is_local(self.document) and _has_origin(target, self.document)
 
-    def _allows_file(self, path: str) -> bool:
-        local = self.document is None or _is_local(self.document)
-        if not local:
+    def _allows_file(self, target: str) -> bool:
+        from fsspec.implementations.local import LocalFileSystem
+
+        if self.document is not None and not _is_local(self.document):
             return False
         if self.protocol in _LOCAL:
             return True
-        folders = [
-            prefix.removeprefix("file://").removeprefix("local://") for prefix in self.named if _is_local(prefix)
-        ]
+        # As fsspec reads them: `file:/x` and `~/x` are absolute, too.
+        as_path = LocalFileSystem._strip_protocol
+        folders = [as_path(prefix) for prefix in self.named if _is_local(prefix)]
         if self.document is not None:
-            folders.append(os.path.dirname(os.path.abspath(_local_path(self.document))))
-        real = os.path.realpath(path)
+            folders.append(os.path.dirname(as_path(self.document.rpartition("::")[2])))
+        real = os.path.realpath(as_path(target))
         return any(real.startswith(os.path.join(os.path.realpath(folder), "")) for folder in folders)
 
 
@@ -102,32 +105,29 @@ def _target_of(references: Mapping[str, Any], path: str) -> str | None:
 
 
 def _is_local(location: str) -> bool:
-    return "://" not in location or location.partition("://")[0] in _LOCAL
+    links = [link for link in location.split("::") if "://" in link]
+    return all(link.partition("://")[0] in _LOCAL for link in links)
 
 
-def _local_path(location: str) -> str:
-    return os.path.expanduser(location.partition("://")[2] or location)
-
-
-def _origin(url: str) -> tuple[str, str, int | None]:
-    found = urlsplit(url.rpartition("::")[2])
-    return found.scheme.lower(), found.netloc.rpartition("@")[2].partition(":")[0].lower(), _port(found)
-
-
-def _port(url: Any) -> int | None:
+def _has_origin(target: str, location: str) -> bool:
     try:
-        return url.port or _DEFAULT_PORTS.get(url.scheme.lower())
-    except ValueError:
-        return -1  # equal to no origin's
+        return _origin(target) == _origin(location)
+    except ValueError:  # no valid URL
+        return False
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    found = urlsplit(url.rpartition("::")[2])
+    scheme = found.scheme.lower()
+    return scheme, found.hostname, found.port or _DEFAULT_PORTS.get(scheme)
 
 
 def _begins_with(target: str, prefix: str) -> bool:
     end = urlsplit(prefix).path
-    return _origin(target) == _origin(prefix) and urlsplit(target).path.startswith(
-        end if end.endswith("/") else end + "/"
-    )
+    return _has_origin(target, prefix) and urlsplit(target).path.startswith(end if end.endswith("/") else end + "/")
 
 
 def _prefix_of(target: str) -> str:
-    found = urlsplit(target)
-    return f"{found.scheme}://{found.netloc.rpartition('@')[2]}/" if found.netloc else f"{os.path.dirname(target)}/"
+    scheme, mark, rest = target.partition("://")
+    server = rest.partition("/")[0].rpartition("@")[2]
+    return f"{scheme}{mark}{server}/" if server else f"{os.path.dirname(target)}/"

@@ -168,7 +168,8 @@ class FsspecStore(Store):
         if self._guard is not None:
             if self._references is None:
                 self._references = await in_thread(lambda: self.fs.references)
-            await self._guard.check(self._references, self._path(key))
+            # fsspec removes its own protocol from the beginning of a path.
+            await self._guard.check(self._references, self.fs._strip_protocol(self._path(key)))
 
     async def stat(self, key: str) -> Entry | None:
         """Return an entry with the size of `key`, or None if the key is not stored.

@@ -31,7 +31,9 @@ HTML_PAGE = "the response is an HTML page, as from a proxy or a login"
 _REQUEST_IDS = (b"x-amz-request-id", b"x-guploader-uploadid", b"x-ms-request-id", b"x-request-id")
 
 EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
-SKEW_CODES = frozenset({"RequestTimeTooSkewed"})
+_SKEWED = re.compile(rb"<Code>RequestTimeTooSkewed</Code>|Request has expired|not valid yet")
+MIN_SKEW_SECONDS = 60.0
+"""Servers allow 15 minutes. A smaller difference than this is not why a request was refused."""
 _NOT_ACCEPTED = {
     "InvalidAccessKeyId": "the server knows no such access key (the option 'key')",
     "SignatureDoesNotMatch": "the signature is not accepted: the secret (the option 'secret') is not the key's",
@@ -57,9 +59,8 @@ def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Store
     code = error_code(body) or _code_of(headers)
     kind, reason, retryable = _classify(status, code)
     message = reason if code is None else f"{reason}: {code}"
-    if code in SKEW_CODES and (moment := http_date(headers.get(b"date"))) is not None:
-        ours, theirs = (f"{datetime.fromtimestamp(each, UTC):%Y-%m-%d %H:%M:%S}" for each in (time.time(), moment))
-        message += f"; this machine's clock says {ours} and the server's {theirs} (UTC)"
+    if status == 403 and is_skewed(body):
+        message += _clock_advice(http_date(headers.get(b"date")))
     found = _MESSAGE.search(body)
     # Servers quote the signed request in the message of a refused signature: such messages are not shown.
     text = None if found is None or code in _SECRETIVE else showable(found[1].decode("utf-8", "replace"))
@@ -72,6 +73,20 @@ def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Store
         retryable=retryable,
         retry_after=retry_after(headers.get(b"retry-after"), time.time()),
     )
+
+
+def is_skewed(body: bytes) -> bool:
+    """Return whether a request may have been refused because this machine's clock is off."""
+    return _SKEWED.search(body) is not None
+
+
+def _clock_advice(server: float | None) -> str:
+    """Return what an error says about this machine's clock; nothing if it agrees with the server's."""
+    now = time.time()
+    if server is not None and abs(server - now) < MIN_SKEW_SECONDS:
+        return ""
+    ours, theirs = (f"{datetime.fromtimestamp(each or 0, UTC):%Y-%m-%d %H:%M:%S}" for each in (now, server))
+    return f"; check this machine's clock: it says {ours}{'' if server is None else f', the server says {theirs}'} UTC"
 
 
 def showable(message: str) -> str | None:

@@ -9,6 +9,8 @@ from datetime import timedelta
 from numbers import Integral, Real
 from typing import Any, Literal
 
+from aiozarr.model import is_unicode
+
 Kind = Literal["text", "words", "flag", "seconds", "count", "mapping", "any"]
 """The type of a value: a str without blanks, any str, a bool, a number or an int above 0, a mapping, anything.
 
@@ -259,6 +261,8 @@ def _checked(option: Option, value: object) -> object:
                 raise TypeError(f"the storage option {name!r} is a str, not {type(value).__name__}")
             if option.kind == "text" and any(ord(character) <= 0x20 or ord(character) == 0x7F for character in value):
                 raise ValueError(f"the storage option {name!r} holds blanks or control characters")
+            if not is_unicode(value):
+                raise ValueError(f"the storage option {name!r} is not valid Unicode: it has a lone surrogate")
         case "any":
             pass
     return value

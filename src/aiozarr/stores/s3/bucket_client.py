@@ -21,7 +21,7 @@ from aiozarr.http1.response_check import Accept, Expectation, etag_of
 from aiozarr.http1.url import fingerprint
 from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.http.errors import EXPIRED_CODES, SKEW_CODES, error_code, error_for, is_missing_key
+from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, error_for, is_missing_key, is_skewed
 from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
 from aiozarr.stores.object.listing import ListingPage, collect_names, iterate_pages
 from aiozarr.stores.obstore.obstore_bucket import (
@@ -150,10 +150,9 @@ class S3BucketClient(ObstoreBucketClient):
             return False
         text = _text(response)
         region = region_in(response.headers, text)
-        if response.status == 403 and _is_skewed(text):
-            is_corrected = self._region_client.correct_clock(response.headers.get(b"date"))
-            if is_corrected:
-                return True
+        is_off = response.status == 403 and is_skewed(bytes(response.body))
+        if is_off and self._region_client.correct_clock(response.headers.get(b"date")):
+            return True
         return await self._recover(request.sender, request.issued_at, response.status, region, text)
 
     def is_missing(self, response: Response) -> bool:
@@ -472,11 +471,6 @@ def _library_message(error: StoreError) -> str:
 
 def _text(response: Response) -> str:
     return bytes(response.body).decode("utf-8", "replace")
-
-
-def _is_skewed(text: str) -> bool:
-    """Return whether a request may have been refused because this machine's clock is off."""
-    return error_code(text.encode()) in SKEW_CODES or "Request has expired" in text or "not valid yet" in text
 
 
 def _is_expired(text: str) -> bool:

@@ -12,7 +12,7 @@ from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import BodyReader, RequestTemplate, quote_key
 from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import Proxies
-from aiozarr.stores.http.errors import http_date
+from aiozarr.stores.http.errors import MIN_SKEW_SECONDS, http_date
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES
 from aiozarr.stores.obstore.errors import translated
 from aiozarr.stores.obstore.obstore_bucket import check_fork
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 CRC32C = "x-amz-checksum-crc32c"
 """The header with which a server checks a body ("Checking object integrity" in the S3 documentation)."""
-
-MIN_SKEW_SECONDS = 60.0
-"""Servers allow 15 minutes. A smaller difference than this is not why a request was refused."""
 
 _FIXED = frozenset({"given", "environment"})
 _SIGNED_BY_OBSTORE = ("AWS_REQUEST_PAYER", "AWS_REQUESTER_PAYS", "AWS_S3_EXPRESS")

@@ -207,15 +207,20 @@ class DiskCache(CacheBackend):
     # --- the directory -------------------------------------------------------------------------------------------
 
     def _is_trusted(self) -> bool:
-        """Return whether the directory exists. Other users can neither own nor write it.
+        """Return whether the directory exists. Other users can neither own nor write it, nor lead to it by a link.
 
         Raises:
             PermissionDeniedError: they can.
         """
         try:
-            status = os.stat(self._directory)
+            link, status = os.lstat(self._directory), os.stat(self._directory)
         except OSError:
             return False
+        if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, os.geteuid()):
+            raise PermissionDeniedError(
+                f"the cache directory {self._directory} is a link that user {link.st_uid} has made; "
+                "choose one that does not exist yet"
+            )
         if status.st_uid != os.geteuid():
             raise PermissionDeniedError(
                 f"the cache directory {self._directory} belongs to user {status.st_uid}; "

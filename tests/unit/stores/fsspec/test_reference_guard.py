@@ -16,6 +16,7 @@ from tests.support.servers.http_server import FaultServer
 WEB = ReferenceGuard("http://data.example:8080/a/refs.json")
 BUCKET = ReferenceGuard("s3://bucket/a/refs.json", named=("https://files.example/era5/",))
 MEMORY = ReferenceGuard(None)
+IPV6 = ReferenceGuard("http://[2001:db8:0:0:0:0:0:1]/refs.json")
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,18 @@ MEMORY = ReferenceGuard(None)
         (WEB, "local:///etc/passwd", False),
         (WEB, "simplecache::http://data.example:8080/x", False),
         (WEB, "reference://", False),
+        (WEB, "c://etc/passwd", False),
+        (WEB, "://etc/passwd", False),
+        (WEB, "data:text/plain,x", False),
+        (WEB, "http://data.example.:8080/b/1.nc", False),
+        (WEB, "http://data%2eexample:8080/b/1.nc", False),
+        (WEB, "http://data.example:8080?@evil.example/", False),
+        (WEB, "http://data.example:8080\n.evil.example/", False),
+        (WEB, "http://data.example:port/", False),
+        (WEB, "http://[fd00/", False),
+        (WEB, "http://[2001:db8:0:0:0:0:0:1]:8080/", False),
+        (IPV6, "http://[2001:db8:0:0:0:0:0:1]/1.nc", True),
+        (IPV6, "http://[fd00:ec2:0:0:0:0:0:254]/latest", False),
         (BUCKET, "s3://bucket/b/1.nc", True),
         (BUCKET, "s3://bucket2/b/1.nc", False),
         (BUCKET, "gs://bucket/b/1.nc", False),
@@ -40,6 +53,14 @@ MEMORY = ReferenceGuard(None)
         (BUCKET, "https://files.example/era5x/1.nc", False),
         (BUCKET, "https://files.example/era5/../secret", False),
         (BUCKET, "https://files.example/era5/%2e%2e/secret", False),
+        (BUCKET, "https://files.example/era5/..%2fsecret", False),
+        (BUCKET, "https://files.example/era5/%2E%2E;x/secret", False),
+        (BUCKET, "https://files.example/era5/..%5csecret", False),
+        (BUCKET, "https://files.example/era5/my%20file.nc", True),
+        (ReferenceGuard("/data/refs.json"), "://data/x", False),
+        (ReferenceGuard("simplecache::file:///data/refs.json"), "/data/1.nc", True),
+        (ReferenceGuard("zip://refs.json::http://h/a.zip"), "http://h/1.nc", True),
+        (ReferenceGuard("zip://refs.json::http://h/a.zip"), "/data/1.nc", False),
         (MEMORY, "http://data.example/1.nc", False),
         (MEMORY, "/data/1.nc", False),
         (ReferenceGuard(None, named=("file:///data/",)), "/data/1.nc", True),
@@ -55,13 +76,17 @@ def test_a_document_names_its_own_origin_and_what_the_user_allows(
     assert guard.allows(target) is allowed
 
 
-def test_a_local_document_names_files_below_its_folder(tmp_path: Path) -> None:
+def test_a_local_document_names_files_below_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "out").symlink_to("/etc")
     guard = ReferenceGuard(str(tmp_path / "refs.json"))
     assert guard.allows(f"{tmp_path}/a/1.nc")
     assert guard.allows(f"file://{tmp_path}/a/1.nc")
-    for target in (f"{tmp_path}/../1.nc", f"{tmp_path}/out/passwd", "http://h/1.nc"):
+    assert guard.allows("1.nc")
+    outside = ("file:/etc/passwd", "local:/etc/passwd", "~/1.nc", "../1.nc", "out/passwd", "http://h/1.nc")
+    for target in (f"{tmp_path}/../1.nc", f"{tmp_path}/out/passwd", *outside):
         assert not guard.allows(target)
+    assert not ReferenceGuard.of(["reference"], {"fs": {}, "remote_protocol": "http"}).allows("/etc/passwd")
 
 
 DOCUMENT = {
@@ -100,6 +125,19 @@ async def test_a_document_reads_its_own_server_and_one_that_is_named() -> None:
         assert await read(server, f"{server.url}/x") == b"its bytes"
     with FaultServer({"x": b"elsewhere"}) as other, FaultServer() as server:
         assert await read(server, f"{other.url}/x", resolve={f"{other.url}/": {}}) == b"elsewhere"
+
+
+async def test_a_key_names_the_reference_that_fsspec_reads(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_bytes(b"a secret!")
+    with FaultServer() as server:
+        # fsspec reads `x/c/0` for a key that begins with the name of its own protocol.
+        table = {f"reference::x/{key}": value for key, value in references("").items()}
+        table |= {"x/c/0": [f"{tmp_path}/secret.txt", 0, 9], "x/zarr.json": table["reference::x/zarr.json"]}
+        table["reference::x/c/0"] = "harmless!"
+        server.put("refs.json", json.dumps(table).encode())
+        async with aiozarr.open_array(f"reference::{server.url}/refs.json", "reference::x") as array:
+            with pytest.raises(PermissionDeniedError, match="resolve="):
+                await array[...]
 
 
 async def test_a_table_in_memory_has_no_origin(tmp_path: Path) -> None:

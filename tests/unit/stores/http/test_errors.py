@@ -52,6 +52,10 @@ def test_a_status_and_its_code_decide_the_error(status: int, body: bytes, kind: 
     assert (error.status, error.retryable) == (status, retryable)
 
 
+def test_a_304_without_a_condition_is_no_redirect() -> None:
+    assert error_for(304, {}, b"").message == "the server says 'not modified' to a request without a condition"
+
+
 def test_an_error_carries_code_request_id_and_the_wait_asked_for() -> None:
     error = error_for(503, {b"retry-after": b"7", b"x-amz-request-id": b"ID1"}, document("SlowDown"))
     assert (error.retry_after, error.request_id) == (7.0, "ID1")

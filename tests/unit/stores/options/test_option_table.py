@@ -44,6 +44,12 @@ def test_values_of_other_types_are_type_errors_of_the_options(given: dict[str, A
         s3_options(given)
 
 
+@pytest.mark.parametrize("name", ["key", "secret", "token", "region", "profile"])
+def test_a_lone_surrogate_is_refused_by_the_name_of_its_option(name: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' is not valid Unicode"):
+        s3_options({"key": "k", "secret": "s", name: "\ud800"})
+
+
 def test_empty_credentials_count_as_not_given() -> None:
     for name in ("account_key", "sas_token", "token"):
         with pytest.raises(ValueError, match="empty"):

@@ -20,7 +20,7 @@ from aiozarr.errors import (
     PermissionDeniedError,
     UnauthenticatedError,
 )
-from aiozarr.model import Range
+from aiozarr.model import IfAbsent, Range
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.stores.s3.client import ProfileCredentials
 from tests.support.servers import http_replies as spoil
@@ -59,27 +59,48 @@ async def test_an_expired_signature_is_renewed_once(server: FaultServer, monkeyp
         assert len(server.requests) == 5
 
 
-async def test_a_clock_that_is_off_is_corrected_once_by_the_server(server: FaultServer) -> None:
+SKEWED = document("RequestTimeTooSkewed", 403)
+
+
+def two_hours_ahead(request: Request, reply: Reply) -> Reply:
+    """Refuse what is not signed with the time of a server that is two hours ahead."""
     server_time = time.time() + 7200
+    signed = re.search(r"X-Amz-Date=(\w+)", request.target) or re.match(r"(.+)", request.headers["x-amz-date"])
+    assert signed is not None
+    moment = datetime.strptime(signed[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
+    if abs(moment - server_time) < 900:
+        return Reply(200, body=LISTING) if "list-type" in request.target else reply
+    refused = SKEWED(reply)
+    return replace(refused, headers=(*refused.headers, ("Date", formatdate(server_time, usegmt=True))))
 
-    def strict(request: Request, reply: Reply) -> Reply:
-        moment = re.search(r"X-Amz-Date=(\w+)", request.target)
-        assert moment is not None
-        signed = datetime.strptime(moment[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
-        if abs(signed - server_time) < 900:
-            return reply
-        refused = document("RequestTimeTooSkewed", 403)(reply)
-        return replace(refused, headers=(*refused.headers, ("Date", formatdate(server_time, usegmt=True))))
 
-    server.script = strict
+LISTING = b"<ListBucketResult><Name>bkt</Name><IsTruncated>false</IsTruncated></ListBucketResult>"
+
+
+@pytest.mark.parametrize("operation", ["get", "stat", "set", "erase", "list", "list_dir"])
+async def test_a_clock_that_is_off_is_corrected_once_by_the_server(server: FaultServer, operation: str) -> None:
+    server.script = two_hours_ahead
+    arguments = {"set": ("a/b", b"1"), "list": (), "list_dir": ("",)}.get(operation, ("a/b",))
     async with at(server) as store:
-        assert await store.get("a/b") is not None
-        assert await store.get("a/b") is not None
+        await getattr(store, operation)(*arguments)
+        await getattr(store, operation)(*arguments)
         assert len(server.requests) == 3
-        server.script = spoil.always(document("RequestTimeTooSkewed", 403))
+        server.script = spoil.always(SKEWED)
         with pytest.raises(PermissionDeniedError, match="RequestTimeTooSkewed"):
-            await store.get("a/b")
+            await getattr(store, operation)(*arguments)
         assert len(server.requests) <= 5
+
+
+async def test_requests_that_obstore_signs_fail_with_an_error_that_names_the_clock(server: FaultServer) -> None:
+    server.script = two_hours_ahead
+    async with at(server) as store:
+        for request in (
+            store.set("a/b", b"1", precondition=IfAbsent()),
+            store.set("a/b", bytes(24 << 20)),  # in parts
+            store.erase_values(["a/b", "c"]),
+        ):
+            with pytest.raises(PermissionDeniedError, match=r"TooSkewed; check this machine's clock: it says .* UTC"):
+                await request
 
 
 @pytest.mark.parametrize("operation", ["get", "stat", "set", "erase", "list", "list_dir", "erase_values"])

@@ -467,6 +467,20 @@ def test_nothing_behind_a_linked_folder_is_removed(tmp_path: Path, depth: int) -
     assert moved.read_bytes() == b"another program's"
 
 
+def test_a_link_that_another_user_has_made_to_a_directory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("own")
+    insert(DiskCache(10_000, str(tmp_path / "link")))
+    before, lstat = entries(tmp_path / "own"), os.lstat
+    monkeypatch.setattr(os, "lstat", lambda path: os.stat_result([*lstat(path)[:4], 65534, *lstat(path)[5:10]]))
+    for use in (insert, found):
+        with pytest.raises(PermissionDeniedError, match="is a link that user 65534 has made"):
+            use(DiskCache(10_000, str(tmp_path / "link")))
+    assert entries(tmp_path / "own") == before
+
+
 def test_files_that_are_links_are_not_followed(tmp_path: Path) -> None:
     directory, victim = tmp_path / "cache", tmp_path / "victim"
     victim.write_bytes(b"precious")
