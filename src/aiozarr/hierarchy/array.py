@@ -40,6 +40,9 @@ from aiozarr.stores.transformer import StorageTransformer, resolve_transformers,
 
 AnyArray: TypeAlias = NDArray[Any]
 
+CUT_SECONDS = 2.0
+"""What a failed append may take longer to cut the array again. Its own time may be over, or the store may hang."""
+
 
 class Array(UnreadValues, Node[ArrayMetadata]):
     """An array in a store. `arr[selection]` is a `View`; `await arr[selection]` reads it, `.write(values)` writes it.
@@ -261,7 +264,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
         The array is first grown from its stored shape, so that several writers append one after the other. If the
         write then fails or is cancelled, the array is cut to its former shape again, unless another writer has appended
-        since. A note of the error says what remains where it could not be cut.
+        since. That takes 2 seconds at most, also after a timeout or a cancellation. A note of the error says what
+        remains where the array could not be cut.
 
         Raises:
             ValueError: `values` differ from the array in the other dimensions, or the axis does not exist.
@@ -309,7 +313,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
     async def _cut_again(self, grown: ArrayMetadata, axis: int, start: int, error: BaseException) -> None:
         """Cut the array to the length `start` again, after the write of an append has failed with `error`."""
-        from anyio import CancelScope  # imported on use: it is needed after failures only
+        from anyio import move_on_after  # imported on use: it is needed after failures only
 
         def cut(metadata: ArrayMetadata) -> ArrayMetadata:
             if metadata.shape != grown.shape:
@@ -321,14 +325,17 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             access = replace(access, store=self._chunk_store)
             await erase_outside(access, self._resolve(old), self._resolve(new))
 
+        failure: object = f"it took more than {CUT_SECONDS:g} seconds"
         try:
-            with CancelScope(shield=True):
+            with move_on_after(CUT_SECONDS, shield=True):
                 await self._change(cut, erase)
-        except Exception as failure:
-            error.add_note(
-                f"{self.url} could not be cut to its former shape: along axis {axis}, the elements from {start} to "
-                f"{grown.shape[axis]} hold some of the appended values and the fill value ({failure})"
-            )
+                return
+        except Exception as raised:
+            failure = raised
+        error.add_note(
+            f"{self.url} could not be cut to its former shape: along axis {axis}, the elements from {start} to "
+            f"{grown.shape[axis]} hold some of the appended values and the fill value ({failure})"
+        )
 
     async def info(self) -> ArrayInfo:
         """Return the facts of this array. If the store can list, the stored objects are counted, page by page.
