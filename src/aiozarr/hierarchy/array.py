@@ -15,6 +15,7 @@ from aiozarr.engine import ArrayLayout
 from aiozarr.errors import (
     ChangedError,
     MetadataError,
+    NodeNotFoundError,
     NodeTypeError,
     PermissionDeniedError,
     StaleDataWarning,
@@ -224,6 +225,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             ValueError: another number of dimensions, or a negative length.
             TypeError: a length is not an integer.
             UnsupportedOperationError: the array is read-only.
+            ChangedError: the array was replaced since this handle was opened.
             NodeNotFoundError: the array no longer exists.
 
         Warns:
@@ -249,7 +251,9 @@ class Array(UnreadValues, Node[ArrayMetadata]):
                 stale = await has_stale_data(access, before, after)
 
         await self._change(
-            lambda metadata: resized_metadata(self._resolve(metadata), lengths), clean_up, before=clear_first
+            lambda metadata: resized_metadata(self._resolve(self._check_not_replaced(metadata)), lengths),
+            clean_up,
+            before=clear_first,
         )
         if stale:
             warnings.warn(
@@ -270,7 +274,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         Raises:
             ValueError: `values` differ from the array in the other dimensions, or the axis does not exist.
             TypeError, OverflowError: as `View.write`.
-            UnsupportedOperationError, NodeNotFoundError: as `resize`.
+            UnsupportedOperationError, ChangedError, NodeNotFoundError: as `resize`.
         """
         self._check_writeable()
         added = await self[...]._converted(values)
@@ -279,6 +283,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         length = added.shape[axis]
 
         def grow(metadata: ArrayMetadata) -> ArrayMetadata:
+            self._check_not_replaced(metadata)
             others = [n for dimension, n in enumerate(metadata.shape) if dimension != axis]
             if others != [n for dimension, n in enumerate(added.shape) if dimension != axis]:
                 raise ValueError(
@@ -534,17 +539,31 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         """Read the stored document, take its shape as the present one, and compare all else with this handle's."""
         counts = erasures.count, resizes.count
         found = await read_explicit(access, self.zarr_format)
-        if found is None:
-            raise node_not_found_error(access.store, access.path)
-        if not isinstance(found, ArrayMetadata) or not self._has_layout_of(found):
-            now = f"{found.dtype} of shape {found.shape}" if isinstance(found, ArrayMetadata) else "a group"
-            raise ChangedError(
-                f"{self.url} was replaced since this handle was opened, and is now {now}; nothing was read or written; "
-                "`await array.refresh()` takes the new metadata",
-                store=access.store.url,
-            )
-        self._present_shape = found.shape
+        try:
+            if found is None:
+                raise node_not_found_error(access.store, access.path)
+            self._present_shape = self._check_not_replaced(found).shape
+        except (ChangedError, NodeNotFoundError):
+            if not erasures.may_include(self._lineage, self._erasures_seen):
+                # Another process did it: from now on, the reads of all handles of the node look as well.
+                erasures.record(self._store, self._path)
+            raise
         self._erasures_seen, self._resizes_seen = counts
+
+    def _check_not_replaced(self, stored: NodeMetadata) -> ArrayMetadata:
+        """Return the metadata `stored` of this array.
+
+        Raises:
+            ChangedError: they are of a group, or of an array with another type, chunks or codecs.
+        """
+        if isinstance(stored, ArrayMetadata) and self._has_layout_of(stored):
+            return stored
+        now = f"{stored.dtype} of shape {stored.shape}" if isinstance(stored, ArrayMetadata) else "a group"
+        raise ChangedError(
+            f"{self.url} was replaced since this handle was opened, and is now {now}; nothing was read or written; "
+            "`await array.refresh()` takes the new metadata",
+            store=self._store.url,
+        )
 
     def _has_layout_of(self, stored: ArrayMetadata) -> bool:
         """Return whether this array stores its elements as `stored` does, apart from the shape."""
