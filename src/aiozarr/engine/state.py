@@ -25,6 +25,20 @@ if TYPE_CHECKING:
     from aiozarr.engine.request.index_request import ShardIndexes
 
 
+MAX_NOTED_STORES = 4096
+"""Stores that a set notes. A service may open a store for each of its users."""
+
+
+class NotedStores(set[Hashable]):
+    """Identities of stores. All are forgotten when there are too many: what was noted of them is learned again."""
+
+    def add(self, element: Hashable) -> None:
+        """Note a store."""
+        if len(self) >= MAX_NOTED_STORES:
+            self.clear()
+        super().add(element)
+
+
 class EngineState:
     """Shared state of one I/O thread; used on its loop only.
 
@@ -46,8 +60,8 @@ class EngineState:
         self.blocking_queue = BlockingQueue(pool)
         self.sizes = SizeCache()
         self.key_locks = KeyLocks()
-        self.stores_without_versions: set[Hashable] = set()
-        self._warned: set[Hashable] = set()
+        self.stores_without_versions = NotedStores()
+        self._warned = NotedStores()
 
     @fork_safe_cached_property
     def in_flight(self) -> InFlightChunks:

@@ -15,6 +15,7 @@ from aiozarr.engine import ArrayLayout
 from aiozarr.errors import (
     ChangedError,
     MetadataError,
+    NodeNotFoundError,
     NodeTypeError,
     PermissionDeniedError,
     StaleDataWarning,
@@ -39,6 +40,9 @@ from aiozarr.stores import Store
 from aiozarr.stores.transformer import StorageTransformer, resolve_transformers, wrap_store
 
 AnyArray: TypeAlias = NDArray[Any]
+
+CUT_SECONDS = 2.0
+"""What a failed append may take longer to cut the array again. Its own time may be over, or the store may hang."""
 
 
 class Array(UnreadValues, Node[ArrayMetadata]):
@@ -221,6 +225,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             ValueError: another number of dimensions, or a negative length.
             TypeError: a length is not an integer.
             UnsupportedOperationError: the array is read-only.
+            ChangedError: the array was replaced since this handle was opened.
             NodeNotFoundError: the array no longer exists.
 
         Warns:
@@ -246,7 +251,9 @@ class Array(UnreadValues, Node[ArrayMetadata]):
                 stale = await has_stale_data(access, before, after)
 
         await self._change(
-            lambda metadata: resized_metadata(self._resolve(metadata), lengths), clean_up, before=clear_first
+            lambda metadata: resized_metadata(self._resolve(self._check_not_replaced(metadata)), lengths),
+            clean_up,
+            before=clear_first,
         )
         if stale:
             warnings.warn(
@@ -261,12 +268,13 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
         The array is first grown from its stored shape, so that several writers append one after the other. If the
         write then fails or is cancelled, the array is cut to its former shape again, unless another writer has appended
-        since. A note of the error says what remains where it could not be cut.
+        since. That takes 2 seconds at most, also after a timeout or a cancellation. A note of the error says what
+        remains where the array could not be cut.
 
         Raises:
             ValueError: `values` differ from the array in the other dimensions, or the axis does not exist.
             TypeError, OverflowError: as `View.write`.
-            UnsupportedOperationError, NodeNotFoundError: as `resize`.
+            UnsupportedOperationError, ChangedError, NodeNotFoundError: as `resize`.
         """
         self._check_writeable()
         added = await self[...]._converted(values)
@@ -275,6 +283,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         length = added.shape[axis]
 
         def grow(metadata: ArrayMetadata) -> ArrayMetadata:
+            self._check_not_replaced(metadata)
             others = [n for dimension, n in enumerate(metadata.shape) if dimension != axis]
             if others != [n for dimension, n in enumerate(added.shape) if dimension != axis]:
                 raise ValueError(
@@ -309,7 +318,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
     async def _cut_again(self, grown: ArrayMetadata, axis: int, start: int, error: BaseException) -> None:
         """Cut the array to the length `start` again, after the write of an append has failed with `error`."""
-        from anyio import CancelScope  # imported on use: it is needed after failures only
+        from anyio import move_on_after  # imported on use: it is needed after failures only
 
         def cut(metadata: ArrayMetadata) -> ArrayMetadata:
             if metadata.shape != grown.shape:
@@ -321,14 +330,17 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             access = replace(access, store=self._chunk_store)
             await erase_outside(access, self._resolve(old), self._resolve(new))
 
+        failure: object = f"it took more than {CUT_SECONDS:g} seconds"
         try:
-            with CancelScope(shield=True):
+            with move_on_after(CUT_SECONDS, shield=True):
                 await self._change(cut, erase)
-        except Exception as failure:
-            error.add_note(
-                f"{self.url} could not be cut to its former shape: along axis {axis}, the elements from {start} to "
-                f"{grown.shape[axis]} hold some of the appended values and the fill value ({failure})"
-            )
+                return
+        except Exception as raised:
+            failure = raised
+        error.add_note(
+            f"{self.url} could not be cut to its former shape: along axis {axis}, the elements from {start} to "
+            f"{grown.shape[axis]} hold some of the appended values and the fill value ({failure})"
+        )
 
     async def info(self) -> ArrayInfo:
         """Return the facts of this array. If the store can list, the stored objects are counted, page by page.
@@ -527,17 +539,31 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         """Read the stored document, take its shape as the present one, and compare all else with this handle's."""
         counts = erasures.count, resizes.count
         found = await read_explicit(access, self.zarr_format)
-        if found is None:
-            raise node_not_found_error(access.store, access.path)
-        if not isinstance(found, ArrayMetadata) or not self._has_layout_of(found):
-            now = f"{found.dtype} of shape {found.shape}" if isinstance(found, ArrayMetadata) else "a group"
-            raise ChangedError(
-                f"{self.url} was replaced since this handle was opened, and is now {now}; nothing was read or written; "
-                "`await array.refresh()` takes the new metadata",
-                store=access.store.url,
-            )
-        self._present_shape = found.shape
+        try:
+            if found is None:
+                raise node_not_found_error(access.store, access.path)
+            self._present_shape = self._check_not_replaced(found).shape
+        except (ChangedError, NodeNotFoundError):
+            if not erasures.may_include(self._lineage, self._erasures_seen):
+                # Another process did it: from now on, the reads of all handles of the node look as well.
+                erasures.record(self._store, self._path)
+            raise
         self._erasures_seen, self._resizes_seen = counts
+
+    def _check_not_replaced(self, stored: NodeMetadata) -> ArrayMetadata:
+        """Return the metadata `stored` of this array.
+
+        Raises:
+            ChangedError: they are of a group, or of an array with another type, chunks or codecs.
+        """
+        if isinstance(stored, ArrayMetadata) and self._has_layout_of(stored):
+            return stored
+        now = f"{stored.dtype} of shape {stored.shape}" if isinstance(stored, ArrayMetadata) else "a group"
+        raise ChangedError(
+            f"{self.url} was replaced since this handle was opened, and is now {now}; nothing was read or written; "
+            "`await array.refresh()` takes the new metadata",
+            store=self._store.url,
+        )
 
     def _has_layout_of(self, stored: ArrayMetadata) -> bool:
         """Return whether this array stores its elements as `stored` does, apart from the shape."""

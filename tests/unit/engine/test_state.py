@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from aiozarr.engine.state import EngineState
+from aiozarr.engine.state import EngineState, NotedStores
 from aiozarr.engine.workers.worker_pool import InlinePool
 from aiozarr.errors import UnsafeWriteWarning
 from aiozarr.stores import MemoryStore
@@ -42,6 +42,15 @@ async def test_unsafe_writes_are_warned_of_once_for_each_store() -> None:
         warnings.simplefilter("error")
         state.warn_unsafe(store)
         state.warn_unsafe(other)
+
+
+def test_notes_of_stores_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiozarr.engine.state.MAX_NOTED_STORES", 3)
+    noted = NotedStores()
+    for number in range(5):
+        noted.add(number)
+        assert number in noted
+        assert len(noted) <= 3
 
 
 def test_the_tables_that_other_threads_look_into_are_made_together() -> None:

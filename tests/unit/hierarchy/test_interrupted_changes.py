@@ -13,6 +13,7 @@ import aiozarr
 from aiozarr.errors import StoreError
 from aiozarr.stores import MemoryStore
 from aiozarr.testing.fakes import FakeStore
+from aiozarr.testing.faults import Call, Delay
 
 Change = Callable[[aiozarr.Array], Coroutine[Any, Any, object]]
 
@@ -135,3 +136,23 @@ async def test_a_failed_append_says_what_it_leaves_where_others_have_appended_si
     assert "from 4 to 6 hold some of the appended values and the fill value" in note
     await other.refresh()
     assert (await other[...]).tolist() == [0, 0, 0, 0, 0, 0, 7]
+
+
+async def test_a_cancelled_append_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiozarr.hierarchy.array.CUT_SECONDS", 0.05)
+    store = FakeStore(latency=0)
+    array = await aiozarr.create_array(store, shape=(4,), dtype="i4", chunks=(4,))
+    task = asyncio.ensure_future(array.append([1]))
+    loop = asyncio.get_running_loop()
+
+    def hang(call: Call) -> Delay | None:
+        if call.key != "c/1":
+            return None
+        store.faults = lambda _: Delay(1000)
+        loop.call_soon_threadsafe(task.cancel)
+        return Delay(1000)
+
+    store.faults = hang
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    assert "hold some of the appended values and the fill value (it took more than 0.05" in str(caught.value.__notes__)

@@ -92,34 +92,51 @@ async def test_whole_chunks_inside_the_array_are_written_without_a_read() -> Non
     assert calls == [("c/0", "set"), ("c/1", "set"), ("c/2", "fetch"), ("c/2", "set")]
 
 
-READS: dict[str, Callable[[aiozarr.Array], Awaitable[Any]]] = {
+USES: dict[str, Callable[[aiozarr.Array], Awaitable[Any]]] = {
     "read": lambda array: array[...].read(),
     "read one": lambda array: array[0].read(),
     "read_many": lambda array: aiozarr.read_many([array]),
     "stream": lambda array: anext(array[...].stream()),
     "probe": lambda array: array[...].plan(probe=True),
+    "write": lambda array: array[...].write(1),
+    "append": lambda array: array.append([1]),
+    "resize": lambda array: array.resize(8),
 }
 
 
-@pytest.mark.parametrize("read", READS.values(), ids=READS)
-async def test_a_handle_of_a_replaced_array_reads_nothing(
-    store: Store, read: Callable[[aiozarr.Array], Awaitable[Any]]
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+async def test_a_handle_of_a_replaced_array_reads_and_writes_nothing(
+    store: Store, use: Callable[[aiozarr.Array], Awaitable[Any]]
 ) -> None:
     array = await aiozarr.create_array(store, "g/a", shape=(4,), dtype="i4", chunks=(2,))
     await array[...].write(1)
-    opened = await aiozarr.open_array(store, "g/a", settings=aiozarr.Settings(chunk_cache_bytes=1 << 20))
+    opened = await aiozarr.open_array(store, "g/a", mode="r+", settings=aiozarr.Settings(chunk_cache_bytes=1 << 20))
     await opened[...]
     new = await aiozarr.create_array(store, "g/a", shape=(4,), dtype="f4", chunks=(2,), overwrite=True)
     for handle in (array, opened):
         with pytest.raises(aiozarr.ChangedError, match=r"was replaced .* is now float32 of shape \(4,\)"):
-            await read(handle)
-    await read(new)
+            await use(handle)
+    await use(new)
     await aiozarr.create_group(store, "g", overwrite=True)
     with pytest.raises(aiozarr.NodeNotFoundError):
-        await read(new)
+        await use(new)
     await aiozarr.create_group(store, "g/a")
-    with pytest.raises(aiozarr.ChangedError, match="is now a group"):
-        await read(new)
+    with pytest.raises((aiozarr.ChangedError, aiozarr.NodeTypeError), match="a group"):
+        await use(new)
+
+
+async def test_a_handle_that_finds_its_array_replaced_by_another_process_tells_the_others(tmp_path: Path) -> None:
+    created = await aiozarr.create_array(tmp_path, shape=(4,), dtype="i4", chunks=(2,))
+    opened = await aiozarr.open_array(tmp_path, mode="r+")
+    code = f"import aiozarr.sync as z; z.create_array({str(tmp_path)!r}, shape=4, dtype='f4', chunks=2, overwrite=True)"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+    assert await process.wait() == 0
+    for use in (opened[...].write, created[...].write, lambda _: opened[...].read(), lambda _: created[...].read()):
+        with pytest.raises(aiozarr.ChangedError, match="is now float32"):
+            await use(1)
+    assert await opened.refresh()
+    await opened[...].write(1.5)
+    assert (await opened[...]).tolist() == [1.5] * 4
 
 
 async def test_a_handle_of_an_array_that_was_made_again_reads_it(store: Store) -> None:

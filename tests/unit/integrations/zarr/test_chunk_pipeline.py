@@ -90,15 +90,36 @@ def test_every_kind_of_selection_reads_and_writes_as_numpy_does(
         assert np.array_equal(array.get_mask_selection(mask), expected[mask])
 
 
-def test_what_is_overwritten_is_not_read_and_each_chunk_is_one_request() -> None:
+@pytest.mark.parametrize("described", [{}, {"shards": (10, 10), "chunks": (5, 5)}])
+def test_whole_chunks_are_not_read_and_those_across_the_edge_once(described: dict[str, Any]) -> None:
     inner = FakeStore(latency=0)
-    array = new_array(Store(inner), shape=(25, 30))
+    array = new_array(Store(inner), shape=(25, 30), **described)
     inner.reset()
     array[...] = np.ones((25, 30), np.int32)
-    assert sorted(call.operation for call in inner.calls) == ["set"] * 9
+    # The last rows may have grown through another handle. No chunk crosses the edge of the columns.
+    across = [(f"c/2/{column}", "fetch") for column in range(3)]
+    stored = [(f"c/{row}/{column}", "set") for row in range(3) for column in range(3)]
+    assert sorted((call.key, call.operation) for call in inner.calls) == sorted(across + stored)
     inner.reset()
     assert (array[...] == 1).all()
-    assert sorted(call.operation for call in inner.calls) == ["fetch"] * 9
+    fetches = [call.key for call in inner.calls if call.operation == "fetch"]
+    assert sorted(set(fetches)) == [key for key, _ in stored]
+
+
+@pytest.mark.parametrize("described", [{}, {"chunks": (2,), "shards": (4,)}, {"zarr_format": 2}])
+@pytest.mark.parametrize("store", ["memory", "local", "aiozarr"])
+def test_an_older_handle_keeps_what_another_one_has_appended(
+    store: str, described: dict[str, Any], tmp_path: Path
+) -> None:
+    target = {"memory": MemoryStore(), "local": LocalStore(tmp_path), "aiozarr": Store(aiozarr.stores.MemoryStore())}
+    options: dict[str, Any] = {"shape": (6,), "chunks": (4,), "dtype": "i4", "fill_value": 0, **described}
+    array = zarr.create_array(target[store], **options)
+    array[0:1] = 1
+    other = zarr.open_array(target[store], mode="r+")
+    other.append(np.array([9, 9], "i4"))
+    array[4:6] = 2
+    assert array.shape == (6,)
+    assert other[...].tolist() == [1, 0, 0, 0, 2, 2, 9, 9]
 
 
 def test_an_array_that_grows_is_read_by_its_new_shape() -> None:
