@@ -30,6 +30,8 @@ class FileReader:
     async def read_at_most(self, path: str, byte_range: ByteRange | None, max_bytes: int) -> Value | None:
         """Read as `read` does, at most `max_bytes + 1` bytes: one more than allowed shows that there are too many."""
         most = max_bytes + 1
+        if not self._traits.clips:
+            return await self.read(path, byte_range)
         if byte_range is None:
             # The size of a short response is not checked, as for a whole file.
             whole = self._traits.framed or most <= MAX_UNCHECKED_BYTES

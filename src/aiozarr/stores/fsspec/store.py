@@ -76,6 +76,7 @@ class FsspecStore(Store):
             writeable=traits.writeable,
             listable=traits.listable,
             suffix_reads=traits.suffixes,
+            clipped_reads=traits.clips,
             bounded_reads=True,
         )
         if self._local is not None:

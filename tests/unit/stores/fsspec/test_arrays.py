@@ -8,11 +8,13 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import fsspec
 import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.implementations.reference import ReferenceFileSystem
 
 import aiozarr
 from aiozarr.errors import StoreError
@@ -107,6 +109,38 @@ async def test_references_are_read_where_they_point(tmp_path: Path) -> None:
         assert sorted(await store.list()) == sorted(references)
         with pytest.raises(StoreError):
             await store.set("x", b"")
+
+
+@pytest.mark.parametrize("options", [{"chunks": (50, 50)}, {"chunks": (10, 10), "shards": (50, 50)}], ids=str)
+@pytest.mark.parametrize("codecs", ["auto", []], ids=str)
+async def test_no_range_ends_behind_a_reference(
+    options: dict[str, Any], codecs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.where(VALUES % 7, VALUES, 0)
+    values[:10] = 0  # some inner chunks are not stored
+    source = MemoryStore()
+    await aiozarr.create_array(source, data=values, codecs=codecs, **options)
+    references: dict[str, Any] = {}
+    with (tmp_path / "blob").open("wb") as blob:
+        for key in sorted(await source.list()):
+            data = bytes(await source.get(key) or b"")
+            references[key] = [f"file://{tmp_path}/blob", blob.tell(), len(data)]
+            blob.write(data)
+    cat_file, ends = ReferenceFileSystem._cat_file, []
+
+    async def recorded(self: Any, path: str, start: int | None = None, end: int | None = None, **others: Any) -> bytes:
+        # fsspec before 2026.9 does not clip a range: it returns what follows in the file.
+        ends.append((end or 0, references.get(path, ("", 0, 0))[2]))
+        data: bytes = await cat_file(self, path, start=start, end=end, **others)
+        return data
+
+    monkeypatch.setattr(ReferenceFileSystem, "_cat_file", recorded)
+    fs = fsspec.filesystem("reference", fo={"version": 1, "refs": references}, remote_protocol="file")
+    array = await aiozarr.open_array(FsspecStore(fs))
+    assert (await array[...] == values).all()
+    assert (await array[12, 3:80] == values[12, 3:80]).all()
+    assert ends
+    assert all(end <= size for end, size in ends)
 
 
 class SlowMemory(MemoryFileSystem):
