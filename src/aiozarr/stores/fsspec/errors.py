@@ -19,6 +19,7 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
+from aiozarr.stores.fsspec.reference_guard import shown_location
 from aiozarr.stores.http.errors import error_for
 
 MAX_CAUSES = 8
@@ -68,6 +69,11 @@ def translate(error: Exception) -> StoreError:
     for each in _chain(error):
         if isinstance(each, StoreError):
             return each
+    target = getattr(error, "target", None)
+    if type(error).__name__ == "ReferenceNotReachable" and isinstance(error.__cause__, Exception):
+        found = translate(error.__cause__)
+        found.message += f"; the key is a reference to {shown_location(str(target))!r}"
+        return found
     facts = facts_of(error)
     if facts.status is not None:
         found = error_for(facts.status, facts.headers, f"<Code>{facts.code}</Code>".encode() if facts.code else b"")

@@ -143,6 +143,36 @@ async def test_no_range_ends_behind_a_reference(
     assert all(end <= size for end, size in ends)
 
 
+@pytest.mark.parametrize(
+    ("document", "target", "told"),
+    [
+        ("none.json", "", "not found; the references are those of '{0}/none.json'"),
+        ("refs.json", "file://{0}/gone.nc", "not found; the key is a reference to 'file://{0}/gone.nc'"),
+        (
+            "refs.json",
+            "http://u:hidden@127.0.0.1:9/x.nc?sig=hidden",
+            "the connection failed; the key is a reference to '127.0.0.1:9/x.nc'",
+        ),
+    ],
+)
+async def test_an_error_names_the_references_or_their_target(
+    document: str, target: str, told: str, tmp_path: Path
+) -> None:
+    source = await stored()
+    metadata = bytes(await source.get("zarr.json") or b"").decode()
+    references = {"zarr.json": metadata, "c/0/0": [target.format(tmp_path), 0, 8]}
+    (tmp_path / "refs.json").write_text(json.dumps({"version": 1, "refs": references}))
+    fs = fsspec.filesystem("reference", fo=str(tmp_path / "refs.json"), remote_protocol="http")
+    # A file system of the user's may reach everything; a URL names its document.
+    place: Any = FsspecStore(fs) if "http" in target else "reference://"
+    options = {} if "http" in target else {"storage_options": {"fo": f"{tmp_path}/{document}"}}
+    with pytest.raises(StoreError) as raised:
+        array = await aiozarr.open_array(place, settings=aiozarr.Settings(retries=0), **options)
+        await array[0, 0]
+    assert told.format(tmp_path) in str(raised.value)
+    assert "hidden" not in str(raised.value)
+
+
 class SlowMemory(MemoryFileSystem):
     """Gives other writers time between reading and writing."""
 
