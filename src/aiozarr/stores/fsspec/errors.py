@@ -102,6 +102,15 @@ def is_missing_in_listing(error: BaseException) -> bool:
     return isinstance(error, FileNotFoundError) and isinstance(error.__cause__, StopIteration)
 
 
+def is_refused_key(error: BaseException, path: str) -> bool:
+    """Return whether `error` means that a table of references has no such key: fsspec parses its last part as numbers.
+
+    The key of a chunk, which would read as the fill value, ends with numbers and is never refused so.
+    """
+    is_parsed = type(error) is ValueError and str(error).startswith("invalid literal for int()")
+    return is_parsed and not path.rpartition("/")[2].replace(".", "").isdigit()
+
+
 def refuses_range(error: BaseException) -> bool:
     """Return whether `error` means that the file has no byte of the requested range (416)."""
     facts = facts_of(error)

@@ -10,7 +10,7 @@ from aiozarr.concurrency import map_concurrently
 from aiozarr.errors import InvalidKeyError, ShortReadError, StoreError
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, check_key, resolve_range
 from aiozarr.stores.contract import byte_view
-from aiozarr.stores.fsspec.errors import is_missing_file, is_missing_in_listing, refuses_range
+from aiozarr.stores.fsspec.errors import is_missing_file, is_missing_in_listing, is_refused_key, refuses_range
 from aiozarr.stores.fsspec.file_system_calls import FileSystemCalls
 from aiozarr.stores.fsspec.traits import FileSystemTraits
 
@@ -61,7 +61,7 @@ class FileReader:
         try:
             return await self._read(path, byte_range, is_whole)
         except Exception as error:
-            missing = is_missing_file(error)
+            missing = self._is_missing(error, path)
             if missing or is_missing_in_listing(error):
                 if (self._traits.indexed or not missing) and await self.size_of(path) is not None:
                     raise
@@ -161,7 +161,7 @@ class FileReader:
         try:
             info: Mapping[str, Any] = await self._calls.read("info", path, fresh=True)
         except Exception as error:
-            if is_missing_file(error):
+            if self._is_missing(error, path):
                 return None
             if not is_missing_in_listing(error):
                 raise
@@ -171,12 +171,15 @@ class FileReader:
         size = size_in(info) if self._traits.sizes else None
         return UNKNOWN_SIZE if size is None else size
 
+    def _is_missing(self, error: BaseException, path: str) -> bool:
+        return is_missing_file(error) or (self._traits.numbered and is_refused_key(error, path))
+
     async def _size_by_reading(self, path: str) -> int | None:
         """Return the size of a file that no listing contains: servers hide names such as `.zarray`."""
         try:
             return len(await self._cat(path))
         except Exception as error:
-            if is_missing_file(error):
+            if self._is_missing(error, path):
                 return None
             raise
 

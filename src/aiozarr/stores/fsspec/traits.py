@@ -19,6 +19,7 @@ class FileSystemTraits:
         open_ends: for a range without an end, a server that ignores ranges can be detected.
         clips: a range that ends beyond the file returns the bytes up to its end. References did not before fsspec
             2026.9: they returned the bytes that follow in the file that holds them.
+        numbered: a table of chunks may refuse a key whose last part is not the number of a chunk, as `zarr.json` is not.
         framed: the transport checks the announced length of every response.
         sizes: the size of a file is the number of bytes that a read returns.
         directories: files are in directories, which must be created first.
@@ -36,6 +37,7 @@ class FileSystemTraits:
     suffixes: bool = False
     open_ends: bool = True
     clips: bool = True
+    numbered: bool = False
     framed: bool = False
     sizes: bool = True
     directories: bool = False
@@ -55,7 +57,7 @@ _KNOWN: dict[str, FileSystemTraits] = {
     "http": FileSystemTraits(listable=False, suffixes=True, open_ends=False, framed=True, encoded=True),
     "memory": FileSystemTraits(writeable=True, flat=True, at_once="all"),
     # For values inside the references, its size is the length of their encoding.
-    "reference": FileSystemTraits(clips=False, framed=True, sizes=False),
+    "reference": FileSystemTraits(clips=False, numbered=True, framed=True, sizes=False),
     "sftp": FileSystemTraits(writeable=True, directories=True, prunes=True),
     "ftp": FileSystemTraits(writeable=True, directories=True, prunes=True),
     "smb": FileSystemTraits(writeable=True, directories=True, prunes=True),

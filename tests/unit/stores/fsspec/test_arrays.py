@@ -173,6 +173,37 @@ async def test_an_error_names_the_references_or_their_target(
     assert "hidden" not in str(raised.value)
 
 
+class Table(dict[str, Any]):
+    """Refuses keys as fsspec's table of references on disk does, which needs a package that reads parquet."""
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self and "/" in key and "/.z" not in key:
+            [int(part) for part in key.rpartition("/")[2].split(".")]
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+
+async def test_a_table_of_references_is_opened_without_its_format() -> None:
+    source = MemoryStore()
+    await aiozarr.create_array(source, "t2m", data=VALUES, chunks=(50, 50), zarr_format=2)
+    values = {key: bytes(await source.get(key) or b"") for key in await source.list()}
+    fs = fsspec.filesystem("reference", fo={"version": 1, "refs": {}}, skip_instance_cache=True)
+    fs.references = Table({key: value for key, value in values.items() if key != "t2m/0.1"})
+    store = FsspecStore(fs)
+    array = await aiozarr.open_array(store, "t2m")
+    assert (await array[:, :50] == VALUES[:, :50]).all()
+    assert (await array[:50, 50:] == 0).all()
+    assert await store.stat("t2m/zarr.json") is None
+    fs.references["t2m/.zattrs"] = ["file:///nothing", 1]  # damaged: not two members
+    with pytest.raises(StoreError, match="ValueError"):
+        await store.get("t2m/.zattrs")
+
+
 class SlowMemory(MemoryFileSystem):
     """Gives other writers time between reading and writing."""
 
