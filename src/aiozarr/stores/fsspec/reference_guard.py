@@ -56,8 +56,8 @@ class ReferenceGuard:
             target = await in_thread(lambda: _target_of(references, path))
         if target is not None and not self.allows(target):
             raise PermissionDeniedError(
-                f"the references name {shown_location(target)!r}, which is not in the origin of their document; the storage option "
-                f"resolve={{{_prefix_of(target)!r}: {{}}}} allows it"
+                f"the references name {shown_location(target)!r}, which is not in the origin of their document; "
+                f"the storage option resolve={{{_prefix_of(target)!r}: {{}}}} allows it"
             )
 
     def allows(self, target: str) -> bool:

@@ -19,7 +19,7 @@ class FileSystemTraits:
         open_ends: for a range without an end, a server that ignores ranges can be detected.
         clips: a range that ends beyond the file returns the bytes up to its end. References did not before fsspec
             2026.9: they returned the bytes that follow in the file that holds them.
-        numbered: a table of chunks may refuse a key whose last part is not the number of a chunk, as `zarr.json` is not.
+        numbered: a table of chunks may refuse a key whose last part is not the number of a chunk, such as `zarr.json`.
         framed: the transport checks the announced length of every response.
         sizes: the size of a file is the number of bytes that a read returns.
         directories: files are in directories, which must be created first.

@@ -7,6 +7,7 @@ import hashlib
 import zlib
 from collections.abc import Callable
 from functools import lru_cache
+from importlib import import_module
 from typing import NamedTuple
 
 from typing_extensions import Buffer
@@ -90,8 +91,8 @@ def _sha256_base64(view: memoryview) -> bytes:
 def _find_crc64nvme() -> Callable[[memoryview], bytes] | None:
     """Return the function of awscrt, if that is installed: it is too large to require it, and Python is too slow."""
     try:
-        from awscrt.checksums import crc64nvme
-    except ImportError:
+        crc64nvme: Callable[[memoryview], int] = import_module("awscrt.checksums").crc64nvme
+    except (ImportError, AttributeError):  # not installed, or a version before it had this checksum
         return None
     return lambda view: base64.b64encode(crc64nvme(view).to_bytes(8, "big"))
 
