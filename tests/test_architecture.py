@@ -70,10 +70,10 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 10960,
-    "engine": 7420,
-    "hierarchy": 5730,
-    "codecs": 4630,
+    "stores": 11070,
+    "engine": 7430,
+    "hierarchy": 5750,
+    "codecs": 4640,
     "driver": 3480,
     "metadata": 2780,
     "transfer": 2780,

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import aiozarr
+from aiozarr.model import Range
+from aiozarr.stores.object.store import ObjectStore
 from tests.support.remote_arrays import QUICK, serve_array
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer
@@ -112,3 +118,75 @@ async def test_a_deleted_bucket_is_an_error_of_the_read_and_never_the_fill_value
     urlopen(Request(f"{s3_server.endpoint_url}/faults-gone", method="DELETE"), timeout=30).close()  # noqa: ASYNC210  # a server in a process of its own
     with pytest.raises(aiozarr.StoreError, match="NoSuchBucket"):
         await array[...]
+
+
+def checksum(name: str, data: bytes) -> str:
+    value = zlib.crc32(data).to_bytes(4, "big") if name == "crc32" else hashlib.new(name, data).digest()
+    return base64.b64encode(value).decode()
+
+
+def with_checksum(name: str, suffix: str = "", damaged: int = 0, **headers: str) -> spoil.Script:
+    """Name the checksum of the stored object in each response to a GET, and damage the first bodies of chunks."""
+    left = [damaged]
+
+    def script(request: spoil.Request, reply: spoil.Reply) -> spoil.Reply:
+        if request.method != "GET" or reply.status not in (200, 206):
+            return reply
+        reply = reply.with_headers(**{f"x_amz_checksum_{name}": checksum(name, reply.body) + suffix}, **headers)
+        if request.key.startswith("bucket/c/") and left[0]:
+            left[0] -= 1
+            return replace(reply, body=bytes([reply.body[0] ^ 8]) + reply.body[1:])
+        return reply
+
+    return script
+
+
+@pytest.mark.parametrize("name", ["crc32", "sha1", "sha256"])
+async def test_a_body_without_its_checksum_is_fetched_again(server: FaultServer, name: str) -> None:
+    array = await open_in_bucket(server)
+    begun = len(server.requests)
+    server.script = with_checksum(name, damaged=1)
+    assert (await array[...]).tolist() == list(range(1, 9))
+    chunks = server.requests[begun:]
+    assert len(chunks) == array.nchunks + 1
+    # Unsigned requests have the header; it costs no request of its own.
+    assert {request.headers["x-amz-checksum-mode"] for request in chunks} == {"ENABLED"}
+
+
+async def test_a_body_that_never_has_its_checksum_is_an_error(server: FaultServer) -> None:
+    array = await open_in_bucket(server)
+    server.script = with_checksum("sha256", damaged=1 << 30)
+    with pytest.raises(aiozarr.StoreError, match="do not have the SHA256 that the server reports") as raised:
+        await array[:2]
+    assert (raised.value.key, raised.value.retryable) == ("c/0", True)
+    assert (raised.value.attempts or 0) > 1
+
+
+@pytest.mark.parametrize(
+    ("suffix", "headers"),
+    [("-3", {}), ("", {"x_amz_checksum_type": "COMPOSITE"}), ("!", {})],
+    ids=["number of parts", "type", "not base64"],
+)
+async def test_a_checksum_of_anything_but_the_whole_object_is_not_compared(
+    server: FaultServer, suffix: str, headers: dict[str, str]
+) -> None:
+    server.put("bucket/c/k", bytes(2))
+    server.script = with_checksum("crc32", suffix, damaged=1, **headers)
+    async with ObjectStore("s3://bucket", endpoint_url=server.url, anon=True) as store:
+        assert bytes(await store.get("c/k") or b"") == b"\x08\0"
+
+
+async def test_a_part_is_not_compared_with_a_checksum(server: FaultServer) -> None:
+    server.put("bucket/c/k", bytes(20))
+    server.script = with_checksum("crc32", damaged=1)
+    async with ObjectStore("s3://bucket", endpoint_url=server.url, anon=True) as store:
+        value = await store.fetch("c/k", Range(4, 2))
+    assert value is not None
+    assert bytes(value.data) == b"\x08\0"
+    assert "x-amz-checksum-mode" not in server.requests[-1].headers
+
+
+async def test_the_checksum_of_a_stored_value_is_not_that_of_the_response(server: FaultServer) -> None:
+    server.script = spoil.always(lambda reply: reply.with_headers(x_amz_checksum_crc32="AAAAAA==", ETag='"e"'))
+    async with ObjectStore("s3://bucket", endpoint_url=server.url, anon=True) as store:
+        await store.set("k", b"123456789")

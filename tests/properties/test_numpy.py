@@ -219,10 +219,10 @@ async def test_values_are_cast_and_laid_out_as_numpy_assigns(
     given = (1,) * data.draw(st.integers(0, 1)) * (kept == len(wanted)) + given
     values = data.draw(contents(given, source)).astype(source.newbyteorder(data.draw(st.sampled_from("<>"))))
     model = np.zeros(shape, target)
-    if not np.can_cast(source, target, "same_kind"):
-        # Other casts are accepted if they keep every value, which test_casting.py proves value by value.
+    if not np.can_cast(source, target):
+        # Other casts are accepted if the values allow it, which test_casting.py proves value by value.
         refused = await failure(array[selection].write(values))
-        assert refused is None or isinstance(refused, TypeError)
+        assert refused is None or isinstance(refused, OverflowError | TypeError)
         return
     with np.errstate(all="ignore"):
         # A single element that integers select takes arrays of one element here; numpy has it after `...` only.

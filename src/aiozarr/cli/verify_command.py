@@ -29,6 +29,9 @@ def verify(target: str, stores: TargetOptions, out: Output) -> None:
 
     Checksums and shard indexes are checked. Bad chunks are printed by key; the exit status is then 1. It is 3 if there
     is no array.
+
+    Damage that can still be decoded is found only if the codecs store checksums. Without them, `aiozarr check
+    --download` compares all bytes with those of a copy.
     """
     from aiozarr.errors import NodeNotFoundError
     from aiozarr.hierarchy.verification import VerifyReport

@@ -28,6 +28,7 @@ _WIDE = {"i": "i8", "u": "u8", "f": "f8", "c": "c16"}
 _INTERMEDIATE = {"i": "i1", "u": "u1", "f": "f4", "c": "c8"}
 
 
+@lru_cache(maxsize=1024)  # asked for each block
 def number_kind(dtype: np.dtype[Any]) -> str:
     """Return numpy's kind of `dtype`, and `i`, `u`, `f` or `c` for ml_dtypes, whose kind in numpy is V or W."""
     name = dtype.name
@@ -40,6 +41,7 @@ def number_kind(dtype: np.dtype[Any]) -> str:
     return "f"
 
 
+@lru_cache(maxsize=1024)  # asked for each block
 def is_same_kind(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     """Return whether numpy's rule `same_kind` allows the cast, also for types of ml_dtypes."""
     if source.isbuiltin != 2 and target.isbuiltin != 2:
@@ -48,6 +50,7 @@ def is_same_kind(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     return one in RANK and one != "O" and RANK[one] <= RANK[other] and (one, other) != ("i", "u")
 
 
+@lru_cache(maxsize=1024)  # asked for each block
 def limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     """Return the smallest and the largest value of bools or of an integer type."""
     if dtype.kind == "b":

@@ -335,7 +335,7 @@ class ObjectCopier:
         """Read one object in the calling worker. Return None if it is not as listed."""
         size = entry.size or 0
         reads.requests += 1
-        value = source.fetch_now(entry.key, Range(0, self._part_bytes))
+        value = source.fetch_now(entry.key, Range(0, self._part_bytes) if source.supports.clipped_reads else None)
         if value is None:
             return None
         fetched = FetchedObject(value.data, size if value.size is None else value.size, value.version)

@@ -33,7 +33,8 @@ class CopyReport:
         dry_run: True if nothing was written: the other numbers are those of the copy that would be made.
         planned: what a dry run would do: pairs of "copy" or "delete" and a key. Empty for a copy.
         seconds: wall time.
-        requests: requests to both stores, repetitions included. Each start of the listing counts as one.
+        requests: requests to both stores, repetitions and calls of a local disk included. Each start of the listing
+            counts as one.
     """
 
     objects: int

@@ -338,3 +338,11 @@ def test_shapes_broadcast_exactly_as_in_numpy_assignment(shapes: hnp.Broadcastab
             broadcast_values(values, target)
     else:
         assert np.array_equal(broadcast_values(values, target), expected)
+
+
+@pytest.mark.parametrize("dtype", ["i4", "i2"])
+def test_a_masked_array_is_written_with_the_values_below_its_mask(dtype: str) -> None:
+    masked: Any = np.ma.array([1, 2, 3], mask=[False, True, False], dtype="i4")
+    converted = convert_values(masked, np.dtype(dtype))
+    assert type(converted) is np.ndarray
+    assert converted.tolist() == [1, 2, 3]

@@ -85,6 +85,34 @@ def clear_spare_bits(array: AnyArray) -> None:
         bits &= np.uint8((1 << _BITS[dtype]) - 1)
 
 
+@lru_cache(maxsize=256)
+def has_bools(dtype: np.dtype[Any]) -> bool:
+    """Return whether elements of `dtype`, or any of its fields, are bools."""
+    return _any_field(dtype.base, lambda each: each.kind == "b")
+
+
+def holds_valid_bools(array: AnyArray) -> bool:
+    """Return whether all bools and fields of bools are 0 or 1. numpy accepts any byte, and most readers do not.
+
+    It takes a tenth of the time of a copy (64 MiB in 4 ms).
+    """
+    dtype = array.dtype
+    if dtype.names is not None:
+        return all([holds_valid_bools(array[name]) for name in dtype.names])
+    return dtype.kind != "b" or array.size == 0 or int(array.view(np.uint8).max()) <= 1
+
+
+def make_bools_valid(array: AnyArray) -> None:
+    """Set each bool that is not 0 to 1. `array` is writable."""
+    dtype: np.dtype[Any] = array.dtype
+    if dtype.names is not None:
+        for name in dtype.names:
+            make_bools_valid(array[name])
+    elif dtype.kind == "b":
+        stored = array.view(np.uint8)
+        np.minimum(stored, 1, out=stored)
+
+
 def holds_valid_text(array: AnyArray) -> bool:
     """Return whether all code units of text elements and text fields are Unicode code points."""
     dtype = array.dtype

@@ -12,6 +12,7 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline, ShardIndex
 from aiozarr.codecs.core.codec import byte_array
+from aiozarr.codecs.serializers.storage_type import has_bools, holds_valid_bools, make_bools_valid
 from aiozarr.engine.layout import ObjectLayout
 from aiozarr.grid.projection import ChunkProjection, ChunkSelection, assign, row_type
 from aiozarr.memory.per_thread import thread_memory
@@ -60,15 +61,17 @@ class ChunkEncoder:
         pipeline: the codecs.
         shape: the shape of a chunk.
         dtype: its type.
+        has_bools: True if its elements or fields are bools.
     """
 
-    __slots__ = ("_block", "_encode", "_itemsize", "_row", "_rows", "dtype", "pipeline", "shape")
+    __slots__ = ("_block", "_encode", "_itemsize", "_row", "_rows", "dtype", "has_bools", "pipeline", "shape")
 
     def __init__(self, pipeline: CodecPipeline) -> None:
         spec = pipeline.spec
         self.pipeline = pipeline
         self.shape = spec.shape
         self.dtype = spec.dtype
+        self.has_bools = has_bools(spec.dtype)
         self._itemsize = spec.dtype.itemsize
         self._block: AnyArray | None = None
         self._encode: Callable[[], Buffer]
@@ -141,6 +144,9 @@ def encode_chunk(
     encoder = thread_encoder(pipeline)
     whole = projection.whole_window(values, encoder.shape)
     if whole is not None and whole.dtype == encoder.dtype:
+        if encoder.has_bools and not holds_valid_bools(whole):
+            whole = whole.copy()
+            make_bools_valid(whole)
         if not keep and pipeline.is_fill(whole):
             return None
         flags = whole.flags
@@ -159,6 +165,8 @@ def encode_chunk(
         else:
             block[...] = spec.fill_value
     projection.put(block, part)
+    if encoder.has_bools:
+        make_bools_valid(block)
     return None if not keep and pipeline.is_fill(block) else encoder.encode_block(block)
 
 

@@ -124,7 +124,7 @@ class BoolType(UnconfiguredType):
         cast = cast_number(value, self.dtype, self.name)
         if cast.item() != np.asarray(value).item():
             raise ValueError(f"bool has no value {value!r}")
-        return cast
+        return frozen(np.array(bool(cast)))  # numpy's bool may be a byte other than 0 and 1
 
 
 @register_data_type

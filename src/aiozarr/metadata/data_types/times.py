@@ -105,9 +105,12 @@ class TimeType(DataType):
             cast = natural.astype(self.dtype, casting="same_kind")
         except TypeError:
             raise TypeError(f"a fill value of {self.name} is a time or an integer, not {value!r}") from None
+        except OverflowError:  # numpy 2.5
+            raise ValueError(f"{self.dtype} has no value {value!r}") from None
         if cast.ndim:
             raise TypeError(f"a fill value of {self.name} is one value, not {value!r}")
-        if not np.isnat(natural) and cast != natural:
+        # Compared in its own unit: numpy before 2.5 wraps around where a finer one does not reach.
+        if not np.isnat(natural) and cast.astype(natural.dtype).view("i8") != natural.view("i8"):
             raise ValueError(f"{self.dtype} has no value {value!r}")
         return frozen(cast)
 

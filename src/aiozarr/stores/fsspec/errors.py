@@ -19,6 +19,7 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
+from aiozarr.stores.fsspec.reference_guard import shown_location
 from aiozarr.stores.http.errors import error_for
 
 MAX_CAUSES = 8
@@ -68,6 +69,11 @@ def translate(error: Exception) -> StoreError:
     for each in _chain(error):
         if isinstance(each, StoreError):
             return each
+    target = getattr(error, "target", None)
+    if type(error).__name__ == "ReferenceNotReachable" and isinstance(error.__cause__, Exception):
+        found = translate(error.__cause__)
+        found.message += f"; the key is a reference to {shown_location(str(target))!r}"
+        return found
     facts = facts_of(error)
     if facts.status is not None:
         found = error_for(facts.status, facts.headers, f"<Code>{facts.code}</Code>".encode() if facts.code else b"")
@@ -94,6 +100,15 @@ def is_missing_file(error: BaseException) -> bool:
 def is_missing_in_listing(error: BaseException) -> bool:
     """Return whether `error` means that a listing lacks this file; a listing over FTP may fail without an error."""
     return isinstance(error, FileNotFoundError) and isinstance(error.__cause__, StopIteration)
+
+
+def is_refused_key(error: BaseException, path: str) -> bool:
+    """Return whether `error` means that a table of references has no such key: fsspec parses its last part as numbers.
+
+    The key of a chunk, which would read as the fill value, ends with numbers and is never refused so.
+    """
+    is_parsed = type(error) is ValueError and str(error).startswith("invalid literal for int()")
+    return is_parsed and not path.rpartition("/")[2].replace(".", "").isdigit()
 
 
 def refuses_range(error: BaseException) -> bool:

@@ -10,7 +10,7 @@ from aiozarr.concurrency import map_concurrently
 from aiozarr.errors import InvalidKeyError, ShortReadError, StoreError
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, check_key, resolve_range
 from aiozarr.stores.contract import byte_view
-from aiozarr.stores.fsspec.errors import is_missing_file, is_missing_in_listing, refuses_range
+from aiozarr.stores.fsspec.errors import is_missing_file, is_missing_in_listing, is_refused_key, refuses_range
 from aiozarr.stores.fsspec.file_system_calls import FileSystemCalls
 from aiozarr.stores.fsspec.traits import FileSystemTraits
 
@@ -30,6 +30,8 @@ class FileReader:
     async def read_at_most(self, path: str, byte_range: ByteRange | None, max_bytes: int) -> Value | None:
         """Read as `read` does, at most `max_bytes + 1` bytes: one more than allowed shows that there are too many."""
         most = max_bytes + 1
+        if not self._traits.clips:
+            return await self.read(path, byte_range)
         if byte_range is None:
             # The size of a short response is not checked, as for a whole file.
             whole = self._traits.framed or most <= MAX_UNCHECKED_BYTES
@@ -59,7 +61,7 @@ class FileReader:
         try:
             return await self._read(path, byte_range, is_whole)
         except Exception as error:
-            missing = is_missing_file(error)
+            missing = self._is_missing(error, path)
             if missing or is_missing_in_listing(error):
                 if (self._traits.indexed or not missing) and await self.size_of(path) is not None:
                     raise
@@ -159,7 +161,7 @@ class FileReader:
         try:
             info: Mapping[str, Any] = await self._calls.read("info", path, fresh=True)
         except Exception as error:
-            if is_missing_file(error):
+            if self._is_missing(error, path):
                 return None
             if not is_missing_in_listing(error):
                 raise
@@ -169,12 +171,15 @@ class FileReader:
         size = size_in(info) if self._traits.sizes else None
         return UNKNOWN_SIZE if size is None else size
 
+    def _is_missing(self, error: BaseException, path: str) -> bool:
+        return is_missing_file(error) or (self._traits.numbered and is_refused_key(error, path))
+
     async def _size_by_reading(self, path: str) -> int | None:
         """Return the size of a file that no listing contains: servers hide names such as `.zarray`."""
         try:
             return len(await self._cat(path))
         except Exception as error:
-            if is_missing_file(error):
+            if self._is_missing(error, path):
                 return None
             raise
 

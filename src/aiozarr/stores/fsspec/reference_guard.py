@@ -55,10 +55,9 @@ class ReferenceGuard:
         else:  # one record of a table on disk or in a bucket, which is read at its first use
             target = await in_thread(lambda: _target_of(references, path))
         if target is not None and not self.allows(target):
-            shown = target.partition("?")[0].partition("#")[0].rpartition("@")[2]
             raise PermissionDeniedError(
-                f"the references name {shown!r}, which is not in the origin of their document; the storage option "
-                f"resolve={{{_prefix_of(target)!r}: {{}}}} allows it"
+                f"the references name {shown_location(target)!r}, which is not in the origin of their document; "
+                f"the storage option resolve={{{_prefix_of(target)!r}: {{}}}} allows it"
             )
 
     def allows(self, target: str) -> bool:
@@ -102,6 +101,11 @@ def _target_of(references: Mapping[str, Any], path: str) -> str | None:
     if callable(found):
         found = found()
     return str(found[0]) if isinstance(found, list | tuple) and found and found[0] else None
+
+
+def shown_location(target: str) -> str:
+    """Return a URL or path without what may be a secret: its query, and the user before the host."""
+    return target.partition("?")[0].partition("#")[0].rpartition("@")[2]  # an invalid URL, too
 
 
 def _is_local(location: str) -> bool:

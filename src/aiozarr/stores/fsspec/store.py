@@ -20,6 +20,7 @@ from aiozarr.stores.fsspec.errors import is_missing_file, translate
 from aiozarr.stores.fsspec.file_system_calls import FileSystemCalls
 from aiozarr.stores.fsspec.files import UNKNOWN_SIZE, FileLister, FileReader
 from aiozarr.stores.fsspec.instances import digest, reveals, secrets_of
+from aiozarr.stores.fsspec.reference_guard import shown_location
 from aiozarr.stores.fsspec.root import FileSystemRoot, resolve_root
 from aiozarr.stores.fsspec.traits import traits_of
 from aiozarr.stores.local.store import LocalStore
@@ -76,6 +77,7 @@ class FsspecStore(Store):
             writeable=traits.writeable,
             listable=traits.listable,
             suffix_reads=traits.suffixes,
+            clipped_reads=traits.clips,
             bounded_reads=True,
         )
         if self._local is not None:
@@ -309,6 +311,9 @@ class FsspecStore(Store):
 
     def _located(self, error: Exception, key: str, range: ByteRange | None) -> StoreError:
         found = translate(error)
+        if self._guard is not None and self._guard.document is not None and self._references is None:
+            shown = shown_location(self._guard.document)
+            found.message += "" if shown in self._url else f"; the references are those of {shown!r}"
         found.store, found.key, found.range = self._url, key, range
         return found
 

@@ -17,6 +17,9 @@ class FileSystemTraits:
         flat: one listing has everything below a path; otherwise directories are walked.
         suffixes: a negative start costs one request, and is cut at the start of the file.
         open_ends: for a range without an end, a server that ignores ranges can be detected.
+        clips: a range that ends beyond the file returns the bytes up to its end. References did not before fsspec
+            2026.9: they returned the bytes that follow in the file that holds them.
+        numbered: a table of chunks may refuse a key whose last part is not the number of a chunk, such as `zarr.json`.
         framed: the transport checks the announced length of every response.
         sizes: the size of a file is the number of bytes that a read returns.
         directories: files are in directories, which must be created first.
@@ -33,6 +36,8 @@ class FileSystemTraits:
     flat: bool = False
     suffixes: bool = False
     open_ends: bool = True
+    clips: bool = True
+    numbered: bool = False
     framed: bool = False
     sizes: bool = True
     directories: bool = False
@@ -52,7 +57,7 @@ _KNOWN: dict[str, FileSystemTraits] = {
     "http": FileSystemTraits(listable=False, suffixes=True, open_ends=False, framed=True, encoded=True),
     "memory": FileSystemTraits(writeable=True, flat=True, at_once="all"),
     # For values inside the references, its size is the length of their encoding.
-    "reference": FileSystemTraits(framed=True, sizes=False),
+    "reference": FileSystemTraits(clips=False, numbered=True, framed=True, sizes=False),
     "sftp": FileSystemTraits(writeable=True, directories=True, prunes=True),
     "ftp": FileSystemTraits(writeable=True, directories=True, prunes=True),
     "smb": FileSystemTraits(writeable=True, directories=True, prunes=True),

@@ -17,16 +17,11 @@ from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.gcs.address import find_endpoint, find_source, parse_url, sends_credentials_openly
 from aiozarr.stores.gcs.authoriser import GcsAuthoriser, account_name
-from aiozarr.stores.gcs.responses import (
-    MAX_HASH_ON_LOOP_BYTES,
-    gcs_error,
-    matches_checksum,
-    parse_page,
-    verify_checksum,
-)
+from aiozarr.stores.gcs.responses import gcs_error, parse_page, stored_checksum
 from aiozarr.stores.gcs.upload import upload
 from aiozarr.stores.http.errors import is_missing_key
-from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient
+from aiozarr.stores.object.body_checksum import BodyChecksum
+from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient, is_whole_object
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, iterate_pages
 from aiozarr.stores.options.gcs_options import GcsOptions, gcs_options
 
@@ -86,18 +81,17 @@ class GcsBucketClient(BucketClient):
             and self._authoriser.tokens.record_refusal(request.token)
         )
 
+    def stored_checksum(self, headers: Headers) -> BodyChecksum | None:
+        return stored_checksum(headers)
+
     def is_value(self, request: Request, response: Response) -> bool:
-        if not super().is_value(request, response):
+        headers = response.headers
+        if is_whole_object(request, response) and (_is_packed(headers) or _is_unpacked(headers)):
             return False
-        if not _is_whole_object(request, response):
-            return True
-        headers, body = response.headers, response.body
-        if _is_packed(headers) or _is_unpacked(headers) or memoryview(body).nbytes > MAX_HASH_ON_LOOP_BYTES:
-            return False
-        return matches_checksum(body, headers)
+        return super().is_value(request, response)
 
     async def interpret(self, request: Request, response: Response) -> Response:
-        if not isinstance(response.action, Accept) or not _is_whole_object(request, response):
+        if not isinstance(response.action, Accept) or not is_whole_object(request, response):
             return response
         if _is_packed(response.headers) and request.template.headers["Accept-Encoding"] == "gzip":
             return await self.exchange(
@@ -107,8 +101,7 @@ class GcsBucketClient(BucketClient):
             )
         if _is_unpacked(response.headers):
             raise StoreError("the server decompressed an object that is stored with Content-Encoding: gzip")
-        await verify_checksum(response.body, response.headers)
-        return response
+        return await super().interpret(request, response)
 
     def is_missing(self, response: Response) -> bool:
         body = bytes(response.body)
@@ -210,10 +203,6 @@ def _rewrite_result(body: bytes) -> tuple[bool, str, Version | None]:
         return False, str(found["rewriteToken"]), None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError("the server's response to a copy is not valid", retryable=True) from error
-
-
-def _is_whole_object(request: Request, response: Response) -> bool:
-    return response.status == 200 and bool(request.key) and not request.expectation.head
 
 
 def _is_packed(headers: Headers) -> bool:

@@ -1,4 +1,4 @@
-"""What responses of GCS contain: pages of listings, errors, and CRC32C, which is compared for downloads."""
+"""What responses of GCS contain: pages of listings, errors, and the CRC32C of objects."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from typing_extensions import Buffer
-
 from aiozarr.errors import StoreError, ThrottledError, UnauthenticatedError
 from aiozarr.http1.response_check import HASH_HEADER, Headers
 from aiozarr.model import Entry, Version
-from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.gcs.authoriser import HINT
 from aiozarr.stores.http.errors import error_code, error_for, showable
-from aiozarr.stores.object.bucket_client import crc32c_base64
+from aiozarr.stores.object.body_checksum import BodyChecksum
 from aiozarr.stores.object.listing import ListingPage, is_key, listing_error, parse_size
 
 
@@ -112,32 +109,10 @@ def _short(text: Any) -> str | None:
     return text[:300] if isinstance(text, str) and text else None
 
 
-MAX_HASH_ON_LOOP_BYTES = 1 << 20
-"""Longer values are hashed in a thread: this much takes 0.1 ms."""
-
 _CRC32C = re.compile(rb"(?:^|,)\s*crc32c=([A-Za-z0-9+/]{6}==)")
 
 
-async def crc32c_of(data: Buffer) -> bytes:
-    """Return the CRC32C of `data` as GCS writes it: big-endian, in base64."""
-    view = memoryview(data)
-    if view.nbytes <= MAX_HASH_ON_LOOP_BYTES:
-        return crc32c_base64(view)
-    return await in_thread(lambda: crc32c_base64(view))
-
-
-def matches_checksum(body: Buffer, headers: Headers) -> bool:
-    """Return whether a whole object has the CRC32C of the response, or the response contains none. It blocks."""
+def stored_checksum(headers: Headers) -> BodyChecksum | None:
+    """Return the CRC32C in the headers of a response, or None if they contain none."""
     stored = _CRC32C.search(headers.get(HASH_HEADER, b""))
-    return stored is None or crc32c_base64(memoryview(body)) == stored[1]
-
-
-async def verify_checksum(body: Buffer, headers: Headers) -> None:
-    """Check that a whole object has the CRC32C of the response, if the response contains one.
-
-    Raises:
-        StoreError: it has another one; retryable.
-    """
-    stored = _CRC32C.search(headers.get(HASH_HEADER, b""))
-    if stored is not None and await crc32c_of(body) != stored[1]:
-        raise StoreError("the received bytes do not have the CRC32C that the server reports", retryable=True)
+    return None if stored is None else BodyChecksum("CRC32C", stored[1])

@@ -14,9 +14,10 @@ from aiozarr.errors import PreconditionFailedError, StoreError, UnsupportedOpera
 from aiozarr.model import IfAbsent, Precondition, Version
 from aiozarr.stores.gcs.address import GcsEndpoint
 from aiozarr.stores.gcs.authoriser import GcsAuthoriser
-from aiozarr.stores.gcs.responses import crc32c_of, gcs_error
+from aiozarr.stores.gcs.responses import gcs_error
 from aiozarr.stores.gcs.upload_client import UploadResponse
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
+from aiozarr.stores.object.body_checksum import crc32c_of
 
 MAX_SINGLE_BYTES = 16 << 20
 """Larger values are uploaded in a session."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
@@ -12,12 +11,14 @@ from typing import Any, ClassVar
 from aiozarr.concurrency import for_each
 from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
+from aiozarr.http1.endpoint_client import Request
 from aiozarr.http1.request import BodyReader
-from aiozarr.http1.response_check import Expectation
+from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.object_client import ObjectClient
+from aiozarr.stores.object.body_checksum import BodyChecksum
 from aiozarr.stores.object.schemes import BUCKET_CLIENTS
 
 PAGE_SIZE = 1000
@@ -25,9 +26,6 @@ PAGE_SIZE = 1000
 
 SHORT_RESPONSE = Expectation(max_bytes=1 << 20)
 """The expectation of responses without a value, such as those to deletes."""
-
-HASHED_BYTES = 1 << 20
-"""Bytes that are copied at once for the hashing library."""
 
 _DELETED = frozenset({200, 202, 204})
 
@@ -53,6 +51,27 @@ class BucketClient(ObjectClient):
     keep_encoding = True
     head_identifies_missing = False
     unstorable: ClassVar[re.Pattern[str]] = re.compile(r"[\x00-\x1f\x7f]")
+
+    # --- checksums of values -------------------------------------------------------------------------------------
+
+    def stored_checksum(self, headers: Headers) -> BodyChecksum | None:
+        """Return the checksum of the whole object from the headers of a response, or None if they contain none."""
+        return None
+
+    def is_value(self, request: Request, response: Response) -> bool:
+        if not super().is_value(request, response):
+            return False
+        checksum = self.stored_checksum(response.headers) if is_whole_object(request, response) else None
+        return checksum is None or (
+            checksum.is_quick(memoryview(response.body).nbytes) and checksum.matches(response.body)
+        )
+
+    async def interpret(self, request: Request, response: Response) -> Response:
+        if isinstance(response.action, Accept) and is_whole_object(request, response):
+            checksum = self.stored_checksum(response.headers)
+            if checksum is not None:
+                await checksum.verify(response.body)
+        return response
 
     # --- writing -------------------------------------------------------------------------------------------------
 
@@ -161,6 +180,11 @@ class BucketClient(ObjectClient):
         return {key: failed[key] for key in keys if key in failed}
 
 
+def is_whole_object(request: Request, response: Response) -> bool:
+    """Return whether the body of a response is all of the object that was requested."""
+    return response.status == 200 and request.method == "GET" and bool(request.key) and not request.expectation.head
+
+
 def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[BucketClient, str]:
     """Return the client of the bucket in `url`, and the root below it: `""`, or a prefix ending with `/`.
 
@@ -175,17 +199,3 @@ def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[BucketCli
         raise ValueError(f"the URL of an object store is scheme://bucket/path, with one of these schemes: {known}")
     opened: tuple[BucketClient, str] = import_module(module).open_bucket(url, storage_options)
     return opened
-
-
-def crc32c_base64(view: memoryview) -> bytes:
-    """Return the CRC32C of contiguous bytes as object stores write it: big-endian, in base64; 0.1 ms for 1 MiB."""
-    # Imported on use: a store that is only read needs none.
-    import google_crc32c
-
-    # The library accepts bytes and no memoryviews.
-    value, whole = 0, view.obj
-    if isinstance(whole, bytes) and len(whole) == view.nbytes:
-        return base64.b64encode(google_crc32c.value(whole).to_bytes(4, "big"))
-    for start in range(0, view.nbytes, HASHED_BYTES):
-        value = google_crc32c.extend(value, bytes(view[start : start + HASHED_BYTES]))
-    return base64.b64encode(value.to_bytes(4, "big"))

@@ -17,11 +17,12 @@ from aiozarr.errors import StoreError, UnauthenticatedError, UnsupportedOperatio
 from aiozarr.http1.connection import BodyCutError, Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request, RequestSender
 from aiozarr.http1.request import BodyReader
-from aiozarr.http1.response_check import Accept, Expectation, etag_of
+from aiozarr.http1.response_check import Accept, Expectation, Headers, etag_of
 from aiozarr.http1.url import fingerprint
 from aiozarr.model import Entry, Precondition, Supports, Version
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, error_for, is_missing_key, is_skewed
+from aiozarr.stores.object.body_checksum import BodyChecksum
 from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
 from aiozarr.stores.object.listing import ListingPage, collect_names, iterate_pages
 from aiozarr.stores.obstore.obstore_bucket import (
@@ -54,7 +55,15 @@ from aiozarr.stores.s3.multipart_upload import (
     result_version,
 )
 from aiozarr.stores.s3.region_client import CRC32C, S3RegionClient, fetch_region
-from aiozarr.stores.s3.responses import failures_in, first_failure, is_elsewhere, listing_query, parse_page, region_in
+from aiozarr.stores.s3.responses import (
+    failures_in,
+    first_failure,
+    is_elsewhere,
+    listing_query,
+    parse_page,
+    region_in,
+    stored_checksum,
+)
 
 T = TypeVar("T")
 
@@ -154,6 +163,9 @@ class S3BucketClient(ObstoreBucketClient):
         if is_off and self._region_client.correct_clock(response.headers.get(b"date")):
             return True
         return await self._recover(request.sender, request.issued_at, response.status, region, text)
+
+    def stored_checksum(self, headers: Headers) -> BodyChecksum | None:
+        return stored_checksum(headers)
 
     def is_missing(self, response: Response) -> bool:
         return is_missing_key(bytes(response.body))

@@ -15,7 +15,7 @@ from aiozarr.http1.connection import Response
 from aiozarr.http1.response_check import etag_of
 from aiozarr.model import Version
 from aiozarr.stores.http.errors import error_code, is_html_page
-from aiozarr.stores.object.bucket_client import crc32c_base64
+from aiozarr.stores.object.body_checksum import crc32c_base64
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.region_client import CRC32C
 

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 CRC32C = "x-amz-checksum-crc32c"
 """The header with which a server checks a body ("Checking object integrity" in the S3 documentation)."""
 
+CHECKSUM_MODE = {"x-amz-checksum-mode": "ENABLED"}
+"""The parameter, or header, that requests the checksum of an object ("GetObject" in the S3 API reference)."""
+
 _FIXED = frozenset({"given", "environment"})
 _SIGNED_BY_OBSTORE = ("AWS_REQUEST_PAYER", "AWS_REQUESTER_PAYS", "AWS_S3_EXPRESS")
 _RENEWABLE = frozenset({"profile", "chain"})
@@ -62,6 +65,8 @@ class S3RegionClient:
         web = endpoint.web
         self._path = web.path
         self._template = RequestTemplate(web.authority, {})
+        # A header of Amazon's must be signed. A signed URL has it as a parameter.
+        self._whole_template = self._template if self._signs else RequestTemplate(web.authority, CHECKSUM_MODE)
         context = ssl_context_of(options) if web.secure else None
         self.sender = EndpointClient(
             web, options, ssl_context=context, proxies=Proxies(options.proxy), keep_encoding=True
@@ -76,6 +81,11 @@ class S3RegionClient:
         payer = {"x-amz-request-payer": "requester"} if options.requester_pays else {}
         self._presigner = (
             None if fixed is None else Presigner(fixed, endpoint.region, web.authority, payer, clock=self._now)
+        )
+        self._whole_presigner = (
+            None
+            if fixed is None
+            else Presigner(fixed, endpoint.region, web.authority, {**payer, **CHECKSUM_MODE}, clock=self._now)
         )
         self._checksum_presigner = (
             None if fixed is None else Presigner(fixed, endpoint.region, web.authority, payer, CRC32C, self._now)
@@ -118,11 +128,19 @@ class S3RegionClient:
     # --- authorising ---------------------------------------------------------------------------------------------
 
     def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
-        """Return a request for `key`, signed unless the store is anonymous; None if only obstore can sign it."""
-        target = self._known_target(method, key)
+        """Return a request for `key`, signed unless the store is anonymous; None if only obstore can sign it.
+
+        A request for a whole object also requests its checksum, if obstore does not sign it.
+        """
+        is_whole = method == "GET" and expectation.range is None
+        if is_whole and self._whole_presigner is not None:
+            target: str | None = self._whole_presigner.target(method, f"{self._path}/{quote_key(key)}")
+        else:
+            target = self._known_target(method, key)
         if target is None:
             return None
-        return Request(self.sender, method, key, target, self._template, expectation, "", time.monotonic())
+        template = self._whole_template if is_whole else self._template
+        return Request(self.sender, method, key, target, template, expectation, "", time.monotonic())
 
     async def authorise_later(self, method: str, key: str, expectation: Expectation) -> Request:
         """Return a request for `key` that obstore signed."""

@@ -14,6 +14,7 @@ from aiozarr.errors import StoreError
 from aiozarr.http1.response_check import Headers
 from aiozarr.model import Entry, Version
 from aiozarr.stores.http.errors import error_for
+from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum
 from aiozarr.stores.object.bucket_client import PAGE_SIZE
 from aiozarr.stores.object.listing import (
     ListingPage,
@@ -175,3 +176,22 @@ def region_in(headers: Headers, document: str) -> str | None:
 def is_elsewhere(status: int | None, document: str) -> bool:
     """Return whether a response says that the bucket is in another region, or the signature is for another one."""
     return status in REDIRECTS or (status == 400 and _WRONG.search(document) is not None)
+
+
+_CHECKSUMS = [(name, f"x-amz-checksum-{name.lower()}".encode()) for name in ALGORITHMS]
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
+
+
+def stored_checksum(headers: Headers) -> BodyChecksum | None:
+    """Return the checksum of a whole object in the headers of a response ("Checking object integrity").
+
+    The checksum of an object that was uploaded in parts may be one of their checksums. It ends with their number, and
+    tells nothing about a body.
+    """
+    if headers.get(b"x-amz-checksum-type", b"").upper() == b"COMPOSITE":
+        return None
+    for name, header in _CHECKSUMS:
+        value = headers.get(header)
+        if value is not None and _BASE64.fullmatch(value):
+            return BodyChecksum(name, value)
+    return None

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aiozarr import sync
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.workers.encoder import MAX_BLOCK_BYTES, encode_chunk, thread_encoder
 from aiozarr.grid.axes import RegularAxis
 from aiozarr.grid.projection import Projection
 from aiozarr.grid.transform import Strided
+from aiozarr.stores import MemoryStore
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 ZSTD = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
@@ -80,3 +82,74 @@ def check_encoding(shape: tuple[int, ...], codecs: list[Any], dtype: str, layout
     encoded = thread_encoder(pipeline).encode(values)
     assert bytes(encoded) == bytes(pipeline.encode(np.ascontiguousarray(values).reshape(shape)))
     assert pipeline.decode(encoded).tolist() == values.tolist()
+
+
+RAW = np.arange(256, dtype="u1").reshape(16, 16) % 5
+BOOLS = RAW.view(bool)
+
+
+def write_whole(array: sync.Array, values: Any) -> None:
+    array[...] = values
+
+
+def write_parts(array: sync.Array, values: Any) -> None:
+    array[...] = np.ones(values.shape, values.dtype) if values.dtype.names is None else values[::-1]
+    array[:5, 1:] = values[:5, 1:]
+    array[:5, 0] = values[:5, 0]
+    array[5:] = values[5:]
+
+
+def write_pointwise(array: sync.Array, values: Any) -> None:
+    array.vindex[tuple(np.indices(values.shape))] = values
+
+
+def write_orthogonally(array: sync.Array, values: Any) -> None:
+    rows = np.arange(16)[::-1]
+    array.oindex[rows, :] = values[rows]
+
+
+def write_strided(array: sync.Array, values: Any) -> None:
+    wide = np.zeros((16, 32), values.dtype)
+    wide[:, ::2] = values
+    array[...] = wide[:, ::2]
+
+
+@pytest.mark.parametrize("write", [write_whole, write_parts, write_pointwise, write_orthogonally, write_strided])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"codecs": []},
+        {"codecs": ["zstd"]},
+        {"codecs": [], "shards": (8, 8)},
+        {"zarr_format": 2, "compressor": None},
+        {"zarr_format": 2, "compressor": None, "order": "F"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("is_record", [False, True], ids=["bool", "record"])
+def test_bools_are_stored_as_0_and_1(write: Any, options: dict[str, Any], *, is_record: bool) -> None:
+    values = BOOLS
+    if is_record:
+        shape = (2,) if "zarr_format" in options else ()  # format 3 has no fields that are arrays
+        values = np.zeros(BOOLS.shape, [("n", "u2"), ("flag", "?", shape)])
+        values["n"], values["flag"] = RAW, BOOLS[:, :, None] if shape else BOOLS
+    given = values.tobytes()
+    store = MemoryStore()
+    array = sync.create_array(store, shape=BOOLS.shape, dtype=values.dtype, chunks=(4, 4), **options)
+    write(array, values)
+    name: Any = "flag" if is_record else ...
+    stored = sync.open_array(store)[...]
+    assert np.array_equal(stored[name].view(np.uint8), values[name].view(np.uint8) != 0)
+    assert values.tobytes() == given
+
+
+def test_a_chunk_of_valid_bools_is_not_copied() -> None:
+    pipeline = CodecPipeline.resolve([BYTES], ArraySpec((4, 4), np.dtype(bool), np.array(False)))
+    values = np.eye(4, dtype=bool)
+    encoded = encode_chunk(pipeline, values, parts((4, 4))[0], None)  # type: ignore[arg-type]
+    assert np.may_share_memory(np.frombuffer(encoded or b"", bool), values)
+
+
+def test_bools_of_the_fill_value_are_not_stored_whatever_their_bytes() -> None:
+    pipeline = CodecPipeline.resolve([BYTES], ArraySpec((4, 4), np.dtype(bool), np.array(True)))
+    assert encode_chunk(pipeline, np.full((4, 4), 7, "u1").view(bool), parts((4, 4))[0], None) is None  # type: ignore[arg-type]

@@ -330,3 +330,13 @@ def test_the_environment_chooses_it_and_nothing_is_imported_before() -> None:
     }
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["CodecPipeline", "2"], done.stderr
+
+
+@pytest.mark.parametrize("layout", [{}, {"shards": (20, 30)}], ids=["plain", "sharded"])
+def test_bools_of_zarr_python_are_stored_as_0_and_1(layout: dict[str, Any]) -> None:
+    raw = (VALUES % 5).astype("u1")
+    store = MemoryStore()
+    with enable(), taken(writes=1):
+        new_array(store, dtype="bool", fill_value=False, compressors=None, **layout)[...] = raw.view(bool)
+    stored = zarr.open_array(store)[...]
+    assert np.array_equal(np.asarray(stored).view("u1"), raw != 0)

@@ -41,3 +41,12 @@ def test_text_dates_and_none_convert_to_times() -> None:
     assert parsed[:2].astype("M8[D]").astype(str).tolist() == ["2024-01-02", "2024-01-03"]
     assert np.isnat(parsed[2])
     assert parse_times(np.array([None, None], object), np.dtype("M8[s]")).dtype == np.dtype("M8[s]")
+
+
+@pytest.mark.parametrize(
+    ("unit", "value"),
+    [("ns", np.datetime64("3000-01-01")), ("D", np.datetime64("2000-01-01T00:00:01")), ("us", "300000-01-01")],
+)
+def test_a_fill_value_that_the_unit_does_not_have_is_refused(unit: str, value: object) -> None:
+    with pytest.raises(ValueError, match="has no value"):
+        DataType.from_dtype(np.dtype(f"M8[{unit}]")).make_fill_value(value)

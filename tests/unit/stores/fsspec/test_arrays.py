@@ -8,11 +8,13 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import fsspec
 import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.implementations.reference import ReferenceFileSystem
 
 import aiozarr
 from aiozarr.errors import StoreError
@@ -107,6 +109,99 @@ async def test_references_are_read_where_they_point(tmp_path: Path) -> None:
         assert sorted(await store.list()) == sorted(references)
         with pytest.raises(StoreError):
             await store.set("x", b"")
+
+
+@pytest.mark.parametrize("options", [{"chunks": (50, 50)}, {"chunks": (10, 10), "shards": (50, 50)}], ids=str)
+@pytest.mark.parametrize("codecs", ["auto", []], ids=str)
+async def test_no_range_ends_behind_a_reference(
+    options: dict[str, Any], codecs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.where(VALUES % 7, VALUES, 0)
+    values[:10] = 0  # some inner chunks are not stored
+    source = MemoryStore()
+    await aiozarr.create_array(source, data=values, codecs=codecs, **options)
+    references: dict[str, Any] = {}
+    with (tmp_path / "blob").open("wb") as blob:
+        for key in sorted(await source.list()):
+            data = bytes(await source.get(key) or b"")
+            references[key] = [f"file://{tmp_path}/blob", blob.tell(), len(data)]
+            blob.write(data)
+    cat_file, ends = ReferenceFileSystem._cat_file, []
+
+    async def recorded(self: Any, path: str, start: int | None = None, end: int | None = None, **others: Any) -> bytes:
+        # fsspec before 2026.9 does not clip a range: it returns what follows in the file.
+        ends.append((end or 0, references.get(path, ("", 0, 0))[2]))
+        data: bytes = await cat_file(self, path, start=start, end=end, **others)
+        return data
+
+    monkeypatch.setattr(ReferenceFileSystem, "_cat_file", recorded)
+    fs = fsspec.filesystem("reference", fo={"version": 1, "refs": references}, remote_protocol="file")
+    array = await aiozarr.open_array(FsspecStore(fs))
+    assert (await array[...] == values).all()
+    assert (await array[12, 3:80] == values[12, 3:80]).all()
+    assert ends
+    assert all(end <= size for end, size in ends)
+
+
+@pytest.mark.parametrize(
+    ("document", "target", "told"),
+    [
+        ("none.json", "", "not found; the references are those of '{0}/none.json'"),
+        ("refs.json", "file://{0}/gone.nc", "not found; the key is a reference to 'file://{0}/gone.nc'"),
+        (
+            "refs.json",
+            "http://u:hidden@127.0.0.1:9/x.nc?sig=hidden",
+            "the connection failed; the key is a reference to '127.0.0.1:9/x.nc'",
+        ),
+    ],
+)
+async def test_an_error_names_the_references_or_their_target(
+    document: str, target: str, told: str, tmp_path: Path
+) -> None:
+    source = await stored()
+    metadata = bytes(await source.get("zarr.json") or b"").decode()
+    references = {"zarr.json": metadata, "c/0/0": [target.format(tmp_path), 0, 8]}
+    (tmp_path / "refs.json").write_text(json.dumps({"version": 1, "refs": references}))
+    fs = fsspec.filesystem("reference", fo=str(tmp_path / "refs.json"), remote_protocol="http")
+    # A file system of the user's may reach everything; a URL names its document.
+    place: Any = FsspecStore(fs) if "http" in target else "reference://"
+    options = {} if "http" in target else {"storage_options": {"fo": f"{tmp_path}/{document}"}}
+    with pytest.raises(StoreError) as raised:
+        array = await aiozarr.open_array(place, settings=aiozarr.Settings(retries=0), **options)
+        await array[0, 0]
+    assert told.format(tmp_path) in str(raised.value)
+    assert "hidden" not in str(raised.value)
+
+
+class Table(dict[str, Any]):
+    """Refuses keys as fsspec's table of references on disk does, which needs a package that reads parquet."""
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self and "/" in key and "/.z" not in key:
+            [int(part) for part in key.rpartition("/")[2].split(".")]
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+
+async def test_a_table_of_references_is_opened_without_its_format() -> None:
+    source = MemoryStore()
+    await aiozarr.create_array(source, "t2m", data=VALUES, chunks=(50, 50), zarr_format=2)
+    values = {key: bytes(await source.get(key) or b"") for key in await source.list()}
+    fs = fsspec.filesystem("reference", fo={"version": 1, "refs": {}}, skip_instance_cache=True)
+    fs.references = Table({key: value for key, value in values.items() if key != "t2m/0.1"})
+    store = FsspecStore(fs)
+    array = await aiozarr.open_array(store, "t2m")
+    assert (await array[:, :50] == VALUES[:, :50]).all()
+    assert (await array[:50, 50:] == 0).all()
+    assert await store.stat("t2m/zarr.json") is None
+    fs.references["t2m/.zattrs"] = ["file:///nothing", 1]  # damaged: not two members
+    with pytest.raises(StoreError, match="ValueError"):
+        await store.get("t2m/.zattrs")
 
 
 class SlowMemory(MemoryFileSystem):

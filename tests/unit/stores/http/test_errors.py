@@ -23,6 +23,7 @@ def document(code: str, message: str = "Words.") -> bytes:
 @pytest.mark.parametrize(
     ("status", "body", "kind", "retryable"),
     [
+        (304, b"", StoreError, False),
         (400, document("ExpiredToken"), UnauthenticatedError, False),
         (400, document("RequestTimeout"), StoreError, True),
         (400, b"", StoreError, False),
@@ -121,3 +122,8 @@ def test_a_code_is_found_without_expanding_anything() -> None:
     assert error_code(document("NoSuchKey")) == "NoSuchKey"
     assert error_code(b'<!DOCTYPE x [<!ENTITY e "y">]><Error><Code>&e;</Code></Error>') is None
     assert error_code(b"<html>") is None
+
+
+def test_a_response_to_a_condition_that_was_not_sent_is_named_and_is_no_redirect() -> None:
+    assert "'not modified' to a request without a condition" in error_for(304, {}, b"").message
+    assert "elsewhere" in error_for(301, {}, b"").message
