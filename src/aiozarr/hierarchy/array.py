@@ -30,7 +30,13 @@ from aiozarr.hierarchy.mutations.change_log import erasures, lineage_of, resizes
 from aiozarr.hierarchy.new_metadata.v3 import check_shape, storage_order
 from aiozarr.hierarchy.node import HandleOptions, Node
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, read_explicit
-from aiozarr.hierarchy.resize import clear_gained_area, erase_outside, has_stale_data, resized_metadata
+from aiozarr.hierarchy.resize import (
+    append_mark,
+    clear_gained_area,
+    erase_outside,
+    has_stale_data,
+    resized_metadata,
+)
 from aiozarr.hierarchy.unread_values import UnreadValues, equal_handles, unread_error
 from aiozarr.hierarchy.view import FieldSelection, View
 from aiozarr.metadata.formats import render_node
@@ -41,6 +47,8 @@ from aiozarr.stores.transformer import StorageTransformer, resolve_transformers,
 
 AnyArray: TypeAlias = NDArray[Any]
 
+MAX_MARKED_BYTES = 1 << 20
+"""Appended bytes that are hashed in the caller's thread, in at most 1 ms."""
 CUT_SECONDS = 2.0
 """What a failed append may take longer to cut the array again. Its own time may be over, or the store may hang."""
 
@@ -297,8 +305,16 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         async def note(_: NodeAccess, old: ArrayMetadata, new: ArrayMetadata) -> None:
             self._note_resize(old, new)
 
+        # A worker reads many values, about 1 GB/s.
+        mark = (
+            append_mark(added)
+            if added.nbytes <= MAX_MARKED_BYTES
+            else await self._run_on_io_thread(
+                lambda access: access.engine.run_in_worker(lambda: append_mark(added), added.nbytes)
+            )
+        )
         try:
-            grown = await self._change(grow, note)
+            grown = await self._change(grow, note, mark=mark)
         except BaseException as error:
             if starts and length:
                 # Not cut: it may be the growth of another writer, who has appended as many.

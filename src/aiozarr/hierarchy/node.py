@@ -201,11 +201,12 @@ class Node(ABC, Generic[M]):
         then: Callable[[NodeAccess, M, M], Awaitable[None]] | None = None,
         *,
         before: Callable[[NodeAccess, M, M], Awaitable[None]] | None = None,
+        mark: bytes = b"",
     ) -> M:
         """Replace the stored metadata, and this handle's, by `change(metadata)`.
 
         `before(access, old, new)` runs before the new metadata are stored, and `then(access, old, new)` after that,
-        before any other change of the node by this process.
+        before any other change of the node by this process. `mark` is white space at the end of the document.
         """
         self._check_writeable()
 
@@ -231,7 +232,13 @@ class Node(ABC, Generic[M]):
             may_be_implicit = isinstance(self._metadata, GroupMetadata)
             return self._require_kind(
                 await update_node(
-                    access, self.zarr_format, checked_change, finish, before=prepare, may_be_implicit=may_be_implicit
+                    access,
+                    self.zarr_format,
+                    checked_change,
+                    finish,
+                    before=prepare,
+                    may_be_implicit=may_be_implicit,
+                    mark=mark,
                 )
             )
 

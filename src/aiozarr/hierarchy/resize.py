@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from math import prod
+from typing import Any
+from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiozarr.concurrency import for_each
 from aiozarr.engine import ArrayLayout, Read, Write
@@ -24,6 +27,8 @@ MAX_PROBED_CHUNKS = 500
 MAX_READ_CHUNKS = 64
 MAX_READ_BYTES = 64 << 20
 """Chunks across the old edge that are read for stale data: a resize must not cost as much as a read of the array."""
+
+MARK_BITS = 32
 
 Maps = tuple[Strided, ...]
 
@@ -47,6 +52,19 @@ def resized_metadata(layout: ArrayLayout, shape: Sequence[int]) -> ArrayMetadata
     # Metadata that could not be opened again must not be stored.
     resolve_grid(changed.chunk_grid, changed.shape)
     return changed
+
+
+def append_mark(values: NDArray[Any]) -> bytes:
+    """Return white space for the end of the document that an append of `values` stores.
+
+    Two writers who append as many elements at the same time store the same metadata. One whose response was lost would
+    take the other's document for its own, and both would write to the same region.
+    """
+    if values.dtype.hasobject:
+        digest = crc32(repr(values.tolist()).encode("utf-8", "surrogatepass"))
+    else:
+        digest = crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8) if values.nbytes else b"")
+    return bytes([b" \n"[digest >> bit & 1] for bit in range(MARK_BITS)])
 
 
 def coordinates_outside(old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[int, ...]]:

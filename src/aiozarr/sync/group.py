@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, overload
 
-from aiozarr import hierarchy
 from aiozarr.errors import ChildNotFoundError, InvalidKeyError
+from aiozarr.hierarchy.array import Array as AsyncArray
+from aiozarr.hierarchy.group import Group as AsyncGroup
 from aiozarr.metadata.records import GroupMetadata
 from aiozarr.sync.array import Array, Node
 from aiozarr.sync.wait import blocking_method, data_in_this_thread, iterate, unchanged
@@ -15,7 +16,7 @@ AnyNode: TypeAlias = "Array | Group"
 D = TypeVar("D")
 
 
-class Group(Node[hierarchy.Group]):
+class Group(Node[AsyncGroup]):
     """A group in a store; see `aiozarr.Group`. `group["a/b"]` opens, `"a/b" in group` tests, `del group["a"]` erases.
 
     Reads as a mapping: iterating yields the names of the children, and `keys`, `values`, `items`, `get` and `len` are
@@ -95,18 +96,18 @@ class Group(Node[hierarchy.Group]):
         return iterate(self._async.groups(max_depth), lambda found: (found[0], Group(found[1])))
 
     # Lambdas, because these names are not defined yet while the class body runs.
-    open = blocking_method(hierarchy.Group.open, lambda node: wrap_node(node))  # noqa: PLW0108
-    create_group = blocking_method(hierarchy.Group.create_group, lambda node: Group(node))  # noqa: PLW0108
-    create_array = data_in_this_thread(blocking_method(hierarchy.Group.create_array, Array))
-    tree = blocking_method(hierarchy.Group.tree, unchanged)
-    contains = blocking_method(hierarchy.Group.contains, unchanged)
-    delete = blocking_method(hierarchy.Group.delete, unchanged)
-    move = blocking_method(hierarchy.Group.move, unchanged)
-    info = blocking_method(hierarchy.Group.info, unchanged)
-    require_array = blocking_method(hierarchy.Group.require_array, Array)
-    require_group = blocking_method(hierarchy.Group.require_group, lambda node: Group(node))  # noqa: PLW0108
+    open = blocking_method(AsyncGroup.open, lambda node: wrap_node(node))  # noqa: PLW0108
+    create_group = blocking_method(AsyncGroup.create_group, lambda node: Group(node))  # noqa: PLW0108
+    create_array = data_in_this_thread(blocking_method(AsyncGroup.create_array, Array))
+    tree = blocking_method(AsyncGroup.tree, unchanged)
+    contains = blocking_method(AsyncGroup.contains, unchanged)
+    delete = blocking_method(AsyncGroup.delete, unchanged)
+    move = blocking_method(AsyncGroup.move, unchanged)
+    info = blocking_method(AsyncGroup.info, unchanged)
+    require_array = blocking_method(AsyncGroup.require_array, Array)
+    require_group = blocking_method(AsyncGroup.require_group, lambda node: Group(node))  # noqa: PLW0108
     create_hierarchy = blocking_method(
-        hierarchy.Group.create_hierarchy, lambda nodes: {name: wrap_node(node) for name, node in nodes.items()}
+        AsyncGroup.create_hierarchy, lambda nodes: {name: wrap_node(node) for name, node in nodes.items()}
     )
 
     def __repr__(self) -> str:
@@ -120,6 +121,6 @@ class Group(Node[hierarchy.Group]):
 Mapping.register(Group)  # pyright: ignore[reportAttributeAccessIssue]  # its stubs do not know abstract base classes
 
 
-def wrap_node(node: hierarchy.Array | hierarchy.Group) -> AnyNode:
+def wrap_node(node: AsyncArray | AsyncGroup) -> AnyNode:
     """Return the blocking handle of an asynchronous one."""
-    return Array(node) if isinstance(node, hierarchy.Array) else Group(node)
+    return Array(node) if isinstance(node, AsyncArray) else Group(node)

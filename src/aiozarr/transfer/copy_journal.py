@@ -77,7 +77,7 @@ class CopyJournal:
         header = await self._destination.fetch(HEADER_KEY)
         try:
             found = None if header is None else json.loads(bytes(header.data))
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if isinstance(found, dict):
             self.invalidated = _group_places(found.pop(INVALIDATED_MEMBER, None))

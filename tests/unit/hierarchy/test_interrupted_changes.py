@@ -156,3 +156,13 @@ async def test_a_cancelled_append_does_not_wait_for_a_store_that_hangs(monkeypat
     with pytest.raises(asyncio.CancelledError) as caught:
         await task
     assert "hold some of the appended values and the fill value (it took more than 0.05" in str(caught.value.__notes__)
+
+
+async def test_a_creation_that_stored_the_attributes_alone_is_completed_by_its_repeat() -> None:
+    store = MemoryStore()
+    await aiozarr.create_group(store, "g", attributes={"a": 1}, zarr_format=2)
+    await store.erase("g/.zgroup")
+    with pytest.raises(aiozarr.NodeExistsError):
+        await aiozarr.create_group(store, "g", attributes={"a": 2}, zarr_format=2)
+    group = await aiozarr.create_group(store, "g", attributes={"a": 1}, zarr_format=2)
+    assert dict(group.attrs) == {"a": 1}

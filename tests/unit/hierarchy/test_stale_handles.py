@@ -8,11 +8,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import aiozarr
 from aiozarr.stores import LocalStore, MemoryStore, Store
 from aiozarr.testing.fakes import FakeStore
+from aiozarr.testing.faults import Call
 
 LAYOUTS: list[dict[str, Any]] = [
     {"chunks": (4,)},
@@ -166,3 +168,40 @@ async def test_appends_and_writes_at_once_lose_nothing(tmp_path: Path, settings:
         await asyncio.gather(array.append([9, 9]), other[4:6].write(2), array[3:6].write(2), other.append([9]))
         values = (await (await aiozarr.open_array(store, path))[...]).tolist()
         assert values == [0, 0, 0, 2, 2, 2, 9, 9, 9]
+
+
+async def test_a_repeated_append_knows_its_growth_from_that_of_another_process() -> None:
+    """Both store the same shape. The first one's request fails, and is repeated after the second one has appended."""
+    one, two = FakeStore(latency=0), FakeStore(latency=0)
+    two.memory = one.memory
+    mine = await aiozarr.create_array(one, shape=(0,), chunks=(4,), dtype="i4")
+    theirs = await aiozarr.open_array(two, mode="r+")
+    has_failed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def fail_first(call: Call) -> aiozarr.ThrottledError | None:
+        if call.operation != "set" or has_failed.is_set():
+            return None
+        loop.call_soon_threadsafe(has_failed.set)
+        one.faults = lambda _: None
+        return aiozarr.ThrottledError("slow down")
+
+    async def append_theirs() -> None:
+        await has_failed.wait()
+        await theirs.append([2])
+
+    one.faults = fail_first
+    await asyncio.gather(mine.append([1]), append_theirs())
+    assert sorted(await (await aiozarr.open_array(one))[...]) == [1, 2]
+
+
+@pytest.mark.parametrize("values", [["a", "\ud83d\ude00"], [True, False], ["2020-01-01", "NaT"]], ids=str)
+async def test_equal_appends_store_equal_documents(values: list[Any]) -> None:
+    dtype = "M8[s]" if "NaT" in values else None
+    documents = []
+    for _ in range(2):
+        store = MemoryStore()
+        array = await aiozarr.create_array(store, data=np.array(values, dtype)[:0])
+        await array.append(np.array(values, dtype))
+        documents.append(await store.get("zarr.json"))
+    assert documents[0] == documents[1]

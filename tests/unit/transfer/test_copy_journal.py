@@ -123,7 +123,7 @@ def test_the_journal_of_another_copy_is_not_continued() -> None:
     assert contents(destination, journal=True) == TREE
 
 
-@pytest.mark.parametrize("header", [b"", b"{", b"[]", b"\xff", None])
+@pytest.mark.parametrize("header", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, None])
 def test_a_damaged_journal_is_refused(header: bytes | None) -> None:
     source = FakeStore(TREE)
     destination = interrupted(source)

@@ -6,7 +6,7 @@ Before that, it is decided whether stored keys hinder a new node, and described 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Container, Iterator, Sequence
 from contextlib import aclosing
 from itertools import product
 from math import prod
@@ -120,18 +120,22 @@ _CHUNK_KEY = re.compile(r"c([/.]\d+)*|\d+([/.]\d+)*")
 _PLAIN_ENCODINGS = ("default", "v2")
 
 
-async def is_occupied(access: NodeAccess, metadata: NodeMetadata) -> bool:
+async def is_occupied(access: NodeAccess, metadata: NodeMetadata, unfinished: Container[str] = ()) -> bool:
     """Return whether the keys below the path hinder a node with these metadata, which has no documents itself.
 
     A group is hindered by documents of another format at its path only: the nodes below it become its members. An
-    array is hindered by documents at any depth, and by keys that could be its chunks.
+    array is hindered by documents at any depth, and by keys that could be its chunks. The documents `unfinished`, which
+    an interrupted creation of the node has stored, hinder neither.
     """
     if not isinstance(metadata, ArrayMetadata):
-        return any(value is not None for value in (await read_documents(access, PROBE_KEYS)).values())
+        documents = await read_documents(access, PROBE_KEYS)
+        return any([value is not None for key, value in documents.items() if key not in unfinished])
     is_plain = metadata.chunk_key_encoding.name in _PLAIN_ENCODINGS
     async with aclosing(_scan(access)) as entries:
         async for entry in entries:
             key = entry.key[len(access.prefix) :]
+            if key in unfinished:
+                continue
             if not is_plain or document_write_order(key) is not None or _CHUNK_KEY.fullmatch(key):
                 return True
     return False

@@ -24,6 +24,7 @@ from aiozarr.hierarchy.mutations.context import (
 from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node, is_occupied, node_exists_error
 from aiozarr.hierarchy.mutations.store_documents import (
     MAX_SWAP_DELAY,
+    is_unfinished,
     replace_documents,
     set_if_absent,
     store_documents,
@@ -68,7 +69,11 @@ async def create_node(access: NodeAccess, metadata: NodeMetadata, *, overwrite: 
         context = await load_context(access, metadata.zarr_format)
 
         async def occupied() -> NodeExistsError | None:
-            if overwrite or not (context.exists or (context.has_keys_below and await is_occupied(access, metadata))):
+            unfinished = documents if is_unfinished(context.documents, documents) else {}
+            exists = context.exists and not unfinished
+            if overwrite or not (
+                exists or (context.has_keys_below and await is_occupied(access, metadata, unfinished))
+            ):
                 return None
             return await node_exists_error(access)
 
@@ -102,6 +107,7 @@ async def update_node(
     *,
     before: Callable[[NodeMetadata, NodeMetadata], Awaitable[None]] | None = None,
     may_be_implicit: bool = True,
+    mark: bytes = b"",
 ) -> NodeMetadata:
     """Replace the node's metadata by `change(metadata)`; concurrent updates of one node take turns.
 
@@ -115,6 +121,8 @@ async def update_node(
         then: called with the new metadata before another task of this process may change the node.
         before: called with the present and the new metadata before the new ones are stored.
         may_be_implicit: whether keys below the path make it an implicit group, in formats that have these.
+        mark: white space at the end of the node's own document. It tells a document from that of another writer who
+            makes the same change. A write that is repeated because its response was lost compares documents by bytes.
 
     Returns: the new metadata.
 
@@ -156,6 +164,7 @@ async def update_node(
                 if before is not None:
                     await before(current, changed)
                 old, new = _render_leniently(current), render_node(_without_separate(changed))
+                new[[*new][-1]] += mark
                 await replace_documents(access, documents, old, new)
             return changed
 

@@ -33,14 +33,31 @@ async def store_documents(access: NodeAccess, documents: Mapping[str, bytes], *,
         else:
             await set_if_absent(scheduled, access.prefix + key, documents[key])
 
+    async def store_or_keep(key: str) -> None:
+        try:
+            await store(key)
+        except PreconditionFailedError:
+            # An interrupted creation of the same node may have stored it.
+            stored = await scheduled.fetch(access.prefix + key)
+            if stored is None or bytes(stored.data) != documents[key]:
+                raise
+
     *others, last = documents
-    await gather_all(store(key) for key in others)
+    await gather_all(store_or_keep(key) for key in others)
     try:
         await store(last)
     except PreconditionFailedError:
         # Another writer has created the node: our documents do not belong to it.
         await gather_all(scheduled.erase(access.prefix + key) for key in others)
         raise
+
+
+def is_unfinished(stored: Documents, documents: Mapping[str, bytes]) -> bool:
+    """Return whether `stored` is what an interrupted creation with `documents` leaves: all but the node's own."""
+    own = [*documents][-1]
+    return stored.get(own) is None and all(
+        [value is None or bytes(value.data) == documents.get(key) for key, value in stored.items()]
+    )
 
 
 async def set_if_absent(scheduled: ScheduledStore, key: str, data: Buffer) -> Version | None:
