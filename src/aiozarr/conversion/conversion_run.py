@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from time import perf_counter
@@ -17,7 +18,7 @@ from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_task import ConversionTask, RegionBuffers, TaskFailure, TaskResult, run_task
 from aiozarr.conversion.stored_tree import check_free, paths_above, store_tree
 from aiozarr.engine import Engine, Progress
-from aiozarr.errors import CopyError, NodeExistsError
+from aiozarr.errors import CopyError, NodeExistsError, StoreError
 from aiozarr.hierarchy import Array
 from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node
 from aiozarr.hierarchy.node import check_store_writeable
@@ -33,6 +34,8 @@ MAX_CONCURRENT_TASKS = 32
 """Tasks of one process at a time, however small they are: each keeps many requests in flight."""
 MAX_SUBMITTED_TASKS = 256
 """Tasks that an executor of unknown size has at a time: enough for a cluster, and few to cancel."""
+SAVE_SECONDS = 2.0
+"""The journal of a conversion that has failed, or was cancelled, is stored within this time or not at all."""
 
 NumberedTask: TypeAlias = tuple[int, ConversionTask]
 """A task, and the number of its pass."""
@@ -190,13 +193,17 @@ class ConversionRun:
                     await self._run_here(passes)
                 else:
                     await self._run_in(executor, passes)
-        except Exception as error:
-            if "resume=True" not in str(error):
+        except BaseException as error:
+            from anyio import move_on_after  # imported on use: it is needed after failures only
+
+            # A store that hangs must not hold up a cancellation. Without this record, the last tasks run again.
+            with move_on_after(SAVE_SECONDS, shield=True), suppress(StoreError):
+                await self._journal.save()
+            if isinstance(error, Exception) and "resume=True" not in str(error):
                 remains = f"what was converted remains at {self._root.url}"
                 error.add_note(f"{remains}: resume=True continues, and overwrite=True begins anew")
             raise
-        finally:
-            await self._journal.save()
+        await self._journal.save()
 
     async def finish(self) -> ConversionReport:
         """Store the documents of the result, and erase the journal and the intermediate arrays."""

@@ -19,6 +19,7 @@ from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY
 from aiozarr.hierarchy.casting import convert_values
 from aiozarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore, Store
 from aiozarr.testing.fakes import FakeStore
+from aiozarr.testing.faults import Call, Delay
 
 VALUES = np.arange(16 * 12 * 10, dtype="f4").reshape(16, 12, 10)
 NAMES = ("t", "y", "x")
@@ -259,6 +260,30 @@ async def test_a_cancelled_conversion_ends_and_is_resumed() -> None:
         await task
     await aiozarr.convert(source, result, **options, resume=True)
     assert np.array_equal(await values(result), VALUES)
+
+
+async def test_a_cancelled_conversion_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiozarr.conversion.conversion_run.SAVE_SECONDS", 0.01)
+    result = FakeStore(latency=0)
+    hangs = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hang(call: Call) -> Delay | None:
+        if call.operation != "set":
+            return None
+        loop.call_soon_threadsafe(hangs.set)
+        return Delay(1e6)
+
+    source = await maps()
+    result.faults = hang
+    task = asyncio.create_task(aiozarr.convert(source, result, chunks=8))
+    await hangs.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    result.faults = lambda _: None
+    await aiozarr.convert(source, result, chunks=8, overwrite=True)
+    assert np.array_equal(await values(result.memory), VALUES)
 
 
 async def test_progress_that_raises_ends_the_conversion() -> None:
