@@ -130,7 +130,7 @@ TESTED_WITH: dict[str, str] = {
 LOOPS = {"asyncio", "anyio", "trio", "uvloop", "aiohttp", "socket", "obstore", "httptools"}
 # The conformance suite is for authors of stores, so it imports only what a store may import. The timeline draws the
 # records of the schedule.
-TESTING_MAY_USE = {"schedule", "stores", *SHARED}
+TESTING_MAY_USE = {"concurrency", "schedule", "stores", *SHARED}
 
 
 @dataclass(frozen=True)
