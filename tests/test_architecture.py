@@ -129,7 +129,7 @@ TESTED_WITH: dict[str, str] = {
 }
 LOOPS = {"asyncio", "anyio", "trio", "uvloop", "aiohttp", "socket", "obstore", "httptools"}
 # The conformance suite is for authors of stores, so it imports only what a store may import. The timeline draws the
-# records of the schedule.
+# records of the schedule, and virtual time has the source of random delays.
 TESTING_MAY_USE = {"concurrency", "schedule", "stores", *SHARED}
 
 

@@ -226,9 +226,8 @@ class TreeMachine(RuleBasedStateMachine):
         """Draw an array, and a handle of it: one that was kept, or a new one."""
         path, process = data.draw(st.sampled_from(self.arrays()), "array"), self.process(data)
         handles = [each for each in self.handles if (each.path, each.serial) == (path, self.nodes[path].serial)]
-        if handles and data.draw(st.integers(0, 3), "kept handle"):
-            number: int = data.draw(st.integers(0, len(handles) - 1), "handle")
-            return handles[number]
+        if handles and data.draw(st.integers(0, 3), "kept handle") != 0:
+            return handles[data.draw(st.integers(0, len(handles) - 1), "handle")]
         return self.opened(process, path)
 
     def opened(self, process: int, path: str) -> Handle:
