@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence, Sized
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -20,12 +21,17 @@ A = TypeVar("A")
 K = TypeVar("K", bound=Hashable)
 
 
+jitter_source: ContextVar[Callable[[], float] | None] = ContextVar("aiozarr_jitter_source", default=None)
+"""Returns the numbers of `random_jitter` in place of the operating system, so that a run can be repeated."""
+
+
 def random_jitter() -> float:
     """Return a number in [0, 1) for delays between attempts.
 
     The state of the module `random` belongs to the program, which may have seeded it, and forked processes share it.
     """
-    return int.from_bytes(os.urandom(4), "big") / 2**32
+    source = jitter_source.get()
+    return int.from_bytes(os.urandom(4), "big") / 2**32 if source is None else source()
 
 
 async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from tempfile import TemporaryDirectory
@@ -12,19 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import aiozarr
 import aiozarr.sync
 from aiozarr.testing.fakes import FakeStore
-from tests.support.peer_cases import AnyArray, Case, Selection, cases, contents, examples, same_bits
+from tests.support.peer_cases import AnyArray, Case, cases, contents, examples, same_bits
 from tests.support.servers.http_server import FaultServer
 from tests.support.strategies.arrays import ArrayCase, array_cases, basic_selections, dtypes
 
 RAW_TYPES = ("r8", "r24", "r128")
-LONGEST = 24
 # Limits so small that everything has to be split, to wait, or to be fetched again.
 SETTINGS = st.builds(
     aiozarr.Settings,
@@ -237,166 +234,3 @@ async def failure(operation: Awaitable[object]) -> BaseException | None:
     except Exception as error:
         return error
     return None
-
-
-# --- one array, changed in many ways ------------------------------------------------------------------------------
-
-
-class ArrayMachine(RuleBasedStateMachine):
-    """Random operations on an array and on the numpy array that it stands for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.closing = ExitStack()
-        self.runner = self.closing.enter_context(asyncio.Runner())
-
-    def teardown(self) -> None:
-        self.closing.close()
-
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return self.runner.run(coroutine)
-
-    @initialize(case=cases(), place=st.sampled_from(WRITABLE), settings=SETTINGS)
-    def create(self, case: Case, place: str, settings: aiozarr.Settings) -> None:
-        self.case, self.model = case, case.empty()
-        # What lies behind an edge since the array became smaller, by position, may be seen again when it grows.
-        self.hidden: dict[tuple[int, ...], Any] = {}
-        self.attributes = dict(case.attributes)
-        self.target, self.settings = self.closing.enter_context(new_target(place)), settings
-        self.array = self.run(
-            aiozarr.create_array(
-                self.target,
-                shape=case.shape,
-                dtype=case.dtype,
-                chunks=case.chunks,
-                codecs=case.codecs,
-                fill_value=case.fill_value,
-                attributes=case.attributes,
-                chunk_key_encoding=case.key_encoding,
-                overwrite=True,
-                settings=settings,
-            )
-        )
-
-    @property
-    def blocking(self) -> aiozarr.sync.Array:
-        return aiozarr.sync.open_array(self.target, mode="r+", settings=self.settings)
-
-    @rule(data=st.data(), blocking=st.booleans())
-    def write(self, data: st.DataObject, blocking: bool) -> None:
-        selection = self.selection(data)
-        values = data.draw(contents(self.model[selection].shape, self.case.dtype, self.case.fill_value))
-        self.model[selection] = values
-        if blocking:
-            self.blocking[selection] = values
-        else:
-            self.run(self.array[selection].write(values))
-
-    @rule(data=st.data(), blocking=st.booleans())
-    def write_one_value_everywhere(self, data: st.DataObject, blocking: bool) -> None:
-        selection = self.selection(data)
-        value = data.draw(contents((), self.case.dtype, self.case.fill_value))
-        self.model[selection] = value
-        if blocking:
-            self.blocking[selection] = value
-        else:
-            self.run(self.array[selection].write(value))
-
-    @rule(data=st.data(), blocking=st.booleans())
-    def read(self, data: st.DataObject, blocking: bool) -> None:
-        selection = self.selection(data)
-        values = self.blocking[selection] if blocking else self.run(self.array[selection].read())
-        assert same_bits(values, self.model[selection])
-
-    @rule(data=st.data(), blocking=st.booleans(), delete_chunks=st.booleans())
-    def resize(self, data: st.DataObject, blocking: bool, delete_chunks: bool) -> None:
-        # As far as a little behind the present end, or to where nothing is left but a corner; and perhaps back again.
-        before = self.model.shape
-        shape = tuple(data.draw(st.integers(0, min(n + 3, LONGEST)) | st.integers(0, n // 2)) for n in before)
-        for lengths in [shape, before] if data.draw(st.booleans()) else [shape]:
-            if blocking:
-                self.blocking.resize(lengths, delete_chunks=delete_chunks)
-                self.reopen()
-            else:
-                self.run(self.array.resize(lengths, delete_chunks=delete_chunks))
-            self.remodel(lengths, delete_chunks=delete_chunks)
-
-    @precondition(lambda self: self.model.ndim)
-    @rule(data=st.data(), blocking=st.booleans())
-    def append(self, data: st.DataObject, blocking: bool) -> None:
-        axis = data.draw(st.integers(0, self.model.ndim - 1))
-        length = data.draw(st.integers(0, 4))
-        shape = [length if dimension == axis else n for dimension, n in enumerate(self.model.shape)]
-        values = data.draw(contents(tuple(shape), self.case.dtype, self.case.fill_value))
-        before = self.model.shape[axis]
-        if blocking:
-            grown = self.blocking.append(values, axis)
-            self.reopen()
-        else:
-            grown = self.run(self.array.append(values, axis))
-        self.model = np.concatenate([self.model, values], axis)
-        self.hidden = {place: each for place, each in self.hidden.items() if self.is_outside(place, self.model.shape)}
-        assert grown == self.model.shape
-        assert self.array.shape[axis] == before + length
-
-    @rule(
-        attributes=st.dictionaries(st.sampled_from("abc"), st.none() | st.integers() | st.text()), replace=st.booleans()
-    )
-    def change_attributes(self, attributes: dict[str, Any], replace: bool) -> None:
-        change = self.array.replace_attributes if replace else self.array.update_attributes
-        self.run(change(attributes))
-        self.attributes = dict(attributes) if replace else self.attributes | attributes
-
-    @rule()
-    def reopen(self) -> None:
-        self.array = self.run(aiozarr.open_array(self.target, mode="r+", settings=self.settings))
-
-    @rule(data=st.data())
-    def refuse_what_does_not_fit(self, data: st.DataObject) -> None:
-        shape = tuple(n + 2 for n in self.model.shape) or (2,)
-        error = self.run(failure(self.array[...].write(np.zeros(shape, self.case.dtype))))
-        assert isinstance(error, ValueError)
-
-    @invariant()
-    def equal(self) -> None:
-        if hasattr(self, "array"):
-            assert self.array.shape == self.model.shape
-            assert same_bits(self.run(self.array[...].read()), self.model)
-            assert dict(self.array.attrs) == self.attributes
-
-    def selection(self, data: st.DataObject) -> Selection:
-        chosen: Selection = data.draw(basic_selections(self.model.shape) | st.just((...,)))
-        return chosen
-
-    def remodel(self, shape: tuple[int, ...], *, delete_chunks: bool) -> None:
-        """Give the model another shape; what comes back from behind an edge is what was there, or the fill value."""
-        old, self.model = self.model, np.full(shape, self.case.fill_value, self.case.dtype)
-        kept = tuple(slice(min(a, b)) for a, b in zip(old.shape, shape, strict=True))
-        self.model[kept] = old[kept]
-        for place in np.ndindex(old.shape):
-            if self.is_outside(place, shape):
-                self.hidden[place] = old[place]
-        if delete_chunks:
-            # Erased is what the old shape had; what an earlier call has left behind it stays.
-            before, after = self.grid(old.shape), self.grid(shape)
-            self.hidden = {
-                place: value
-                for place, value in self.hidden.items()
-                for chunk in [tuple(p // length for p, length in zip(place, self.case.chunks, strict=True))]
-                if not self.is_outside(chunk, after) or self.is_outside(chunk, before)
-            }
-        values = self.run(self.array[...].read())
-        for place in [place for place in self.hidden if not self.is_outside(place, shape)]:
-            assert same_bits(values[place], self.hidden[place]) or same_bits(values[place], self.case.fill_value)
-            self.model[place] = values[place]
-            del self.hidden[place]
-
-    def grid(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(-(-n // chunk) for n, chunk in zip(shape, self.case.chunks, strict=True))
-
-    def is_outside(self, place: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-        return any(p >= n for p, n in zip(place, shape, strict=True))
-
-
-TestArrayMachine = ArrayMachine.TestCase
-TestArrayMachine.settings = settings(examples(60), stateful_step_count=15)

@@ -8,17 +8,22 @@
     assert run_virtual(scenario()) == ...                           # the same, as a call
 
 The run is deterministic. Timers fire in the order of their times, callbacks in the order in which they were scheduled.
-Work given to the default executor runs at once in the loop's thread. When no callback and no timer is left and the main
-task still waits, nothing can wake it any more: that is a `DeadlockError`, not a hang.
+The random delays between aiozarr's attempts belong to a seed. Work given to the default executor runs at once in the
+loop's thread. When no callback and no timer is left and the main task still waits, nothing can wake it any more: that
+is a `DeadlockError`, not a hang.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import random
 import selectors
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from typing import Any, ParamSpec, TypeVar
+
+from aiozarr.concurrency import jitter_source
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,14 +70,24 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return future
 
 
-def run_virtual(main: Coroutine[Any, Any, T], *, busy: Callable[[], bool] | None = None, patience: float = 10.0) -> T:
+def run_virtual(
+    main: Coroutine[Any, Any, T], *, busy: Callable[[], bool] | None = None, patience: float = 10.0, seed: int = 0
+) -> T:
     """Run `main` to its end in virtual time, as `asyncio.run` does in real time.
+
+    Args:
+        main: the coroutine.
+        busy: as that of `VirtualTimeLoop`.
+        patience: as that of `VirtualTimeLoop`.
+        seed: the seed of the delays between attempts.
 
     Raises:
         DeadlockError: every task waits, and nothing is left that could wake one.
     """
+    context = copy_context()
+    context.run(jitter_source.set, random.Random(seed).random)
     with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(busy=busy, patience=patience)) as runner:
-        return runner.run(main)
+        return runner.run(main, context=context)
 
 
 def in_virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from aiozarr.concurrency import random_jitter
 from aiozarr.testing.virtual_time import DeadlockError, run_virtual
 
 
@@ -44,6 +45,14 @@ def test_timeouts_and_cancellation_work() -> None:
         return asyncio.get_running_loop().time()
 
     assert run_virtual(main()) == 3600.0
+
+
+def test_delays_between_attempts_are_repeated_by_their_seed() -> None:
+    async def drawn() -> list[float]:
+        return [*await asyncio.gather(*[asyncio.to_thread(random_jitter) for _ in range(3)]), random_jitter()]
+
+    assert run_virtual(drawn(), seed=1) == run_virtual(drawn(), seed=1) != run_virtual(drawn(), seed=2)
+    assert random_jitter() != random_jitter()
 
 
 def test_a_task_that_nothing_can_wake_is_a_deadlock_error_with_its_name() -> None:
