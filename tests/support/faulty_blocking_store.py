@@ -87,5 +87,8 @@ class FaultyBlockingStore(BlockingStore):
                 action.called()
             if isinstance(action, LoseResponse):
                 raise copy.copy(action.error)
+        except BaseException as error:
+            call.error = error
+            raise
         finally:
             call.ended = 0.0

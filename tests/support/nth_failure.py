@@ -1,7 +1,7 @@
 """The N-th failure: an operation meets a fault at each of its calls of a store, and is then repeated.
 
-After the fault the store must be readable, each value old or new, and nothing under way. The repetition must leave what a
-run without a fault leaves, byte for byte. Everything is seen through the public contracts of stores and arrays.
+After the fault the store must be readable, each value old or new, and nothing under way. The repetition must leave what
+a run without a fault leaves, byte for byte. Everything is seen through the public contracts of stores and arrays.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import random
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ SECONDS = 60.0
 
 BROKEN = StoreError("the store is broken")
 BUSY = ThrottledError("the store is busy")
+BUSY_FOR_LONG = ThrottledError("the store is busy", retry_after=0.5)
+REPEATED = StoreError("a request is repeated although the operation is cancelled")
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,14 @@ class Fault:
         plan: returns the plan of faults for the number of a call and the function that cancels the operation.
         ends_process: whether the process is gone: the repetition is another process's.
         is_retried: whether the operation succeeds in spite of the fault.
+        needs_effect: whether it comes after the effect of a call: a read has none.
     """
 
     name: str
     plan: Callable[[int, Callable[[], object]], Plan]
     ends_process: bool = False
     is_retried: bool = False
+    needs_effect: bool = False
 
 
 def _gone_after(number: int) -> Plan:
@@ -70,16 +75,23 @@ def _gone_after(number: int) -> Plan:
 
 
 def _busy_and_cancelled(number: int, cancel: Callable[[], object]) -> Plan:
+    """The operation is cancelled when a call fails, and waits before the call is repeated."""
+    calls: Counter[tuple[str, str]] = Counter()
+
     def plan(call: Call) -> Action:
+        if call.number < number:
+            return None
         if call.number == number:
             cancel()
-        return BUSY if call.number >= number else None
+        calls[call.operation, call.key] += 1
+        # A third call is two pauses after the cancellation.
+        return BUSY_FOR_LONG if calls[call.operation, call.key] < 3 else REPEATED
 
     return plan
 
 
 def _hanging(number: int, cancel: Callable[[], object], *, takes_effect: bool) -> Plan:
-    """Calls hang until the operation is cancelled. Later ones fail: every real store limits how long a call may last."""
+    """Calls hang until the operation is cancelled. Later ones fail: each real store limits how long a call may last."""
     is_cancelled = False
 
     def hang() -> None:
@@ -100,16 +112,20 @@ FAULTS = {
     for fault in (
         Fault("error", lambda number, _: nth(number, BROKEN)),
         Fault("lasting error", lambda number, _: since(number, BROKEN)),
-        Fault("lost response", lambda number, _: nth(number, LoseResponse(BROKEN))),
-        Fault("lasting loss of responses", lambda number, _: since(number, LoseResponse(BROKEN))),
+        Fault("lost response", lambda number, _: nth(number, LoseResponse(BROKEN)), needs_effect=True),
+        Fault("lasting loss of responses", lambda number, _: since(number, LoseResponse(BROKEN)), needs_effect=True),
         Fault("hang", lambda number, cancel: nth(number, Hang(cancel))),
         Fault("lasting hang", partial(_hanging, takes_effect=False)),
-        Fault("hang after effect", lambda number, cancel: nth(number, Hang(cancel, takes_effect=True))),
-        Fault("lasting hang after effect", partial(_hanging, takes_effect=True)),
+        Fault(
+            "hang after effect", lambda number, cancel: nth(number, Hang(cancel, takes_effect=True)), needs_effect=True
+        ),
+        Fault("lasting hang after effect", partial(_hanging, takes_effect=True), needs_effect=True),
         Fault("process gone before", lambda number, _: since(number, BROKEN), ends_process=True),
-        Fault("process gone after", lambda number, _: _gone_after(number), ends_process=True),
+        Fault("process gone after", lambda number, _: _gone_after(number), ends_process=True, needs_effect=True),
         Fault("busy", lambda number, _: nth(number, BUSY), is_retried=True),
-        Fault("busy after effect", lambda number, _: nth(number, LoseResponse(BUSY)), is_retried=True),
+        Fault(
+            "busy after effect", lambda number, _: nth(number, LoseResponse(BUSY)), is_retried=True, needs_effect=True
+        ),
         Fault("busy and cancelled", _busy_and_cancelled),
     )
 }
@@ -159,16 +175,14 @@ class Disk(Workers):
     @asynccontextmanager
     async def store(self, objects: Mapping[str, bytes]) -> AsyncIterator[Store]:
         with tempfile.TemporaryDirectory() as folder:
+            store = LocalStore(Path(folder, "root"))
             for key, data in objects.items():
-                path = Path(folder, "root", key)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(data)
-            yield LocalStore(Path(folder, "root"))
+                store.set_now(key, data)
+            yield store
 
     async def objects(self, store: Store) -> Objects:
         assert isinstance(store, LocalStore)
-        root = Path(store.root)
-        return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        return _files(Path(store.root))
 
 
 class Zip(Workers):
@@ -190,7 +204,11 @@ class Zip(Workers):
             await store.aclose()
             with zipfile.ZipFile(path) as archive:
                 assert {name: archive.read(name) for name in archive.namelist()} == changed, "the archive differs"
-            assert [each.name for each in Path(folder).iterdir()] == ["a.zip"]
+            assert list(_files(Path(folder))) == ["a.zip"], "files are left beside the archive"
+
+
+def _files(root: Path) -> Objects:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 class S3(Place):
@@ -232,8 +250,11 @@ async def look(store: Store, roots: Sequence[str], objects: Objects) -> Nodes:
     A folder without a document is listed as a group, too, and is none of these nodes.
     """
     paths = {key.rpartition("/")[0] for key in objects if key.rpartition("/")[2] in NODE_DOCUMENTS}
-    both = [await _look(store, roots, **options) for options in ({"use_consolidated": False}, {})]
-    plain, consolidated = [{path: node for path, node in nodes.items() if path in paths} for nodes in both]
+    every = await _look(store, roots, use_consolidated=False)
+    plain = {path: node for path, node in every.items() if path in paths}
+    if not any(key.endswith(".zmetadata") or b"consolidated_metadata" in data for key, data in objects.items()):
+        return plain
+    consolidated = {path: node for path, node in (await _look(store, roots)).items() if path in paths}
     assert {path: node.attributes for path, node in plain.items()} == {
         path: node.attributes for path, node in consolidated.items()
     }, "consolidated metadata differ from the documents"
@@ -337,7 +358,7 @@ class Expected:
     new: Objects
     old_nodes: Nodes
     new_nodes: Nodes
-    calls: int
+    calls: list[Call]
     result: Any
 
 
@@ -350,7 +371,7 @@ async def run_without_fault(place: Place, scenario: Scenario) -> Expected:
         old_nodes = await look(inner, scenario.roots, old)
         store = place.faulty(inner)
         result = await scenario.act(store)
-        calls, new = len(store.calls), await place.objects(inner)
+        calls, new = [*store.calls], await place.objects(inner)
         return Expected(old, new, old_nodes, await look(inner, scenario.roots, new), calls, result)
 
 
@@ -378,7 +399,7 @@ async def run_with_fault(
         again = f"again({place.name!r}, {scenario.name!r}, {fault.name!r}, {number})"
         message = (
             f'python -c "from tests.faults.test_nth_failure import again; {again}" repeats this run:\n'
-            f"  {scenario.name}, {fault.name} at call {number} of {expected.calls} ({at}), {place.name}: "
+            f"  {scenario.name}, {fault.name} at call {number} of {len(expected.calls)} ({at}), {place.name}: "
             f"{type(error).__name__}: {error}"
         )
         failure = Failure(message, fault)
@@ -416,6 +437,8 @@ async def _run_with_fault(
     elif not task.cancelled():
         error = task.exception()
         assert isinstance(error, AiozarrError), f"the error is {error!r}"
+    repeated = [call.key for call in store.calls if call.error is not None and str(call.error) == str(REPEATED)]
+    assert not repeated, f"requests are repeated after the cancellation: {repeated}"
     left = await unfinished_on_io_thread()
     assert not left, f"work has not ended: {left}"
 
@@ -429,7 +452,8 @@ async def _run_with_fault(
             result = await repeat(place.faulty(inner) if fault.ends_process else store)
             assert result == expected.result, f"the result of the repetition is {result}"
         except scenario.done as error:
-            assert between == expected.new, f"the repetition fails with {error!r}, and {differences(between, expected)}"
+            if between != expected.new:
+                raise AssertionError(f"the repetition fails, and {differences(between, expected)}") from error
     after = await place.objects(inner)
     assert after == expected.new, f"after the repetition, {differences(after, expected)}"
 
@@ -463,23 +487,26 @@ def _unconsolidated(key: str, document: bytes | None) -> Any:
     return members
 
 
-def cases(place: Place, scenario: Scenario, calls: int, limit: int | None = None) -> Iterator[tuple[Fault, int]]:
+def cases(place: Place, scenario: Scenario, calls: list[Call], limit: int | None = None) -> Iterator[tuple[Fault, int]]:
     """Yield the faults and the numbers of calls of the runs of a scenario.
 
     Args:
         place: the kind of store.
         scenario: the scenario.
-        calls: how many calls it makes.
+        calls: its calls.
         limit: at most so many runs, each with a fault that a fixed seed draws, at calls at equal distances. None: each
             call meets each fault.
     """
-    faults = [fault for fault in FAULTS.values() if place.survives_process or not fault.ends_process]
-    if limit is None:
-        yield from ((fault, number) for number in range(1, calls + 1) for fault in faults)
-        return
-    # Retries wait for a tenth of a second.
-    weights = [1 if fault.is_retried else 6 for fault in faults]
     draw = random.Random(f"{place.name}/{scenario.name}")
-    step = max(1, -(-calls // limit))
-    for number in range(1 + draw.randrange(step), calls + 1, step):
-        yield draw.choices(faults, weights)[0], number
+    step = 1 if limit is None else max(1, -(-len(calls) // limit))
+    for call in calls[draw.randrange(step) :: step]:
+        faults = [
+            fault
+            for fault in FAULTS.values()
+            if (place.survives_process or not fault.ends_process)
+            and (call.operation in ("set", "erase") or not fault.needs_effect)
+        ]
+        if limit is not None:
+            # Retries wait for a tenth of a second.
+            faults = draw.choices(faults, [1 if fault.is_retried else 6 for fault in faults])
+        yield from ((fault, call.number) for fault in faults)

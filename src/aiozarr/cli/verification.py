@@ -18,6 +18,7 @@ from aiozarr.hierarchy.group import make_array
 from aiozarr.hierarchy.members import NodeError
 from aiozarr.metadata.names import join_path
 from aiozarr.metadata.records import ArrayMetadata
+from aiozarr.stores.wrappers.wrapper_store import entries_of
 
 if TYPE_CHECKING:
     from aiozarr.engine import ArrayLayout
@@ -184,15 +185,16 @@ async def _stored_objects(
         return
     stored = 0
     prefix = f"{array.path}/" if array.path else ""
-    async for entry in array.store.scan(prefix):
-        coords = layout.key_encoding.decode(entry.key[len(prefix) :], len(shape))
-        if coords is None:
-            continue
-        if is_in_grid(coords, shape):
-            stored += 1
-            yield coords
-        else:
-            yield BadObject(path, entry.key, "outside", None, f"the grid of {shape} chunks has none of this key")
+    async with entries_of(array.store, prefix) as entries:
+        async for entry in entries:
+            coords = layout.key_encoding.decode(entry.key[len(prefix) :], len(shape))
+            if coords is None:
+                continue
+            if is_in_grid(coords, shape):
+                stored += 1
+                yield coords
+            else:
+                yield BadObject(path, entry.key, "outside", None, f"the grid of {shape} chunks has none of this key")
     if counts.missing is not None:
         counts.missing += prod(shape) - stored
 
