@@ -94,7 +94,7 @@ async def tree_to_encode(store: Store) -> None:
     delta = {"id": "delta", "dtype": ">i4"}
     for name, filters in (("a", None), ("g/b", [delta])):
         values = np.arange(4, dtype="i4")
-        options = {} if filters is None else {"filters": filters}
+        options: dict[str, Any] = {} if filters is None else {"filters": filters}
         await root.create_array(name, data=values, dtype=">i4", chunks=2, **options)
 
 
