@@ -437,7 +437,7 @@ async def _run_with_fault(
     elif not task.cancelled():
         error = task.exception()
         assert isinstance(error, AiozarrError), f"the error is {error!r}"
-    repeated = [call.key for call in store.calls if call.error is not None and str(call.error) == str(REPEATED)]
+    repeated = sorted({call.key for call in store.calls if getattr(call.error, "message", "") == REPEATED.message})
     assert not repeated, f"requests are repeated after the cancellation: {repeated}"
     left = await unfinished_on_io_thread()
     assert not left, f"work has not ended: {left}"
