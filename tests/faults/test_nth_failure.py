@@ -340,6 +340,12 @@ KNOWN_EXCEPTIONS: tuple[KnownException, ...] = (
         WITHOUT_CONSOLIDATED,
     ),
     KnownException(
+        "attributes of format 2 are stored before the group, and keep it from being created when they are left alone",
+        r"create a group \(format 2\)",
+        ".*",
+        r"ChildNotFoundError: there is no array and no group at [^ ]*/x/y$",
+    ),
+    KnownException(
         "chunks are replaced before documents, so that an array of another shape is shown with chunks of both",
         "copy over a tree|mirror",
         ".*",
@@ -382,16 +388,22 @@ async def fail_each_call(place: Place, scenario: Scenario, limit: int | None) ->
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_in_memory(scenario: Scenario) -> None:
-    await fail_each_call(Place(), scenario, None if IS_COMPLETE else 8)
+    await fail_each_call(Place(), scenario, None if IS_COMPLETE else 6)
 
 
-@pytest.mark.parametrize("place", [Workers(), Disk(), Zip()], ids=lambda place: place.name)
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize(
+    ("place", "scenario"),
+    [
+        pytest.param(place, scenario, id=f"{place.name}-{scenario.name}")
+        for number, place in enumerate((Workers(), Disk(), Zip()))
+        for scenario in (SCENARIOS if IS_COMPLETE else SCENARIOS[number::3])
+    ],
+)
 async def test_in_blocking_stores(place: Place, scenario: Scenario) -> None:
-    await fail_each_call(place, scenario, None if IS_COMPLETE else 1)
+    await fail_each_call(place, scenario, None if IS_COMPLETE else 2)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS if IS_COMPLETE else SCENARIOS[::5], ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", SCENARIOS if IS_COMPLETE else SCENARIOS[::9], ids=lambda scenario: scenario.name)
 async def test_in_a_bucket(s3_server: LocalS3, scenario: Scenario) -> None:
     await fail_each_call(S3(s3_server), scenario, 100 if IS_COMPLETE else 1)
 

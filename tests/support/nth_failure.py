@@ -7,6 +7,7 @@ a run without a fault leaves, byte for byte. Everything is seen through the publ
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import tempfile
@@ -130,6 +131,8 @@ FAULTS = {
     )
 }
 
+_numbers = itertools.count()
+
 # --- stores ----------------------------------------------------------------------------------------------------------
 
 
@@ -218,13 +221,11 @@ class S3(Place):
 
     def __init__(self, server: LocalS3) -> None:
         self._server = server
-        self._number = 0
         server.create_bucket("faults")
 
     @asynccontextmanager
     async def store(self, objects: Mapping[str, bytes]) -> AsyncIterator[Store]:
-        self._number += 1
-        async with ObjectStore(f"s3://faults/{self._number}/", **self._server.storage_options) as store:
+        async with ObjectStore(f"s3://faults/{next(_numbers)}/", **self._server.storage_options) as store:
             await asyncio.gather(*(store.set(key, data) for key, data in objects.items()))
             yield store
 
