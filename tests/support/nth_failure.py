@@ -202,9 +202,11 @@ class Zip(Workers):
                 for key, data in objects.items():
                     archive.writestr(key, data)
             store = ZipStore(path, "a")
-            yield store
-            changed = await self.objects(store)
-            await store.aclose()
+            try:
+                yield store
+                changed = await self.objects(store)
+            finally:
+                await store.aclose()
             with zipfile.ZipFile(path) as archive:
                 assert {name: archive.read(name) for name in archive.namelist()} == changed, "the archive differs"
             assert list(_files(Path(folder))) == ["a.zip"], "files are left beside the archive"
