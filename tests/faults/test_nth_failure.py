@@ -214,7 +214,9 @@ SCENARIOS = [
         done=(NodeExistsError,),
     ),
     *(
-        Scenario(f"{name} (format {zarr_format})", partial(tree, zarr_format=zarr_format), act, **options)
+        Scenario(
+            f"{name} (format {zarr_format})", partial(tree, zarr_format=zarr_format), act, **dict[str, Any](options)
+        )
         for zarr_format in (2, 3)
         for name, act, options in (
             ("read a tree", read_tree, {}),
@@ -247,7 +249,7 @@ SCENARIOS = [
     ),
     Scenario("consolidate for the first time", partial(tree, is_consolidated=False), consolidate),
     *(
-        Scenario(name, prepare, act, repeat, roots=("src", "dst"), **options)
+        Scenario(name, prepare, act, repeat, roots=("src", "dst"), **dict[str, Any](options))
         for name, prepare, act, repeat, options in (
             ("copy", tree_below, copy, partial(copy, resume=True), {}),
             ("copy of format 2", partial(tree_below, zarr_format=2), copy, partial(copy, resume=True), {}),
