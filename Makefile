@@ -111,10 +111,10 @@ test-ecosystem: ## suites of other projects, unchanged, over aiozarr: zarr-pytho
 	@$(PYTHON) -m scripts.ecosystem --oldest $(PYTHON) --newest $(PYTHON_NEWEST) $(ARGS)
 
 # The seed is printed first, so a failure can be repeated.
-test-long: $(VENV)/$(READY) ## the property tests and simulations with many more examples, minutes for each file; SEED=... repeats a run
+test-long: $(VENV)/$(READY) ## properties, simulations and each fault at each call, with many more examples; SEED=... repeats a run
 	@seed="$(SEED)"; seed="$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; \
 	echo "make test-long SEED=$$seed repeats this run"; \
-	$(BIN)/python $(PYTEST) --hypothesis-profile long --hypothesis-seed="$$seed" tests/properties tests/cancellation/test_interleavings.py $(ARGS)
+	$(BIN)/python $(PYTEST) --hypothesis-profile long --hypothesis-seed="$$seed" tests/properties tests/faults/test_nth_failure.py tests/cancellation/test_interleavings.py $(ARGS)
 
 docs: $(VENV)/$(READY) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

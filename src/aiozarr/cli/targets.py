@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote
@@ -193,11 +193,12 @@ async def scan_batches(
         try:
             check_listable(store)
             found: list[Any] = []
-            async for entry in engine.scheduled(store, DEFAULT_SETTINGS).scan():
-                found.append(entry)
-                if len(found) >= batch:
-                    yield found
-                    found = []
+            async with aclosing(engine.scheduled(store, DEFAULT_SETTINGS).scan()) as entries:
+                async for entry in entries:
+                    found.append(entry)
+                    if len(found) >= batch:
+                        yield found
+                        found = []
             if found:
                 yield found
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Hashable, Mapping
 from concurrent.futures import Executor
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -389,16 +389,17 @@ async def _erase_remains(access: NodeAccess) -> bool:
         for name in documents[path] & {ATTRIBUTES_KEY, ZMETADATA_KEY}
     ]
     was_encoded: dict[str, bool] = {}
-    async for entry in access.scheduled.scan():
-        path = entry.key.rpartition("/")[0]
-        while path and path not in documents:
-            path = path.rpartition("/")[0]  # chunks of the separator "/" are in folders of their own
-        if path not in migrated or not _OLD_CHUNK_KEY.fullmatch(entry.key[len(access.sibling(path).prefix) :]):
-            continue
-        if path not in was_encoded:
-            new = await read_explicit(access.sibling(path), NEW_FORMAT)
-            was_encoded[path] = isinstance(new, ArrayMetadata) and new.chunk_key_encoding.name == "default"
-        if was_encoded[path]:
-            remains.append(entry.key)
+    async with aclosing(access.scheduled.scan()) as entries:
+        async for entry in entries:
+            path = entry.key.rpartition("/")[0]
+            while path and path not in documents:
+                path = path.rpartition("/")[0]  # chunks of the separator "/" are in folders of their own
+            if path not in migrated or not _OLD_CHUNK_KEY.fullmatch(entry.key[len(access.sibling(path).prefix) :]):
+                continue
+            if path not in was_encoded:
+                new = await read_explicit(access.sibling(path), NEW_FORMAT)
+                was_encoded[path] = isinstance(new, ArrayMetadata) and new.chunk_key_encoding.name == "default"
+            if was_encoded[path]:
+                remains.append(entry.key)
     await for_each(access.scheduled.erase, remains)
     return bool(remains)

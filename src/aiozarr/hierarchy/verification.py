@@ -22,6 +22,7 @@ from aiozarr.hierarchy.open import open as open_node
 from aiozarr.metadata.names import join_path
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.settings import Settings, settings_or_default
+from aiozarr.stores.wrappers.wrapper_store import entries_of
 
 if TYPE_CHECKING:
     from aiozarr.engine import ArrayLayout
@@ -236,15 +237,16 @@ async def _stored_objects(
         return
     stored = 0
     prefix = f"{array.path}/" if array.path else ""
-    async for entry in array.store.scan(prefix):
-        coords = layout.key_encoding.decode(entry.key[len(prefix) :], len(shape))
-        if coords is None:
-            continue
-        if is_in_grid(coords, shape):
-            stored += 1
-            yield coords
-        else:
-            yield BadObject(path, entry.key, "outside", None, f"the grid of {shape} chunks has none of this key")
+    async with entries_of(array.store, prefix) as entries:
+        async for entry in entries:
+            coords = layout.key_encoding.decode(entry.key[len(prefix) :], len(shape))
+            if coords is None:
+                continue
+            if is_in_grid(coords, shape):
+                stored += 1
+                yield coords
+            else:
+                yield BadObject(path, entry.key, "outside", None, f"the grid of {shape} chunks has none of this key")
     if report.missing is not None:
         report.missing += prod(shape) - stored
 

@@ -1,16 +1,17 @@
-"""A store in memory with latency and bandwidth, which counts its calls and lets them fail by plan.
+"""Stores that count their calls and let them fail by plan: one in memory with latency, and one around any store.
 
-It sleeps with `asyncio.sleep` and so fits `aiozarr.testing.virtual_time`, where tests state facts instead of seconds:
-"512 calls, never more than 64 in flight, 8 rounds".
+`FakeStore` sleeps with `asyncio.sleep` and so fits `aiozarr.testing.virtual_time`, where tests state facts instead of
+seconds: "512 calls, never more than 64 in flight, 8 rounds". `FaultyStore` shows what an operation leaves if its N-th
+call fails, for every N: count the calls of a run without faults, then repeat it with `nth(number, action)` for each.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,13 +19,74 @@ from typing_extensions import Buffer
 
 from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Version, check_key, check_prefix
 from aiozarr.stores.capabilities import FetchCallback, NowaitStore, PendingFetch
-from aiozarr.stores.contract import byte_view, check_max_bytes, takes_max_bytes
+from aiozarr.stores.contract import Store, byte_view, check_max_bytes, takes_max_bytes
 from aiozarr.stores.memory_store import MemoryStore
-from aiozarr.testing.faults import Action, Call, Corrupt, Delay, LoseResponse, Plan, nth
-from aiozarr.testing.virtual_time import run_virtual
+from aiozarr.stores.wrappers.wrapper_store import WrapperStore, entries_of
+from aiozarr.testing.faults import Action, Call, Corrupt, Delay, Hang, LoseResponse, Plan
 
 
-class FakeStore(NowaitStore):
+class _CountedCalls:
+    """The calls of a store, and the faults that happen to them."""
+
+    def __init__(self, faults: Plan | None, *, latency: float = 0.0, bandwidth: float | None = None) -> None:
+        self.latency = latency
+        self.bandwidth = bandwidth
+        self.faults = faults
+        self.calls: list[Call] = []
+        self.in_flight = 0
+        self.max_in_flight = 0
+
+    @property
+    def count(self) -> int:
+        """How many calls there were."""
+        return len(self.calls)
+
+    @property
+    def rounds(self) -> int:
+        """At how many different times calls started: the round trips a read took, where all calls take equally long."""
+        return len({call.started for call in self.calls})
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes were read and written."""
+        return sum(call.nbytes for call in self.calls)
+
+    def log(self, operation: str = "fetch") -> list[tuple[str, ByteRange | None]]:
+        """Return key and range of each call of `operation`."""
+        return [(call.key, call.range) for call in self.calls if call.operation == operation]
+
+    def reset(self) -> None:
+        """Forget the calls so far."""
+        self.calls.clear()
+        self.max_in_flight = self.in_flight
+
+    @asynccontextmanager
+    async def _call(self, operation: str, key: str, range: ByteRange | None = None) -> AsyncIterator[_AtWork]:
+        call = Call(len(self.calls) + 1, operation, key, range, asyncio.get_running_loop().time())
+        self.calls.append(call)
+        self.in_flight += 1
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
+        try:
+            action = None if self.faults is None else self.faults(call)
+            await asyncio.sleep(self.latency + (action.seconds if isinstance(action, Delay) else 0.0))
+            if isinstance(action, Exception):
+                raise copy.copy(action)
+            if isinstance(action, Hang) and not action.takes_effect:
+                await action.hang()
+            yield _AtWork(call, action, self.bandwidth)
+            if isinstance(action, Hang):
+                await action.hang()
+            if isinstance(action, LoseResponse):
+                raise copy.copy(action.error)
+        except BaseException as error:
+            call.error = error
+            raise
+        finally:
+            call.ended = asyncio.get_running_loop().time()
+            self.in_flight -= 1
+
+
+class FakeStore(_CountedCalls, NowaitStore):
     """A store whose every call takes `latency` seconds, and its bytes `bandwidth` (bytes per second, each call alone).
 
     Attributes:
@@ -59,12 +121,7 @@ class FakeStore(NowaitStore):
             conditional_erases=versions,
             bounded_reads=takes_max_bytes(type(self)),
         )
-        self.latency = latency
-        self.bandwidth = bandwidth
-        self.faults = faults
-        self.calls: list[Call] = []
-        self.in_flight = 0
-        self.max_in_flight = 0
+        super().__init__(faults, latency=latency, bandwidth=bandwidth)
         self._versions = versions
         self._origin = origin
         self._page_size = page_size
@@ -76,32 +133,6 @@ class FakeStore(NowaitStore):
     @property
     def origin(self) -> Hashable:
         return self.identity if self._origin is None else self._origin
-
-    # --- what happened -------------------------------------------------------------------------------------------
-
-    @property
-    def count(self) -> int:
-        """How many calls there were."""
-        return len(self.calls)
-
-    @property
-    def rounds(self) -> int:
-        """At how many different times calls started: the round trips a read took, where all calls take equally long."""
-        return len({call.started for call in self.calls})
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes were read and written."""
-        return sum(call.nbytes for call in self.calls)
-
-    def log(self, operation: str = "fetch") -> list[tuple[str, ByteRange | None]]:
-        """Return key and range of each call of `operation`."""
-        return [(call.key, call.range) for call in self.calls if call.operation == operation]
-
-    def reset(self) -> None:
-        """Forget the calls so far."""
-        self.calls.clear()
-        self.max_in_flight = self.in_flight
 
     # --- the contract --------------------------------------------------------------------------------------------
 
@@ -174,26 +205,77 @@ class FakeStore(NowaitStore):
         async with self._call("list", prefix):
             return await self.memory.list_dir(prefix)
 
-    @asynccontextmanager
-    async def _call(self, operation: str, key: str, range: ByteRange | None = None) -> AsyncIterator[_AtWork]:
-        call = Call(len(self.calls) + 1, operation, key, range, asyncio.get_running_loop().time())
-        self.calls.append(call)
-        self.in_flight += 1
-        self.max_in_flight = max(self.max_in_flight, self.in_flight)
-        try:
-            action = None if self.faults is None else self.faults(call)
-            await asyncio.sleep(self.latency + (action.seconds if isinstance(action, Delay) else 0.0))
-            if isinstance(action, Exception):
-                raise copy.copy(action)
-            yield _AtWork(call, action, self.bandwidth)
-            if isinstance(action, LoseResponse):
-                raise copy.copy(action.error)
-        except BaseException as error:
-            call.error = error
-            raise
-        finally:
-            call.ended = asyncio.get_running_loop().time()
-            self.in_flight -= 1
+
+class FaultyStore(_CountedCalls, WrapperStore):
+    """A store around a store, to whose calls faults happen by plan.
+
+    Several keys are erased by one call each, so that a fault leaves some of them. Its identity is its own: with a new
+    one around the same store, an operation sees what another process would see. Closing it leaves the store open.
+
+    Args:
+        store: the store of the values.
+        faults: the plan of faults; may be replaced at any time.
+
+    Attributes:
+        calls: every call, in the order in which they started.
+        in_flight, max_in_flight: the current and the highest number of unfinished calls.
+    """
+
+    def __init__(self, store: Store, faults: Plan | None = None) -> None:
+        WrapperStore.__init__(self, store)
+        _CountedCalls.__init__(self, faults)
+        self._process = object()
+
+    @property
+    def identity(self) -> Hashable:
+        """Another one than the inner store's."""
+        return (FaultyStore, self._process, self._store.identity)
+
+    def object_identity(self, key: str) -> Hashable:
+        """Return the inner store's identity of the object, for this store alone."""
+        return (FaultyStore, self._process, self._store.object_identity(key))
+
+    async def fetch(
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
+    ) -> Value | None:
+        async with self._call("fetch", key, range) as at_work:
+            value = await super().fetch(key, range, if_match=if_match, max_bytes=max_bytes)
+            return None if value is None else at_work.spoilt(value)
+
+    async def stat(self, key: str) -> Entry | None:
+        async with self._call("stat", key):
+            return await super().stat(key)
+
+    async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version | None:
+        async with self._call("set", key):
+            return await super().set(key, value, precondition=precondition)
+
+    async def erase(self, key: str) -> None:
+        async with self._call("erase", key):
+            await super().erase(key)
+
+    async def erase_if_match(self, key: str, version: Version) -> None:
+        async with self._call("erase", key):
+            await super().erase_if_match(key, version)
+
+    async def erase_values(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            await self.erase(key)
+
+    async def erase_prefix(self, prefix: str) -> None:
+        await self.erase_values([entry.key async for entry in self.scan(prefix)])
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        async with self._call("list", prefix), entries_of(self._store, prefix) as entries:
+            async for entry in entries:
+                yield entry
+
+    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        async with self._call("list", prefix):
+            return await super().list_dir(prefix)
+
+    async def aclose(self) -> None:
+        """Leave the inner store open."""
 
 
 @dataclass(frozen=True)
@@ -227,37 +309,3 @@ class _Sent:
 
     def give_up(self) -> None:
         self._task.cancel()
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of an operation whose call `number` failed: its result or its error, and the store afterwards."""
-
-    number: int
-    store: FakeStore
-    result: Any = None
-    error: BaseException | None = None
-    calls: list[Call] = field(default_factory=list)
-
-
-def fail_each_call(
-    make_store: Callable[[], FakeStore],
-    operation: Callable[[FakeStore], Coroutine[Any, Any, Any]],
-    action: Action,
-) -> Iterator[Outcome]:
-    """Run `operation` once to count its calls, then once for each of them with `action` happening to that call.
-
-    Each run has a store and a virtual time of its own. What is left in `outcome.store.memory` must be the old values,
-    the new ones, or come with a typed error: never a mix.
-    """
-    counting = make_store()
-    run_virtual(operation(counting))
-    for number in range(1, counting.count + 1):
-        store = make_store()
-        store.faults = nth(number, action)
-        try:
-            result = run_virtual(operation(store))
-        except Exception as error:
-            yield Outcome(number, store, error=error, calls=list(store.calls))
-        else:
-            yield Outcome(number, store, result=result, calls=list(store.calls))

@@ -1,4 +1,4 @@
-"""Plans of faults for `FakeStore`: which calls fail, and how.
+"""Plans of faults for `FakeStore` and `FaultyStore`: which calls fail, and how.
 
 A plan is called with each `Call` before it runs and returns its fault: None (no fault), an exception
 (raised in place of the call), or one of the actions below. It may have side effects, such as replacing an object:
@@ -9,6 +9,7 @@ A plan is called with each `Call` before it runs and returns its fault: None (no
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Container
 from dataclasses import dataclass
@@ -62,13 +63,37 @@ class Corrupt:
     change: Callable[[Value], Value]
 
 
-Action: TypeAlias = Exception | Delay | LoseResponse | Corrupt | None
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """The call never ends, and is cancelled in the end.
+
+    Attributes:
+        called: called when the call hangs, for example to cancel the task that waits for it. It runs on the loop of the
+            call, for arrays in the I/O thread.
+        takes_effect: whether the call takes effect before it hangs.
+    """
+
+    called: Callable[[], object]
+    takes_effect: bool = False
+
+    async def hang(self) -> None:
+        """Wait until the call is cancelled."""
+        self.called()
+        await asyncio.Event().wait()
+
+
+Action: TypeAlias = Exception | Delay | LoseResponse | Corrupt | Hang | None
 Plan: TypeAlias = Callable[[Call], Action]
 
 
 def nth(number: int, action: Action) -> Plan:
     """Let `action` happen to the call with this number (from 1)."""
     return lambda call: action if call.number == number else None
+
+
+def since(number: int, action: Action) -> Plan:
+    """Let `action` happen to the call with this number (from 1), and to all later ones."""
+    return lambda call: action if call.number >= number else None
 
 
 def first(count: int, action: Action) -> Plan:

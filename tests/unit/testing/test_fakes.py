@@ -8,13 +8,16 @@ from dataclasses import replace
 import pytest
 
 from aiozarr.errors import ChangedError, StoreError, ThrottledError
-from aiozarr.model import Range, Value
-from aiozarr.testing.fakes import FakeStore, fail_each_call
+from aiozarr.model import Range
+from aiozarr.stores import MemoryStore, Store
+from aiozarr.testing.fakes import FakeStore, FaultyStore
 from aiozarr.testing.faults import (
     Call,
     Corrupt,
     Delay,
+    Hang,
     LoseResponse,
+    Plan,
     any_of,
     before,
     every,
@@ -23,6 +26,7 @@ from aiozarr.testing.faults import (
     on_key,
     on_operation,
     seeded,
+    since,
 )
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 
@@ -118,18 +122,46 @@ def test_a_seed_chooses_the_same_calls_each_time() -> None:
     assert 30 < len(chosen(1)) < 90
 
 
-def test_each_call_of_an_operation_can_be_made_to_fail_in_turn() -> None:
-    async def move(store: FakeStore) -> None:
+@in_virtual_time
+async def test_each_call_of_an_operation_around_any_store_can_be_made_to_fail_in_turn() -> None:
+    async def move(store: Store) -> None:
         value = await store.fetch("old")
-        assert isinstance(value, Value)
+        assert value is not None
         await store.set("new", value.data)
-        await store.erase("old")
+        await store.erase_values(["old", "older"])
 
-    left = []
-    for outcome in fail_each_call(lambda: FakeStore({"old": b"1"}), move, ThrottledError("no")):
-        assert isinstance(outcome.error, ThrottledError)
-        left.append((outcome.number, asyncio.run(outcome.store.memory.list())))
-    assert left == [(1, ["old"]), (2, ["old"]), (3, ["old", "new"])]
-    for outcome in fail_each_call(lambda: FakeStore({"old": b"1"}), move, Delay(5)):
-        assert outcome.error is None
-        assert len(outcome.calls) == 3
+    async def left_by(plan: Plan, error: type[BaseException] = ThrottledError) -> list[str]:
+        store = FaultyStore(MemoryStore())
+        for key in ("old", "older"):
+            await store.store.set(key, b"1")
+        store.faults = plan
+        with pytest.raises(error):
+            async with asyncio.timeout(1):
+                await move(store)
+        assert (store.in_flight, store.calls[-1].ended is None) == (0, False)
+        return await store.store.list()
+
+    no = ThrottledError("no")
+    both = ["old", "older"]
+    assert [await left_by(nth(number, no)) for number in (1, 2, 3, 4)] == [both, both, [*both, "new"], ["older", "new"]]
+    assert await left_by(nth(3, LoseResponse(no))) == ["older", "new"]
+    assert await left_by(since(2, LoseResponse(no))) == [*both, "new"]
+    hung: list[int] = []
+    assert await left_by(nth(2, Hang(lambda: hung.append(2))), TimeoutError) == both
+    assert await left_by(nth(2, Hang(lambda: hung.append(2), takes_effect=True)), TimeoutError) == [*both, "new"]
+    assert hung == [2, 2]
+
+
+async def test_stores_around_one_store_are_those_of_different_processes() -> None:
+    inner = MemoryStore()
+    one, other = FaultyStore(inner), FaultyStore(inner)
+    assert one.identity != other.identity
+    assert one.object_identity("a") != other.object_identity("a")
+    await one.set("a/b", b"1")
+    assert [entry.key async for entry in other.scan()] == ["a/b"]
+    assert await other.list_dir("") == ([], ["a/"])
+    assert (await other.stat("a/b")) == (await one.stat("a/b"))
+    await one.aclose()
+    await other.erase_prefix("a/")
+    assert await one.list() == []
+    assert [call.operation for call in other.calls] == ["list", "list", "stat", "list", "erase"]
