@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
+from collections.abc import Mapping
 from hashlib import blake2b
 from random import Random
 from typing import Any, ClassVar
@@ -13,13 +15,13 @@ import aiozarr
 from aiozarr.stores import MemoryStore
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import Action, Call
-from tests.fuzz.behind_open import filled, values_of
+from tests.fuzz.behind_open import values_of
 from tests.fuzz.mutate import JsonMutator, decoded, mutated_bytes, plain
 from tests.fuzz.target import Target
 from tests.fuzz.watchdog import allowed
 
 VALUES = np.arange(8 * 6 * 5, dtype="i4").reshape(8, 6, 5)
-OPTIONS: dict[str, Any] = {"chunks": (4, 4, 4), "max_memory": 4000}
+OPTIONS: dict[str, Any] = {"chunks": (2, 3, 5), "max_memory": 1000}
 
 
 def fails_after(count: int) -> Any:
@@ -41,22 +43,42 @@ class Journal(Target):
     journal: ClassVar[str]
 
     async def prepare(self) -> None:
-        # The journal names the source: a store without a name has another one in each process.
+        # Journals name both stores: a store without a name has another one in each process.
         self._source = MemoryStore.named(f"fuzz-{self.name}")
+        self._destination = FakeStore(latency=0)
+        self._destination.memory = MemoryStore.named(f"fuzz-{self.name}-destination")
         array = await aiozarr.create_array(
             self._source, shape=VALUES.shape, chunks=(8, 3, 5), dtype="i4", overwrite=True
         )
         await array[...].write(VALUES)
-        destination = FakeStore(latency=0, faults=fails_after(2))
-        assert isinstance(await allowed(self.perform(destination, resume=False)), aiozarr.AiozarrError)
-        self._left = await values_of(destination.memory)
+        # Of several interruptions, the one with the longest journal.
+        left = [await self._interrupted(count) for count in (2, 5, 7)]
+        self._left = max(left, key=lambda values: sum(len(values[key]) for key in values if self.journal in key))
         self._keys = sorted(key for key in self._left if self.journal in key)
-        assert self._keys, "an interrupted run has left a journal"
+        assert not isinstance(await self._resumed(self._left), Exception), "the journal is accepted as it is"
         documents = [decoded(self._left[key]) for key in self._keys if key.endswith(".json")]
         self._mutator = JsonMutator(documents)
 
-    async def perform(self, destination: Any, *, resume: bool) -> Any:
-        raise NotImplementedError
+    async def _interrupted(self, count: int) -> dict[str, bytes]:
+        await self._fill({})
+        self._destination.faults = fails_after(count)
+        await allowed(self.perform(resume=False))
+        return await values_of(self._destination.memory)
+
+    async def _resumed(self, values: Mapping[str, bytes]) -> Any:
+        await self._fill(values)
+        self._destination.faults = None
+        return await allowed(self.perform(resume=True))
+
+    async def _fill(self, values: Mapping[str, bytes]) -> None:
+        self._destination.reset()
+        await self._destination.memory.erase_prefix("")
+        for key, data in values.items():
+            await self._destination.memory.set(key, data)
+
+    @abstractmethod
+    async def perform(self, *, resume: bool) -> Any:
+        """Run the operation that has a journal."""
 
     def draw(self, rng: Random) -> tuple[dict[str, bytes], bool]:
         values, is_forged = dict(self._left), False
@@ -80,10 +102,9 @@ class Journal(Target):
 
     async def run(self, value: tuple[dict[str, bytes], bool]) -> None:
         values, is_forged = value
-        destination = filled(values)
-        result = await allowed(self.perform(destination, resume=True))
-        if not isinstance(result, BaseException) and not is_forged:
-            array = await aiozarr.open_array(destination)
+        result = await self._resumed(values)
+        if not isinstance(result, Exception) and not is_forged:
+            array = await aiozarr.open_array(self._destination.memory)
             assert np.array_equal(await array[...], VALUES), "a resumed run has left out elements"
 
 
@@ -107,8 +128,8 @@ class ConversionJournals(Journal):
         honest = self._left[self.journal]
         assert _forged(json.loads(honest)) in (None, honest), "the checksum is another one"
 
-    async def perform(self, destination: Any, *, resume: bool) -> Any:
-        return await aiozarr.convert(self._source, destination, **OPTIONS, resume=resume)
+    async def perform(self, *, resume: bool) -> Any:
+        return await aiozarr.convert(self._source, self._destination, **OPTIONS, resume=resume)
 
 
 class CopyJournals(Journal):
@@ -117,5 +138,5 @@ class CopyJournals(Journal):
     name = "copy-journals"
     journal = ".aiozarr-copy~/"
 
-    async def perform(self, destination: Any, *, resume: bool) -> Any:
-        return await aiozarr.copy(self._source, destination, resume=resume)
+    async def perform(self, *, resume: bool) -> Any:
+        return await aiozarr.copy(self._source, self._destination, resume=resume)
