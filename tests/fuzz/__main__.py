@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.fuzz.machine import TARGETS, Run, fuzz
+from tests.fuzz.machine import TARGETS, Found, fuzz
 
 FOLDER = Path("fuzz-findings")
 
@@ -55,24 +55,24 @@ def last(target: str) -> Path:
 
 
 def run_here(name: str, seed: int, seconds: float, number: int | None) -> int:
-    """Run a target in this process."""
+    """Run a target in this process; write each kind of finding to a file, and print how to repeat it."""
     faulthandler.enable()
     FOLDER.mkdir(exist_ok=True)
-    numbers = None if number is None else [number]
-    run = asyncio.run(fuzz(TARGETS[name](), seed, numbers=numbers, seconds=seconds, running=last(name)))
-    print(f"{name:20} {run.inputs:7} inputs in {run.seconds:5.1f} s, {run.inputs / run.seconds:6.0f}/s", flush=True)
-    report(run)
-    return int(bool(run.found))
 
-
-def report(run: Run) -> None:
-    """Write the inputs that found something to files, and print how to repeat them."""
-    for found in run.found:
-        path = FOLDER / f"{run.target}-{run.seed}-{found.number}.txt"
+    def report(found: Found) -> None:
+        path = FOLDER / f"{name}-{seed}-{found.number}.txt"
         text = f"{found.finding.kind}\n\n{found.finding.report}\n\n{found.input}\n"
         path.write_text(text, "utf-8", "backslashreplace")
-        print(f"  {run.counts[found.finding.kind]} inputs: {found.finding.kind}; the first one is in {path}")
-        print(f"  repeat it: make fuzz TARGET={run.target} SEED={run.seed} N={found.number}", flush=True)
+        again = f"make fuzz TARGET={name} SEED={seed} N={found.number}"
+        print(f"  {found.finding.kind}: the input is in {path}; {again}", flush=True)
+
+    numbers = None if number is None else [number]
+    target, running = TARGETS[name](), last(name)
+    run = asyncio.run(fuzz(target, seed, numbers=numbers, seconds=seconds, running=running, report=report))
+    counts = ", ".join(f"{count} x {kind}" for kind, count in run.counts.items()) or "nothing found"
+    rate = run.inputs / run.seconds
+    print(f"{name:20} {run.inputs:7} inputs in {run.seconds:5.1f} s, {rate:5.0f}/s: {counts}", flush=True)
+    return int(bool(run.found))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -62,8 +62,18 @@ async def fuzz(
     numbers: Iterable[int] | None = None,
     seconds: float = 0.0,
     running: Path | None = None,
+    report: Callable[[Found], None] | None = None,
 ) -> Run:
-    """Run inputs of a target: those of `numbers`, or as many as `seconds` allow; `running` gets the number of each."""
+    """Run inputs of a target.
+
+    Args:
+        target: the target.
+        seed: chooses the inputs, with their numbers.
+        numbers: the numbers of the inputs; None for as many as `seconds` allow.
+        seconds: how long, preparations included.
+        running: a file that gets the number of each input, and shows which one ended the process.
+        report: called with the first finding of each kind.
+    """
     run, started = Run(target.name, seed), time.monotonic()
     with warnings.catch_warnings(), Watchdog() as watchdog:
         # Documents of strangers give reason for many a warning, once or each time.
@@ -80,6 +90,8 @@ async def fuzz(
                 if finding is not None:
                     if finding.kind not in run.counts:
                         run.found.append(Found(number, finding, repr(value)))
+                        if report is not None:
+                            report(run.found[-1])
                     run.counts[finding.kind] = run.counts.get(finding.kind, 0) + 1
     run.seconds = time.monotonic() - started
     return run
