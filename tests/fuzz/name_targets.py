@@ -20,7 +20,6 @@ from tests.fuzz.mutate import JsonMutator, decoded, encoded, mutated_text, plain
 from tests.fuzz.target import Target
 from tests.fuzz.watchdog import allowed
 from tests.support.remote_arrays import document
-from tests.unit.driver.test_spec import FULL
 
 URLS = [
     *(
@@ -125,6 +124,23 @@ VALID: list[dict[str, Any]] = [
             "output": [{"input_dimension": 1, "stride": 1}, {"index_array": [[1, 1, 2, 3]] * 4}],
         },
     },
+    {
+        "open": True,
+        "context": {"cache_pool": {"total_bytes_limit": 1000}, "data_copy_concurrency": {"limit": 3}},
+        "cache_pool": "cache_pool",
+        "recheck_cached_data": 12.5,
+        "recheck_cached_metadata": "open",
+        "rank": 2,
+        "schema": {
+            "domain": {"shape": [10, 20]},
+            "chunk_layout": {
+                "read_chunk": {"shape_soft_constraint": [5, None]},
+                "inner_order": [1, 0],
+                "grid_origin": [0, 0],
+            },
+            "codec": {"driver": "zarr3", "codecs": [{"name": "blosc", "configuration": {"clevel": 3}}]},
+        },
+    },
     {"driver": "zarr", "dtype": "int16", "schema": {"domain": {"shape": [4, 5]}, "codec": {"driver": "zarr"}}},
     {
         "driver": "zarr",
@@ -147,7 +163,7 @@ class Specs(Target):
         specs += [
             {**NEW, **spec} for spec in specs_of_pairs() if spec.get("driver") in (None, "zarr", "zarr2", "zarr3")
         ]
-        self._specs = [decoded(encoded(spec)) for spec in [*specs, FULL]]
+        self._specs = [decoded(encoded(spec)) for spec in specs]
         self._mutator = JsonMutator(self._specs)
 
     def draw(self, rng: Random) -> Any:
