@@ -25,7 +25,7 @@ OLDEST_ONLY := tests/contract/test_wrappers.py tests/contract/test_fsspec.py tes
     tests/docs tests/benchmarks tests/test_architecture.py tests/test_vocabulary.py tests/interop/test_fixtures.py
 
 .DEFAULT_GOAL := help
-.PHONY: test-ecosystem help demo test static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long bench bench-stages dist format clean
+.PHONY: test-ecosystem help demo test static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long fuzz bench bench-stages dist format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS="$$(printf '\t')" read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
@@ -116,6 +116,9 @@ test-long: $(VENV)/$(READY) ## properties, simulations and each fault at each ca
 	echo "make test-long SEED=$$seed repeats this run"; \
 	$(BIN)/python $(PYTEST) --hypothesis-profile long --hypothesis-seed="$$seed" tests/properties tests/faults/test_nth_failure.py tests/cancellation/test_interleavings.py $(ARGS)
 
+fuzz: $(VENV)/$(READY) ## mutated documents, bytes, responses and names, a minute for each target; SECONDS=, TARGET=, SEED= and N= choose
+	@$(BIN)/python -m tests.fuzz --seconds "$(or $(SECONDS),60)" $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED)) $(if $(N),--number $(N))
+
 docs: $(VENV)/$(READY) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
@@ -137,5 +140,5 @@ dist: $(VENV)/$(READY) ## sdist and wheel into dist/
 	@$(BIN)/python -m build --quiet
 
 clean: ## remove environments, caches and everything built
-	rm -rf .venv .venv-newest .venv-peers .servers .ecosystem .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build site
+	rm -rf .venv .venv-newest .venv-peers .servers .ecosystem .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache fuzz-findings dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -19,7 +18,8 @@ from aiozarr.driver.metadata_constraints import MetadataConstraints
 from aiozarr.driver.new_array import effective_domain, new_array
 from aiozarr.driver.schema import Schema
 from aiozarr.driver.zarr2 import Zarr2Constraints, Zarr2Facts, check_zarr2, new_zarr2, parse_zarr2, zarr2_domain
-from aiozarr.errors import InvalidMetadataError, InvalidSpecError, SpecMismatchError
+from aiozarr.errors import InvalidMetadataError, InvalidSpecError, SpecMismatchError, located
+from aiozarr.metadata.document import load_document
 from aiozarr.metadata.format_rules import rules_of
 
 REQUIRED = (
@@ -38,21 +38,17 @@ def parse_stored(data: Buffer, *, node: str, key: str) -> ArrayFacts:
     """Return the metadata of a stored array.
 
     Raises:
-        InvalidMetadataError: the document is not JSON, or not that of an array that the driver reads.
+        InvalidMetadataError: the document is not a JSON object, or not that of an array that the driver reads.
     """
+    with located(node=node, key=key):
+        document = load_document(data, max_bytes=memoryview(data).nbytes)
     try:
-        document = json.loads(bytes(data))
-    except ValueError as error:
-        raise InvalidMetadataError(f"the document is not JSON: {error}", node=node, key=key) from error
-    try:
-        return _parse(document)
+        return _parse(document.members)
     except InvalidSpecError as error:
         raise InvalidMetadataError(error.message, node=node, key=key, member=error.member) from error
 
 
-def _parse(document: JSON) -> ArrayFacts:
-    if not isinstance(document, Mapping):
-        raise invalid("", "the document is not an object")
+def _parse(document: Mapping[str, JSON]) -> ArrayFacts:
     if document.get("node_type") != "array":
         raise invalid("node_type", f"the node is {document.get('node_type')!r}, not 'array'")
     for name in REQUIRED:

@@ -33,6 +33,7 @@ from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.format_rules import rules_of
 from aiozarr.metadata.formats import parse_node
 from aiozarr.metadata.records import ArrayMetadata
+from aiozarr.metadata.v2 import chunk_lengths
 from aiozarr.metadata.v2_dtype import parse_dtype
 
 KEY = rules_of(2).array_key
@@ -231,7 +232,9 @@ def parse_zarr2(data: Buffer, *, node: str) -> Zarr2Facts:
             key=KEY,
             member="dtype",
         )
-    return Zarr2Facts(metadata, {"dimension_separator": ".", **members})
+    # Readers take a missing member for null, and the chunk length 0 of an empty dimension for 1.
+    defaults = {"dimension_separator": ".", "compressor": None, "filters": None}
+    return Zarr2Facts(metadata, {**defaults, **members, "chunks": chunk_lengths(metadata)})
 
 
 def check_zarr2(facts: Zarr2Facts, metadata: Zarr2Constraints, schema: Schema) -> None:

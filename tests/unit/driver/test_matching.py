@@ -67,3 +67,10 @@ def test_a_mismatch_names_member_constraint_and_what_is_stored() -> None:
 def test_names_that_are_not_unique_leave_all_dimensions_without_labels() -> None:
     pair = next(each for each in pairs("open_cases") if each["label"] == "stored: dup dimension_names")
     assert open_pair(pair).domain.labels == ("", "")
+
+
+@pytest.mark.parametrize("data", [b"[" * 100_000, b'{"a":' * 100_000, b"\xef\xbb\xbf{}", b"[]", b"1" * 5000, b"\xff"])
+def test_a_stored_document_is_read_within_the_bounds_of_all_documents(data: bytes) -> None:
+    with pytest.raises(InvalidMetadataError, match="document") as caught:
+        parse_stored(data, node="memory://a", key="zarr.json")
+    assert (caught.value.node, caught.value.key) == ("memory://a", "zarr.json")

@@ -11,6 +11,7 @@ import pytest
 
 import aiozarr
 from aiozarr.errors import InvalidSpecError, SpecMismatchError
+from aiozarr.stores import MemoryStore
 from tests.support.tensorstore_pairs import label_of, pairs
 
 
@@ -64,3 +65,12 @@ async def test_resizing_keeps_the_metadata(tmp_path: Path) -> None:
     view = await aiozarr.open(spec(tmp_path, create=True, dtype="uint8", schema={"domain": {"shape": [5]}}))
     assert (await view.resize([9])).shape == (9,)
     assert json.loads((tmp_path / "a" / ".zarray").read_text())["shape"] == [9]
+
+
+async def test_a_document_without_its_nullable_members_is_described_as_one_with_null() -> None:
+    document = {"zarr_format": 2, "shape": [0, 4], "chunks": [0, 2], "dtype": "<i2", "order": "C"}
+    store = MemoryStore.named("nullable")
+    await store.set("a/.zarray", json.dumps(document).encode())
+    view = await aiozarr.open({"driver": "zarr", "kvstore": "memory://nullable/a/", "open": True})
+    assert view.codec.to_json() == {"driver": "zarr", "compressor": None, "filters": None}
+    assert view.chunk_layout.to_json()["write_chunk"] == {"shape": [1, 2]}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import aiozarr
-from aiozarr.errors import ChangedError, PreconditionFailedError, UnsupportedOperationError
+from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.model import IfAbsent, Precondition, Version
 from aiozarr.stores import LocalStore, MemoryStore, ObjectStore
 from aiozarr.stores.capabilities import conditions_hold
@@ -58,6 +59,17 @@ async def test_a_rewrite_in_steps_is_continued_by_its_token() -> None:
             await store.copy_from(store, "a", "b", size=4)
             assert bytes(await store.get("b") or b"") == b"data"
     assert tokens == ["", "1", "2%2F"]
+
+
+async def test_responses_that_are_nested_too_deeply_are_not_parsed() -> None:
+    def script(request: Request, reply: Reply) -> Reply:
+        return replace(reply, body=b"[" * 100_000) if request.method == "POST" else reply
+
+    with GcsServer("one", script=script) as server:
+        async with ObjectStore("gs://one", **server.storage_options) as store:
+            await store.set("a", b"data")
+            with pytest.raises(StoreError, match="copy is not valid"):
+                await store.copy_from(store, "a", "b", size=4)
 
 
 # --- Azure ---------------------------------------------------------------------------------------------------------

@@ -201,7 +201,7 @@ def _rewrite_result(body: bytes) -> tuple[bool, str, Version | None]:
             generation = found.get("resource", {}).get("generation")
             return True, "", Version(generation=generation) if isinstance(generation, str) else None
         return False, str(found["rewriteToken"]), None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError("the server's response to a copy is not valid", retryable=True) from error
 
 

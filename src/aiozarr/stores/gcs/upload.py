@@ -228,7 +228,7 @@ def _stored_version(response: UploadResponse, *, session: bool) -> Version | Non
     try:
         found: Any = json.loads(response.body)
         generation = found["generation"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return Version(generation=generation) if isinstance(generation, str) and generation else None
 

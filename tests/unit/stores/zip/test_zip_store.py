@@ -20,8 +20,6 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import aiozarr
 from aiozarr import sync
@@ -618,28 +616,6 @@ async def test_a_bomb_uses_no_more_memory_than_its_declared_size(tmp_path: Path)
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
-
-
-@given(
-    st.sampled_from([ONE, archive_of({"a": DATA[:300], "b/c": b"2"}, 8), archive_of({"a": DATA[:300]}, 12)]),
-    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4),
-)
-def test_a_damaged_archive_is_read_right_or_refused(data: bytes, changes: list[tuple[int, int]]) -> None:
-    spoilt = bytearray(data)
-    for place, byte in changes:
-        spoilt[place % len(data)] = byte
-
-    async def look() -> None:
-        inner = MemoryStore()
-        await inner.set("x.zip", bytes(spoilt))
-        store = ZipStore(inner, key="x.zip")
-        try:
-            for key in await store.list():
-                await store.get(key)
-        except AiozarrError:
-            pass
-
-    asyncio.run(look())
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")

@@ -1,0 +1,1 @@
+"""Fuzz targets: mutated documents, bytes, responses and names, behind a watchdog. `make fuzz` runs them."""
