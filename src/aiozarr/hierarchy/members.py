@@ -30,6 +30,7 @@ from aiozarr.hierarchy.node_access import (
     has_keys_below,
     has_node_below,
     implicit_group,
+    is_unfinished,
     parse_documents,
     read_documents,
     read_other_format,
@@ -228,7 +229,8 @@ async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
         if metadata is None and not is_reserved:
             # A directory of the local disk may be empty: a process that was killed has left it.
             is_group = await (has_keys_below if rules.has_implicit_groups else has_node_below)(at_name)
-            metadata = None if is_group is False else implicit_group(name.zarr_format)
+            if is_group is not False and not await is_unfinished(at_name):
+                metadata = implicit_group(name.zarr_format)
     except (MetadataError, LimitError, PermissionDeniedError) as error:
         return ListedNode(name.name, error)
     return None if metadata is None else ListedNode(name.name, metadata)
