@@ -25,7 +25,7 @@ OLDEST_ONLY := tests/contract/test_wrappers.py tests/contract/test_fsspec.py tes
     tests/docs tests/benchmarks tests/test_architecture.py tests/test_vocabulary.py tests/interop/test_fixtures.py
 
 .DEFAULT_GOAL := help
-.PHONY: test-ecosystem help demo test static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long bench bench-stages dist format clean
+.PHONY: test-ecosystem help demo test static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long soak bench bench-stages dist format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS="$$(printf '\t')" read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
@@ -115,6 +115,9 @@ test-long: $(VENV)/$(READY) ## the property tests with many more examples, minut
 	@seed="$(SEED)"; seed="$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; \
 	echo "make test-long SEED=$$seed repeats this run"; \
 	$(BIN)/python $(PYTEST) --hypothesis-profile long --hypothesis-seed="$$seed" tests/properties $(ARGS)
+
+soak: $(VENV)/$(READY) ## readers, writers and copies with faults: memory and descriptors stay flat, no value is wrong; MINUTES=480: a night
+	@$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),2) $(ARGS)
 
 docs: $(VENV)/$(READY) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
