@@ -11,6 +11,7 @@ import pytest
 import aiozarr
 from aiozarr.stores import LocalStore, ZipStore
 from tests.support.faulty_disk import FlushRecorder, recorded_flushes
+from tests.support.rounds import chance_of, rounds
 from tests.support.tree_changes import CHANGES, make
 
 DURABLE = aiozarr.Settings(durable=True)
@@ -22,16 +23,19 @@ def check(recorder: FlushRecorder) -> None:
     assert not recorder.directories
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("name", CHANGES)
-def test_nothing_is_lost_once_a_durable_change_has_returned(tmp_path: Path, name: str, zarr_format: int) -> None:
-    async def run() -> None:
-        await make(tmp_path, zarr_format)
+def test_nothing_is_lost_once_a_durable_change_has_returned(
+    request: pytest.FixtureRequest, tmp_path: Path, name: str
+) -> None:
+    async def run(zarr_format: int) -> None:
+        folder = tmp_path / str(zarr_format)
+        await make(folder, zarr_format)
         with recorded_flushes() as recorder:
-            await CHANGES[name].run(tmp_path, DURABLE)
+            await CHANGES[name].run(folder, DURABLE)
         check(recorder)
 
-    asyncio.run(run())
+    for zarr_format in chance_of(request).sample((2, 3), min(2, rounds(1))):
+        asyncio.run(run(zarr_format))
 
 
 def test_nothing_is_flushed_unless_it_is_asked_for(tmp_path: Path) -> None:

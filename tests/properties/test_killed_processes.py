@@ -32,7 +32,7 @@ def test_a_change_that_is_killed_before_any_call_of_the_system_is_completed_by_r
         durable = chance.random() < 0.5
         count = kill.run(name, template.copied(tmp_path / f"whole {zarr_format}"), durable=durable)
         assert count
-        for number in chance.sample(range(1, count + 1), min(count, rounds(2))):
+        for number in chance.sample(range(1, count + 1), min(count, rounds(1))):
             folder = template.copied(tmp_path / f"killed {zarr_format} {number}")
             kill.run(name, folder, before_call=number, durable=durable)
             asyncio.run(template.check(folder, f"format {zarr_format}, killed before call {number} of {count}"))
@@ -43,7 +43,7 @@ def test_a_tree_that_several_killed_processes_have_changed_at_once_is_listed_as_
 ) -> None:
     chance = chance_of(request)
     killed = 0
-    for number in range(rounds(3)):
+    for number in range(rounds(2)):
         folder = tmp_path / str(number)
         asyncio.run(make(folder, chance.choice((2, 3))))
         seeds = [chance.getrandbits(32) for _ in range(3)]
@@ -60,7 +60,7 @@ def test_processes_that_are_killed_lose_no_cell_of_shards_on_disk_that_they_shar
 
     async def run() -> None:
         await create(target, {})
-        await check_history(target, {}, tmp_path / "notes", chance_of(request), writers=4, kills=rounds(6))
+        await check_history(target, {}, tmp_path / "notes", chance_of(request), writers=4, kills=rounds(4))
         await aiozarr.stores.LocalStore(target).sweep(older_than=-1.0)
         assert not leftovers(tmp_path)
 
@@ -75,6 +75,6 @@ def test_processes_that_are_killed_lose_no_cell_of_shards_in_a_bucket_that_they_
 
     async def run() -> None:
         await create(target, options)
-        await check_history(target, options, tmp_path, chance_of(request), writers=3, kills=rounds(3))
+        await check_history(target, options, tmp_path, chance_of(request), writers=3, kills=rounds(2))
 
     asyncio.run(run())
