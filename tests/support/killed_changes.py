@@ -92,12 +92,16 @@ def _run(name: str, folder: Path, before_call: int, *, durable: bool) -> int:
     return count
 
 
+# Whoever consolidates or copies while another process changes the tree may store metadata that are outdated already.
+ALONE = {"consolidate", "copy into tree"}
+
+
 def _change_randomly(folder: Path, seed: int) -> int:
     chance = random.Random(seed)
 
     async def change() -> None:
         while True:
-            name = chance.choice(list(CHANGES))
+            name = chance.choice(sorted(CHANGES.keys() - ALONE))
             try:
                 await CHANGES[name].repeat(folder, aiozarr.Settings())
             except (aiozarr.AiozarrError, IndexError, ValueError):

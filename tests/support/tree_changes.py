@@ -200,10 +200,11 @@ class Node:
         return bool(((self.values == before) | (self.values == new.values)).all())
 
 
-async def look(folder: Path) -> dict[str, Node]:
+async def look(folder: Path, *, is_consolidated: bool = True) -> dict[str, Node]:
     """Return the nodes of all trees in the folder by path, and check that all ways to them agree.
 
-    Of each tree, the listing, `contains`, `open` and the consolidated metadata, if there are any, name the same nodes.
+    Of each tree, the listing, `contains`, `open` and the consolidated metadata, if there are any, name the same nodes;
+    without `is_consolidated` the latter are not compared.
     """
     seen: dict[str, Node] = {}
     for name in ("x.zarr", "y.zarr"):
@@ -220,7 +221,7 @@ async def look(folder: Path) -> dict[str, Node]:
             assert not await root.contains(path), f"{name}/{path} is contained, and not listed"
             with suppress(NodeNotFoundError):
                 raise AssertionError(f"{name}/{path} is opened, and not listed: {await root.open(path)}")
-        consolidated = await aiozarr.open_group(folder / name)
+        consolidated = await aiozarr.open_group(folder / name, use_consolidated=None if is_consolidated else False)
         stored = {path: await _node(node) async for path, node in consolidated.members(None)}
         assert stored == below, f"{name} lists {sorted(below)}, its consolidated metadata name {sorted(stored)}"
         seen |= {f"{name}/{path}": node for path, node in below.items()}
