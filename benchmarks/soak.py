@@ -30,6 +30,7 @@ from aiozarr.stores import LocalStore, MemoryStore, ObjectStore, Store
 from benchmarks.layouts import MIB
 from benchmarks.meter import resident
 from benchmarks.table import console_of, rows_table
+from tests.support.leaks import unfinished_on_io_thread
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
@@ -159,9 +160,9 @@ class Table:
         self.check(values, np.arange(CELLS).reshape(ROWS, COLUMNS), done, self._begun)
 
 
-def sample() -> dict[str, float]:
+async def sample() -> dict[str, float]:
     """Return what must not grow."""
-    tasks = sum([isinstance(each, asyncio.Task) and not each.done() for each in gc.get_objects()])
+    tasks = len(asyncio.all_tasks()) + len(await unfinished_on_io_thread())
     descriptors = len(os.listdir("/dev/fd"))
     return dict(zip(ALLOWED_GROWTH, (resident() / MIB, descriptors, threading.active_count(), tasks), strict=True))
 
@@ -172,7 +173,7 @@ async def watch(seconds: float) -> list[dict[str, float]]:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         await asyncio.sleep(min(SAMPLE_SECONDS, seconds / 12))
-        samples.append(sample())
+        samples.append(await sample())
         if len(samples) > 4096:  # hours: every other one is enough, and the samples must not grow either
             del samples[1::2]
     return samples
@@ -199,12 +200,12 @@ async def run(soak: Soak, seconds: float, readers: int, writers: int, copies: in
         # A task ends only by an error that is no fault's.
         either: list[asyncio.Future[Any]] = [watching, ended]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if ended.done():
-            watching.cancel()
-            await ended
-        for task in tasks:
+        has_failed = ended.done()
+        for task in (*tasks, *([watching] if has_failed else [])):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if has_failed:
+            await ended
         await asyncio.gather(ended, return_exceptions=True)
         server.script = None
         for table in tables:
@@ -212,7 +213,7 @@ async def run(soak: Soak, seconds: float, readers: int, writers: int, copies: in
         await store.aclose()
     # The server's tasks have ended with it.
     gc.collect()
-    return [*watching.result(), sample()]
+    return [*watching.result(), await sample()]
 
 
 def report(soak: Soak, samples: Sequence[dict[str, float]], seed: int) -> bool:

@@ -50,7 +50,7 @@ def test_a_change_of_a_disk_with_a_lasting_fault_ends_and_is_completed_once_the_
 ) -> None:
     chance = chance_of(request)
     zarr_format = chance.choice((2, 3))
-    names = chance.sample(list(CHANGES), min(len(CHANGES), rounds(3)))
+    names = chance.sample(list(CHANGES), min(len(CHANGES), rounds(2)))
     templates = [asyncio.run(Template.of(CHANGES[name], zarr_format, tmp_path / name)) for name in names]
 
     async def run(folder: Path, mode: Mode, after: int) -> None:
