@@ -25,7 +25,7 @@ OLDEST_ONLY := tests/contract/test_wrappers.py tests/contract/test_fsspec.py tes
     tests/docs tests/benchmarks tests/test_architecture.py tests/test_vocabulary.py tests/interop/test_fixtures.py
 
 .DEFAULT_GOAL := help
-.PHONY: test-ecosystem help demo test static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long fuzz bench bench-stages dist format clean
+.PHONY: test-ecosystem help demo test static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long fuzz soak bench bench-stages dist format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS="$$(printf '\t')" read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
@@ -118,6 +118,9 @@ test-long: $(VENV)/$(READY) ## properties, simulations and each fault at each ca
 
 fuzz: $(VENV)/$(READY) ## mutated documents, bytes, responses and names, a minute for each target; SECONDS=, TARGET=, SEED= and N= choose
 	@$(BIN)/python -m tests.fuzz --seconds "$(or $(SECONDS),60)" $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED)) $(if $(N),--number $(N))
+
+soak: $(VENV)/$(READY) ## readers, writers and copies with faults: memory and descriptors stay flat, no value is wrong; MINUTES=480: a night
+	@$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),2) $(ARGS)
 
 docs: $(VENV)/$(READY) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -82,7 +82,7 @@ BUDGET = {
     "integrations": 1960,
     "conversion": 1910,
     "http1": 1760,
-    "testing": 1160,
+    "testing": 1200,
     "root": 1000,
     "schedule": 910,
     "sync": 670,
@@ -97,8 +97,8 @@ LAYOUT_TOKENS = {
     tokenize.ENDMARKER,
 }
 LOOPS = {"asyncio", "anyio", "trio", "uvloop", "aiohttp", "socket", "obstore", "httptools"}
-# The conformance suite is for authors of stores, so it imports only what a store may import. Virtual time has the source
-# of random delays.
+# The conformance suite is for authors of stores, so it imports only what a store may import. Virtual time has the
+# source of random delays.
 TESTING_MAY_USE = {"concurrency", "stores", *SHARED}
 
 

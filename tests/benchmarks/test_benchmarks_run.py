@@ -94,6 +94,12 @@ def test_every_kind_of_scenario_is_compared_and_all_peers_read_the_same(tmp_path
         assert len({outcome["digest"] for peer in scenario["peers"].values() for outcome in peer}) == 1
 
 
+def test_a_soak_finds_no_wrong_value_and_nothing_that_grows() -> None:
+    said = run("soak", "--minutes", "0.05", "--readers", "20", "--writers", "4", "--seed", "1")
+    assert "wrong values" not in said
+    assert "descriptors" in said
+
+
 def test_a_scenario_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(AssertionError, match=r"no scenario none; there are medium, small"):
         run("compare", "--scenarios", "none")

@@ -14,20 +14,24 @@ LIVENESS = 60.0
 _REPOSITORY = Path(__file__).parents[2]
 
 
+def repository_path() -> str:
+    """Return a `PYTHONPATH` with which a process finds `tests.support`."""
+    return os.pathsep.join(filter(None, [str(_REPOSITORY), os.environ.get("PYTHONPATH")]))
+
+
 def run_script(code: str, *arguments: str, timeout: float = LIVENESS, **environment: str) -> str:
     """Run `code` with warnings as errors, and check that it exits with 0 and writes nothing to standard error.
 
     Returns:
         Its standard output.
     """
-    path = os.pathsep.join(filter(None, [str(_REPOSITORY), os.environ.get("PYTHONPATH")]))  # for `tests.support`
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *arguments],
         capture_output=True,
         text=True,
         timeout=timeout,
         check=False,
-        env={**os.environ, "PYTHONPATH": path, **environment},
+        env={**os.environ, "PYTHONPATH": repository_path(), **environment},
     )
     assert done.stderr == "", done.stderr
     assert done.returncode == 0, done.returncode

@@ -30,6 +30,7 @@ from aiozarr.hierarchy.node_access import (
     has_keys_below,
     has_node_below,
     implicit_group,
+    is_unfinished,
     parse_documents,
     read_documents,
     read_other_format,
@@ -231,7 +232,7 @@ async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
         if metadata is None and not is_reserved:
             # A directory of the local disk may be empty: a process that was killed has left it.
             is_group = await (has_keys_below if rules.has_implicit_groups else has_node_below)(at_name)
-            if is_group is not False:
+            if is_group is not False and not await is_unfinished(at_name):
                 # Read again: an array whose document was not found once would be shown as a group.
                 metadata = await read() or implicit_group(name.zarr_format)
     except (MetadataError, LimitError, PermissionDeniedError) as error:

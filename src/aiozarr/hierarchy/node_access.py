@@ -378,18 +378,22 @@ async def _is_implicit_group(access: NodeAccess) -> bool:
     """Return whether keys below a path without documents make it a group.
 
     They do inside a hierarchy: below a group, or above another node, which implies the group (v3 core specification).
-    Below an array they are chunks. The journal of a copy or a conversion says that it is unfinished, and documents
-    are missing.
+    Below an array they are chunks.
     """
     array_keys = [rules_of(number).array_key for number in DOCUMENT_KEYS]
-    probes: list[Coroutine[Any, Any, Any]] = [
-        access.scheduled.fetch(access.prefix + key) for key in (JOURNAL_HEADER_KEY, CONVERSION_JOURNAL_KEY)
-    ]
+    probes: list[Coroutine[Any, Any, Any]] = [is_unfinished(access)]
     probes += [read_kind(access.sibling(path), array_keys) for path in ancestors(access.path)]
-    copied, converted, *above = await gather_all(probes)
-    if copied is not None or converted is not None or any(isinstance(each, ArrayMetadata) for each in above):
+    unfinished, *above = await gather_all(probes)
+    if unfinished or any(isinstance(each, ArrayMetadata) for each in above):
         return False
     return any(each is not None for each in above) or await has_node_below(access)
+
+
+async def is_unfinished(access: NodeAccess) -> bool:
+    """Return whether the journal of a copy or a conversion is stored at the path: documents are missing there."""
+    keys = (JOURNAL_HEADER_KEY, CONVERSION_JOURNAL_KEY)
+    found = await gather_all(access.scheduled.fetch(access.prefix + key) for key in keys)
+    return any(each is not None for each in found)
 
 
 async def has_node_below(access: NodeAccess) -> bool:

@@ -24,7 +24,7 @@ from aiozarr.hierarchy.mutations.context import (
 from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node, is_occupied, node_exists_error
 from aiozarr.hierarchy.mutations.store_documents import (
     MAX_SWAP_DELAY,
-    is_unfinished,
+    lacks_own_document,
     replace_documents,
     set_if_absent,
     store_documents,
@@ -69,7 +69,7 @@ async def create_node(access: NodeAccess, metadata: NodeMetadata, *, overwrite: 
         context = await load_context(access, metadata.zarr_format)
 
         async def occupied() -> NodeExistsError | None:
-            unfinished = documents if is_unfinished(context.documents, documents) else {}
+            unfinished = documents if lacks_own_document(context.documents, documents) else {}
             exists = context.exists and not unfinished
             if overwrite or not (
                 exists or (context.has_keys_below and await is_occupied(access, metadata, unfinished))

@@ -52,7 +52,7 @@ async def store_documents(access: NodeAccess, documents: Mapping[str, bytes], *,
         raise
 
 
-def is_unfinished(stored: Documents, documents: Mapping[str, bytes]) -> bool:
+def lacks_own_document(stored: Documents, documents: Mapping[str, bytes]) -> bool:
     """Return whether `stored` is what an interrupted creation with `documents` leaves: all but the node's own."""
     own = [*documents][-1]
     return stored.get(own) is None and all(

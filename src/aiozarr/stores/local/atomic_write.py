@@ -182,7 +182,7 @@ def _rename(files: Sequence[NewFile], precondition: Precondition | None) -> None
     for file in files:
         if file.durable:
             for parent in file.created:
-                _flush_directory(parent)
+                flush_directory(parent)
 
 
 def remove_file(path: bytes, durable: bool, version: Version | None = None) -> None:
@@ -205,12 +205,14 @@ def remove_file(path: bytes, durable: bool, version: Version | None = None) -> N
         raise UnmetPreconditionError
 
 
-def remove_files(directory: bytes, names: list[bytes]) -> None:
+def remove_files(directory: bytes, names: list[bytes], durable: bool) -> None:
     """Remove the files and links `names` of `directory`; missing ones are skipped."""
-    with suppress(FileNotFoundError, NotADirectoryError), _locked(directory):
+    with suppress(FileNotFoundError, NotADirectoryError), _locked(directory) as locked:
         for name in names:
             with suppress(FileNotFoundError):
                 os.unlink(directory + b"/" + name)
+        if durable:
+            os.fsync(locked)
 
 
 def prune(directory: bytes, root: bytes) -> None:
@@ -246,7 +248,7 @@ def _create_temporary(directory: bytes, *, is_locked: bool) -> tuple[bytes, int,
             continue
         except FileNotFoundError:
             # Missing, or pruned by an eraser between our mkdir and our open.
-            _make_directories(directory, created)
+            make_directories(directory, created)
     # An eraser that prunes directories loses such a race soon. File systems such as /proc report a directory that they
     # do not create as missing, so a repetition would fail in the same way.
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
@@ -270,7 +272,8 @@ def has_writer(path: bytes) -> bool:
     return False
 
 
-def _make_directories(directory: bytes, created: list[bytes]) -> None:
+def make_directories(directory: bytes, created: list[bytes]) -> None:
+    """Create `directory` and those above it, and add the directories that got a new entry to `created`."""
     try:
         os.mkdir(directory)
     except FileExistsError:
@@ -280,7 +283,7 @@ def _make_directories(directory: bytes, created: list[bytes]) -> None:
         parent = os.path.dirname(directory)
         if parent == directory:
             raise
-        _make_directories(parent, created)
+        make_directories(parent, created)
         with suppress(FileExistsError, FileNotFoundError):  # the caller retries
             os.mkdir(directory)
             created.append(parent)
@@ -307,7 +310,8 @@ def _flush(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
-def _flush_directory(directory: bytes) -> None:
+def flush_directory(directory: bytes) -> None:
+    """Flush the names in `directory` to the device."""
     descriptor = os.open(directory, _DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -62,7 +62,8 @@ class LocalStore(BlockingStore):
 
     `root` is made absolute at once; `~` is not expanded. A write replaces the file, whole or not at all. Preconditions
     hold between all processes of the host, also against writes without one. Reads follow symbolic links, a write
-    replaces a link, `erase` removes it. With `durable=True` a write returns after file and directory were flushed.
+    replaces a link, `erase` removes it. With `durable=True` a write or an erasure returns after file and directory were
+    flushed.
 
     The key of a directory reads as missing. A key cannot be written if other keys are below it, or below another key.
     Names that begin with `.aiozarr-write~` are temporary files and not keys. A killed process may leave some, which
@@ -304,7 +305,7 @@ class LocalStore(BlockingStore):
                 store=self._url,
             )
         with self._translated("erasing", prefix):
-            async with aclosing(iterate_in_thread(walk.remove_tree(self._root, start))) as steps:
+            async with aclosing(iterate_in_thread(walk.remove_tree(self._root, start, self._durable))) as steps:
                 async for _ in steps:
                     pass
 

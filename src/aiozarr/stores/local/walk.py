@@ -84,16 +84,17 @@ def list_one(directory: bytes) -> tuple[list[str], list[str]]:
     return sorted(keys), sorted(directories)
 
 
-def remove_tree(root: bytes, start: bytes) -> Iterator[int]:
+def remove_tree(root: bytes, start: bytes, durable: bool) -> Iterator[int]:
     """Remove the keys below `start`, then directories that are empty; yields the number of files of each step.
 
-    Temporary files that a killed writer has left are removed, too.
+    Temporary files that a killed writer has left are removed, too. `durable`: each directory is flushed after its files
+    were removed. An empty directory may be there again after a power failure.
 
     Raises:
         OSError: a directory could not be read, or a file could not be removed.
     """
     if start != root and os.path.islink(start):
-        remove_files(os.path.dirname(start), [os.path.basename(start)])
+        remove_files(os.path.dirname(start), [os.path.basename(start)], durable)
         prune(os.path.dirname(start), root)
         return
     seen: list[bytes] = []
@@ -110,7 +111,7 @@ def remove_tree(root: bytes, start: bytes) -> Iterator[int]:
             elif found.is_file(follow_symlinks=False) or found.is_symlink():
                 names.append(found.name)
         for first in range(0, len(names), BATCH_ENTRIES):
-            remove_files(directory, names[first : first + BATCH_ENTRIES])
+            remove_files(directory, names[first : first + BATCH_ENTRIES], durable)
             yield len(names[first : first + BATCH_ENTRIES])
     for directory in reversed(seen):
         if directory != root:
@@ -138,7 +139,7 @@ def sweep(root: bytes, older_than: float | None) -> Iterator[int]:
                     if _is_abandoned(found) if latest is None else found.stat(follow_symlinks=False).st_mtime < latest:
                         old.append(found.name)
         if old:
-            remove_files(directory, old)
+            remove_files(directory, old, durable=False)
             prune(directory, root)
         yield len(old)
 

@@ -18,7 +18,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from aiozarr.errors import AiozarrError, ForkedProcessError, PreconditionFailedError, StoreError
 from aiozarr.fork_safe_lock import ForkSafeLock
-from aiozarr.stores.local.atomic_write import open_temporary
+from aiozarr.stores.local.atomic_write import flush_directory, make_directories, open_temporary
 from aiozarr.stores.zip.contents import PIECE_BYTES, ArchiveFile, Contents, load, token_of
 from aiozarr.stores.zip.format import DEFLATED, STORED, Member, new_member, render_directory, render_header
 
@@ -200,7 +200,8 @@ class _Writer:
 
     def __init__(self, path: bytes, url: str, contents: Contents, exclusive: bool, base: str | None) -> None:
         directory = os.path.dirname(path)
-        os.makedirs(directory, exist_ok=True)
+        self._created: list[bytes] = []
+        make_directories(directory, self._created)
         self.path = path
         self.url = url
         self.process = os.getpid()
@@ -275,7 +276,8 @@ class _Writer:
                 )
             os.replace(self.temporary, self.path)
         if durable:
-            _flush_directory(os.path.dirname(self.path))
+            for directory in (os.path.dirname(self.path), *self._created):
+                flush_directory(directory)
         self.contents.directory = self._end
         self.contents.token = token_of(os.fstat(descriptor))
 
@@ -320,14 +322,6 @@ def _write(file: ArchiveFile, data: bytes | memoryview, at: int) -> int:
         count = os.pwrite(file.descriptor, view, at)
         view, at = view[count:], at + count
     return at
-
-
-def _flush_directory(directory: bytes) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class _OpenArchives:

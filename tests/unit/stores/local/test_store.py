@@ -7,7 +7,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -399,31 +398,6 @@ def test_a_precondition_that_fails_leaves_no_directory(store: LocalStore, root: 
     assert files(root) == {"a"}
 
 
-def test_a_durable_write_flushes_the_file_then_renames_then_flushes_every_changed_directory(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root.mkdir()
-    steps: list[str] = []
-    fsync, replace = os.fsync, os.replace
-
-    def note_fsync(fd: int) -> None:
-        steps.append(f"fsync {Path(os.readlink(f'/proc/self/fd/{fd}')).name.split('~')[0]}")
-        fsync(fd)
-
-    def note_replace(source: bytes, target: bytes) -> None:
-        steps.append("rename")
-        replace(source, target)
-
-    monkeypatch.setattr(os, "fsync", note_fsync)
-    monkeypatch.setattr(os, "replace", note_replace)
-    LocalStore(root).set_now("plain", b"1")
-    assert steps == ["rename"]
-    steps.clear()
-    LocalStore(root, durable=True).set_now("a/b/c", b"1")
-    assert steps[:3] == ["fsync .aiozarr-write", "rename", "fsync b"]
-    assert sorted(steps[3:]) == ["fsync a", "fsync root"]
-
-
 def test_erasing_prunes_empty_directories_but_never_the_root(store: LocalStore, root: Path) -> None:
     store.set_now("a/b/c", b"1")
     store.set_now("a/d", b"2")
@@ -507,35 +481,6 @@ def test_compare_and_swap_holds_between_processes(store: LocalStore, root: Path)
     assert value is not None
     assert value.data == b"%08d" % 300
     assert files(root) == {"deep", "deep/counter"}
-
-
-SUICIDES = """
-import os, signal, sys
-from aiozarr.stores import LocalStore
-store = LocalStore(sys.argv[1], durable=True)
-for step in sys.argv[2:]:
-    child = os.fork()
-    if child == 0:
-        setattr(os, step, lambda *args, **keywords: os.kill(os.getpid(), signal.SIGKILL))
-        store.set_now("a/b", b"new")
-        os._exit(0)
-    print(os.waitpid(child, 0)[1])
-"""
-
-
-def test_a_killed_writer_leaves_the_old_value_and_a_temporary_file_that_sweep_removes(
-    store: LocalStore, root: Path
-) -> None:
-    store.set_now("a/b", b"old")
-    command = [sys.executable, "-c", SUICIDES, str(root), *STEPS]
-    killed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    assert killed == [str(int(signal.SIGKILL))] * len(STEPS)
-    value = store.fetch_now("a/b")
-    assert value is not None
-    assert value.data == b"old"
-    assert asyncio.run(store.list()) == ["a/b"]
-    assert asyncio.run(store.sweep(older_than=-1.0)) == len(STEPS)
-    assert files(root) == {"a", "a/b"}
 
 
 async def test_sweep_takes_old_temporary_files_alone(store: LocalStore, root: Path) -> None:
