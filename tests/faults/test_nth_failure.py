@@ -342,12 +342,6 @@ KNOWN_EXCEPTIONS: tuple[KnownException, ...] = (
         WITHOUT_CONSOLIDATED,
     ),
     KnownException(
-        "attributes of format 2 are stored before the group, and keep it from being created when they are left alone",
-        r"create a group \(format 2\)",
-        ".*",
-        r"ChildNotFoundError: there is no array and no group at [^ ]*/x/y$",
-    ),
-    KnownException(
         "chunks are replaced before documents, so that an array of another shape is shown with chunks of both",
         "copy over a tree|mirror",
         ".*",

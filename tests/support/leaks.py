@@ -26,24 +26,7 @@ async def unfinished_on_io_thread() -> list[str]:
 
 def unfinished_in(engine: Engine) -> list[str]:
     """Return descriptions of requests, chunks and locks that the engine still holds."""
-    # An engine without `idle` is asked for its parts.
-    if hasattr(engine, "idle"):
-        return [] if engine.idle() else ["the engine is not idle"]
-    desk = engine.state
-    found = [f"chunk {token}" for token in desk.flights] + [f"index {token}" for token in desk.index_fetches]
-    if desk.local._sources or desk.local._batches:
-        found.append(f"{len(desk.local._sources)} callers and {desk.local._batches} batches of blocking stores")
-    for name, queue in desk.scheduler._origins.items():
-        budget = queue.budget
-        held = {
-            "requests": budget.in_flight,
-            "bytes": budget.bytes_in_flight,
-            "waiting": len(queue._waiting),
-            "held": int(queue._held is not None),
-            "caps": len(budget._caps),
-        }
-        found += [f"{count} {what} of {name}" for what, count in held.items() if count]
-    return found
+    return [] if engine.idle() else ["the engine is not idle"]
 
 
 async def wait_for(condition: Callable[[], bool], rounds: int = 500) -> bool:

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar
 
 from aiozarr.errors import InvalidSpecError, SpecMismatchError
+from aiozarr.metadata.document import clip
 from aiozarr.model import is_unicode
 
 JSON: TypeAlias = Any
@@ -16,6 +17,7 @@ Parse: TypeAlias = Callable[[JSON, str], T]
 """Parses a JSON value; the second argument is its path in the spec."""
 
 MAX_RANK = 32
+MAX_REASON_CHARACTERS = 2000
 MAX_INDEX = (1 << 62) - 2
 """The largest index of TensorStore; indices beyond stand for infinity."""
 
@@ -74,7 +76,9 @@ class Members:
 
 def invalid(path: str, reason: str) -> InvalidSpecError:
     """Return the error of the member at `path`."""
-    return InvalidSpecError(reason, member=path or None)
+    # The names and values of a spec may be of any length.
+    text = reason if len(reason) <= MAX_REASON_CHARACTERS else f"{reason[:MAX_REASON_CHARACTERS]}…"
+    return InvalidSpecError(text, member=clip(path) or None)
 
 
 def shown(value: JSON) -> str:

@@ -63,7 +63,7 @@ def append_mark(values: NDArray[Any]) -> bytes:
     if values.dtype.hasobject:
         digest = crc32(repr(values.tolist()).encode("utf-8", "surrogatepass"))
     else:
-        digest = crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8) if values.nbytes else b"")
+        digest = crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data) if values.nbytes else 0
     return bytes([b" \n"[digest >> bit & 1] for bit in range(MARK_BITS)])
 
 

@@ -121,7 +121,7 @@ async def _clean_directory(directory: str, url: str, *, is_deep: bool, delete: b
 
 def _remove(path: bytes, root: bytes) -> None:
     folder, name = os.path.split(path)
-    remove_files(folder, [name])
+    remove_files(folder, [name], durable=False)
     prune(folder, root)  # a killed writer may have made the directory for this file
 
 
