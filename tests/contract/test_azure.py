@@ -14,9 +14,6 @@ from aiozarr.errors import EraseError, PermissionDeniedError, PreconditionFailed
 from aiozarr.model import Entry, IfMatch, Suffix
 from aiozarr.stores import ObjectStore, Store
 from aiozarr.stores.azure.authoriser import sign_container
-from aiozarr.stores.azure.bucket_client import AzureBucketClient
-from aiozarr.stores.azure.credentials import AzureCredentials
-from aiozarr.stores.azure.obstore_client import ObstoreSender
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
 from tests.support.servers import Azurite
@@ -65,26 +62,6 @@ class TestObjectStoreBySignatureOnAzurite(TestObjectStoreOnAzurite):
     def options(self, container: str) -> dict[str, Any]:
         sas = sign_container(ACCOUNT, KEY, container, "racwdl", time.time() + 3600)
         return {"account_name": ACCOUNT, "endpoint_url": self.server.endpoint_url, "sas_token": f"?{sas}"}
-
-
-class TestObjectStoreThroughItsClientOnAzurite(TestObjectStoreOnAzurite):
-    """Reads and listings through obstore, as where only the client library can find the credentials."""
-
-    store_name = "ObjectStore, az:// through obstore"
-    many_keys = 20
-    pickles = False  # the copy would look for the credentials
-
-    async def make_store(self) -> Store:
-        store = await super().make_store()
-        assert isinstance(store, ObjectStore)
-        client = store._client
-        assert isinstance(client, AzureBucketClient)
-        for keep_alive in (True, False):  # both are kept, with the credentials that they have now
-            client._obstore_client(keep_alive=keep_alive)
-        # The chain of credentials finds none here.
-        client._credentials = AzureCredentials("chain", link="managed_identity")
-        client._obstore_sender = ObstoreSender(client._obstore_client, client.idle_timeout)
-        return store
 
 
 class TestWhatAzuriteHeeds:
@@ -154,7 +131,7 @@ class TestWhatAzuriteHeeds:
             assert all(isinstance(error, PermissionDeniedError) for error in raised.value.failures.values())
             assert sorted(await store.list()) == ["a", "b", "c"]
 
-    async def test_missing_keys_are_no_errors_of_a_bulk_delete(self) -> None:
+    async def test_missing_keys_are_no_errors_of_a_delete_of_many(self) -> None:
         async with ObjectStore(f"az://{self.new_container()}", **self.server.storage_options) as store:
             for key in "abc":
                 await store.set(key, b"1")

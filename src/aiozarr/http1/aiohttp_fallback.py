@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import Any, Protocol
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.abc import AbstractResolver, AbstractStreamWriter, ResolveResult
+from aiohttp.payload import Payload
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
@@ -20,9 +21,9 @@ from aiozarr.errors import AiozarrError, ShortReadError, StoreError, StoreTimeou
 from aiozarr.http1.connect import connect_error
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint import Endpoint, default_ssl_context
-from aiozarr.http1.pool import PROGRESS_BYTES
+from aiozarr.http1.pool import PIECE_BYTES, PROGRESS_BYTES, SLOWEST_BYTES_PER_SECOND
 from aiozarr.http1.redirect import REDIRECTS, RedirectChain, location_of
-from aiozarr.http1.request import USER_AGENT, conditional_headers
+from aiozarr.http1.request import USER_AGENT, BodyReader, conditional_headers
 from aiozarr.http1.response_check import (
     ERROR_BODY,
     HASH_HEADER,
@@ -72,11 +73,13 @@ class AiohttpFallback:
         own_headers: Mapping[str, str],
         expectation: Expectation,
         *,
+        body: memoryview | BodyReader | None = None,
+        repeatable: bool = True,
         follow_redirects: bool = True,
         proxies: Proxies = _ENVIRONMENT_PROXIES,
         location: str | None = None,
     ) -> Response:
-        """Send a request without a body to `address`, and follow its redirects within the rules.
+        """Send a request to `address`, and follow the redirects of one without a body within the rules.
 
         Args:
             method: the HTTP method.
@@ -84,6 +87,8 @@ class AiohttpFallback:
             target: path and query.
             own_headers: headers for the origin of `address` only, such as credentials.
             expectation: the response that is wanted.
+            body: the body of the request.
+            repeatable: whether its body may be sent again if a kept connection turns out to be closed.
             follow_redirects: False: a redirect is returned as the response.
             proxies: which proxy a request goes through.
             location: the location of a redirect that has come already; the request begins there.
@@ -98,8 +103,9 @@ class AiohttpFallback:
             proxy = usable_proxy(proxies.choose(chain.address))
             await self._resolver.permit(address, chain.address, proxied=proxy is not None)
             headers = own_headers if chain.same_origin else {}
+            upload = None if body is None else _UploadBody(body, repeatable=repeatable)
             try:
-                response = await self._exchange(method, chain.url, proxy, headers, expectation)
+                response = await self._exchange(method, chain.url, proxy, headers, expectation, upload)
             except AiozarrError:
                 raise
             except (aiohttp.ClientError, OSError) as error:
@@ -116,17 +122,28 @@ class AiohttpFallback:
                 return response
 
     async def _exchange(
-        self, method: str, url: str, proxy: str | None, own_headers: Mapping[str, str], expectation: Expectation
+        self,
+        method: str,
+        url: str,
+        proxy: str | None,
+        own_headers: Mapping[str, str],
+        expectation: Expectation,
+        upload: _UploadBody | None,
     ) -> Response:
         limit = asyncio.timeout(None)  # set after the request was sent: the wait for a connection has no limit
         headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity", **own_headers}
+        upload_seconds = 0.0
+        if upload is not None:
+            headers["Content-Length"] = str(upload.nbytes)
+            upload_seconds = self._endpoint.idle_timeout + upload.nbytes / SLOWEST_BYTES_PER_SECOND
         request = self._session.request(
             method,
             URL(url, encoded=True),
+            data=upload if upload is not None and upload.nbytes else None,
             headers=headers | conditional_headers(expectation),
             proxy=proxy,
             allow_redirects=False,
-            trace_request_ctx=limit,
+            trace_request_ctx=(limit, upload_seconds),
         )
         async with limit, request as received:
             head = {name.lower(): value for name, value in received.raw_headers}
@@ -154,12 +171,38 @@ class AiohttpFallback:
         await asyncio.sleep(0)
 
 
+class _UploadBody(Payload):
+    """The body of a request, sent piece by piece, and again by the session if a kept connection turns out closed."""
+
+    def __init__(self, body: memoryview | BodyReader, *, repeatable: bool) -> None:
+        super().__init__(body, content_type="application/octet-stream")
+        self._body = body
+        self._may_begin = 2 if repeatable else 1
+        self.nbytes = self._size = body.nbytes
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        self._may_begin -= 1
+        if self._may_begin < 0:
+            raise ConnectionResetError("the body may have been received")
+        for start in range(0, self.nbytes, PIECE_BYTES):
+            nbytes = min(PIECE_BYTES, self.nbytes - start)
+            if isinstance(self._body, memoryview):
+                piece = self._body[start : start + nbytes]
+            else:
+                piece = memoryview(bytearray(nbytes))
+                await self._body.read_into(start, piece)
+            await writer.write(piece)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        raise NotImplementedError("a value is not text")
+
+
 def _head_timeout(seconds: float) -> aiohttp.TraceConfig:
     """Return a trace that limits the time from a sent request to the complete head of the response."""
 
     async def sent(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceRequestHeadersSentParams) -> None:
-        limit: asyncio.Timeout = context.trace_request_ctx
-        limit.reschedule(asyncio.get_running_loop().time() + seconds)
+        limit, upload_seconds = context.trace_request_ctx
+        limit.reschedule(asyncio.get_running_loop().time() + seconds + upload_seconds)
 
     config = aiohttp.TraceConfig()
     config.on_request_headers_sent.append(sent)

@@ -44,6 +44,7 @@ class Request:
         issued_at: when it was authorised, on the monotonic clock.
         headers: further headers; only a request with a body has some.
         body: contiguous bytes that do not change until the response has come, or their reader; None: no body.
+        repeatable: False if the server must not get it twice, such as a conditional write, whose second try fails.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class Request:
         "issued_at",
         "key",
         "method",
+        "repeatable",
         "sender",
         "target",
         "template",
@@ -71,6 +73,7 @@ class Request:
         issued_at: float = 0.0,
         headers: Mapping[str, str] | None = None,
         body: memoryview | BodyReader | None = None,
+        repeatable: bool = True,
     ) -> None:
         self.sender = sender
         self.method = method
@@ -82,6 +85,7 @@ class Request:
         self.issued_at = issued_at
         self.headers = headers
         self.body = body
+        self.repeatable = repeatable
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.key!r}>"  # the target may hold a signature
@@ -182,23 +186,22 @@ class EndpointClient:
     async def send(self, request: Request) -> Response:
         """Send `request` and return the response, after redirects if this client follows them.
 
-        If a kept connection turns out to be closed, the request is sent once more. A request with a body must therefore
-        have no condition, and it does not go through a proxy.
+        If a kept connection turns out to be closed, the request is sent once more if it is repeatable.
 
         Raises:
             StoreError: no valid response came. A request with a body may have been carried out.
         """
         expectation = request.expectation
-        if self.proxied and request.body is None:
+        if self.proxied:
             return await self._send_by_fallback(request)
         head = request.template.render(request.method, request.target, expectation, request.headers, request.body)
-        body = request.body
+        body, repeatable = request.body, request.repeatable
         if body is None:
-            response = await self.pool().send(head, expectation)
+            response = await self.pool().send(head, expectation, repeatable=repeatable)
         elif body.nbytes > ONE_WRITE_BYTES or not isinstance(body, memoryview):
-            response = await self.pool().send(head, expectation, body)
+            response = await self.pool().send(head, expectation, body, repeatable=repeatable)
         else:
-            response = await self.pool().send(b"".join((head, body)), expectation)
+            response = await self.pool().send(b"".join((head, body)), expectation, repeatable=repeatable)
         return await self.resolve(request, response) if self._follow_redirects else response
 
     def send_nowait(self, request: Request, receiver: ResponseReceiver) -> Connection | None:
@@ -237,8 +240,10 @@ class EndpointClient:
             request.method,
             self._address,
             request.target,
-            request.template.headers,
+            {**request.template.headers, **(request.headers or {})},
             request.expectation,
+            body=request.body,
+            repeatable=request.repeatable,
             follow_redirects=self._follow_redirects,
             proxies=self._proxies,
             location=location,

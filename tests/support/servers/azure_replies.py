@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import re
+from dataclasses import replace
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from aiozarr.stores import ObjectStore
 from tests.support.servers.http_replies import Reply, Request
@@ -37,6 +40,38 @@ def azure(request: Request, reply: Reply) -> Reply:
     if reply.status == 416:
         return refusal(416, "InvalidRange", Content_Range=dict(reply.headers)["Content-Range"])
     return reply.with_headers(x_ms_request_id="r-1")
+
+
+class AzureServer(FaultServer):
+    """A server that also stores blocks, and makes blobs of them.
+
+    Attributes:
+        blocks: the blocks that belong to no blob yet, by the path of the blob and their name.
+    """
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        super().__init__(objects, script=azure)
+        self.blocks: dict[tuple[str, str], bytes] = {}
+
+    def _answer(self, request: Request) -> Reply:
+        query = parse_qs(urlsplit(request.target).query)
+        operation = query.get("comp")
+        if request.method == "PUT" and operation == ["block"]:
+            assert self.script is not None
+            reply = self.script(request, Reply(201))
+            if reply.status < 300:
+                self.blocks[request.key, query["blockid"][0]] = request.body
+            return reply
+        if operation == ["blocklist"]:
+            names = [(request.key, name.decode()) for name in re.findall(rb"<Latest>(.*?)</Latest>", request.body)]
+            if not all(name in self.blocks for name in names):
+                return refusal(400, "InvalidBlockList")
+            request = replace(request, body=b"".join([self.blocks[name] for name in names]))
+            reply = super()._answer(request)
+            if reply.status < 300:
+                self.blocks = {name: block for name, block in self.blocks.items() if name[0] != request.key}
+            return reply
+        return super()._answer(request)
 
 
 def at(server: FaultServer, url: str = "az://data/root", **options: Any) -> ObjectStore:

@@ -75,12 +75,6 @@ async def test_a_token_is_asked_for_anew_before_it_ends_and_where_it_was_refused
     assert await tokens.token() == "t2"
 
 
-async def test_the_client_library_is_told_when_a_token_ends() -> None:
-    told = await AzureTokenSource(Gets()).provide()
-    assert told["token"] == "t1"
-    assert 3500 < told["expires_at"].timestamp() - time.time() <= 3600
-
-
 async def test_a_credential_without_a_token_is_unauthenticated_whatever_it_raises() -> None:
     class Refuses:
         def get_token(self, *scopes: str) -> Any:
