@@ -5,25 +5,25 @@ from __future__ import annotations
 import copy
 import os
 import time
+from collections.abc import Mapping
 from datetime import UTC
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiozarr.concurrency import SingleFlight
 from aiozarr.errors import StoreError, UnauthenticatedError
 from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.http1.endpoint_client import EndpointClient, Request
-from aiozarr.http1.per_loop import acquire
-from aiozarr.http1.request import RequestTemplate
+from aiozarr.http1.request import BodyReader, RequestTemplate
 from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import fingerprint
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.gcs.address import GcsEndpoint, Source
+from aiozarr.stores.object.bucket_client import SHORT_RESPONSE
 from aiozarr.stores.options.gcs_options import GcsOptions
 
-if TYPE_CHECKING:
-    from aiozarr.stores.gcs.upload_client import UploadClient
+_NO_CONTENT = memoryview(b"")
 
 
 class GcsAuthoriser:
@@ -36,7 +36,7 @@ class GcsAuthoriser:
         endpoint: the bucket's address.
         tokens: the source of the tokens.
         anonymous: whether no tokens are sent.
-        sender: sends requests without a body.
+        sender: sends the requests.
     """
 
     def __init__(self, endpoint: GcsEndpoint, options: GcsOptions, source: Source) -> None:
@@ -76,36 +76,52 @@ class GcsAuthoriser:
         token = await self.token()
         return Request(self.sender, method, key, target, self._template(token, as_stored), expectation, token)
 
-    async def authorise_post(self, key: str, target: str, expectation: Expectation) -> Request:
-        """Return a POST without content, after waiting for a token if necessary."""
+    async def authorise_post(
+        self,
+        key: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        body: memoryview | BodyReader = _NO_CONTENT,
+        *,
+        repeatable: bool = True,
+    ) -> Request:
+        """Return a POST of `body`, after waiting for a token if necessary.
+
+        Args:
+            key: the object.
+            target: path and query, percent-encoded.
+            headers: further headers.
+            body: the content.
+            repeatable: whether the server may get it twice.
+        """
         token = await self.token()
-        body = memoryview(b"")
-        return Request(self.sender, "POST", key, target, self._template(token, False), expectation, token, body=body)
+        request = Request(self.sender, "POST", key, target, self._template(token, False), SHORT_RESPONSE, token)
+        request.headers, request.body, request.repeatable = headers, body, repeatable
+        return request
+
+    def session_request(
+        self, method: str, key: str, target: str, headers: Mapping[str, str], body: memoryview | BodyReader
+    ) -> Request:
+        """Return a request about an upload session, whose target is all the authorisation that it needs."""
+        template = RequestTemplate(self.endpoint.web.authority, {})
+        request = Request(self.sender, method, key, target, template, SHORT_RESPONSE)
+        request.headers, request.body, request.repeatable = headers, body, method != "POST"
+        return request
 
     async def token(self) -> str:
         """Return a valid token; `""` if none is sent."""
         return "" if self.anonymous else await self.tokens.token()
 
-    def headers(self, token: str) -> dict[str, str]:
-        """Return the headers of every request."""
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        if self._payer is not None:
-            headers["x-goog-user-project"] = self._payer
-        return headers
-
     def _template(self, token: str, as_stored: bool) -> RequestTemplate:
         made = self._templates.get(as_stored)
         if made is None or made[0] != token:
-            headers = {"Accept-Encoding": "gzip" if as_stored else "identity", **self.headers(token)}
+            headers = {"Accept-Encoding": "gzip" if as_stored else "identity"}
+            if token:
+                headers["Authorization"] = f"Bearer {token}"
+            if self._payer is not None:
+                headers["x-goog-user-project"] = self._payer
             made = self._templates[as_stored] = (token, RequestTemplate(self.endpoint.web.authority, headers))
         return made[1]
-
-    def upload_client(self) -> UploadClient:
-        """Return the running loop's client for requests with a body."""
-        from aiozarr.stores.gcs.upload_client import UploadClient
-
-        endpoint = self.sender.endpoint
-        return acquire(self.sender, ("gcs uploads", endpoint), lambda loop: UploadClient(endpoint))
 
 
 RENEW_BEFORE_SECONDS = 240.0
