@@ -73,13 +73,13 @@ class AiohttpFallback:
         own_headers: Mapping[str, str],
         expectation: Expectation,
         *,
+        headers: Mapping[str, str] | None = None,
         body: memoryview | BodyReader | None = None,
-        repeatable: bool = True,
         follow_redirects: bool = True,
         proxies: Proxies = _ENVIRONMENT_PROXIES,
         location: str | None = None,
     ) -> Response:
-        """Send a request to `address`, and follow the redirects of one without a body within the rules.
+        """Send a request to `address`, and follow its redirects within the rules.
 
         Args:
             method: the HTTP method.
@@ -87,8 +87,8 @@ class AiohttpFallback:
             target: path and query.
             own_headers: headers for the origin of `address` only, such as credentials.
             expectation: the response that is wanted.
-            body: the body of the request.
-            repeatable: whether its body may be sent again if a kept connection turns out to be closed.
+            headers: further headers, as `own_headers`.
+            body: the body, which is sent to `address` only; a request that has one follows no redirect.
             follow_redirects: False: a redirect is returned as the response.
             proxies: which proxy a request goes through.
             location: the location of a redirect that has come already; the request begins there.
@@ -102,15 +102,14 @@ class AiohttpFallback:
                 chain = chain.followed(location)
             proxy = usable_proxy(proxies.choose(chain.address))
             await self._resolver.permit(address, chain.address, proxied=proxy is not None)
-            headers = own_headers if chain.same_origin else {}
-            upload = None if body is None else _UploadBody(body, repeatable=repeatable)
+            sent = {**own_headers, **(headers or {})} if chain.same_origin else {}
             try:
-                response = await self._exchange(method, chain.url, proxy, headers, expectation, upload)
+                response = await self._exchange(method, chain.url, proxy, sent, expectation, body)
             except AiozarrError:
                 raise
             except (aiohttp.ClientError, OSError) as error:
                 raise translate(error) from quotable(error)
-            if follow_redirects and response.status in REDIRECTS:
+            if follow_redirects and body is None and response.status in REDIRECTS:
                 location = location_of(response)
             elif chain.visited and response.status == 404:
                 raise StoreError(
@@ -128,22 +127,21 @@ class AiohttpFallback:
         proxy: str | None,
         own_headers: Mapping[str, str],
         expectation: Expectation,
-        upload: _UploadBody | None,
+        body: memoryview | BodyReader | None,
     ) -> Response:
+        nbytes = 0 if body is None else body.nbytes
         limit = asyncio.timeout(None)  # set after the request was sent: the wait for a connection has no limit
         headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity", **own_headers}
-        upload_seconds = 0.0
-        if upload is not None:
-            headers["Content-Length"] = str(upload.nbytes)
-            upload_seconds = self._endpoint.idle_timeout + upload.nbytes / SLOWEST_BYTES_PER_SECOND
+        if body is not None:
+            headers["Content-Length"] = str(nbytes)
         request = self._session.request(
             method,
             URL(url, encoded=True),
-            data=upload if upload is not None and upload.nbytes else None,
             headers=headers | conditional_headers(expectation),
+            data=(_RequestBody(body) if nbytes else b"") if body is not None else None,
             proxy=proxy,
             allow_redirects=False,
-            trace_request_ctx=(limit, upload_seconds),
+            trace_request_ctx=(limit, nbytes / SLOWEST_BYTES_PER_SECOND),
         )
         async with limit, request as received:
             head = {name.lower(): value for name, value in received.raw_headers}
@@ -162,8 +160,8 @@ class AiohttpFallback:
                     raise StoreError("the server's response has an unknown Content-Encoding")
             if expectation.head:
                 return Response(received.status, head, action, b"")
-            body = await _receive(received, action, decoder, limit, self._endpoint.idle_timeout)
-            return Response(received.status, head, action, body)
+            content = await _receive(received, action, decoder, limit, self._endpoint.idle_timeout)
+            return Response(received.status, head, action, content)
 
     async def aclose(self) -> None:
         self.closed = True
@@ -171,42 +169,42 @@ class AiohttpFallback:
         await asyncio.sleep(0)
 
 
-class _UploadBody(Payload):
-    """The body of a request, sent piece by piece, and again by the session if a kept connection turns out closed."""
-
-    def __init__(self, body: memoryview | BodyReader, *, repeatable: bool) -> None:
-        super().__init__(body, content_type="application/octet-stream")
-        self._body = body
-        self._may_begin = 2 if repeatable else 1
-        self.nbytes = self._size = body.nbytes
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        self._may_begin -= 1
-        if self._may_begin < 0:
-            raise ConnectionResetError("the body may have been received")
-        for start in range(0, self.nbytes, PIECE_BYTES):
-            nbytes = min(PIECE_BYTES, self.nbytes - start)
-            if isinstance(self._body, memoryview):
-                piece = self._body[start : start + nbytes]
-            else:
-                piece = memoryview(bytearray(nbytes))
-                await self._body.read_into(start, piece)
-            await writer.write(piece)
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        raise NotImplementedError("a value is not text")
-
-
 def _head_timeout(seconds: float) -> aiohttp.TraceConfig:
-    """Return a trace that limits the time from a sent request to the complete head of the response."""
+    """Return a trace that limits the time from a sent head to the complete head of the response.
+
+    The context of a request is its limit, and the further seconds that its body may take.
+    """
 
     async def sent(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceRequestHeadersSentParams) -> None:
-        limit, upload_seconds = context.trace_request_ctx
-        limit.reschedule(asyncio.get_running_loop().time() + seconds + upload_seconds)
+        limit, further = context.trace_request_ctx
+        limit.reschedule(asyncio.get_running_loop().time() + seconds + further)
 
     config = aiohttp.TraceConfig()
     config.on_request_headers_sent.append(sent)
     return config
+
+
+class _RequestBody(Payload):
+    """A body that is sent in pieces, and can be sent again."""
+
+    def __init__(self, body: memoryview | BodyReader) -> None:
+        super().__init__(body, content_type="application/octet-stream")
+        self._body = body
+        self._size = body.nbytes
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        body = self._body
+        for start in range(0, body.nbytes, PIECE_BYTES):
+            length = min(PIECE_BYTES, body.nbytes - start)
+            if isinstance(body, memoryview):
+                await writer.write(body[start : start + length])
+            else:
+                piece = bytearray(length)
+                await body.read_into(start, memoryview(piece))
+                await writer.write(piece)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        raise NotImplementedError("a body is not text")
 
 
 async def _receive(

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _ENVIRONMENT_PROXIES = Proxies()
 _NO_BODY = memoryview(b"")
 
+_CONDITIONS = frozenset({"if-match", "if-none-match"})
+
 ONE_WRITE_BYTES = 64 << 10
 """Most systems take a write of this size without waiting: such a body is sent together with its head."""
 
@@ -44,7 +46,6 @@ class Request:
         issued_at: when it was authorised, on the monotonic clock.
         headers: further headers; only a request with a body has some.
         body: contiguous bytes that do not change until the response has come, or their reader; None: no body.
-        repeatable: False if the server must not get it twice, such as a conditional write, whose second try fails.
     """
 
     __slots__ = (
@@ -54,7 +55,6 @@ class Request:
         "issued_at",
         "key",
         "method",
-        "repeatable",
         "sender",
         "target",
         "template",
@@ -73,7 +73,6 @@ class Request:
         issued_at: float = 0.0,
         headers: Mapping[str, str] | None = None,
         body: memoryview | BodyReader | None = None,
-        repeatable: bool = True,
     ) -> None:
         self.sender = sender
         self.method = method
@@ -85,10 +84,14 @@ class Request:
         self.issued_at = issued_at
         self.headers = headers
         self.body = body
-        self.repeatable = repeatable
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.key!r}>"  # the target may hold a signature
+
+
+def is_repeatable(request: Request) -> bool:
+    """Return whether a request may be sent again although the server may have carried it out."""
+    return request.method != "POST" and _CONDITIONS.isdisjoint(map(str.lower, request.headers or ()))
 
 
 class RequestSender(Protocol):
@@ -186,7 +189,8 @@ class EndpointClient:
     async def send(self, request: Request) -> Response:
         """Send `request` and return the response, after redirects if this client follows them.
 
-        If a kept connection turns out to be closed, the request is sent once more if it is repeatable.
+        If a kept connection turns out to be closed, the request is sent once more, unless a server that had carried it
+        out would refuse the second one: a POST, and a write under a condition.
 
         Raises:
             StoreError: no valid response came. A request with a body may have been carried out.
@@ -195,13 +199,15 @@ class EndpointClient:
         if self.proxied:
             return await self._send_by_fallback(request)
         head = request.template.render(request.method, request.target, expectation, request.headers, request.body)
-        body, repeatable = request.body, request.repeatable
+        body = request.body
         if body is None:
-            response = await self.pool().send(head, expectation, repeatable=repeatable)
-        elif body.nbytes > ONE_WRITE_BYTES or not isinstance(body, memoryview):
-            response = await self.pool().send(head, expectation, body, repeatable=repeatable)
+            response = await self.pool().send(head, expectation)
         else:
-            response = await self.pool().send(b"".join((head, body)), expectation, repeatable=repeatable)
+            repeatable = is_repeatable(request)
+            if body.nbytes > ONE_WRITE_BYTES or not isinstance(body, memoryview):
+                response = await self.pool().send(head, expectation, body, repeatable=repeatable)
+            else:
+                response = await self.pool().send(b"".join((head, body)), expectation, repeatable=repeatable)
         return await self.resolve(request, response) if self._follow_redirects else response
 
     def send_nowait(self, request: Request, receiver: ResponseReceiver) -> Connection | None:
@@ -240,10 +246,10 @@ class EndpointClient:
             request.method,
             self._address,
             request.target,
-            {**request.template.headers, **(request.headers or {})},
+            request.template.headers,
             request.expectation,
+            headers=request.headers,
             body=request.body,
-            repeatable=request.repeatable,
             follow_redirects=self._follow_redirects,
             proxies=self._proxies,
             location=location,

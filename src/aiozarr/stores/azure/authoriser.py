@@ -84,19 +84,13 @@ class AzureAuthoriser:
         return self._request("GET", "", f"{self._web.path}?{query}", expectation, "l", token)
 
     async def authorise_write(
-        self,
-        key: str,
-        query: str,
-        headers: Mapping[str, str],
-        body: memoryview | BodyReader,
-        *,
-        repeatable: bool = True,
+        self, key: str, query: str, headers: Mapping[str, str], body: memoryview | BodyReader
     ) -> Request:
-        """Return a PUT of `body`; `query` says of what, and `repeatable` whether the server may get it twice."""
+        """Return a PUT of `body`, whose meaning is in `query`."""
         token = await self._awaited_token()
         target = f"{self._web.path}/{quote_key(key)}{query}"
         request = self._request("PUT", key, target, SHORT_RESPONSE, "w", token)
-        request.headers, request.body, request.repeatable = headers, body, repeatable
+        request.headers, request.body = headers, body
         return request
 
     async def authorise_copy(self, source: AzureAuthoriser, source_key: str, key: str, etag: str | None) -> Request:

@@ -35,11 +35,14 @@ from aiozarr.stores.object.listing import (
     parse_size,
     parse_xml_listing,
 )
-from aiozarr.stores.object.memory_body import MemoryBody, body_of
+from aiozarr.stores.object.memory_body import MemoryBody
 from aiozarr.stores.options.azure_options import AzureOptions, azure_options
 
 MAX_COPY_BYTES = 256 << 20
 """The largest object that one request copies: Azure's own limit."""
+
+MAX_WRITE_BYTES = 1 << 20
+"""Larger bodies are sent in pieces: TLS encrypts on the loop, and would delay its other requests."""
 
 MAX_SINGLE_BYTES = 64 << 20
 """Larger values are stored in blocks."""
@@ -136,7 +139,7 @@ class AzureBucketClient(BucketClient):
         self._check_writeable()
         conditions = _conditions(precondition)
         if data.nbytes <= MAX_SINGLE_BYTES:
-            return await self._put_blob(key, body_of(data), conditions)
+            return await self._put_blob(key, data if data.nbytes <= MAX_WRITE_BYTES else MemoryBody(data), conditions)
         upload_id, body, block_bytes = await self.begin_parts(key), MemoryBody(data), _block_bytes(data.nbytes)
 
         async def put_block(start: int) -> UploadedPart:
@@ -149,21 +152,10 @@ class AzureBucketClient(BucketClient):
         )
 
     async def _put_blob(self, key: str, body: memoryview | BodyReader, conditions: Mapping[str, str]) -> Version | None:
-        headers = {"x-ms-blob-type": "BlockBlob", **conditions}
-        return self._stored_version(await self._write(key, "", headers, body, repeatable=not conditions))
+        return self._stored_version(await self._write(key, "", {"x-ms-blob-type": "BlockBlob", **conditions}, body))
 
-    async def _write(
-        self,
-        key: str,
-        query: str,
-        headers: Mapping[str, str],
-        body: memoryview | BodyReader,
-        *,
-        repeatable: bool = True,
-    ) -> Response:
-        return await self.exchange(
-            lambda: self._authoriser.authorise_write(key, query, headers, body, repeatable=repeatable)
-        )
+    async def _write(self, key: str, query: str, headers: Mapping[str, str], body: memoryview | BodyReader) -> Response:
+        return await self.exchange(lambda: self._authoriser.authorise_write(key, query, headers, body))
 
     def _stored_version(self, response: Response) -> Version | None:
         """Return the version in the response to a write.
@@ -210,10 +202,8 @@ class AzureBucketClient(BucketClient):
 
     async def _commit(self, key: str, blocks: Sequence[UploadedPart], conditions: Mapping[str, str]) -> Version | None:
         names = "".join([f"<Latest>{block.etag}</Latest>" for block in blocks])
-        body = body_of(memoryview(f"<BlockList>{names}</BlockList>".encode()))
-        return self._stored_version(
-            await self._write(key, "?comp=blocklist", conditions, body, repeatable=not conditions)
-        )
+        body = memoryview(f"<BlockList>{names}</BlockList>".encode())
+        return self._stored_version(await self._write(key, "?comp=blocklist", conditions, MemoryBody(body)))
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
         pass  # blocks that belong to no blob cannot be removed; Azure does so after a week

@@ -82,21 +82,11 @@ class GcsAuthoriser:
         target: str,
         headers: Mapping[str, str] | None = None,
         body: memoryview | BodyReader = _NO_CONTENT,
-        *,
-        repeatable: bool = True,
     ) -> Request:
-        """Return a POST of `body`, after waiting for a token if necessary.
-
-        Args:
-            key: the object.
-            target: path and query, percent-encoded.
-            headers: further headers.
-            body: the content.
-            repeatable: whether the server may get it twice.
-        """
+        """Return a POST of `body` with further headers, after waiting for a token if necessary."""
         token = await self.token()
         request = Request(self.sender, "POST", key, target, self._template(token, False), SHORT_RESPONSE, token)
-        request.headers, request.body, request.repeatable = headers, body, repeatable
+        request.headers, request.body = headers, body
         return request
 
     def session_request(
@@ -105,7 +95,7 @@ class GcsAuthoriser:
         """Return a request about an upload session, whose target is all the authorisation that it needs."""
         template = RequestTemplate(self.endpoint.web.authority, {})
         request = Request(self.sender, method, key, target, template, SHORT_RESPONSE)
-        request.headers, request.body, request.repeatable = headers, body, method != "POST"
+        request.headers, request.body = headers, body
         return request
 
     async def token(self) -> str:

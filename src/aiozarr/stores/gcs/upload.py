@@ -20,10 +20,13 @@ from aiozarr.stores.gcs.responses import gcs_error
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.object_client import ObjectClient
 from aiozarr.stores.object.body_checksum import crc32c_of
-from aiozarr.stores.object.memory_body import body_of
+from aiozarr.stores.object.memory_body import MemoryBody
 
 MAX_SINGLE_BYTES = 16 << 20
 """Larger values are uploaded in a session."""
+
+MAX_JOINED_BYTES = 64 << 10
+"""Larger values are not copied."""
 
 PART_QUANTUM_BYTES = 256 << 10
 """Every part but the last has a multiple of this size."""
@@ -60,12 +63,14 @@ async def upload(
 
     async def post(kind: str, headers: dict[str, str], body: memoryview | BodyReader) -> Response:
         target = authoriser.endpoint.upload_target(kind, key, **condition)
-        return await client.exchange(
-            lambda: authoriser.authorise_post(key, target, headers, body, repeatable=not condition)
-        )
+        return await client.exchange(lambda: authoriser.authorise_post(key, target, headers, body))
 
     if data.nbytes <= MAX_SINGLE_BYTES:
-        return _stored_version(await post("multipart", *_related(metadata, data)), session=False)
+        boundary = os.urandom(16).hex()
+        content = {"Content-Type": f"multipart/related; boundary={boundary}"}
+        body = _RelatedBody(metadata, data, boundary)
+        response = await post("multipart", content, body.joined() if data.nbytes <= MAX_JOINED_BYTES else body)
+        return _stored_version(response, session=False)
     headers = {
         "Content-Type": "application/json; charset=UTF-8",
         "X-Upload-Content-Type": "application/octet-stream",
@@ -99,15 +104,33 @@ def condition_of(precondition: Precondition | None) -> dict[str, str]:
     return {"ifGenerationMatch": precondition.version.generation}
 
 
-def _related(metadata: dict[str, str], data: memoryview) -> tuple[dict[str, str], memoryview | BodyReader]:
-    """Return headers and body of a request for an object and its metadata (RFC 2387)."""
-    boundary = os.urandom(16).hex()
-    head = (
-        f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(metadata)}\r\n"
-        f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
-    )
-    body = body_of(memoryview(head.encode()), data, memoryview(f"\r\n--{boundary}--\r\n".encode()))
-    return {"Content-Type": f"multipart/related; boundary={boundary}"}, body
+class _RelatedBody(MemoryBody):
+    """The body of a request for an object and its metadata (RFC 2387)."""
+
+    def __init__(self, metadata: dict[str, str], data: memoryview, boundary: str) -> None:
+        super().__init__(data)
+        head = (
+            f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(metadata)}\r\n"
+            f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
+        )
+        self._views = [memoryview(head.encode()), data, memoryview(f"\r\n--{boundary}--\r\n".encode())]
+
+    def joined(self) -> memoryview:
+        """Return all of it, for one write to the connection."""
+        return memoryview(b"".join(self._views))
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return sum(view.nbytes for view in self._views)
+
+    async def read_into(self, start: int, memory: memoryview) -> None:
+        """Fill `memory` with the bytes from `start`."""
+        for view in self._views:
+            piece = view[start : start + memory.nbytes]
+            memory[: piece.nbytes] = piece
+            memory = memory[piece.nbytes :]
+            start = max(start - view.nbytes, 0)
 
 
 def session_target(location: str, endpoint: GcsEndpoint) -> str:
@@ -168,7 +191,7 @@ class _UploadSession:
         # If all bytes were sent but the upload is not confirmed, ask for its status.
         part = f"{self._stored_bytes}-{stop - 1}" if stop > self._stored_bytes else "*"
         content = {"Content-Range": f"bytes {part}/{size}"}
-        return await self._send("POST", content, body_of(self._data[self._stored_bytes : stop]))
+        return await self._send("POST", content, MemoryBody(self._data[self._stored_bytes : stop]))
 
     async def _request_state(self, fault: StoreError) -> Response:
         """Request the state of the session, until a response comes or there were too many faults."""
