@@ -10,13 +10,13 @@ from __future__ import annotations
 import inspect
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from hashlib import sha256
 from hmac import digest
 from typing import Any
 from urllib.parse import urlencode
 
-from aiozarr.concurrency import SingleFlight
 from aiozarr.errors import AiozarrError, UnauthenticatedError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
@@ -24,10 +24,10 @@ from aiozarr.http1.request import BodyReader, RequestTemplate, quote_key
 from aiozarr.http1.response_check import Expectation
 from aiozarr.stores.azure.address import AzureEndpoint
 from aiozarr.stores.azure.credentials import AzureCredentials
-from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.http.errors import MIN_SKEW_SECONDS, http_date
 from aiozarr.stores.object.bucket_client import SHORT_RESPONSE
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES
+from aiozarr.stores.object.token_source import TokenSource
 from aiozarr.stores.options.azure_options import AzureOptions
 
 VERSION = "2023-11-03"
@@ -217,46 +217,32 @@ SCOPE = "https://storage.azure.com/.default"
 _NETWORK_ERRORS = frozenset({"ServiceRequestError", "ServiceResponseError"})
 """The errors of Azure's packages for services that do not respond."""
 
-RENEW_BEFORE_SECONDS = 300
-"""A token is renewed so long before it expires."""
 
-
-class AzureTokenSource:
-    """The tokens of one credential; concurrent callers share one request for a token."""
+class AzureTokenSource(TokenSource):
+    """The tokens of an object with `get_token`, which may be a coroutine function."""
 
     def __init__(self, credential: Any) -> None:
+        super().__init__()
         self._credential = credential
-        self._token = ""
-        self._expires = 0.0
-        self._requests: SingleFlight[None] = SingleFlight()
 
-    def cached(self) -> str | None:
-        """Return a valid token, or None if one has to be requested."""
-        return self._token if time.time() < self._expires - RENEW_BEFORE_SECONDS else None
+    def _request_token(self) -> tuple[str, float]:
+        return self._checked(lambda: self._credential.get_token(SCOPE))
 
-    async def token(self) -> str:
-        """Return a valid token.
-
-        Raises:
-            UnauthenticatedError: the credential gave none.
-        """
-        if self.cached() is None:
-            await self._requests.run(None, self._request)
-        return self._token
-
-    def record_refusal(self, token: str) -> None:
-        """Request a new token next time, if the refused `token` is still the current one."""
-        if token == self._token:
-            self._expires = 0.0
-
-    async def _request(self) -> None:
+    async def _request_later(self, since: float) -> str:
         get_token = self._credential.get_token
+        if not inspect.iscoroutinefunction(get_token):
+            return await super()._request_later(since)
+        outcome: Future[Any] = Future()
         try:
-            if inspect.iscoroutinefunction(get_token):
-                found = await get_token(SCOPE)
-            else:
-                found = await in_thread(lambda: get_token(SCOPE))
-            self._token, self._expires = str(found.token), float(found.expires_on)
+            outcome.set_result(await get_token(SCOPE))
+        except Exception as error:  # raised where the outcome is used
+            outcome.set_exception(error)
+        return self._renew(since, lambda: self._checked(outcome.result))
+
+    def _checked(self, get_token: Callable[[], Any]) -> tuple[str, float]:
+        try:
+            found = get_token()
+            return str(found.token), time.monotonic() + float(found.expires_on) - time.time()
         except AiozarrError:
             raise
         except Exception as error:  # its package defines its own errors
