@@ -147,9 +147,13 @@ class AzureBucketClient(BucketClient):
             return await self.upload_part(key, upload_id, start // block_bytes, block)
 
         starts = range(0, data.nbytes, block_bytes)
-        return await self._commit(
-            key, await map_concurrently(put_block, starts, concurrency=BLOCK_CONCURRENCY), conditions
-        )
+        blocks = await map_concurrently(put_block, starts, concurrency=BLOCK_CONCURRENCY)
+        try:
+            return await self._commit(key, blocks, conditions)
+        except StoreError as error:
+            # Whoever has stored the same blob meanwhile has removed the blocks of others: all are sent again.
+            error.retryable = error.retryable or "InvalidBlockList" in error.message
+            raise
 
     async def _put_blob(self, key: str, body: memoryview | BodyReader, conditions: Mapping[str, str]) -> Version | None:
         return self._stored_version(await self._write(key, "", {"x-ms-blob-type": "BlockBlob", **conditions}, body))
@@ -172,8 +176,6 @@ class AzureBucketClient(BucketClient):
         code = response.headers.get(b"x-ms-error-code", b"").decode("latin-1") or error_code(bytes(response.body))
         if isinstance(error, ChangedError) or (response.status == 409 and code == "BlobAlreadyExists"):
             raise PreconditionFailedError("another version is stored, or none", status=response.status)
-        # Whoever stores the same blob meanwhile removes the blocks of the others.
-        error.retryable = error.retryable or code == "InvalidBlockList"
         raise error
 
     # --- uploads of files ----------------------------------------------------------------------------------------
@@ -203,7 +205,7 @@ class AzureBucketClient(BucketClient):
     async def _commit(self, key: str, blocks: Sequence[UploadedPart], conditions: Mapping[str, str]) -> Version | None:
         names = "".join([f"<Latest>{block.etag}</Latest>" for block in blocks])
         body = memoryview(f"<BlockList>{names}</BlockList>".encode())
-        return self._stored_version(await self._write(key, "?comp=blocklist", conditions, MemoryBody(body)))
+        return self._stored_version(await self._write(key, "?comp=blocklist", conditions, body))
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
         pass  # blocks that belong to no blob cannot be removed; Azure does so after a week
