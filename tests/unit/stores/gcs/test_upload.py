@@ -58,6 +58,7 @@ def test_a_large_value_is_uploaded_in_parts_and_returns_its_generation(server: G
     assert version == generation_of(server, "k")
     assert len(ranges(server)) == 4
     assert len(server.requests) == 5
+    assert server.connections == 1
 
 
 @pytest.mark.parametrize("data", [b"x", BIG])
