@@ -28,6 +28,7 @@ from aiozarr.errors import (
 from aiozarr.model import ByteRange, Entry, IfAbsent, IfMatch, Range, Suffix, Version
 from aiozarr.stores import ObjectStore
 from aiozarr.stores.azure import bucket_client
+from aiozarr.stores.azure.bucket_client import AzureBucketClient
 from aiozarr.stores.object.memory_body import MemoryBody
 from tests.support.http_proxy import proxy
 from tests.support.servers.azure_replies import DATA, KEY, PLACE, AzureServer, at, azure, refusal
@@ -288,6 +289,12 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_blocks")
 async def test_a_large_value_is_stored_in_blocks_and_bound_by_conditions(server: AzureServer) -> None:
     async with at(server) as store:
+        assert await store.set("one", DATA, precondition=IfAbsent()) is not None
+        assert len(server.requests) == 1  # only single requests were tested
+        server.requests.clear()
+        client = store._client
+        assert isinstance(client, AzureBucketClient)
+        client._endpoint = replace(client._endpoint, azure=True)
         version = await store.set("big", DATA, precondition=IfAbsent())
         assert version is not None
         assert server.get(PLACE + "big") == DATA
