@@ -42,7 +42,9 @@ def query(request: Request) -> dict[str, list[str]]:
 async def test_connections_are_opened_ahead(server: AzureServer) -> None:
     async with at(server) as store:
         store.preconnect(3)
-        while server.open_connections < 3:
+        client = store._client
+        assert isinstance(client, AzureBucketClient)
+        while len(client.sender.pool()._idle) < 3:
             await asyncio.sleep(0.01)
         assert len(await asyncio.gather(*(store.fetch("a/b") for _ in range(3)))) == 3
     assert server.connections == 3
