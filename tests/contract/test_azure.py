@@ -1,9 +1,10 @@
-"""The object store keeps the store contract on Azure's emulator, with all kinds of credentials."""
+"""The object store keeps the store contract on Azure's emulator and on a fake, with all kinds of credentials."""
 
 from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,27 +14,44 @@ import aiozarr
 from aiozarr.errors import EraseError, PermissionDeniedError, PreconditionFailedError, StoreError, UnauthenticatedError
 from aiozarr.model import Entry, IfMatch, Suffix
 from aiozarr.stores import ObjectStore, Store
+from aiozarr.stores.azure import bucket_client
 from aiozarr.stores.azure.authoriser import sign_container
-from aiozarr.stores.azure.bucket_client import AzureBucketClient
-from aiozarr.stores.azure.credentials import AzureCredentials
-from aiozarr.stores.azure.obstore_client import ObstoreSender
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
 from tests.support.servers import Azurite
+from tests.support.servers.azure_replies import AzureServer, at
 from tests.support.servers.azurite import ACCOUNT, KEY
-
-pytestmark = pytest.mark.servers
 
 _numbers = itertools.count()
 
 
+# Azure knows no control characters, takes a backslash for a slash, and drops dots at ends.
+_KEYS = tuple(key for key in ODD_KEYS if (key.isprintable() or key == "\u2028") and "\\" not in key and key[-1] != ".")
+
+
+class TestObjectStoreOnAFake(StoreConformance):
+    store_name = "ObjectStore, az://"
+    server_name = "AzureServer"
+    odd_keys: ClassVar[tuple[str, ...]] = _KEYS
+
+    @pytest.fixture(autouse=True)
+    def _serve(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        monkeypatch.setattr(bucket_client, "MAX_SINGLE_BYTES", 10 << 20)
+        with AzureServer({}) as self.server:
+            yield
+
+    async def make_store(self) -> Store:
+        store = at(self.server, f"az://contract-{next(_numbers)}/some where/ü%20")
+        assert await store.probe_conditional_writes()
+        assert await store.list() == []
+        return store
+
+
+@pytest.mark.servers
 class TestObjectStoreOnAzurite(StoreConformance):
     store_name = "ObjectStore, az://"
     server_name = "azurite"
-    # Azure knows no control characters, takes a backslash for a slash, and drops dots at ends.
-    odd_keys: ClassVar[tuple[str, ...]] = tuple(
-        key for key in ODD_KEYS if (key.isprintable() or key == "\u2028") and "\\" not in key and key[-1] != "."
-    )
+    odd_keys: ClassVar[tuple[str, ...]] = _KEYS
     root = ""
 
     @pytest.fixture(autouse=True)
@@ -67,26 +85,7 @@ class TestObjectStoreBySignatureOnAzurite(TestObjectStoreOnAzurite):
         return {"account_name": ACCOUNT, "endpoint_url": self.server.endpoint_url, "sas_token": f"?{sas}"}
 
 
-class TestObjectStoreThroughItsClientOnAzurite(TestObjectStoreOnAzurite):
-    """Reads and listings through obstore, as where only the client library can find the credentials."""
-
-    store_name = "ObjectStore, az:// through obstore"
-    many_keys = 20
-    pickles = False  # the copy would look for the credentials
-
-    async def make_store(self) -> Store:
-        store = await super().make_store()
-        assert isinstance(store, ObjectStore)
-        client = store._client
-        assert isinstance(client, AzureBucketClient)
-        for keep_alive in (True, False):  # both are kept, with the credentials that they have now
-            client._obstore_client(keep_alive=keep_alive)
-        # The chain of credentials finds none here.
-        client._credentials = AzureCredentials("chain", link="managed_identity")
-        client._obstore_sender = ObstoreSender(client._obstore_client, client.idle_timeout)
-        return store
-
-
+@pytest.mark.servers
 class TestWhatAzuriteHeeds:
     server_name = "azurite"
     server_version = ""
@@ -154,7 +153,7 @@ class TestWhatAzuriteHeeds:
             assert all(isinstance(error, PermissionDeniedError) for error in raised.value.failures.values())
             assert sorted(await store.list()) == ["a", "b", "c"]
 
-    async def test_missing_keys_are_no_errors_of_a_bulk_delete(self) -> None:
+    async def test_missing_keys_are_no_errors_of_a_delete_of_many(self) -> None:
         async with ObjectStore(f"az://{self.new_container()}", **self.server.storage_options) as store:
             for key in "abc":
                 await store.set(key, b"1")

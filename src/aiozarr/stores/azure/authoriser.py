@@ -1,8 +1,8 @@
 """Authorised requests for one container of Azure Blob Storage, by signature or token.
 
-Shared access signatures by an account key are each for all blobs of a container and a limited time ("Create a service
-SAS" in Azure's documentation). obstore signs single blobs, and incorrectly if a name needs percent-encoding. Tokens of
-a credential object, such as those of the package azure-identity, are cached while they are valid.
+An account key signs no single requests, but shared access signatures, each for all blobs of a container, one kind of
+operation and a limited time ("Create a service SAS" in Azure's documentation). Tokens of a credential object, such as
+those of the package azure-identity, are cached while they are valid.
 """
 
 from __future__ import annotations
@@ -10,22 +10,24 @@ from __future__ import annotations
 import inspect
 import time
 from base64 import b64decode, b64encode
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from hashlib import sha256
 from hmac import digest
 from typing import Any
 from urllib.parse import urlencode
 
-from aiozarr.concurrency import SingleFlight
 from aiozarr.errors import AiozarrError, UnauthenticatedError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
-from aiozarr.http1.request import RequestTemplate, quote_key
+from aiozarr.http1.request import BodyReader, RequestTemplate, quote_key
 from aiozarr.http1.response_check import Expectation
 from aiozarr.stores.azure.address import AzureEndpoint
 from aiozarr.stores.azure.credentials import AzureCredentials
-from aiozarr.stores.blocking import in_thread
+from aiozarr.stores.http.errors import MIN_SKEW_SECONDS, http_date
+from aiozarr.stores.object.bucket_client import SHORT_RESPONSE
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES
+from aiozarr.stores.object.token_source import TokenSource
 from aiozarr.stores.options.azure_options import AzureOptions
 
 VERSION = "2023-11-03"
@@ -46,7 +48,7 @@ class AzureAuthoriser:
 
     def __init__(self, endpoint: AzureEndpoint, options: AzureOptions, credentials: AzureCredentials) -> None:
         self.sender = EndpointClient(endpoint.web, options, keep_encoding=True)
-        self.tokens = AzureTokenSource(credentials.credential) if credentials.kind == "credential" else None
+        self.tokens = None if credentials.credential is None else AzureTokenSource(credentials.credential)
         self._signatures = (
             ContainerSignatures(endpoint.account, credentials.secret, endpoint.container)
             if credentials.kind == "key"
@@ -71,19 +73,29 @@ class AzureAuthoriser:
         Raises:
             UnauthenticatedError: the credential gave no token.
         """
-        token = self._token if self.tokens is None else await self.tokens.token()
+        token = await self._awaited_token()
         target = f"{self._web.path}/{quote_key(key)}"
         return self._request(method, key, target, expectation, _PERMISSIONS[method], token)
 
     async def authorise_listing(self, query: str) -> Request:
         """Return a request for a page of the container's listing."""
-        token = self._token if self.tokens is None else await self.tokens.token()
+        token = await self._awaited_token()
         expectation = Expectation(max_bytes=MAX_PAGE_BYTES)
         return self._request("GET", "", f"{self._web.path}?{query}", expectation, "l", token)
 
+    async def authorise_write(
+        self, key: str, query: str, headers: Mapping[str, str], body: memoryview | BodyReader
+    ) -> Request:
+        """Return a PUT of `body`, whose meaning is in `query`."""
+        token = await self._awaited_token()
+        target = f"{self._web.path}/{quote_key(key)}{query}"
+        request = self._request("PUT", key, target, SHORT_RESPONSE, "w", token)
+        request.headers, request.body = headers, body
+        return request
+
     async def authorise_copy(self, source: AzureAuthoriser, source_key: str, key: str, etag: str | None) -> Request:
         """Return a request for a copy within the account (Azure REST API, "Copy Blob From URL")."""
-        token = self._token if self.tokens is None else await self.tokens.token()
+        token = await self._awaited_token()
         query = source._query if source._signatures is None else source._signatures.query("r")
         url = f"{source._web.origin}{source._web.path}/{quote_key(source_key)}"
         headers = {"x-ms-copy-source": f"{url}?{query}" if query else url, "x-ms-requires-sync": "true"}
@@ -91,19 +103,21 @@ class AzureAuthoriser:
             headers["x-ms-copy-source-authorization"] = f"Bearer {token}"
         if etag is not None:
             headers["x-ms-source-if-match"] = etag
-        target = f"{self._web.path}/{quote_key(key)}"
-        request = self._request("PUT", key, target, Expectation(max_bytes=1 << 20), "w", token)
-        request.headers, request.body = headers, memoryview(b"")
-        return request
+        return await self.authorise_write(key, "", headers, memoryview(b""))
 
     def renew(self, request: Request, response: Response) -> bool:
         """Return whether `response` refuses the signature or token of `request`, and there may be another one."""
         if self._signatures is not None:
-            return response.status in _REFUSED and self._signatures.renew(request.token)
+            return response.status in _REFUSED and self._signatures.renew(
+                request.token, http_date(response.headers.get(b"date"))
+            )
         if self.tokens is not None and response.status == 401:  # 403 means a valid token without the permission
             self.tokens.record_refusal(request.token)
             return True
         return False
+
+    async def _awaited_token(self) -> str:
+        return self._token if self.tokens is None else await self.tokens.token()
 
     def _request(
         self, method: str, key: str, target: str, expectation: Expectation, permission: str, token: str
@@ -149,7 +163,7 @@ def sign_container(account: str, key: str, container: str, permissions: str, exp
         account: the account's name, that of its primary region.
         key: the account's key, in base64.
         container: the container's name.
-        permissions: `r` to read, `d` to delete, `l` to list; several in the order `racwdxltmeop`.
+        permissions: `r` to read, `w` to write, `d` to delete, `l` to list; several in the order `racwdxltmeop`.
         expires: the time of its expiry.
     """
     expiry = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expires))
@@ -168,19 +182,28 @@ class ContainerSignatures:
         self._key = key
         self._container = container
         self._signatures: dict[str, tuple[float, str]] = {}
+        self._clock_offset = 0.0  # of the server's clock, in seconds
 
     def query(self, permissions: str) -> str:
         """Return the query that allows `permissions` for a while."""
         cached = self._signatures.get(permissions)
         now = time.monotonic()
         if cached is None or cached[0] + REUSE_SECONDS < now:
-            expires = time.time() + VALID_SECONDS
+            expires = time.time() + self._clock_offset + VALID_SECONDS
             query = sign_container(self._account, self._key, self._container, permissions, expires)
             cached = self._signatures[permissions] = (now, query)
         return cached[1]
 
-    def renew(self, refused: str) -> bool:
-        """Drop the signature `refused`; return False if it was new: another one would be refused as well."""
+    def renew(self, refused: str, server_time: float | None = None) -> bool:
+        """Drop the signature `refused`; return False if it was new: another one would be refused as well.
+
+        Args:
+            refused: a signature that the server did not accept.
+            server_time: the server's time in seconds since 1970, by which signatures are made from now on.
+        """
+        if server_time is not None and abs(server_time - time.time() - self._clock_offset) >= MIN_SKEW_SECONDS:
+            self._clock_offset = server_time - time.time()
+            self._signatures.clear()
         for permissions, (made, query) in list(self._signatures.items()):
             if query == refused:
                 if time.monotonic() - made < MIN_AGE_SECONDS:
@@ -191,52 +214,37 @@ class ContainerSignatures:
 
 SCOPE = "https://storage.azure.com/.default"
 
-RENEW_BEFORE_SECONDS = 300
-"""A token is renewed so long before it expires."""
+_NETWORK_ERRORS = frozenset({"ServiceRequestError", "ServiceResponseError"})
+"""The errors of Azure's packages for services that do not respond."""
 
 
-class AzureTokenSource:
-    """The tokens of one credential; concurrent callers share one request for a token."""
+class AzureTokenSource(TokenSource):
+    """The tokens of an object with `get_token`, which may be a coroutine function."""
 
     def __init__(self, credential: Any) -> None:
+        super().__init__()
         self._credential = credential
-        self._token = ""
-        self._expires = 0.0
-        self._requests: SingleFlight[None] = SingleFlight()
 
-    def cached(self) -> str | None:
-        """Return a valid token, or None if one has to be requested."""
-        return self._token if time.time() < self._expires - RENEW_BEFORE_SECONDS else None
+    def _request_token(self) -> tuple[str, float]:
+        return self._checked(lambda: self._credential.get_token(SCOPE))
 
-    async def token(self) -> str:
-        """Return a valid token.
-
-        Raises:
-            UnauthenticatedError: the credential gave none.
-        """
-        if self.cached() is None:
-            await self._requests.run(None, self._request)
-        return self._token
-
-    async def provide(self) -> dict[str, Any]:
-        """Return a valid token in obstore's form."""
-        token = await self.token()
-        return {"token": token, "expires_at": datetime.fromtimestamp(self._expires, UTC)}
-
-    def record_refusal(self, token: str) -> None:
-        """Request a new token next time, if the refused `token` is still the current one."""
-        if token == self._token:
-            self._expires = 0.0
-
-    async def _request(self) -> None:
+    async def _request_later(self, since: float) -> str:
         get_token = self._credential.get_token
+        if not inspect.iscoroutinefunction(get_token):
+            return await super()._request_later(since)
+        outcome: Future[Any] = Future()
         try:
-            if inspect.iscoroutinefunction(get_token):
-                found = await get_token(SCOPE)
-            else:
-                found = await in_thread(lambda: get_token(SCOPE))
-            self._token, self._expires = str(found.token), float(found.expires_on)
+            outcome.set_result(await get_token(SCOPE))
+        except Exception as error:  # raised where the outcome is used
+            outcome.set_exception(error)
+        return self._renew(since, lambda: self._checked(outcome.result))
+
+    def _checked(self, get_token: Callable[[], Any]) -> tuple[str, float]:
+        try:
+            found = get_token()
+            return str(found.token), time.monotonic() + float(found.expires_on) - time.time()
         except AiozarrError:
             raise
         except Exception as error:  # its package defines its own errors
-            raise UnauthenticatedError("the credential gave no token") from error
+            failure = getattr(self._credential, "failure", "the credential gave no token")
+            raise UnauthenticatedError(failure, retryable=type(error).__name__ in _NETWORK_ERRORS) from error

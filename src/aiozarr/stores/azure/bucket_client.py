@@ -1,24 +1,28 @@
-"""The client of a container of Azure: requests by signature or token; obstore writes, and finds other credentials."""
+"""The client of a container of Azure: large values are stored in blocks, which one request makes a blob."""
 
 from __future__ import annotations
 
 import os
 import re
 import warnings
+from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import quote, unquote, urlencode
 from xml.etree.ElementTree import Element
 
-from aiozarr.errors import ChangedError, StoreError, UnsupportedOperationError
+from aiozarr.concurrency import map_concurrently
+from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
-from aiozarr.http1.endpoint_client import Request, RequestSender
+from aiozarr.http1.endpoint_client import EndpointClient, Request
+from aiozarr.http1.request import BodyReader, check_headers
 from aiozarr.http1.response_check import ERROR_BODY, Accept, Expectation
-from aiozarr.model import Entry, Precondition, Range, Supports, Version
+from aiozarr.model import Entry, IfAbsent, Precondition, Range, Supports, Version
 from aiozarr.stores.azure.address import AzureEndpoint, AzureUrl, find_endpoint, parse_url
 from aiozarr.stores.azure.authoriser import AzureAuthoriser
 from aiozarr.stores.azure.credentials import AzureCredentials, find_credentials
-from aiozarr.stores.azure.obstore_client import ObstoreSender, has_login, make_client
+from aiozarr.stores.capabilities import UploadedPart
+from aiozarr.stores.http.errors import HTML_PAGE, error_code, is_html_page
 from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient
 from aiozarr.stores.object.listing import (
     ListingPage,
@@ -31,16 +35,23 @@ from aiozarr.stores.object.listing import (
     parse_size,
     parse_xml_listing,
 )
-from aiozarr.stores.obstore.obstore_bucket import WORKERS, ObstoreBucketClient, check_fork
+from aiozarr.stores.object.memory_body import MemoryBody
 from aiozarr.stores.options.azure_options import AzureOptions, azure_options
-
-if TYPE_CHECKING:
-    from obstore.store import AzureStore
 
 MAX_COPY_BYTES = 256 << 20
 """The largest object that one request copies: Azure's own limit."""
-MAX_BATCH_KEYS = 256
-"""Keys of one bulk delete: Azure's own limit."""
+
+MAX_WRITE_BYTES = 1 << 20
+"""Larger bodies are sent in pieces: TLS encrypts on the loop, and would delay its other requests."""
+
+MAX_SINGLE_BYTES = 64 << 20
+"""Larger values are stored in blocks."""
+BLOCK_BYTES = 16 << 20
+MAX_BLOCKS = 50_000
+BLOCK_CONCURRENCY = 8
+
+DELETE_CONCURRENCY = 32
+"""Concurrent deletes: the bulk deletes of this API do not allow every kind of credentials."""
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[AzureBucketClient, str]:
@@ -49,7 +60,7 @@ def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[AzureBuck
     return AzureBucketClient(parsed, azure_options(storage_options)), parsed.root
 
 
-class AzureBucketClient(ObstoreBucketClient):
+class AzureBucketClient(BucketClient):
     """A container of Azure Blob Storage, or of a server that speaks its protocol."""
 
     head_identifies_missing = True
@@ -59,20 +70,12 @@ class AzureBucketClient(ObstoreBucketClient):
 
     def __init__(self, url: AzureUrl, options: AzureOptions) -> None:
         endpoint = find_endpoint(url, options, os.environ)
-        credentials = find_credentials(options, os.environ, endpoint, has_login=has_login())
+        credentials = find_credentials(options, os.environ, endpoint)
         self.url = url.shown
-        self.origin = (endpoint.endpoint, credentials.fingerprint(options))
-        self.identity = ("azure", endpoint.base, credentials.fingerprint(options))
+        self.origin = (endpoint.endpoint, credentials.fingerprint())
+        self.identity = ("azure", endpoint.base, credentials.fingerprint())
         self._endpoint = endpoint
-        self._options = options
-        self._credentials = credentials
         self._authoriser = AzureAuthoriser(endpoint, options, credentials)
-        self._clients: dict[bool, AzureStore] = {}
-        self.idle_timeout = self._authoriser.sender.endpoint.idle_timeout
-        # obstore keeps the tokens of its own chain to itself: it also reads then.
-        self._obstore_sender = (
-            ObstoreSender(self._obstore_client, self.idle_timeout) if credentials.kind == "chain" else None
-        )
         self.supports = Supports(
             writeable=not endpoint.secondary,
             listable=True,
@@ -87,19 +90,17 @@ class AzureBucketClient(ObstoreBucketClient):
     # --- authorising and interpreting ----------------------------------------------------------------------------
 
     @property
-    def sender(self) -> RequestSender:
-        return self._authoriser.sender if self._obstore_sender is None else self._obstore_sender
+    def sender(self) -> EndpointClient:
+        return self._authoriser.sender
 
     def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
-        if self._obstore_sender is not None:
-            return self._obstore_sender.request(method, key, expectation)
         return self._authoriser.authorise(method, key, expectation)
 
     async def authorise_later(self, method: str, key: str, expectation: Expectation) -> Request:
         return await self._authoriser.authorise_later(method, key, expectation)
 
     async def renew_authorisation(self, request: Request, response: Response) -> bool:
-        return self._obstore_sender is None and self._authoriser.renew(request, response)
+        return self._authoriser.renew(request, response)
 
     def is_value(self, request: Request, response: Response) -> bool:
         return super().is_value(request, response) and not _is_folder(response)
@@ -136,11 +137,85 @@ class AzureBucketClient(ObstoreBucketClient):
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
         self._check_writeable()
-        return await super().put(key, data, precondition)
+        conditions = _conditions(precondition)
+        # The probe of another server than Azure tests the conditions of single requests only.
+        if data.nbytes <= MAX_SINGLE_BYTES or (conditions and not self._endpoint.azure):
+            return await self._put_blob(key, data if data.nbytes <= MAX_WRITE_BYTES else MemoryBody(data), conditions)
+        upload_id, body, block_bytes = await self.begin_parts(key), MemoryBody(data), _block_bytes(data.nbytes)
+
+        async def put_block(start: int) -> UploadedPart:
+            block = body.part(start, min(block_bytes, data.nbytes - start))
+            return await self.upload_part(key, upload_id, start // block_bytes, block)
+
+        starts = range(0, data.nbytes, block_bytes)
+        blocks = await map_concurrently(put_block, starts, concurrency=BLOCK_CONCURRENCY)
+        try:
+            return await self._commit(key, blocks, conditions)
+        except StoreError as error:
+            # Whoever has stored the same blob meanwhile has removed the blocks of others: all are sent again.
+            error.retryable = error.retryable or "InvalidBlockList" in error.message
+            raise
+
+    async def _put_blob(self, key: str, body: memoryview | BodyReader, conditions: Mapping[str, str]) -> Version | None:
+        return self._stored_version(await self._write(key, "", {"x-ms-blob-type": "BlockBlob", **conditions}, body))
+
+    async def _write(self, key: str, query: str, headers: Mapping[str, str], body: memoryview | BodyReader) -> Response:
+        return await self.exchange(lambda: self._authoriser.authorise_write(key, query, headers, body))
+
+    def _stored_version(self, response: Response) -> Version | None:
+        """Return the version in the response to a write.
+
+        Raises:
+            PreconditionFailedError: the write had a condition, which does not hold.
+            StoreError: the response does not confirm the write.
+        """
+        if response.status in (200, 201):
+            if is_html_page(bytes(response.body)):
+                raise StoreError(f"{HTML_PAGE}: the value may not be stored", status=response.status, retryable=True)
+            return self.version(response.headers)
+        error = self.error(response)
+        code = response.headers.get(b"x-ms-error-code", b"").decode("latin-1") or error_code(bytes(response.body))
+        if isinstance(error, ChangedError) or (response.status == 409 and code == "BlobAlreadyExists"):
+            raise PreconditionFailedError("another version is stored, or none", status=response.status)
+        raise error
+
+    # --- uploads of files ----------------------------------------------------------------------------------------
+
+    def can_upload(self, nbytes: int) -> bool:
+        return not self._endpoint.secondary and not self.sender.proxied
+
+    def upload_part_bytes(self, nbytes: int) -> int | None:
+        return None if nbytes <= MAX_SINGLE_BYTES else _block_bytes(nbytes)
+
+    async def upload(self, key: str, body: BodyReader) -> Version | None:
+        return await self._put_blob(key, body, {})
+
+    async def begin_parts(self, key: str) -> str:
+        return os.urandom(12).hex()  # the blocks of concurrent uploads of the same blob need different names
+
+    async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
+        block = b64encode(f"{upload_id}{number:06}".encode()).decode("ascii")  # names of one blob have one length
+        response = await self._write(key, f"?comp=block&blockid={quote(block, safe='')}", {}, body)
+        if response.status not in (200, 201):
+            raise self.error(response)
+        return UploadedPart(block)
+
+    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
+        return await self._commit(key, parts, {})
+
+    async def _commit(self, key: str, blocks: Sequence[UploadedPart], conditions: Mapping[str, str]) -> Version | None:
+        names = "".join([f"<Latest>{block.etag}</Latest>" for block in blocks])
+        body = memoryview(f"<BlockList>{names}</BlockList>".encode())
+        return self._stored_version(await self._write(key, "?comp=blocklist", conditions, body))
+
+    async def abort_parts(self, key: str, upload_id: str) -> None:
+        pass  # blocks that belong to no blob cannot be removed; Azure does so after a week
+
+    # --- copies and deletes --------------------------------------------------------------------------------------
 
     @property
     def can_copy(self) -> bool:
-        return self._obstore_sender is None and not self._authoriser.sender.proxied
+        return True
 
     async def copy_object(
         self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
@@ -163,9 +238,6 @@ class AzureBucketClient(ObstoreBucketClient):
 
     async def delete(self, key: str) -> None:
         self._check_writeable()
-        if self._obstore_sender is not None:
-            await self._delete_by_client(key)
-            return
         response = await self.request("DELETE", key, SHORT_RESPONSE)
         if self.has_deleted(response):
             return
@@ -173,30 +245,9 @@ class AzureBucketClient(ObstoreBucketClient):
             return
         raise self.error(response)
 
-    async def _delete_by_client(self, key: str) -> None:
-        import obstore
-
-        client = await self._client()
-        try:
-            await self._done(lambda: obstore.delete_async(client, key))
-        except StoreError as error:
-            if not isinstance(error.__cause__, FileNotFoundError) or "container" in str(error.__cause__):
-                raise
-
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
         self._check_writeable()
-        try:
-            return await super().delete_many(keys)
-        except StoreError as error:
-            # The error may be about one key. A signature may permit single deletes, and no bulk deletes.
-            if "failed for key" in str(error.__cause__) or (self._credentials.kind == "sas" and error.status == 403):
-                return await self.delete_singly(keys, WORKERS)
-            raise
-
-    async def _delete_together(self, keys: Sequence[str]) -> None:
-        # One after the other: the emulator aborts requests that take it five seconds.
-        for start in range(0, len(keys), MAX_BATCH_KEYS):
-            await super()._delete_together(keys[start : start + MAX_BATCH_KEYS])
+        return await self.delete_singly(keys, DELETE_CONCURRENCY)
 
     def _check_writeable(self) -> None:
         if self._endpoint.secondary:
@@ -205,16 +256,10 @@ class AzureBucketClient(ObstoreBucketClient):
     # --- listing -------------------------------------------------------------------------------------------------
 
     async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
-        if self._obstore_sender is not None:
-            async for entries in super().pages(prefix):
-                yield entries
-        else:
-            async for page in iterate_pages(lambda marker: self._page(prefix, "", marker)):
-                yield page.entries
+        async for page in iterate_pages(lambda marker: self._page(prefix, "", marker)):
+            yield page.entries
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        if self._obstore_sender is not None:
-            return await super().list_dir(prefix)
         return await collect_names(iterate_pages(lambda marker: self._page(prefix, "/", marker)))
 
     async def _page(self, prefix: str, delimiter: str, marker: str) -> ListingPage:
@@ -224,38 +269,22 @@ class AzureBucketClient(ObstoreBucketClient):
             raise self.error(response)
         return parse_page(bytes(response.body), prefix)
 
-    # --- obstore -------------------------------------------------------------------------------------------------
 
-    def _obstore_client(self, *, keep_alive: bool = True) -> AzureStore:
-        """Return obstore's client, made on first use: a store that is only described, or read, survives a fork.
+def _conditions(precondition: Precondition | None) -> dict[str, str]:
+    """Return the headers of a condition."""
+    if precondition is None:
+        return {}
+    if isinstance(precondition, IfAbsent):
+        return {"If-None-Match": "*"}
+    version = precondition.version
+    if version.weak or version.etag is None:
+        raise UnsupportedOperationError("a weak version cannot be a condition")
+    return check_headers({"If-Match": version.etag})
 
-        Args:
-            keep_alive: False for listings, which may be abandoned at any time.
 
-        Raises:
-            ForkedProcessError: it was used in the parent of this forked process.
-        """
-        check_fork(f"az://{self._endpoint.container}")
-        client = self._clients.get(keep_alive)
-        if client is None:
-            client = self._clients[keep_alive] = make_client(
-                self._endpoint,
-                self._options,
-                self._credentials,
-                self._authoriser.tokens,
-                self._authoriser.sender.endpoint.connect_timeout,
-                keep_alive=keep_alive,
-            )
-        return client
-
-    async def _client(self) -> Any:
-        return self._obstore_client()
-
-    async def _lister(self) -> Any:
-        return self._obstore_client(keep_alive=False)
-
-    async def aclose(self) -> None:
-        await self._authoriser.sender.aclose()
+def _block_bytes(nbytes: int) -> int:
+    """Return the size of the blocks of a value."""
+    return max(BLOCK_BYTES, -(-nbytes // MAX_BLOCKS))
 
 
 def _is_folder(response: Response) -> bool:
@@ -267,7 +296,7 @@ def _sends_credentials_openly(endpoint: AzureEndpoint, options: AzureOptions, cr
     """Return whether credentials are sent without TLS that were not given for this endpoint, or that are no key."""
     is_named = options.endpoint_url is not None or options.account_host is not None
     is_found = is_named and credentials.found and credentials.kind != "anonymous"
-    return endpoint.web.exposed and (is_found or credentials.kind in ("sas", "token", "credential", "chain"))
+    return endpoint.web.exposed and (is_found or credentials.kind in ("sas", "token", "credential", "identity"))
 
 
 def listing_query(prefix: str, delimiter: str, marker: str) -> str:

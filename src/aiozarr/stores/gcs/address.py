@@ -48,10 +48,10 @@ class GcsEndpoint:
         """Return the path that copies an object of this bucket to the object `target` of `bucket` (JSON API)."""
         return f"{self.list_path}/{quote(key, safe='')}/rewriteTo/b/{bucket}/o/{quote(target, safe='')}"
 
-    def upload_url(self, kind: str, key: str, **query: str) -> str:
-        """Return the URL for an upload of a kind: "multipart" or "resumable"."""
+    def upload_target(self, kind: str, key: str, **query: str) -> str:
+        """Return path and query for an upload of a kind: "multipart" or "resumable"."""
         more = "".join(f"&{name}={quote(value, safe='')}" for name, value in query.items())
-        path = f"{self.web.origin}{self.web.path}/upload/storage/v1/b/{self.bucket}/o"
+        path = f"{self.web.path}/upload/storage/v1/b/{self.bucket}/o"
         return f"{path}?uploadType={kind}&name={quote(key, safe='')}&fields=generation{more}"
 
 

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import time
+from collections.abc import Mapping
 from datetime import UTC
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from aiozarr.concurrency import SingleFlight
 from aiozarr.errors import StoreError, UnauthenticatedError
-from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.http1.endpoint_client import EndpointClient, Request
-from aiozarr.http1.per_loop import acquire
-from aiozarr.http1.request import RequestTemplate
+from aiozarr.http1.request import BodyReader, RequestTemplate
 from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import fingerprint
-from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.gcs.address import GcsEndpoint, Source
+from aiozarr.stores.object.bucket_client import SHORT_RESPONSE
+from aiozarr.stores.object.token_source import TokenSource
 from aiozarr.stores.options.gcs_options import GcsOptions
 
-if TYPE_CHECKING:
-    from aiozarr.stores.gcs.upload_client import UploadClient
+_NO_CONTENT = memoryview(b"")
 
 
 class GcsAuthoriser:
@@ -36,7 +33,7 @@ class GcsAuthoriser:
         endpoint: the bucket's address.
         tokens: the source of the tokens.
         anonymous: whether no tokens are sent.
-        sender: sends requests without a body.
+        sender: sends the requests.
     """
 
     def __init__(self, endpoint: GcsEndpoint, options: GcsOptions, source: Source) -> None:
@@ -76,43 +73,43 @@ class GcsAuthoriser:
         token = await self.token()
         return Request(self.sender, method, key, target, self._template(token, as_stored), expectation, token)
 
-    async def authorise_post(self, key: str, target: str, expectation: Expectation) -> Request:
-        """Return a POST without content, after waiting for a token if necessary."""
+    async def authorise_post(
+        self,
+        key: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        body: memoryview | BodyReader = _NO_CONTENT,
+    ) -> Request:
+        """Return a POST of `body` with further headers, after waiting for a token if necessary."""
         token = await self.token()
-        body = memoryview(b"")
-        return Request(self.sender, "POST", key, target, self._template(token, False), expectation, token, body=body)
+        request = Request(self.sender, "POST", key, target, self._template(token, False), SHORT_RESPONSE, token)
+        request.headers, request.body = headers, body
+        return request
+
+    def session_request(
+        self, method: str, key: str, target: str, headers: Mapping[str, str], body: memoryview | BodyReader
+    ) -> Request:
+        """Return a request about an upload session, whose target is all the authorisation that it needs."""
+        template = RequestTemplate(self.endpoint.web.authority, {})
+        request = Request(self.sender, method, key, target, template, SHORT_RESPONSE)
+        request.headers, request.body = headers, body
+        return request
 
     async def token(self) -> str:
         """Return a valid token; `""` if none is sent."""
         return "" if self.anonymous else await self.tokens.token()
 
-    def headers(self, token: str) -> dict[str, str]:
-        """Return the headers of every request."""
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        if self._payer is not None:
-            headers["x-goog-user-project"] = self._payer
-        return headers
-
     def _template(self, token: str, as_stored: bool) -> RequestTemplate:
         made = self._templates.get(as_stored)
         if made is None or made[0] != token:
-            headers = {"Accept-Encoding": "gzip" if as_stored else "identity", **self.headers(token)}
+            headers = {"Accept-Encoding": "gzip" if as_stored else "identity"}
+            if token:
+                headers["Authorization"] = f"Bearer {token}"
+            if self._payer is not None:
+                headers["x-goog-user-project"] = self._payer
             made = self._templates[as_stored] = (token, RequestTemplate(self.endpoint.web.authority, headers))
         return made[1]
 
-    def upload_client(self) -> UploadClient:
-        """Return the running loop's client for requests with a body."""
-        from aiozarr.stores.gcs.upload_client import UploadClient
-
-        endpoint = self.sender.endpoint
-        return acquire(self.sender, ("gcs uploads", endpoint), lambda loop: UploadClient(endpoint))
-
-
-RENEW_BEFORE_SECONDS = 240.0
-"""A token is renewed so long before it expires; from about then on Google's services return a new one."""
-
-RETRY_SECONDS = 20.0
-"""A token that could not be renewed, and has not expired, is used for so long before the next attempt."""
 
 REQUEST_SECONDS = 20
 """The time limit of a request for a token."""
@@ -129,75 +126,24 @@ def _unusable(error: Exception) -> UnauthenticatedError:
     return UnauthenticatedError(f"the Google credentials cannot be used{reason}: {HINT}")
 
 
-class GcsTokenSource:
-    """The tokens of one set of credentials, for all loops and threads."""
+class GcsTokenSource(TokenSource):
+    """The tokens of one set of Google's credentials."""
 
     def __init__(self, options: GcsOptions, source: Source) -> None:
+        super().__init__()
         self._options = options
         self._source: Source = source
         self._credentials: Any = None
-        self._token = ""
-        self._fresh_until = 0.0  # by the monotonic clock, like `_expires`
-        self._expires = 0.0
-        self._failure: tuple[float, StoreError] | None = None  # of the last attempt: its time and error
-        self._guard = ForkSafeLock()  # held by the thread that asks for a token
-        self._requests: SingleFlight[None] = SingleFlight()
         if source == "token":
             self._token = options.token
             self._fresh_until = self._expires = float("inf")
         elif source != "anonymous":
             check_package()
 
-    def cached(self) -> str | None:
-        """Return a valid token, or None if one has to be requested."""
-        return self._token if time.monotonic() < self._fresh_until else None
-
-    async def token(self) -> str:
-        """Return a valid token.
-
-        Raises:
-            UnauthenticatedError: there are no credentials, or they are not valid.
-            StoreError: the service of the tokens did not respond.
-        """
-        cached = self.cached()
-        if cached is not None:
-            return cached
-        since = time.monotonic()
-        return await self._requests.run(None, lambda: in_thread(lambda: self._renew(since)))
-
     def record_refusal(self, token: str) -> bool:
-        """Record that a server refused `token`; return whether there may be another one."""
-        if self._source == "token":
-            return False
-        if token == self._token:
-            self._fresh_until = self._expires = 0.0
-        return True
-
-    def _renew(self, since: float) -> str:
-        """Request a token. If the request of another loop has failed after `since`, raise its error instead."""
-        with self._guard:
-            cached = self.cached()
-            if cached is not None:  # requested by another loop meanwhile
-                return cached
-            if self._failure is not None and self._failure[0] >= since:
-                raise copy.copy(self._failure[1]) from self._failure[1].__cause__
-            try:
-                token, expires = self._request_token()
-            except StoreError as error:
-                now = time.monotonic()
-                if not self._token or now >= self._expires - 1:
-                    self._failure = (now, copy.copy(error).with_traceback(None))
-                    self._failure[1].__cause__ = error.__cause__
-                    raise
-                self._fresh_until = min(now + RETRY_SECONDS, self._expires - 1)
-                return self._token
-            # A token that expires soon is used all the same, and renewed soon.
-            self._token, self._expires, self._failure = token, expires, None
-            self._fresh_until = max(expires - RENEW_BEFORE_SECONDS, min(expires - 1, time.monotonic() + 1))
-            return token
+        return self._source != "token" and super().record_refusal(token)
 
     def _request_token(self) -> tuple[str, float]:
-        """Return a new token and the time of its expiry."""
         import requests
         from google.auth import exceptions
         from google.auth.transport.requests import Request

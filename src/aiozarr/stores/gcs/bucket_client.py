@@ -120,11 +120,11 @@ class GcsBucketClient(BucketClient):
     # --- writing -------------------------------------------------------------------------------------------------
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
-        return await upload(self._authoriser, key, data, precondition)
+        return await upload(self, self._authoriser, key, data, precondition)
 
     @property
     def can_copy(self) -> bool:
-        return not self.sender.proxied
+        return True
 
     async def copy_object(
         self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
@@ -138,7 +138,7 @@ class GcsBucketClient(BucketClient):
 
         async def authorise() -> Request:
             step = f"{target}&rewriteToken={quote(token, safe='')}" if token else target
-            return await self._authoriser.authorise_post(key, step, SHORT_RESPONSE)
+            return await self._authoriser.authorise_post(key, step)
 
         # Large objects between places of the cloud take several calls ("Objects: rewrite").
         for _ in range(MAX_REWRITES):

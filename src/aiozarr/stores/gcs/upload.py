@@ -11,16 +11,22 @@ from typing import Any
 import anyio
 
 from aiozarr.errors import PreconditionFailedError, StoreError, UnsupportedOperationError
+from aiozarr.http1.connection import RESUME_INCOMPLETE, Response
+from aiozarr.http1.request import BodyReader
 from aiozarr.model import IfAbsent, Precondition, Version
 from aiozarr.stores.gcs.address import GcsEndpoint
 from aiozarr.stores.gcs.authoriser import GcsAuthoriser
 from aiozarr.stores.gcs.responses import gcs_error
-from aiozarr.stores.gcs.upload_client import UploadResponse
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
+from aiozarr.stores.http.object_client import ObjectClient
 from aiozarr.stores.object.body_checksum import crc32c_of
+from aiozarr.stores.object.memory_body import MemoryBody
 
 MAX_SINGLE_BYTES = 16 << 20
 """Larger values are uploaded in a session."""
+
+MAX_JOINED_BYTES = 64 << 10
+"""Larger values are not copied."""
 
 PART_QUANTUM_BYTES = 256 << 10
 """Every part but the last has a multiple of this size."""
@@ -39,10 +45,12 @@ MAX_PAUSE = 10.0
 CANCEL_SECONDS = 5.0
 
 _STORED_RANGE = re.compile(rb"bytes=0-(\d{1,19})")
+_LOCATION = re.compile(r"(https?://[^/\s]+)(/\S*)")
+_GOOGLE = re.compile(r"https://[a-z0-9.-]+\.googleapis\.com")
 
 
 async def upload(
-    authoriser: GcsAuthoriser, key: str, data: memoryview, precondition: Precondition | None
+    client: ObjectClient, authoriser: GcsAuthoriser, key: str, data: memoryview, precondition: Precondition | None
 ) -> Version | None:
     """Store `data` under `key`, and return its generation. The server refuses a value that was damaged on its way.
 
@@ -52,14 +60,32 @@ async def upload(
     """
     metadata = {"contentType": "application/octet-stream", "crc32c": (await crc32c_of(data)).decode("ascii")}
     condition = condition_of(precondition)
+
+    async def post(kind: str, headers: dict[str, str], body: memoryview | BodyReader) -> Response:
+        target = authoriser.endpoint.upload_target(kind, key, **condition)
+        return await client.exchange(lambda: authoriser.authorise_post(key, target, headers, body))
+
     if data.nbytes <= MAX_SINGLE_BYTES:
-        return await _upload_single(authoriser, key, data, metadata, condition)
-    session = await _open_session(authoriser, key, data.nbytes, metadata, condition)
+        boundary = os.urandom(16).hex()
+        content = {"Content-Type": f"multipart/related; boundary={boundary}"}
+        body = _RelatedBody(metadata, data, boundary)
+        response = await post("multipart", content, body.joined() if data.nbytes <= MAX_JOINED_BYTES else body)
+        return _stored_version(response, session=False)
+    headers = {
+        "Content-Type": "application/json; charset=UTF-8",
+        "X-Upload-Content-Type": "application/octet-stream",
+        "X-Upload-Content-Length": str(data.nbytes),
+    }
+    response = await post("resumable", headers, memoryview(json.dumps(metadata).encode()))
+    if response.status not in (200, 201):
+        raise _refusal(response, session=True)
+    location = response.headers.get(b"location", b"").decode("latin-1")
+    session = _UploadSession(authoriser, key, session_target(location, authoriser.endpoint), data)
     try:
-        return await _UploadSession(authoriser, session, data).send()
+        return await session.send()
     except BaseException:
-        with anyio.move_on_after(CANCEL_SECONDS, shield=True):
-            await _cancel_session(authoriser, session)
+        with anyio.move_on_after(CANCEL_SECONDS, shield=True), suppress(StoreError):
+            await session.cancel()
         raise
 
 
@@ -78,82 +104,56 @@ def condition_of(precondition: Precondition | None) -> dict[str, str]:
     return {"ifGenerationMatch": precondition.version.generation}
 
 
-async def _upload_single(
-    authoriser: GcsAuthoriser, key: str, data: memoryview, metadata: dict[str, str], condition: dict[str, str]
-) -> Version | None:
-    boundary = os.urandom(16).hex()
-    head = (
-        f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(metadata)}\r\n"
-        f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
-    )
-    tail = f"\r\n--{boundary}--\r\n"
-    parts = [memoryview(head.encode()), data, memoryview(tail.encode())]
-    content = {"Content-Type": f"multipart/related; boundary={boundary}"}
-    response = await _authorised(
-        authoriser, authoriser.endpoint.upload_url("multipart", key, **condition), content, parts
-    )
-    return _stored_version(response, session=False)
+class _RelatedBody(MemoryBody):
+    """The body of a request for an object and its metadata (RFC 2387)."""
+
+    def __init__(self, metadata: dict[str, str], data: memoryview, boundary: str) -> None:
+        super().__init__(data)
+        head = (
+            f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(metadata)}\r\n"
+            f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
+        )
+        self._views = [memoryview(head.encode()), data, memoryview(f"\r\n--{boundary}--\r\n".encode())]
+
+    def joined(self) -> memoryview:
+        """Return all of it, for one write to the connection."""
+        return memoryview(b"".join(self._views))
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return sum(view.nbytes for view in self._views)
+
+    async def read_into(self, start: int, memory: memoryview) -> None:
+        """Fill `memory` with the bytes from `start`."""
+        for view in self._views:
+            piece = view[start : start + memory.nbytes]
+            memory[: piece.nbytes] = piece
+            memory = memory[piece.nbytes :]
+            start = max(start - view.nbytes, 0)
 
 
-async def _open_session(
-    authoriser: GcsAuthoriser, key: str, size: int, metadata: dict[str, str], condition: dict[str, str]
-) -> str:
-    """Open a session and return its URL, which is a secret: it permits writes."""
-    content = {
-        "Content-Type": "application/json; charset=UTF-8",
-        "X-Upload-Content-Type": "application/octet-stream",
-        "X-Upload-Content-Length": str(size),
-    }
-    url = authoriser.endpoint.upload_url("resumable", key, **condition)
-    response = await _authorised(authoriser, url, content, [memoryview(json.dumps(metadata).encode())])
-    if response.status not in (200, 201):
-        raise _refusal(response, session=True)
-    location = response.headers.get(b"location", b"").decode("latin-1")
-    return checked_session(location, authoriser.endpoint)
+def session_target(location: str, endpoint: GcsEndpoint) -> str:
+    """Return path and query of a session, which are a secret: they permit writes. They are sent to the server itself.
 
-
-def checked_session(location: str, endpoint: GcsEndpoint) -> str:
-    """Return the URL of a session, if it is on the server itself.
-
-    An emulator may not know its own name: the address of the bucket's endpoint replaces it.
+    An emulator may not know its own name, and Google has several.
 
     Raises:
-        StoreError: it is on another server.
+        StoreError: the location is on another server.
     """
-    origin, found = endpoint.web.origin, location.split("/", 3)
-    if len(found) == 4 and found[1] == "" and found[0] in ("http:", "https:"):
-        there = f"{found[0]}//{found[2]}"
-        if there == origin or (endpoint.google and re.fullmatch(r"https://[a-z0-9.-]+\.googleapis\.com", there)):
-            return location
-        if not endpoint.google:
-            return f"{origin}/{found[3]}"
-    raise StoreError("the server opened no upload session of its own")
-
-
-async def _authorised(
-    authoriser: GcsAuthoriser, url: str, content: dict[str, str], parts: list[memoryview]
-) -> UploadResponse:
-    token = await authoriser.token()
-    response = await authoriser.upload_client().send("POST", url, {**authoriser.headers(token), **content}, parts)
-    if response.status == 401 and token and authoriser.tokens.record_refusal(token):
-        response = await authoriser.upload_client().send(
-            "POST", url, {**authoriser.headers(await authoriser.token()), **content}, parts
-        )
-    return response
-
-
-async def _cancel_session(authoriser: GcsAuthoriser, session: str) -> None:
-    """Let the server drop the stored parts; otherwise it does so after a week."""
-    with suppress(StoreError):
-        await authoriser.upload_client().send("DELETE", session, {}, [])
+    found = _LOCATION.fullmatch(location)
+    if found is None or (endpoint.google and found[1] != endpoint.web.origin and not _GOOGLE.fullmatch(found[1])):
+        raise StoreError("the server opened no upload session of its own")
+    return found[2]
 
 
 class _UploadSession:
     """A running resumable upload."""
 
-    def __init__(self, authoriser: GcsAuthoriser, url: str, data: memoryview) -> None:
+    def __init__(self, authoriser: GcsAuthoriser, key: str, target: str, data: memoryview) -> None:
         self._authoriser = authoriser
-        self._url = url
+        self._key = key
+        self._target = target
         self._data = data
         self._stored_bytes = 0
         self._faults = 0
@@ -173,22 +173,27 @@ class _UploadSession:
                 if not error.retryable:
                     raise
                 response = await self._request_state(error)
-            if response.status != 308:
+            if response.status != RESUME_INCOMPLETE:
                 return _stored_version(response, session=True)
             self._advance(response)
 
-    async def _send_part(self) -> UploadResponse:
+    async def cancel(self) -> None:
+        """Let the server drop the stored parts; otherwise it does so after a week."""
+        await self._send("DELETE", {}, memoryview(b""))
+
+    async def _send(self, method: str, headers: dict[str, str], body: memoryview | BodyReader) -> Response:
+        request = self._authoriser.session_request(method, self._key, self._target, headers, body)
+        return await request.sender.send(request)
+
+    async def _send_part(self) -> Response:
         size = self._data.nbytes
         stop = min(self._stored_bytes + PART_BYTES, size)
-        # Where the server has all of it, and has not response so, it is asked to.
+        # If all bytes were sent but the upload is not confirmed, ask for its status.
         part = f"{self._stored_bytes}-{stop - 1}" if stop > self._stored_bytes else "*"
         content = {"Content-Range": f"bytes {part}/{size}"}
-        # Not by PUT: aiohttp would repeat it by itself after a lost connection, without asking for the stored bytes.
-        return await self._authoriser.upload_client().send(
-            "POST", self._url, content, [self._data[self._stored_bytes : stop]]
-        )
+        return await self._send("POST", content, MemoryBody(self._data[self._stored_bytes : stop]))
 
-    async def _request_state(self, fault: StoreError) -> UploadResponse:
+    async def _request_state(self, fault: StoreError) -> Response:
         """Request the state of the session, until a response comes or there were too many faults."""
         while True:
             self._faults += 1
@@ -197,14 +202,13 @@ class _UploadSession:
                 raise fault
             await anyio.sleep(pause)
             try:
-                content = {"Content-Range": f"bytes */{self._data.nbytes}"}
-                return await self._authoriser.upload_client().send("PUT", self._url, content, [])
+                return await self._send("PUT", {"Content-Range": f"bytes */{self._data.nbytes}"}, memoryview(b""))
             except StoreError as error:
                 if not error.retryable:
                     raise
                 fault = error
 
-    def _advance(self, response: UploadResponse) -> None:
+    def _advance(self, response: Response) -> None:
         """Continue after the bytes that the server has stored."""
         text = response.headers.get(b"range")
         match = None if text is None else _STORED_RANGE.fullmatch(text)
@@ -220,23 +224,24 @@ class _UploadSession:
         self._stored_bytes = stored
 
 
-def _stored_version(response: UploadResponse, *, session: bool) -> Version | None:
+def _stored_version(response: Response, *, session: bool) -> Version | None:
     if response.status not in (200, 201):
         raise _refusal(response, session=session, sent=session)
-    if is_html_page(response.body):
+    body = bytes(response.body)
+    if is_html_page(body):
         raise StoreError(f"{HTML_PAGE}: the value may not be stored", status=response.status, retryable=True)
     try:
-        found: Any = json.loads(response.body)
+        found: Any = json.loads(body)
         generation = found["generation"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return Version(generation=generation) if isinstance(generation, str) and generation else None
 
 
-def _refusal(response: UploadResponse, *, session: bool, sent: bool = False) -> StoreError:
+def _refusal(response: Response, *, session: bool, sent: bool = False) -> StoreError:
     if response.status == 412:
         return PreconditionFailedError("another version is stored, or none", status=412)
-    error = gcs_error(response.status, response.headers, response.body)
+    error = gcs_error(response.status, response.headers, bytes(response.body))
     if session:
         error.request_id = None  # it is the id of the session, which permits writes
     if response.status == 410 or (sent and response.status == 404):  # the session has expired: a new one may do

@@ -28,7 +28,7 @@ class AzureOptions:
         token: a bearer token.
         tenant_id, client_id, client_secret: a service principal.
         federated_token_file, authority_host: a workload identity's token, and the authority that exchanges it.
-        msi_endpoint, object_id, msi_resource_id: a managed identity, and the endpoint of its tokens.
+        object_id, msi_resource_id: a managed identity other than the machine's own.
         use_azure_cli: use the login of the Azure CLI.
         anon: send unsigned requests, to public containers.
         endpoint_url: the URL of the account's blobs, if it is not `https://ACCOUNT.blob.core.windows.net`.
@@ -50,7 +50,6 @@ class AzureOptions:
     client_secret: str | None = option("words", shown=False)
     federated_token_file: str | None = option("words", ours_only=True)
     authority_host: str | None = option(ours_only=True)
-    msi_endpoint: str | None = option(obstore=("identity_endpoint",), ours_only=True)
     object_id: str | None = option(ours_only=True)
     msi_resource_id: str | None = option(ours_only=True)
     use_azure_cli: bool | None = option("flag", ours_only=True)

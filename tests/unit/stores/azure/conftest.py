@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.servers.azure_replies import DATA, PLACE, azure
-from tests.support.servers.http_server import FaultServer
+from tests.support.servers.azure_replies import DATA, PLACE, AzureServer
 
 
 @pytest.fixture
-def server() -> Iterator[FaultServer]:
+def server() -> Iterator[AzureServer]:
     """A server that has one blob in a container of an account."""
-    with FaultServer({PLACE + "a/b": DATA}, script=azure) as running:
+    with AzureServer({PLACE + "a/b": DATA}) as running:
         yield running

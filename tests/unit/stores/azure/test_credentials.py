@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from aiozarr.errors import UnauthenticatedError
+from aiozarr.stores.azure import credentials
 from aiozarr.stores.azure.address import EMULATOR_KEY, AzureEndpoint
+from aiozarr.stores.azure.authoriser import AzureTokenSource
 from aiozarr.stores.azure.credentials import AzureCredentials, find_credentials
 from aiozarr.stores.options.azure_options import AzureOptions, azure_options
 
@@ -22,10 +27,8 @@ class Gets:
         return object()
 
 
-def access(
-    environ: dict[str, str] | None = None, *, at: AzureEndpoint = PLACE, has_login: bool = False, **options: Any
-) -> AzureCredentials:
-    return find_credentials(azure_options(options), environ or {}, at, has_login=has_login)
+def access(environ: dict[str, str] | None = None, *, at: AzureEndpoint = PLACE, **options: Any) -> AzureCredentials:
+    return find_credentials(azure_options(options), environ or {}, at)
 
 
 @pytest.mark.parametrize(
@@ -57,19 +60,103 @@ def test_an_object_that_gets_tokens_is_taken_as_it_is() -> None:
     assert access(credential=gets).credential is gets
 
 
+class Package:
+    """azure-identity as a program imports it: the constructors record what they are given."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def make(*ids: str, **named: Any) -> Any:
+            self.made.append((name, *ids, {key: value for key, value in named.items() if value}))
+            return type("Credential", (), {"get_token": lambda self, scope: f"token for {scope}"})()
+
+        return make
+
+
+@pytest.fixture
+def package(monkeypatch: pytest.MonkeyPatch) -> Package:
+    made = Package()
+    monkeypatch.setitem(sys.modules, "azure", made)
+    monkeypatch.setitem(sys.modules, "azure.identity", made)
+    return made
+
+
 @pytest.mark.parametrize(
-    ("options", "link"),
+    ("options", "made"),
     [
-        ({"tenant_id": "t", "client_id": "c", "client_secret": "s"}, "client_secret"),
-        ({"use_azure_cli": True}, "azure_cli"),
-        ({"federated_token_file": "/f"}, "workload_identity"),
-        ({"msi_endpoint": "http://x"}, "managed_identity"),
-        ({"object_id": "o"}, "managed_identity"),
+        (
+            {"tenant_id": "t", "client_id": "c", "client_secret": "s", "authority_host": "https://a"},
+            ("ClientSecretCredential", "t", "c", "s", {"authority": "https://a"}),
+        ),
+        ({"use_azure_cli": True, "tenant_id": "t"}, ("AzureCliCredential", {"tenant_id": "t"})),
+        (
+            {"federated_token_file": "/f", "client_id": "c"},
+            ("WorkloadIdentityCredential", {"client_id": "c", "token_file_path": "/f"}),
+        ),
+        ({"object_id": "o"}, ("ManagedIdentityCredential", {"identity_config": {"object_id": "o"}})),
+        (
+            {"msi_resource_id": "r", "client_id": "c"},
+            ("ManagedIdentityCredential", {"client_id": "c", "identity_config": {"resource_id": "r"}}),
+        ),
+        ({"client_id": "c"}, ("DefaultAzureCredential", {"managed_identity_client_id": "c"})),
     ],
 )
-def test_principals_and_identities_are_the_client_librarys_matter(options: dict[str, Any], link: str) -> None:
-    found = access({"AZURE_STORAGE_ACCOUNT_KEY": "b3RoZXI="}, **options)
-    assert (found.kind, found.link) == ("chain", link)
+def test_tokens_of_principals_and_identities_are_got_by_the_package_of_azure(
+    options: dict[str, Any], made: tuple[Any, ...], package: Package
+) -> None:
+    found = access(**options)
+    assert found.kind == "identity"
+    assert package.made == []  # the first token imports it
+    assert [found.credential.get_token("scope") for _ in range(2)] == ["token for scope"] * 2
+    assert package.made == [made]
+    assert "s" not in found.fingerprint().partition(":")[2]
+
+
+@pytest.mark.parametrize(
+    ("environ", "made"),
+    [
+        (
+            {"AZURE_STORAGE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c", "AZURE_CLIENT_SECRET": "s"},
+            ("ClientSecretCredential", "t", "c", "s", {}),
+        ),
+        ({"AZURE_FEDERATED_TOKEN_FILE": "/f", "AZURE_CLIENT_ID": "c"}, ("WorkloadIdentityCredential", {})),
+        ({"AZURE_USE_AZURE_CLI": "true"}, ("AzureCliCredential", {})),
+        ({"AZURE_CLIENT_ID": "c"}, ("DefaultAzureCredential", {})),
+    ],
+)
+def test_at_last_the_package_of_azure_searches(
+    environ: dict[str, str], made: tuple[Any, ...], package: Package
+) -> None:
+    found = access(environ)
+    found.credential.get_token("scope")
+    assert (found.kind, found.found, package.made) == ("identity", True, [made])
+
+
+def test_after_a_fork_the_credential_is_made_again(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+    credential = access(use_azure_cli=True).credential
+    credential.get_token("scope")
+    monkeypatch.setattr(credentials.os, "getpid", lambda: -1)
+    credential.get_token("scope")
+    assert len(package.made) == 2
+
+
+async def test_the_extra_is_named_where_there_is_no_token(monkeypatch: pytest.MonkeyPatch, package: Package) -> None:
+    class ServiceRequestError(Exception):
+        """As azure-core names it."""
+
+    def fails(scope: str) -> Any:
+        raise ServiceRequestError("s-hidden")
+
+    credential = access(use_azure_cli=True).credential
+    monkeypatch.setattr(credential, "_new_credential", lambda: SimpleNamespace(get_token=fails))
+    with pytest.raises(UnauthenticatedError, match=r"aiozarr\[azure\].*`az login`") as raised:
+        await AzureTokenSource(credential).token()
+    assert raised.value.retryable
+    assert "hidden" not in str(raised.value)
+    monkeypatch.setitem(sys.modules, "azure.identity", None)
+    with pytest.raises(UnauthenticatedError, match=r"install aiozarr\[azure\]"):
+        await AzureTokenSource(access().credential).token()
 
 
 @pytest.mark.parametrize(
@@ -98,27 +185,12 @@ def test_the_environment_counts_where_nothing_is_given(environ: dict[str, str], 
     ],
 )
 def test_keys_of_the_environment_that_are_for_another_account_do_not_count(environ: dict[str, str]) -> None:
-    assert access(environ).kind == "chain"
-
-
-@pytest.mark.parametrize(
-    ("environ", "has_login", "link"),
-    [
-        ({"AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c", "AZURE_CLIENT_SECRET": "s"}, True, "client_secret"),
-        ({"AZURE_FEDERATED_TOKEN_FILE": "/f", "AZURE_CLIENT_ID": "c"}, True, "workload_identity"),
-        ({}, True, "azure_cli"),
-        ({"AZURE_USE_AZURE_CLI": "true"}, False, "azure_cli"),
-        ({"AZURE_CLIENT_ID": "c"}, False, "managed_identity"),
-    ],
-)
-def test_at_last_the_chain_is_asked(environ: dict[str, str], has_login: bool, link: str) -> None:
-    found = access(environ, has_login=has_login)
-    assert (found.kind, found.link, found.found) == ("chain", link, True)
+    assert access(environ).kind == "identity"
 
 
 def test_the_emulators_key_is_for_the_emulator_only() -> None:
     assert access(at=EMULATOR, use_emulator=True).secret == EMULATOR_KEY
-    assert access(at=PLACE, use_emulator=True).kind == "chain"
+    assert access(at=PLACE, use_emulator=True).kind == "identity"
 
 
 @pytest.mark.parametrize(
@@ -137,12 +209,11 @@ def test_a_signature_that_no_query_can_carry_is_refused_wherever_it_is_from(sign
         (AzureOptions(), {"AZURE_STORAGE_SAS_TOKEN": signature}),
     ):
         with pytest.raises(ValueError, match="signature") as caught:
-            find_credentials(options, environ, PLACE, has_login=False)
+            find_credentials(options, environ, PLACE)
         assert "hidden" not in str(caught.value)
 
 
 def test_fingerprints_tell_credentials_apart_and_tell_no_secret() -> None:
-    options = azure_options({})
     kinds = [
         AzureCredentials("anonymous"),
         AzureCredentials("key", "a2V5"),
@@ -150,9 +221,11 @@ def test_fingerprints_tell_credentials_apart_and_tell_no_secret() -> None:
         AzureCredentials("sas", "a2V5"),
         AzureCredentials("token", "a2V5"),
         AzureCredentials("credential", credential=Gets()),
-        AzureCredentials("chain", link="azure_cli"),
-        AzureCredentials("chain", link="managed_identity"),
+        access(use_azure_cli=True),
+        access(client_id="a"),
+        access(client_id="b"),
     ]
-    prints = [each.fingerprint(options) for each in kinds]
+    prints = [each.fingerprint() for each in kinds]
     assert len(set(prints)) == len(prints)
     assert not any("a2V5" in each for each in prints)
+    assert access(client_id="a").fingerprint() == access(client_id="a").fingerprint()

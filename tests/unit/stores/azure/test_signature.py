@@ -55,5 +55,16 @@ def test_a_refused_signature_is_made_anew_unless_it_was_new(monkeypatch: pytest.
     assert signatures.query("r") == second
 
 
+def test_a_refusal_corrects_the_clock_by_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authoriser.time, "time", lambda: 1_000_000.0)
+    signatures = ContainerSignatures("acct", EMULATOR_KEY, "data")
+    first = signatures.query("r")
+    assert signatures.renew(first, 1_090_000.0)
+    second = signatures.query("r")
+    assert parse_qs(second)["se"] == ["1970-01-13T15:46:40Z"]
+    assert signatures.renew(first, 1_090_001.0)  # of a request that was sent before
+    assert not signatures.renew(second, 1_090_001.0)
+
+
 def test_the_secondary_region_signs_as_the_account() -> None:
     assert ContainerSignatures("acct-secondary", EMULATOR_KEY, "data")._account == "acct"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import UnauthenticatedError
-from aiozarr.stores.azure.authoriser import RENEW_BEFORE_SECONDS, SCOPE, AzureTokenSource
+from aiozarr.stores.azure.authoriser import SCOPE, AzureTokenSource
+from aiozarr.stores.object.token_source import RENEW_BEFORE_SECONDS
 
 
 @dataclass
@@ -64,21 +65,26 @@ async def test_waiters_for_a_refused_token_fail_after_one_attempt() -> None:
     assert len(gets.asked) == 2
 
 
-async def test_a_token_is_asked_for_anew_before_it_ends_and_where_it_was_refused() -> None:
-    tokens = AzureTokenSource(Gets(RENEW_BEFORE_SECONDS - 1))
-    assert [await tokens.token(), await tokens.token()] == ["t1", "t2"]
-    tokens = AzureTokenSource(Gets())
+@pytest.mark.parametrize("kind", [Gets, GetsLater])
+async def test_a_token_is_asked_for_anew_before_it_ends_and_where_it_was_refused(
+    kind: type[Gets], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gets = kind(RENEW_BEFORE_SECONDS - 1)
+    tokens = AzureTokenSource(gets)
     assert await tokens.token() == "t1"
-    tokens.record_refusal("t1")
+    monkeypatch.setattr(tokens, "_fresh_until", 0.0)
     assert await tokens.token() == "t2"
-    tokens.record_refusal("t1")  # by one who was refused before
-    assert await tokens.token() == "t2"
-
-
-async def test_the_client_library_is_told_when_a_token_ends() -> None:
-    told = await AzureTokenSource(Gets()).provide()
-    assert told["token"] == "t1"
-    assert 3500 < told["expires_at"].timestamp() - time.time() <= 3600
+    tokens.record_refusal("t2")
+    assert await tokens.token() == "t3"
+    tokens.record_refusal("t2")  # by one who was refused before
+    assert await tokens.token() == "t3"
+    # One that cannot be renewed is used while it lasts.
+    monkeypatch.setattr(tokens, "_fresh_until", 0.0)
+    gets.seconds = "none"  # type: ignore[assignment]  # which fails
+    assert (await tokens.token(), len(gets.asked)) == ("t3", 4)
+    tokens.record_refusal("t3")
+    with pytest.raises(UnauthenticatedError):
+        await tokens.token()
 
 
 async def test_a_credential_without_a_token_is_unauthenticated_whatever_it_raises() -> None:

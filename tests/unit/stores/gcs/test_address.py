@@ -70,9 +70,9 @@ def test_keys_are_percent_encoded_in_paths_and_queries() -> None:
     place = find_endpoint("b", GcsOptions(endpoint_url="http://h/base"), {})
     assert place.object_path("a/ü %2F?") == "/base/b/a/%C3%BC%20%252F%3F"
     assert place.list_path == "/base/storage/v1/b/b/o"
-    url = place.upload_url("multipart", "a/b&c", ifGenerationMatch="0")
+    target = place.upload_target("multipart", "a/b&c", ifGenerationMatch="0")
     assert (
-        url == "http://h/base/upload/storage/v1/b/b/o?uploadType=multipart&name=a%2Fb%26c&fields=generation"
+        target == "/base/upload/storage/v1/b/b/o?uploadType=multipart&name=a%2Fb%26c&fields=generation"
         "&ifGenerationMatch=0"
     )
 

@@ -17,6 +17,7 @@ from aiozarr.errors import (
     ThrottledError,
 )
 from aiozarr.model import Entry, Range, Suffix, Version
+from aiozarr.stores.gcs.bucket_client import GcsBucketClient
 from aiozarr.stores.object.store import ObjectStore
 from tests.support.servers.gcs_server import GcsServer
 from tests.support.servers.gcs_store import run
@@ -28,7 +29,9 @@ NO_BUCKET = b'{"error": {"code": 404, "message": "The specified bucket does not 
 def test_connections_are_opened_ahead(server: GcsServer) -> None:
     async def use(store: ObjectStore) -> None:
         store.preconnect(3)
-        while server.open_connections < 3:
+        client = store._client
+        assert isinstance(client, GcsBucketClient)
+        while len(client.sender.pool()._idle) < 3:
             await asyncio.sleep(0.01)
         assert await asyncio.gather(*(store.fetch("k") for _ in range(3))) == [None] * 3
         assert server.connections == 3

@@ -1,7 +1,8 @@
-"""Uploads: checked by the server, bound by conditions, and resumed where the server was, whatever goes wrong."""
+"""Uploads: checked by the server, bound by conditions, resumed where the server was, and gone if cancelled."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from aiozarr.errors import (
     ThrottledError,
     UnsupportedOperationError,
 )
+from aiozarr.http1 import pool
 from aiozarr.model import IfAbsent, IfMatch, Version
 from aiozarr.stores.gcs import upload as uploads
 from aiozarr.stores.gcs.address import find_endpoint
@@ -56,6 +58,7 @@ def test_a_large_value_is_uploaded_in_parts_and_returns_its_generation(server: G
     assert version == generation_of(server, "k")
     assert len(ranges(server)) == 4
     assert len(server.requests) == 5
+    assert server.connections == 1
 
 
 @pytest.mark.parametrize("data", [b"x", BIG])
@@ -133,7 +136,8 @@ def test_a_part_whose_answer_is_lost_is_not_sent_again(
     assert len(sent) == 5
 
 
-def test_a_part_that_nothing_answers_is_asked_after(server: GcsServer) -> None:
+def test_a_part_that_nothing_answers_is_asked_after(server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "SLOWEST_BYTES_PER_SECOND", 1 << 30)
     server.script = nth_part(1, no_answer)
     run(server, lambda store: store.set("k", BIG), idle_timeout=0.2)
     assert server.get("bucket", "k") == BIG
@@ -264,16 +268,54 @@ def test_an_expired_session_may_be_begun_anew(server: GcsServer, code: int) -> N
 
 def test_a_session_on_another_server_is_refused() -> None:
     google = find_endpoint("b", GcsOptions(), {})
-    near = "https://storage.googleapis.com/upload/x?upload_id=1"
-    assert uploads.checked_session(near, google) == near
+    for near in ("https://storage.googleapis.com", "https://www.googleapis.com"):
+        assert uploads.session_target(f"{near}/upload/x?upload_id=1", google) == "/upload/x?upload_id=1"
     for location in (
         "https://evil.example/x",
         "http://storage.googleapis.com/x",
         "",
         "/x",
         "https://a.googleapis.com.evil/x",
+        "https://storage.googleapis.com/x HTTP/1.1",
     ):
         with pytest.raises(StoreError, match="session"):
-            uploads.checked_session(location, google)
+            uploads.session_target(location, google)
     emulator = find_endpoint("b", GcsOptions(endpoint_url="http://localhost:1"), {})
-    assert uploads.checked_session("http://0.0.0.0:4443/up?x=1", emulator) == "http://localhost:1/up?x=1"
+    assert uploads.session_target("http://0.0.0.0:4443/up?x=1", emulator) == "/up?x=1"
+
+
+@pytest.mark.parametrize("begun_already", [False, True])
+def test_a_cancelled_upload_leaves_nothing(server: GcsServer, begun_already: bool) -> None:
+    begun = asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def script(request: Request, reply: Reply) -> Reply:
+        if ("content-range" in request.headers) == begun_already and request.method != "DELETE":
+            loops[0].call_soon_threadsafe(begun.set)
+            return no_answer(reply)
+        return reply
+
+    server.script = script
+
+    async def use(store: ObjectStore) -> None:
+        loops.append(asyncio.get_running_loop())
+        task = asyncio.create_task(store.set("k", BIG))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(server, use)
+    assert server.get("bucket", "k") is None
+    if begun_already:
+        assert server.uploads.sessions == {}
+
+
+def test_memory_of_any_kind_is_sent(server: GcsServer) -> None:
+    async def use(store: ObjectStore) -> None:
+        await store.set("a", bytearray(b"abc"))
+        await store.set("b", memoryview(BIG)[5:])
+
+    run(server, use)
+    assert server.get("bucket", "a") == b"abc"
+    assert server.get("bucket", "b") == BIG[5:]
