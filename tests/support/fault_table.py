@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections import defaultdict
@@ -9,7 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-_REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+_ROOT = Path(__file__).parents[2]
+_REFERENCE = _ROOT / "docs" / "reference"
+_SUITE = _ROOT / "src" / "aiozarr" / "testing" / "conformance"
 _FAULTS = """# Faults
 
 What can go wrong between aiozarr and stored data, what aiozarr does then, and the tests that show it.
@@ -59,6 +62,19 @@ def fault_rows() -> dict[str, FaultRow]:
         number: FaultRow(**{**row, "tests": tuple(row.get("tests", ()))}, section=sections.get(number, ""))
         for number, row in rows.items()
     }
+
+
+def is_test(name: str) -> bool:
+    """Return whether there is a test of this name, `file::function`. Tests of contracts inherit from the suite."""
+    file, _, function = name.partition("::")
+    paths = [_ROOT / file, *(_SUITE.glob("*.py") if file.startswith("tests/contract/") else ())]
+    return paths[0].exists() and any(function in _functions(path) for path in paths)
+
+
+@cache
+def _functions(path: Path) -> set[str]:
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 class FaultResults:
