@@ -106,31 +106,28 @@ class FaultResults:
     def write_pages(self) -> list[Path]:
         """Write the pages of which tests were run. Rows that were not run keep the result that they have."""
         written = []
-        for letter, (path, introduction, head) in PAGES.items():
-            rows = {number: row for number, row in fault_rows().items() if number[0] == letter}
-            new = {number: result for number, row in rows.items() if row.tests and (result := self.result(row))}
+        for letter, (path, *_) in PAGES.items():
+            rows = {number: row for number, row in fault_rows().items() if number[0] == letter and row.tests}
+            new = {number: result for number, row in rows.items() if (result := self.result(row)) is not None}
             if new:
-                path.write_text(_page(introduction, head, rows, _results(path) | new), "utf-8")
+                path.write_text(page_text(letter, new), "utf-8")
                 written.append(path)
         return written
 
 
-def _results(page: Path) -> dict[str, str]:
-    """Return the results on a page by the numbers of their rows."""
-    text = page.read_text("utf-8") if page.exists() else ""
-    return dict(re.findall(r"^\| ([FH]\d\d) \|.*\| ([^|]*) \|$", text, re.MULTILINE))
-
-
-def _page(introduction: str, head: str, rows: dict[str, FaultRow], results: dict[str, str]) -> str:
-    lines = [introduction]
-    for number, row in rows.items():
+def page_text(letter: str, new: dict[str, str]) -> str:
+    """Return the page of the rows of a letter with these results, and those that it has already."""
+    path, introduction, head = PAGES[letter]
+    old = path.read_text("utf-8") if path.exists() else ""
+    results = dict(re.findall(r"^\| ([FH]\d\d) \|.*\| ([^|]*) \|$", old, re.MULTILINE)) | new
+    lines = [introduction.rstrip()]
+    for number, row in fault_rows().items():
+        if number[0] != letter:
+            continue
         if row.section:
-            lines += [
-                f"\n## {row.section}\n",
-                f"| id | {head} | what aiozarr does | test | result |",
-                "|---|---|---|---|---|",
-            ]
+            lines += ["", f"## {row.section}", ""]
+            lines += [f"| id | {head} | what aiozarr does | test | result |", "|---|---|---|---|---|"]
         outcome = " ".join(filter(None, (row.outcome, row.reason)))
         tests = "<br>".join(f"`{test}`" for test in row.tests)
         lines.append(f"| {number} | {row.fault} | {outcome} | {tests} | {results.get(number, 'not run')} |")
-    return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
+    return "\n".join(lines) + "\n"

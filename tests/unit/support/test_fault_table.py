@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import fault_table
-from tests.support.fault_table import FaultResults, FaultRow, fault_rows, is_test
+from tests.support.fault_table import PAGES, FaultResults, FaultRow, fault_rows, is_test, page_text
 
 ROWS = [*(f"F{number:02}" for number in range(1, 81)), *(f"H{number:02}" for number in range(1, 77))]
 
@@ -33,6 +33,13 @@ def test_a_row_has_tests_that_exist_or_a_reason(number: str) -> None:
 )
 def test_a_test_exists_in_its_file_or_in_the_suite_of_contracts(name: str, *, exists: bool) -> None:
     assert is_test(name) is exists
+
+
+@pytest.mark.parametrize("letter", PAGES)
+def test_the_pages_have_the_present_rows_and_a_result_of_each(letter: str) -> None:
+    text = PAGES[letter][0].read_text("utf-8")
+    assert text == page_text(letter, {}), "write it by AIOZARR_WRITE_TABLE=1 make test"
+    assert not any(result in text for result in ("| not run |", "| FAILED |"))
 
 
 def test_a_row_has_passed_when_all_its_tests_have() -> None:
