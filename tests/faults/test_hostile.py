@@ -131,6 +131,28 @@ async def test_sharding_nested_deeply_is_refused(place: Place, depth: int) -> No
     await refused(place, aiozarr.MetadataError)
 
 
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["simplecache::memory:", "reference::file:", "s3:", "file:///etc/passwd", "memory://warm"]
+)
+async def test_locations_in_metadata_are_names_and_are_never_opened(place: Place, name: str) -> None:
+    """H73: the node is looked for below its group, if its name is one at all."""
+    array = document(shape=[2], chunks=[2], codecs=RAW)
+    nodes = {"kind": "inline", "must_understand": False, "metadata": {name: array}}
+    root = {"zarr_format": 3, "node_type": "group", "consolidated_metadata": nodes}
+    place.put("zarr.json", json.dumps(root).encode())
+    if "//" in name:
+        with pytest.raises(aiozarr.InvalidMetadataError):
+            await aiozarr.open_group(place.root)
+        return
+    place.put(f"{name}/c/0", struct.pack("<2i", 7, 8))
+    node = await (await aiozarr.open_group(place.root)).open(name)
+    assert isinstance(node, aiozarr.Array)
+    assert (await node[...]).tolist() == [7, 8]
+
+
 # --- indexes -------------------------------------------------------------------------------------------------------
 
 EMPTY = (1 << 64) - 1

@@ -96,6 +96,41 @@ async def test_the_idle_timeout_of_the_settings_reaches_object_stores_opened_by_
     assert (raised.value.store, raised.value.key, raised.value.attempts) == ("s3://bucket/a", None, 2)
 
 
+# --- writes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [spoil.status(503), spoil.status(500), spoil.applied(503), spoil.applied(500), spoil.reset],
+    ids=["f03-refused", "f07-failed", "f04-applied-503", "f07-applied-500", "f12-f13-reset-after-the-body"],
+)
+async def test_a_write_that_is_refused_or_whose_response_is_lost_is_repeated(
+    server: FaultServer, fault: spoil.Spoil
+) -> None:
+    """Whole chunks are put without a condition, parts of chunks and the document of a new node with one."""
+    options = {"endpoint_url": server.url, "key": "k", "secret": "s", "region": "us-east-1"}
+    store = ObjectStore("s3://bucket/a", **options)
+    assert await store.probe_conditional_writes()
+    spoilt: set[tuple[str, bool]] = set()
+
+    def script(request: spoil.Request, reply: spoil.Reply) -> spoil.Reply:
+        if "list-type=" in request.target:
+            return spoil.status(200, b"<ListBucketResult/>")(reply)
+        write = (request.key, "if-none-match" in request.headers or "if-match" in request.headers)
+        if request.method != "PUT" or write in spoilt:
+            return reply
+        spoilt.add(write)
+        return fault(reply)
+
+    server.script = script
+    array = await aiozarr.create_array(store, shape=8, chunks=4, dtype="i4", settings=QUICK)
+    await array[...].write(np.arange(1, 9))
+    await array[2:6].write(0)
+    assert (await array[...]).tolist() == [1, 2, 0, 0, 0, 0, 7, 8]
+    assert {(f"bucket/a/c/{chunk}", condition) for chunk in (0, 1) for condition in (False, True)} < spoilt
+    assert ("bucket/a/zarr.json", True) in spoilt
+
+
 # --- a real server -------------------------------------------------------------------------------------------------
 
 

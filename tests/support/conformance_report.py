@@ -1,7 +1,7 @@
-"""A pytest plugin that counts the results of the conformance suite by store, server and chapter, and prints them.
+"""A pytest plugin that counts the results of the conformance suite, and of the tests behind the tables of faults.
 
-`--matrix` prints them at the end of a run, AIOZARR_WRITE_TABLE=1 writes them into the documentation. It works with
-pytest-xdist: what is counted travels with each test's report.
+`--matrix` prints those of the suite by store, server and chapter at the end of a run. AIOZARR_WRITE_TABLE=1 writes both
+into the documentation. It works with pytest-xdist: what is counted travels with each test's report.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 from tests.support.conformance_table import ContractCase, ContractTable
+from tests.support.fault_table import FaultResults
 
 TABLE = Path(__file__).parents[2] / "docs" / "reference" / "tested-against.md"
 
 _PROPERTY = "aiozarr_store_contract"
 _MATRIX = pytest.StashKey[ContractTable]()
+_FAULTS = pytest.StashKey[FaultResults]()
 _SUITE = "aiozarr.testing.conformance."
 
 
@@ -31,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Begin to count, and make the marker known that all tests of the contract have."""
     config.stash[_MATRIX] = ContractTable()
+    config.stash[_FAULTS] = FaultResults()
     config.addinivalue_line("markers", "contract: states what the store contract says (added by itself)")
 
 
@@ -55,17 +58,19 @@ def pytest_runtest_makereport(
 class Counting:
     """Counts the reports that come in, on the process that prints."""
 
-    def __init__(self, matrix: ContractTable) -> None:
-        self.matrix = matrix
+    def __init__(self, matrix: ContractTable, faults: FaultResults) -> None:
+        self.matrix, self.faults = matrix, faults
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a test once: when it was called, or when it was not because of its setup."""
-        properties: dict[str, Any] = dict(report.user_properties)
-        described = properties.get(_PROPERTY)
-        if described is None or (report.when != "call" and report.outcome == "passed"):
+        if report.when != "call" and report.outcome == "passed":
             return
         reason = report.longrepr[2] if report.skipped and isinstance(report.longrepr, tuple) else ""
-        self.matrix.add(ContractCase(**described), report.outcome, reason.removeprefix("Skipped: "))
+        reason = reason.removeprefix("Skipped: ")
+        self.faults.add(report.nodeid, report.outcome, reason)
+        properties: dict[str, Any] = dict(report.user_properties)
+        if (described := properties.get(_PROPERTY)) is not None:
+            self.matrix.add(ContractCase(**described), report.outcome, reason)
 
 
 def _describe(item: pytest.Item) -> dict[str, Any] | None:
@@ -100,15 +105,21 @@ def _chapter(written_in: str, test: str) -> str:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Count on the process that prints, which hears of all tests."""
     if not hasattr(session.config, "workerinput"):
-        session.config.pluginmanager.register(Counting(session.config.stash[_MATRIX]))
+        stash = session.config.stash
+        session.config.pluginmanager.register(Counting(stash[_MATRIX], stash[_FAULTS]))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the table, and write it where that is asked for."""
+    """Print the table of the suite, and write all tables where that is asked for."""
     matrix = config.stash[_MATRIX]
     if config.getoption("--matrix") and matrix:
         terminalreporter.section("which store was tested against what")
         terminalreporter.write_line(matrix.text())
-    if os.environ.get("AIOZARR_WRITE_TABLE") and config.getoption("--servers") and matrix:
+    if not os.environ.get("AIOZARR_WRITE_TABLE"):
+        return
+    written = config.stash[_FAULTS].write_pages()
+    if config.getoption("--servers") and matrix:
         TABLE.write_text(matrix.page(), "utf-8")
-        terminalreporter.write_line(f"written: {TABLE}")
+        written.append(TABLE)
+    for page in written:
+        terminalreporter.write_line(f"written: {page}")
