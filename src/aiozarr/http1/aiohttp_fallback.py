@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import Any, Protocol
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.abc import AbstractResolver, AbstractStreamWriter, ResolveResult
+from aiohttp.payload import Payload
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
@@ -20,9 +21,9 @@ from aiozarr.errors import AiozarrError, ShortReadError, StoreError, StoreTimeou
 from aiozarr.http1.connect import connect_error
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint import Endpoint, default_ssl_context
-from aiozarr.http1.pool import PROGRESS_BYTES
+from aiozarr.http1.pool import PIECE_BYTES, PROGRESS_BYTES, SLOWEST_BYTES_PER_SECOND
 from aiozarr.http1.redirect import REDIRECTS, RedirectChain, location_of
-from aiozarr.http1.request import USER_AGENT, conditional_headers
+from aiozarr.http1.request import USER_AGENT, BodyReader, conditional_headers
 from aiozarr.http1.response_check import (
     ERROR_BODY,
     HASH_HEADER,
@@ -72,11 +73,13 @@ class AiohttpFallback:
         own_headers: Mapping[str, str],
         expectation: Expectation,
         *,
+        headers: Mapping[str, str] | None = None,
+        body: memoryview | BodyReader | None = None,
         follow_redirects: bool = True,
         proxies: Proxies = _ENVIRONMENT_PROXIES,
         location: str | None = None,
     ) -> Response:
-        """Send a request without a body to `address`, and follow its redirects within the rules.
+        """Send a request to `address`, and follow its redirects within the rules.
 
         Args:
             method: the HTTP method.
@@ -84,6 +87,8 @@ class AiohttpFallback:
             target: path and query.
             own_headers: headers for the origin of `address` only, such as credentials.
             expectation: the response that is wanted.
+            headers: further headers, as `own_headers`.
+            body: the body, which is sent to `address` only; a request that has one follows no redirect.
             follow_redirects: False: a redirect is returned as the response.
             proxies: which proxy a request goes through.
             location: the location of a redirect that has come already; the request begins there.
@@ -97,14 +102,14 @@ class AiohttpFallback:
                 chain = chain.followed(location)
             proxy = usable_proxy(proxies.choose(chain.address))
             await self._resolver.permit(address, chain.address, proxied=proxy is not None)
-            headers = own_headers if chain.same_origin else {}
+            sent = {**own_headers, **(headers or {})} if chain.same_origin else {}
             try:
-                response = await self._exchange(method, chain.url, proxy, headers, expectation)
+                response = await self._exchange(method, chain.url, proxy, sent, expectation, body)
             except AiozarrError:
                 raise
             except (aiohttp.ClientError, OSError) as error:
                 raise translate(error) from quotable(error)
-            if follow_redirects and response.status in REDIRECTS:
+            if follow_redirects and body is None and response.status in REDIRECTS:
                 location = location_of(response)
             elif chain.visited and response.status == 404:
                 raise StoreError(
@@ -116,17 +121,27 @@ class AiohttpFallback:
                 return response
 
     async def _exchange(
-        self, method: str, url: str, proxy: str | None, own_headers: Mapping[str, str], expectation: Expectation
+        self,
+        method: str,
+        url: str,
+        proxy: str | None,
+        own_headers: Mapping[str, str],
+        expectation: Expectation,
+        body: memoryview | BodyReader | None,
     ) -> Response:
+        nbytes = 0 if body is None else body.nbytes
         limit = asyncio.timeout(None)  # set after the request was sent: the wait for a connection has no limit
         headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity", **own_headers}
+        if body is not None:
+            headers["Content-Length"] = str(nbytes)
         request = self._session.request(
             method,
             URL(url, encoded=True),
             headers=headers | conditional_headers(expectation),
+            data=(_RequestBody(body) if nbytes else b"") if body is not None else None,
             proxy=proxy,
             allow_redirects=False,
-            trace_request_ctx=limit,
+            trace_request_ctx=(limit, nbytes / SLOWEST_BYTES_PER_SECOND),
         )
         async with limit, request as received:
             head = {name.lower(): value for name, value in received.raw_headers}
@@ -145,8 +160,8 @@ class AiohttpFallback:
                     raise StoreError("the server's response has an unknown Content-Encoding")
             if expectation.head:
                 return Response(received.status, head, action, b"")
-            body = await _receive(received, action, decoder, limit, self._endpoint.idle_timeout)
-            return Response(received.status, head, action, body)
+            content = await _receive(received, action, decoder, limit, self._endpoint.idle_timeout)
+            return Response(received.status, head, action, content)
 
     async def aclose(self) -> None:
         self.closed = True
@@ -155,15 +170,41 @@ class AiohttpFallback:
 
 
 def _head_timeout(seconds: float) -> aiohttp.TraceConfig:
-    """Return a trace that limits the time from a sent request to the complete head of the response."""
+    """Return a trace that limits the time from a sent head to the complete head of the response.
+
+    The context of a request is its limit, and the further seconds that its body may take.
+    """
 
     async def sent(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceRequestHeadersSentParams) -> None:
-        limit: asyncio.Timeout = context.trace_request_ctx
-        limit.reschedule(asyncio.get_running_loop().time() + seconds)
+        limit, further = context.trace_request_ctx
+        limit.reschedule(asyncio.get_running_loop().time() + seconds + further)
 
     config = aiohttp.TraceConfig()
     config.on_request_headers_sent.append(sent)
     return config
+
+
+class _RequestBody(Payload):
+    """A body that is sent in pieces, and can be sent again."""
+
+    def __init__(self, body: memoryview | BodyReader) -> None:
+        super().__init__(body, content_type="application/octet-stream")
+        self._body = body
+        self._size = body.nbytes
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        body = self._body
+        for start in range(0, body.nbytes, PIECE_BYTES):
+            length = min(PIECE_BYTES, body.nbytes - start)
+            if isinstance(body, memoryview):
+                await writer.write(body[start : start + length])
+            else:
+                piece = bytearray(length)
+                await body.read_into(start, memoryview(piece))
+                await writer.write(piece)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        raise NotImplementedError("a body is not text")
 
 
 async def _receive(

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _ENVIRONMENT_PROXIES = Proxies()
 _NO_BODY = memoryview(b"")
 
+_CONDITIONS = frozenset({"if-match", "if-none-match"})
+
 ONE_WRITE_BYTES = 64 << 10
 """Most systems take a write of this size without waiting: such a body is sent together with its head."""
 
@@ -85,6 +87,11 @@ class Request:
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.key!r}>"  # the target may hold a signature
+
+
+def is_repeatable(request: Request) -> bool:
+    """Return whether a request may be sent again although the server may have carried it out."""
+    return request.method != "POST" and _CONDITIONS.isdisjoint(map(str.lower, request.headers or ()))
 
 
 class RequestSender(Protocol):
@@ -182,23 +189,25 @@ class EndpointClient:
     async def send(self, request: Request) -> Response:
         """Send `request` and return the response, after redirects if this client follows them.
 
-        If a kept connection turns out to be closed, the request is sent once more. A request with a body must therefore
-        have no condition, and it does not go through a proxy.
+        If a kept connection turns out to be closed, the request is sent once more, unless a server that had carried it
+        out would refuse the second one: a POST, and a write under a condition.
 
         Raises:
             StoreError: no valid response came. A request with a body may have been carried out.
         """
         expectation = request.expectation
-        if self.proxied and request.body is None:
+        if self.proxied:
             return await self._send_by_fallback(request)
         head = request.template.render(request.method, request.target, expectation, request.headers, request.body)
         body = request.body
         if body is None:
             response = await self.pool().send(head, expectation)
-        elif body.nbytes > ONE_WRITE_BYTES or not isinstance(body, memoryview):
-            response = await self.pool().send(head, expectation, body)
         else:
-            response = await self.pool().send(b"".join((head, body)), expectation)
+            repeatable = is_repeatable(request)
+            if body.nbytes > ONE_WRITE_BYTES or not isinstance(body, memoryview):
+                response = await self.pool().send(head, expectation, body, repeatable=repeatable)
+            else:
+                response = await self.pool().send(b"".join((head, body)), expectation, repeatable=repeatable)
         return await self.resolve(request, response) if self._follow_redirects else response
 
     def send_nowait(self, request: Request, receiver: ResponseReceiver) -> Connection | None:
@@ -239,6 +248,8 @@ class EndpointClient:
             request.target,
             request.template.headers,
             request.expectation,
+            headers=request.headers,
+            body=request.body,
             follow_redirects=self._follow_redirects,
             proxies=self._proxies,
             location=location,

@@ -63,11 +63,17 @@ class Pool:
         return len(self._open) + self._connecting
 
     async def send(
-        self, request: bytes, expectation: Expectation, body: memoryview | BodyReader = _NO_BODY
+        self,
+        request: bytes,
+        expectation: Expectation,
+        body: memoryview | BodyReader = _NO_BODY,
+        *,
+        repeatable: bool = True,
     ) -> Response:
         """Send one request, with the bytes of `body` after its head, and return the response.
 
-        If the server has closed a kept connection meanwhile, the request is sent once more, over a new one.
+        If the server has closed a kept connection meanwhile, the request is sent once more, over a new one. A request
+        that is not `repeatable` is only if nothing of it was sent.
 
         Raises:
             StoreError: no connection, or it was lost within the response; `retryable` says whether to try again. Or
@@ -77,12 +83,16 @@ class Pool:
         connection = self._idle.pop() if self._idle else await self._acquire()
         while True:
             future: asyncio.Future[Response] = self.loop.create_future()
+            begun = False
             try:
                 connection.start(request, expectation, future, body)
+                begun = not repeatable
                 if not isinstance(body, memoryview):
                     await self._send_pieces(connection, future, body)
                 return await future
-            except StaleConnectionError:  # new connections do not raise it: this happens once
+            except StaleConnectionError as error:  # new connections do not raise it: this happens once
+                if begun:
+                    raise StoreError("the connection was closed before a response came", retryable=True) from error
                 connection = await self._acquire(fresh=True)
             except BaseException:
                 # Cancelled, or the body could not be read. The rest must not reach the next request.
