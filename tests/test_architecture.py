@@ -70,7 +70,7 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11070,
+    "stores": 10710,
     "engine": 7430,
     "hierarchy": 5750,
     "codecs": 4640,
@@ -81,7 +81,7 @@ BUDGET = {
     "grid": 2240,
     "integrations": 1960,
     "conversion": 1900,
-    "http1": 1760,
+    "http1": 1810,
     "testing": 1160,
     "root": 1000,
     "schedule": 910,

@@ -95,6 +95,9 @@ _UNTIL_CLOSE: Final = 4
 MAX_UNSENT_BYTES = 4 << 20
 """Bytes that the system may hold after it has taken all of a body: the largest send buffer of Linux by default."""
 
+RESUME_INCOMPLETE: Final = 308
+"""The status by which Google confirms a part of an upload, which it has read."""
+
 _NO_EXPECTATION = Expectation()
 _EMPTY = memoryview(b"")
 _NO_BYTES = bytearray()  # never appended to
@@ -408,7 +411,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._receiver = None
         self._state = _IDLE
-        if (self.upload_ticks or self.unwritten) and head.status >= 300:
+        if self.unwritten or (self.upload_ticks and head.status >= 300 and head.status != RESUME_INCOMPLETE):
             # A server that refuses an upload may not have read all of it, and may parse the rest as a request.
             reusable = False
         self._release_body()

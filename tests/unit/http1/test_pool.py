@@ -181,6 +181,23 @@ async def test_a_connection_closed_between_requests_costs_one_silent_retry(pool:
     assert [request.connection for request in server.requests] == [1, 1, 2]
 
 
+async def test_what_the_server_must_not_get_twice_is_repeated_only_if_nothing_was_sent(
+    pool: Pool, server: FaultServer
+) -> None:
+    await get(pool, "small")
+    server.script = spoil.only({2: spoil.reset})
+    request = b"GET /small HTTP/1.1\r\nHost: host\r\n\r\n"
+    with pytest.raises(StoreError, match="before a response") as caught:
+        await pool.send(request, Expectation(), repeatable=False)
+    assert caught.value.retryable
+    assert len(server.requests) == 2
+    await get(pool, "small")
+    for connection in pool._idle:  # closed, and not yet noticed
+        assert connection._transport is not None
+        connection._transport.close()
+    assert bytes((await pool.send(request, Expectation(), repeatable=False)).body) == b"small"
+
+
 async def test_a_request_is_repeated_silently_only_once(pool: Pool, server: FaultServer) -> None:
     await asyncio.gather(*(get(pool, "small") for _ in range(3)))
     before = len(server.requests)

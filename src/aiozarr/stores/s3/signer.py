@@ -20,6 +20,8 @@ VALID_SECONDS = 3600
 SAME_MOMENT_SECONDS = 60
 """URLs signed within this time have the same time of signature."""
 
+MAX_KNOWN_QUERIES = 64
+
 
 @dataclass(frozen=True, slots=True)
 class S3Credentials:
@@ -54,7 +56,7 @@ class Signer:
         credentials: the credentials that sign.
     """
 
-    __slots__ = ("_clock", "_day", "_host", "_moment", "_region", "credentials")
+    __slots__ = ("_clock", "_day", "_host", "_host_line", "_moment", "_region", "credentials")
 
     def __init__(
         self,
@@ -76,7 +78,8 @@ class Signer:
         self._region = region
         self._host = host
         self._day = ("", b"")
-        self._moment = _Moment(float("-inf"), "", "", "", b"", {})
+        self._host_line = f"host:{host}\n".encode()
+        self._moment = _Moment(float("-inf"), "", "", b"", b"", {})
 
     def target(self, method: str, path: str, query: str = "", headers: Mapping[str, str] | None = None) -> str:
         """Return path and query of a signed request.
@@ -93,19 +96,17 @@ class Signer:
         moment, now = self._moment, self._clock()
         if not moment.at <= now < moment.at + SAME_MOMENT_SECONDS:
             moment = self._moment = self._begin(now)
-        names, lines = "host", f"host:{self._host}\n"
+        names, lines = "host", self._host_line
         if headers:
             signed = sorted({"host": self._host, **headers}.items())
             names = ";".join([name for name, _ in signed])
-            lines = "".join([f"{name}:{value.strip()}\n" for name, value in signed])
-        text = moment.texts.get(names)
-        if text is None:
-            text = moment.texts[names] = self._parameters(moment, names)
-        if query:
-            text = f"{text}&{query}"
-        request = sha256(f"{method}\n{path}\n{text}\n{lines}\n{names}\nUNSIGNED-PAYLOAD".encode()).hexdigest()
-        to_sign = f"{ALGORITHM}\n{moment.time}\n{moment.scope}\n{request}"
-        signature = hmac.digest(moment.secret, to_sign.encode(), "sha256").hex()
+            lines = "".join([f"{name}:{value.strip()}\n" for name, value in signed]).encode()
+        known = moment.known.get((names, query))
+        if known is None:
+            known = self._parameters(moment, names, query)
+        text, before, behind = known
+        request = sha256(f"{method}\n{path}\n".encode() + before + lines + behind).hexdigest()
+        signature = hmac.digest(moment.secret, moment.head + request.encode(), "sha256").hex()
         return f"{path}?{text}&X-Amz-Signature={signature}"
 
     def _begin(self, now: float) -> _Moment:
@@ -116,28 +117,36 @@ class Signer:
             for part in scope.split("/"):
                 secret = hmac.digest(secret, part.encode(), "sha256")
             self._day = (scope, secret)
-        return _Moment(now, moment, scope, f"{self.credentials.key}/{scope}", self._day[1], {})
+        head = f"{ALGORITHM}\n{moment}\n{scope}\n".encode()
+        return _Moment(now, moment, scope, head, self._day[1], {})
 
-    def _parameters(self, moment: _Moment, names: str) -> str:
-        """Return the parameters of a signature that signs the headers `names`, but for the signature itself."""
+    def _parameters(self, moment: _Moment, names: str, query: str) -> tuple[str, bytes, bytes]:
+        """Return the query without the signature, and what comes before and behind the headers `names` of a request."""
         parameters = {
             "X-Amz-Algorithm": ALGORITHM,
-            "X-Amz-Credential": moment.credential,
+            "X-Amz-Credential": f"{self.credentials.key}/{moment.scope}",
             "X-Amz-Date": moment.time,
             "X-Amz-Expires": str(VALID_SECONDS),
             "X-Amz-SignedHeaders": names,
         }
         if self.credentials.token is not None:
             parameters["X-Amz-Security-Token"] = self.credentials.token
-        return canonical_query(parameters)
+        text = canonical_query(parameters)
+        if query:
+            text = f"{text}&{query}"
+        if len(moment.known) >= MAX_KNOWN_QUERIES:  # pages and parts have one each
+            moment.known.clear()
+        known = text, f"{text}\n".encode(), f"\n{names}\nUNSIGNED-PAYLOAD".encode()
+        moment.known[names, query] = known
+        return known
 
 
 class _Moment(NamedTuple):
-    """The common parts of the requests signed in one minute; `texts` has the parameters by the signed headers."""
+    """The common parts of the requests signed in one minute; `known` has those of equal headers and parameters."""
 
     at: float
     time: str
     scope: str
-    credential: str
+    head: bytes
     secret: bytes
-    texts: dict[str, str]
+    known: dict[tuple[str, str], tuple[str, bytes, bytes]]
