@@ -75,6 +75,7 @@ class AiohttpFallback:
         *,
         headers: Mapping[str, str] | None = None,
         body: memoryview | BodyReader | None = None,
+        repeatable: bool = True,
         follow_redirects: bool = True,
         proxies: Proxies = _ENVIRONMENT_PROXIES,
         location: str | None = None,
@@ -89,6 +90,7 @@ class AiohttpFallback:
             expectation: the response that is wanted.
             headers: further headers, as `own_headers`.
             body: the body, which is sent to `address` only; a request that has one follows no redirect.
+            repeatable: whether the body may be sent again if a kept connection turns out to be closed.
             follow_redirects: False: a redirect is returned as the response.
             proxies: which proxy a request goes through.
             location: the location of a redirect that has come already; the request begins there.
@@ -97,6 +99,7 @@ class AiohttpFallback:
             StoreError: a redirect breaks the rules or ends in a 404, or the exchange failed.
         """
         chain = RedirectChain(address, address.origin + target)
+        content = None if body is None else _RequestBody(body, repeatable)
         while True:
             if location is not None:
                 chain = chain.followed(location)
@@ -104,7 +107,7 @@ class AiohttpFallback:
             await self._resolver.permit(address, chain.address, proxied=proxy is not None)
             sent = {**own_headers, **(headers or {})} if chain.same_origin else {}
             try:
-                response = await self._exchange(method, chain.url, proxy, sent, expectation, body)
+                response = await self._exchange(method, chain.url, proxy, sent, expectation, content)
             except AiozarrError:
                 raise
             except (aiohttp.ClientError, OSError) as error:
@@ -127,18 +130,18 @@ class AiohttpFallback:
         proxy: str | None,
         own_headers: Mapping[str, str],
         expectation: Expectation,
-        body: memoryview | BodyReader | None,
+        content: _RequestBody | None,
     ) -> Response:
-        nbytes = 0 if body is None else body.nbytes
+        nbytes = 0 if content is None else content.nbytes
         limit = asyncio.timeout(None)  # set after the request was sent: the wait for a connection has no limit
         headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity", **own_headers}
-        if body is not None:
+        if content is not None:
             headers["Content-Length"] = str(nbytes)
         request = self._session.request(
             method,
             URL(url, encoded=True),
             headers=headers | conditional_headers(expectation),
-            data=(_RequestBody(body) if nbytes else b"") if body is not None else None,
+            data=content,
             proxy=proxy,
             allow_redirects=False,
             trace_request_ctx=(limit, nbytes / SLOWEST_BYTES_PER_SECOND),
@@ -160,8 +163,8 @@ class AiohttpFallback:
                     raise StoreError("the server's response has an unknown Content-Encoding")
             if expectation.head:
                 return Response(received.status, head, action, b"")
-            content = await _receive(received, action, decoder, limit, self._endpoint.idle_timeout)
-            return Response(received.status, head, action, content)
+            body = await _receive(received, action, decoder, limit, self._endpoint.idle_timeout)
+            return Response(received.status, head, action, body)
 
     async def aclose(self) -> None:
         self.closed = True
@@ -185,15 +188,19 @@ def _head_timeout(seconds: float) -> aiohttp.TraceConfig:
 
 
 class _RequestBody(Payload):
-    """A body that is sent in pieces, and can be sent again."""
+    """A body that is sent in pieces, and again on a new connection only if it is `repeatable`."""
 
-    def __init__(self, body: memoryview | BodyReader) -> None:
+    def __init__(self, body: memoryview | BodyReader, repeatable: bool) -> None:
         super().__init__(body, content_type="application/octet-stream")
         self._body = body
-        self._size = body.nbytes
+        self._repeatable, self._may_begin = repeatable, True
+        self.nbytes = self._size = body.nbytes
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         body = self._body
+        if not self._may_begin:  # aiohttp repeats a PUT by itself
+            raise OSError("the connection was closed before a response came")
+        self._may_begin = self._repeatable
         for start in range(0, body.nbytes, PIECE_BYTES):
             length = min(PIECE_BYTES, body.nbytes - start)
             if isinstance(body, memoryview):

@@ -250,6 +250,7 @@ class EndpointClient:
             request.expectation,
             headers=request.headers,
             body=request.body,
+            repeatable=is_repeatable(request),
             follow_redirects=self._follow_redirects,
             proxies=self._proxies,
             location=location,

@@ -17,7 +17,7 @@ from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, Un
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import BodyReader, check_headers, quote_key
-from aiozarr.http1.response_check import Accept, Expectation, Headers, etag_of
+from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.http1.url import fingerprint
 from aiozarr.model import Entry, IfAbsent, Precondition, Supports, Version
 from aiozarr.stores.capabilities import UploadedPart
@@ -232,26 +232,25 @@ class S3BucketClient(BucketClient):
             async def send_part(upload_id: str, start: int, stop: int) -> UploadedPart:
                 return await self.upload_part(key, upload_id, start // part_bytes, whole.part(start, stop - start))
 
-            part_bytes = max(PART_BYTES, -(-data.nbytes // MAX_PARTS))
-            return await self._upload_parts(key, data.nbytes, part_bytes, send_part, precondition)
+            part_bytes = _part_bytes(data.nbytes, PART_BYTES)
+            return await self._upload_parts(key, data.nbytes, part_bytes, send_part, conditions)
         if data.nbytes > MAX_PUT_BYTES:
             raise UnsupportedOperationError(
                 f"on this server a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not "
                 f"{data.nbytes}"
             )
         body = data if data.nbytes <= MAX_WRITE_BYTES else MemoryBody(data)
-        return await self._put(key, body, {**conditions, **await self._checksum(body)}, precondition)
+        return await self._put(key, body, conditions)
 
     async def upload(self, key: str, body: BodyReader) -> Version | None:
-        return await self._put(key, body, await self._checksum(body), None)
+        return await self._put(key, body, {})
 
-    async def _put(
-        self, key: str, body: memoryview | BodyReader, headers: Mapping[str, str], precondition: Precondition | None
-    ) -> Version | None:
-        response = await self._call("PUT", key, {}, {**self._encryption, **headers}, body)
-        etag = etag_of(response.headers)
-        if response.status not in _STORED or etag is None or is_html_page(bytes(response.body)):
-            raise self._write_error(response, precondition)
+    async def _put(self, key: str, body: memoryview | BodyReader, conditions: Mapping[str, str]) -> Version | None:
+        headers = {**self._encryption, **conditions, **await self._checksum(body)}
+        response = await self._call("PUT", key, {}, headers, body)
+        etag = response.headers.get(b"etag", b"").decode("latin-1")
+        if response.status not in _STORED or not etag or is_html_page(bytes(response.body)):
+            raise self._write_error(response, conditions)
         return None if etag == '""' else Version(etag)
 
     async def _checksum(self, body: memoryview | BodyReader) -> dict[str, str]:
@@ -270,11 +269,11 @@ class S3BucketClient(BucketClient):
             value = await body.crc32c()
         return {f"x-amz-checksum-{algorithm.lower()}": value}
 
-    def _write_error(self, response: Response, precondition: Precondition | None = None) -> StoreError:
+    def _write_error(self, response: Response, conditions: Mapping[str, str] | None = None) -> StoreError:
         """Return the error for a response that does not confirm a write, or a step of an upload."""
         status, body = response.status, bytes(response.body)
         code = error_code(body)
-        if precondition is not None and (
+        if conditions and (
             status in (304, 412)
             or (status == 409 and code not in _OTHER_CONFLICTS)
             or (status == 404 and is_missing_key(body))
@@ -313,7 +312,7 @@ class S3BucketClient(BucketClient):
             result = self._copied(await self._call("PUT", key, query, part), "CopyPartResult")
             return UploadedPart(result.get("ETag", ""))
 
-        part_bytes = max(COPY_PART_BYTES, -(-size // MAX_PARTS))
+        part_bytes = _part_bytes(size, COPY_PART_BYTES)
         return await self._upload_parts(key, size, part_bytes, copy_part, checksums=False)
 
     def _copied(self, response: Response, name: str) -> dict[str, str]:
@@ -338,7 +337,7 @@ class S3BucketClient(BucketClient):
         return self._algorithm in (None, "CRC32C")  # the only checksum of a body that is read while it is sent
 
     def upload_part_bytes(self, nbytes: int) -> int | None:
-        return None if nbytes <= SINGLE_PUT_BYTES else max(PART_BYTES, -(-nbytes // MAX_PARTS))
+        return None if nbytes <= SINGLE_PUT_BYTES else _part_bytes(nbytes, PART_BYTES)
 
     async def _upload_parts(
         self,
@@ -346,7 +345,7 @@ class S3BucketClient(BucketClient):
         nbytes: int,
         part_bytes: int,
         send_part: SendPart,
-        precondition: Precondition | None = None,
+        conditions: Mapping[str, str] | None = None,
         *,
         checksums: bool = True,
     ) -> Version | None:
@@ -357,26 +356,23 @@ class S3BucketClient(BucketClient):
             nbytes: its size.
             part_bytes: the size of the parts; the last one may be smaller.
             send_part: stores the part from `start` to `stop`, given the id of the upload and these two.
-            precondition: holds when the object is made of its parts, or nothing is stored.
+            conditions: the headers of conditions, for the request that makes the object of its parts.
             checksums: whether `send_part` sends checksums where they are needed.
         """
-        upload_id = await self._begin_parts(key, checksums=checksums)
+        upload_id = await self.begin_parts(key, checksums=checksums)
         try:
             parts = await map_concurrently(
                 lambda start: send_part(upload_id, start, min(start + part_bytes, nbytes)),
                 range(0, nbytes, part_bytes),
                 concurrency=PART_CONCURRENCY,
             )
-            return await self._complete_parts(key, upload_id, parts, precondition)
+            return await self.complete_parts(key, upload_id, parts, conditions)
         except BaseException:
             with move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
                 await self.abort_parts(key, upload_id)
             raise
 
-    async def begin_parts(self, key: str) -> str:
-        return await self._begin_parts(key, checksums=True)
-
-    async def _begin_parts(self, key: str, *, checksums: bool) -> str:
+    async def begin_parts(self, key: str, *, checksums: bool = True) -> str:
         headers = dict(self._encryption)
         if checksums and (self._algorithm is not None or not self._secure):
             headers["x-amz-checksum-algorithm"] = self._algorithm or "CRC32C"
@@ -403,22 +399,23 @@ class S3BucketClient(BucketClient):
         headers = await self._checksum(body)
         query = {"partNumber": str(number + 1), "uploadId": upload_id}
         response = await self._call("PUT", key, query, headers, body)
-        etag = etag_of(response.headers)
+        etag = response.headers.get(b"etag", b"").decode("latin-1")
         if response.status != 200 or not etag:
             raise self._write_error(response)
         return UploadedPart(etag, next(iter(headers.values()), None))
 
-    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
-        return await self._complete_parts(key, upload_id, parts, None)
-
-    async def _complete_parts(
-        self, key: str, upload_id: str, parts: Sequence[UploadedPart], precondition: Precondition | None
+    async def complete_parts(
+        self,
+        key: str,
+        upload_id: str,
+        parts: Sequence[UploadedPart],
+        conditions: Mapping[str, str] | None = None,
     ) -> Version | None:
         document = memoryview(completion(parts, self._algorithm or "CRC32C"))
-        response = await self._call("POST", key, {"uploadId": upload_id}, _condition_headers(precondition), document)
+        response = await self._call("POST", key, {"uploadId": upload_id}, conditions, document)
         result = parse_result(response, "CompleteMultipartUploadResult")
         if result is None:
-            raise self._write_error(response, precondition)
+            raise self._write_error(response, conditions)
         await self._forget_upload(key, upload_id)
         return result_version(result)
 
@@ -491,6 +488,10 @@ class S3BucketClient(BucketClient):
         while self._old_clients:
             await self._old_clients.pop().sender.aclose()
         await self._region_client.sender.aclose()
+
+
+def _part_bytes(nbytes: int, least: int) -> int:
+    return max(least, -(-nbytes // MAX_PARTS))
 
 
 def _condition_headers(precondition: Precondition | None) -> dict[str, str]:

@@ -109,10 +109,15 @@ async def test_a_condition_that_fails_is_told_from_other_refusals(
     assert "SignedHeaders=host%3Bif-match%3Bx-amz-checksum-crc32c&" in put.target
 
 
-async def test_a_condition_whose_connection_was_lost_is_not_sent_again_in_silence(server: FaultServer) -> None:
+@pytest.mark.parametrize("proxied", [False, True])
+async def test_a_condition_whose_connection_was_lost_is_not_sent_again_in_silence(
+    server: FaultServer, proxied: bool
+) -> None:
     """The first request may have been carried out: the second one would be refused, as if another had written."""
     server.script = lambda request, usual: spoil.reset(usual) if request.number == 2 else usual
-    async with at(server) as store:
+    far = {"endpoint_url": "http://far.example", "proxy": server.url}
+    options: dict[str, str] = {"key": "k", "secret": "s", "region": "us-east-1"}
+    async with ObjectStore("s3://bkt", **options, **(far if proxied else {"endpoint_url": server.url})) as store:
         await store.set("x", b"1")
         with pytest.raises(StoreError) as caught:
             await store.set("y", b"2", precondition=IfAbsent())
