@@ -46,6 +46,7 @@ class CredentialSource(Protocol):
 
     def record_refusal(self, key: str) -> bool:
         """Record that a server refused the access key `key`. Return whether there may be other credentials."""
+        ...
 
 
 class FixedCredentials:
@@ -76,7 +77,8 @@ class FoundCredentials:
         """
         self._options = options
         self._region = region
-        self._found: Any = None  # botocore's credentials, which renew themselves
+        self._found: Any = None  # botocore's credentials, if they expire: they renew themselves
+        self._process = 0
         self._cached = ANONYMOUS
         self._fresh_until = 0.0
         self._guard = ForkSafeLock()  # held by the thread that searches
@@ -104,8 +106,10 @@ class FoundCredentials:
                 from botocore.exceptions import BotoCoreError, ClientError
             except ImportError as error:
                 raise UnauthenticatedError(f"no AWS credentials were given: {NEEDS_EXTRA} ({ANON})") from error
+            if self._process != os.getpid():  # a thread of the parent may have held their lock at a fork
+                self._found, self._process = None, os.getpid()
             try:
-                found = self._found = self._found or find_credentials(self._options, self._region)
+                found = self._found or find_credentials(self._options, self._region)
                 frozen = None if found is None else found.get_frozen_credentials()
             except (BotoCoreError, ClientError, OSError, ValueError) as error:
                 raise UnauthenticatedError(
@@ -116,6 +120,7 @@ class FoundCredentials:
                 raise UnauthenticatedError(f"{SEARCHED} ({ANON})")
             expiry = getattr(found, "_expiry_time", None)
             expires_at = None if expiry is None else expiry.timestamp()
+            self._found = None if expiry is None else found
             now = time.time()
             # Credentials that expire soon are used all the same, and renewed soon.
             renew_at = now + REUSE_SECONDS if expires_at is None else expires_at - RENEW_BEFORE_SECONDS

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from urllib.parse import unquote_plus
-from xml.etree.ElementTree import Element, ParseError, fromstring
+from xml.etree.ElementTree import Element, ParseError, XMLParser, fromstring
 
 from aiozarr.errors import StoreError
 from aiozarr.http1.connection import Response
@@ -19,6 +19,7 @@ from aiozarr.stores.http.errors import error_for
 from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum
 from aiozarr.stores.object.bucket_client import PAGE_SIZE
 from aiozarr.stores.object.listing import (
+    MAX_TAGS,
     ListingPage,
     child_texts,
     is_key,
@@ -113,10 +114,11 @@ _STATUS_OF = {
 def parse_document(response: Response, name: str) -> Element | None:
     """Return the root `name` of a result, or None if the response has another body, such as that of an error."""
     body = bytes(response.body)
-    if response.status != 200 or b"<!DOCTYPE" in body:  # no declarations
+    # As in `parse_xml_listing`: no declarations, in any encoding, and no more tags than results have.
+    if response.status != 200 or b"<!DOCTYPE" in body or b"\0" in body or body.count(b"<") > MAX_TAGS:
         return None
     try:
-        root = fromstring(body.strip())  # S3 may send spaces while it works
+        root = fromstring(body.strip(), XMLParser(encoding="utf-8"))  # S3 may send spaces while it works
     except (ParseError, ValueError, LookupError):
         return None
     return root if local_name(root) == name else None

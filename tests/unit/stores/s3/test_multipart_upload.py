@@ -163,5 +163,7 @@ def test_messages() -> None:
         response(200, b""),
         response(404, b"<R/>"),
         response(200, b"<!DOCTYPE R><R/>"),
+        response(200, "<!DOCTYPE R><R/>".encode("utf-16")),
+        response(200, b"<R>" + b"<a/>" * (1 << 20) + b"</R>"),
     ):
         assert parse_result(other, "R") is None
