@@ -18,14 +18,16 @@ from aiozarr.stores.gcs.authoriser import GcsTokenSource
 from aiozarr.stores.local.atomic_write import _process_locks
 from aiozarr.stores.memory_store import _spaces
 from aiozarr.stores.options.gcs_options import GcsOptions
-from aiozarr.stores.s3.client import ProfileCredentials
+from aiozarr.stores.options.s3_options import S3Options
+from aiozarr.stores.s3.credentials import FoundCredentials
 from aiozarr.stores.zip.archive import open_archives
 
 fs, memory, archive = MemoryFileSystem(), MemoryStore(), ZipStore("/no/such.zip")
-tokens, profile, late = GcsTokenSource(GcsOptions(), "anonymous"), ProfileCredentials(None), LatencyStore(memory, 0)
+tokens, late = GcsTokenSource(GcsOptions(), "anonymous"), LatencyStore(memory, 0)
+found = FoundCredentials(S3Options(), "")
 locks = {
     "fsspec": _path_locks.of(fs)[0], "fsspec's": _path_locks._guard, "gcs": tokens._guard, "local": _process_locks[5],
-    "memory": memory._space.lock, "memory's": _spaces._lock, "s3": profile._lock, "line": late._bandwidth._lock,
+    "memory": memory._space.lock, "memory's": _spaces._lock, "s3": found._guard, "line": late._bandwidth._lock,
     "archive": archive._archive.lock, "archives": open_archives._lock,
 }
 with contextlib.ExitStack() as held:

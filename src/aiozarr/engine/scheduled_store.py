@@ -192,7 +192,7 @@ class ScheduledStore:
         Each attempt of a request reads its bytes anew.
 
         Raises:
-            UnsupportedOperationError: the server refuses requests of this form.
+            UnsupportedOperationError: the store takes whole values only.
             ChangedError: the body is not what it was any more.
         """
         store = self.store

@@ -181,7 +181,6 @@ class UploadStore(Store):
         Returns: its version.
 
         Raises:
-            UnsupportedOperationError: the server refuses requests of this form.
             StoreError: it could not be stored, or no response came, and then it may be stored.
         """
 

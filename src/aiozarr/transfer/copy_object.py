@@ -155,7 +155,6 @@ class ObjectCopier:
         self._prefetched: dict[str, FetchedObject] = {}
         can_copy = isinstance(destination, CopyFromStore) and destination.can_copy_from(source)
         self._refusals_left = MAX_SERVER_REFUSALS if can_copy else 0
-        self._upload_refusals_left = MAX_SERVER_REFUSALS
         self._scheduled_source = engine.scheduled(source, settings, report)
         self._scheduled_destination = engine.scheduled(destination, settings, report)
         self._memory = ByteSemaphore(settings.max_bytes_in_flight)
@@ -181,10 +180,7 @@ class ObjectCopier:
             except UnsupportedOperationError:
                 self._refusals_left -= 1
         if self._is_streamed(entry):
-            try:
-                return await self._upload(entry)
-            except UnsupportedOperationError:
-                self._upload_refusals_left -= 1
+            return await self._upload(entry)
         return await self._copy_async(entry)
 
     def _is_streamed(self, entry: Entry) -> bool:
@@ -192,7 +188,6 @@ class ObjectCopier:
         return (
             entry.size is not None
             and entry.size > MAX_UPLOADED_BYTES
-            and self._upload_refusals_left > 0
             and isinstance(self.source, LocalStore)
             and isinstance(self.destination, UploadStore)
             and self.destination.can_upload(entry.size)

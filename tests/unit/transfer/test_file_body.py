@@ -1,4 +1,4 @@
-"""Files that are read while they are sent: in little memory, of one version, to a server that may refuse them."""
+"""Files that are read while they are sent: in little memory, of one version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiozarr.errors import ChangedError, StoreError
 from aiozarr.stores import LocalStore, ObjectStore
 from aiozarr.stores.local.stored_file import StoredFile
 from aiozarr.transfer import file_body
-from aiozarr.transfer.copy_object import MAX_SERVER_REFUSALS, MAX_UPLOADED_BYTES
+from aiozarr.transfer.copy_object import MAX_UPLOADED_BYTES
 from aiozarr.transfer.file_body import open_body
 from tests.support.certificates import authority
 from tests.support.engine_samples import engine
@@ -150,18 +150,6 @@ async def test_a_file_that_ends_early_is_an_error_of_this_file(
         else:
             assert {failed for failed, _ in report.failed} == {key, "zarr.json"}
             assert server.get(f"bkt/x/{key}") is None
-
-
-async def test_a_server_that_refuses_uploads_of_this_form_gets_them_otherwise(tmp_path: Path) -> None:
-    def script(request: Request, usual: Reply) -> Reply:
-        streamed = "X-Amz-Signature=" in request.target and len(request.body) > MAX_UPLOADED_BYTES
-        return Reply(403, (), b"<Code>AccessDenied</Code>", applied=False) if streamed else usual
-
-    with served(script) as server:
-        settings = aiozarr.Settings(max_requests=1)
-        await aiozarr.copy(fill(tmp_path), "s3://bkt/x", destination_options=options(server), settings=settings)
-        assert stored(server) == TREE
-        assert sum(len(uploads(server, key)) - 1 for key in LARGE) <= MAX_SERVER_REFUSALS + 1
 
 
 async def test_an_upload_that_is_interrupted_is_repeated_from_its_beginning(tmp_path: Path) -> None:

@@ -69,10 +69,19 @@ def crc32c_base64(view: memoryview) -> bytes:
 
 async def crc32c_of(data: Buffer) -> bytes:
     """Return the CRC32C of `data` as object stores write it; that of much data is computed in a thread."""
-    view = memoryview(data)
-    if view.nbytes <= MAX_HASH_ON_LOOP_BYTES:
-        return crc32c_base64(view)
-    return await in_thread(lambda: crc32c_base64(view))
+    return await checksum_of("CRC32C", data)
+
+
+async def checksum_of(algorithm: str, data: Buffer) -> bytes:
+    """Return a checksum of `data` in base64, by an algorithm of `ALGORITHMS` whose package is installed.
+
+    That of much data is computed in a thread.
+    """
+    view, compute = memoryview(data), ALGORITHMS[algorithm]()
+    assert compute is not None
+    if BodyChecksum(algorithm, b"").is_quick(view.nbytes):
+        return compute(view)
+    return await in_thread(lambda: compute(view))
 
 
 def _crc32_base64(view: memoryview) -> bytes:

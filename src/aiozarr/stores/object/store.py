@@ -40,7 +40,6 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
     """Values of a bucket, below a prefix: `s3://bucket/prefix`.
 
     A 404 of the object itself means that the value is missing; a missing bucket, a refusal and a redirect are errors.
-    If a parent process used obstore, operations of a forked process that need it raise `ForkedProcessError`.
     """
 
     def __init__(self, url: str, **storage_options: Any) -> None:

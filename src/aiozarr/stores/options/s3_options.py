@@ -17,13 +17,7 @@ from aiozarr.stores.options.option_table import (
     options_of,
 )
 
-_UPLOAD = (
-    "server_side_encryption",
-    "sse_kms_key_id",
-    "sse_bucket_key_enabled",
-    "checksum_algorithm",
-    "unsigned_payload",
-)
+UPLOAD_OPTIONS = ("server_side_encryption", "sse_kms_key_id", "sse_bucket_key_enabled", "checksum_algorithm")
 _CHAIN = (
     "role_arn",
     "role_session_name",
@@ -55,8 +49,8 @@ class S3Options:
         verify: `False`, or a file of certificates to trust.
         root_certificate: further certificates to trust, as PEM.
         proxy: the URL of a proxy for all requests.
-        upload: further options of the client that writes, by its own names: encryption, checksums.
-        chain: sources of credentials, by the client's own names: web identity, container, instance.
+        upload: how values are written: encryption, checksums.
+        chain: where credentials are searched: web identity, container, instance.
         max_connections: connections at once; 1024.
         idle_timeout: without progress; 20 s.
         connect_timeout: 20 s.
@@ -121,14 +115,12 @@ S3_TABLE = OptionTable(
         Option(
             "checksum_algorithm",
             fsspec=("s3_additional_kwargs.ChecksumAlgorithm",),
-            about="a checksum that is sent with what is written: `SHA256`, `CRC64NVME`",
+            about="a checksum that is sent with what is written: `CRC32C`, `SHA256`, `CRC64NVME` (package `awscrt`)",
         ),
-        Option("unsigned_payload", "flag", ours_only=True, about="do not hash what is written, for the signature"),
         *(
             Option(
                 name,
                 "flag" if name == "imdsv1_fallback" else "words",
-                # obstore's documentation has the one name, and its code takes the other.
                 obstore=("endpoint_url_sts",) if name == "sts_endpoint" else (),
                 ours_only=True,
                 about="where credentials are found: web identity, container, instance",
@@ -159,6 +151,7 @@ S3_TABLE = OptionTable(
         "local_expiry_check",
         "max_concurrency",
         "timeout",
+        "unsigned_payload",
         "use_ssl",
     ),
 )
@@ -175,7 +168,7 @@ def s3_options(given: Mapping[str, Any]) -> S3Options:
         ValueError: one option is given twice with different values, or options contradict each other.
     """
     found = S3_TABLE.translate(given)
-    upload = tuple((name, found.pop(name)) for name in _UPLOAD if name in found)
+    upload = tuple((name, found.pop(name)) for name in UPLOAD_OPTIONS if name in found)
     chain = tuple((name, found.pop(name)) for name in _CHAIN if name in found)
     _merge_signature(found)
     _merge_trust(found)

@@ -1,38 +1,41 @@
-"""The client of a bucket of S3: signed requests in the bucket's own region; obstore does what takes more."""
+"""The client of a bucket of S3: signed requests in the bucket's own region."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
 import warnings
-import weakref
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from hashlib import md5
+from typing import Any
 
 from anyio import move_on_after
 
-from aiozarr.errors import StoreError, UnauthenticatedError, UnsupportedOperationError
-from aiozarr.http1.connection import BodyCutError, Response
-from aiozarr.http1.endpoint_client import EndpointClient, Request, RequestSender
-from aiozarr.http1.request import BodyReader
-from aiozarr.http1.response_check import Accept, Expectation, Headers, etag_of
+from aiozarr.concurrency import SingleFlight, map_concurrently
+from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
+from aiozarr.http1.connection import Response
+from aiozarr.http1.endpoint_client import EndpointClient, Request
+from aiozarr.http1.request import BodyReader, check_headers, quote_key
+from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.http1.url import fingerprint
-from aiozarr.model import Entry, Precondition, Supports, Version
+from aiozarr.model import Entry, IfAbsent, Precondition, Supports, Version
 from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, error_for, is_missing_key, is_skewed
-from aiozarr.stores.object.body_checksum import BodyChecksum
-from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
-from aiozarr.stores.object.listing import ListingPage, collect_names, iterate_pages
-from aiozarr.stores.obstore.obstore_bucket import (
-    PART_BYTES,
-    SINGLE_PUT_BYTES,
-    WORKERS,
-    ObstoreBucketClient,
-    may_lack_bulk,
+from aiozarr.stores.http.errors import (
+    EXPIRED_CODES,
+    HTML_PAGE,
+    error_code,
+    error_for,
+    is_html_page,
+    is_missing_key,
+    is_skewed,
+    request_id,
 )
-from aiozarr.stores.options.s3_options import S3Options, s3_options
+from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum, checksum_of
+from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
+from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, iterate_pages
+from aiozarr.stores.object.memory_body import MemoryBody
+from aiozarr.stores.options.s3_options import UPLOAD_OPTIONS, S3Options, s3_options
 from aiozarr.stores.s3.address import (
     NOTHING_CONFIGURED,
     S3Endpoint,
@@ -43,44 +46,66 @@ from aiozarr.stores.s3.address import (
     parse_url,
     sends_found_credentials_openly,
 )
-from aiozarr.stores.s3.client import has_files, knows_credentials, make_provider, read_configured
-from aiozarr.stores.s3.direct_put import DirectPut, may_succeed_otherwise, stored_version
-from aiozarr.stores.s3.multipart_upload import (
-    CHECKSUM_ALGORITHM,
-    MAX_PARTS,
+from aiozarr.stores.s3.credentials import has_files, make_source, read_configured
+from aiozarr.stores.s3.messages import (
     completion,
-    new_record,
-    parse_result,
-    record_key,
-    result_version,
-)
-from aiozarr.stores.s3.region_client import CRC32C, S3RegionClient, fetch_region
-from aiozarr.stores.s3.responses import (
-    failures_in,
-    first_failure,
+    deletion,
+    failed_deletes,
     is_elsewhere,
     listing_query,
+    new_record,
     parse_page,
+    parse_result,
+    record_key,
     region_in,
+    result_version,
     stored_checksum,
 )
+from aiozarr.stores.s3.region_client import S3RegionClient, fetch_region
+from aiozarr.stores.s3.signer import canonical_query
 
-T = TypeVar("T")
+SINGLE_PUT_BYTES = 64 << 20
+"""Larger values are uploaded in parts, which can be sent side by side."""
 
-CHAIN_FAILED = (
-    "no AWS credentials were found, neither in the options nor in the environment, nor by web identity, from a "
-    "container's service or from an instance's metadata service; there are no configuration files of the AWS tools, or "
-    "the extra aiozarr[s3], which reads them, is not installed (anon=True reads what is public without credentials)"
-)
-
-MAX_BULK_ATTEMPTS = 4
-"""Bulk deletes of one page, each of which may name one more key that it did not delete. Then keys go one by one."""
-
-ABORT_SECONDS = 5.0
-"""The time for aborting an upload whose record could not be stored."""
+PART_BYTES = 16 << 20
+MAX_PARTS = 10_000
+PART_CONCURRENCY = 8
 
 MAX_PUT_BYTES = 5 << 30
-"""The most that S3 takes in one request. A condition needs one request."""
+"""The most that S3 takes in one request."""
+
+MAX_WRITE_BYTES = 1 << 20
+"""TLS encrypts on the loop, and the transport may copy what it cannot send: larger bodies are sent in pieces."""
+
+MAX_SINGLE_COPY_BYTES = 256 << 20
+"""Larger objects are copied in parts, side by side. S3 copies up to 5 GiB in one request."""
+COPY_PART_BYTES = 128 << 20
+
+ABORT_SECONDS = 5.0
+"""The time for aborting an upload that failed."""
+
+WORKERS = 16
+"""Requests at once when keys are removed one by one."""
+
+_NO_BODY = memoryview(b"")
+
+_STORED = frozenset({200, 201, 204})
+_OTHER_CONFLICTS = frozenset({"ConditionalRequestConflict", "OperationAborted", "NoSuchBucket"})
+"""Conflicts that are no failed conditions: races that may be retried, and buckets that are being deleted."""
+
+_NO_COPY = frozenset({400, 403, 405, 411, 501})
+_NO_BULK = frozenset({200, 405, 500, 501})
+_CODES_OF_NO_BULK = frozenset(
+    {None, "MissingContentMD5", "InvalidRequest", "InvalidArgument", "InvalidDigest", "NotImplemented", "MalformedXML"}
+)
+
+_ENCRYPTION = {
+    "server_side_encryption": "x-amz-server-side-encryption",
+    "sse_kms_key_id": "x-amz-server-side-encryption-aws-kms-key-id",
+    "sse_bucket_key_enabled": "x-amz-server-side-encryption-bucket-key-enabled",
+}
+
+SendPart = Callable[[str, int, int], Awaitable[UploadedPart]]
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[S3BucketClient, str]:
@@ -89,27 +114,27 @@ def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[S3BucketC
     return S3BucketClient(bucket, s3_options(storage_options)), root
 
 
-class S3BucketClient(ObstoreBucketClient):
+class S3BucketClient(BucketClient):
     """A bucket of S3, or of another server that speaks its protocol."""
 
     def __init__(self, bucket: str, options: S3Options) -> None:
         self._bucket = bucket
         self._options = options
-        self._source: Source = find_source(options, os.environ, has_files())
-        self._configured = read_configured(options.profile) if self._source == "profile" else NOTHING_CONFIGURED
+        self._origin: Source = find_source(options, os.environ, has_files())
+        self._configured = read_configured(options.profile) if self._origin == "profile" else NOTHING_CONFIGURED
         endpoint = self._find_endpoint(None)
+        self._aws, self._secure = endpoint.aws, endpoint.web.secure
         self._region_known = (
             endpoint.fixed or not endpoint.aws or find_region(options, os.environ, self._configured) is not None
         )
-        self._provider = make_provider(options, self._source)
-        self._region_client = S3RegionClient(endpoint, options, self._source, self._provider)
+        self._region_searches: SingleFlight[None] = SingleFlight()
+        self._source = make_source(options, self._origin, os.environ, endpoint.region)
+        self._region_client = S3RegionClient(endpoint, options)
         self._old_clients: list[S3RegionClient] = []
-        self.idle_timeout = self._region_client.sender.endpoint.idle_timeout
-        self._direct_put = DirectPut(options, os.environ, secure=endpoint.web.secure)
+        self._encryption, self._algorithm = _upload_headers(options, os.environ)
         self.url = f"s3://{bucket}"
         self.origin = (endpoint.web.origin, self._credentials_fingerprint())
         self.identity = ("s3", endpoint.web.origin, bucket, self._credentials_fingerprint())
-        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         self.supports = Supports(
             writeable=True,
             listable=True,
@@ -117,7 +142,7 @@ class S3BucketClient(ObstoreBucketClient):
             bounded_reads=True,
             conditional_writes=True if endpoint.aws else None,
         )
-        if sends_found_credentials_openly(endpoint, options, self._source):
+        if sends_found_credentials_openly(endpoint, options, self._origin):
             warnings.warn(
                 f"credentials that were found, not given, sign requests to {endpoint.web.origin} without TLS",
                 stacklevel=5,
@@ -127,7 +152,7 @@ class S3BucketClient(ObstoreBucketClient):
         return find_endpoint(self._bucket, self._options, os.environ, region, self._configured)
 
     def _credentials_fingerprint(self) -> str:
-        options, source = self._options, self._source
+        options, source = self._options, self._origin
         if source == "given":
             return fingerprint({"key": options.key or "", "secret": options.secret or "", "token": options.token or ""})
         if source == "environment":
@@ -141,28 +166,48 @@ class S3BucketClient(ObstoreBucketClient):
         return self._region_client.sender
 
     def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
-        return self._region_client.authorise(method, key, expectation) if self._region_known else None
+        credentials = self._source.cached()
+        if credentials is None or not self._region_known:
+            return None
+        return self._region_client.authorise(credentials, method, key, expectation)
 
     async def authorise_later(self, method: str, key: str, expectation: Expectation) -> Request:
         client = await self._ready()
-        request = client.authorise(method, key, expectation)
-        if request is not None:
-            return request
-        try:
-            return await client.authorise_later(method, key, expectation)
-        except UnauthenticatedError as error:
-            self._add_hint(error)
-            raise
+        return client.authorise(await self._source.credentials(), method, key, expectation)
+
+    async def _call(
+        self,
+        method: str,
+        key: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str] | None = None,
+        body: memoryview | BodyReader = _NO_BODY,
+    ) -> Response:
+        """Return the response to an operation with parameters and further headers; `key` is `""` for the bucket."""
+        text, content = canonical_query(query), None if method == "GET" else body
+
+        async def authorise() -> Request:
+            client = await self._ready()
+            credentials, expectation = await self._source.credentials(), Expectation(max_bytes=MAX_PAGE_BYTES)
+            return client.authorise(credentials, method, key, expectation, text, headers, content)
+
+        return await self.exchange(authorise)
 
     async def renew_authorisation(self, request: Request, response: Response) -> bool:
-        if isinstance(response.action, Accept) or response.status < 300 or response.status in (404, 412):
+        """Return whether a second attempt may succeed: in another region, by another clock, with other credentials."""
+        status, body = response.status, bytes(response.body)
+        if isinstance(response.action, Accept) or status < 300 or status in (304, 404, 412):
             return False
-        text = _text(response)
-        region = region_in(response.headers, text)
-        is_off = response.status == 403 and is_skewed(bytes(response.body))
-        if is_off and self._region_client.correct_clock(response.headers.get(b"date")):
+        client, text = self._region_client, body.decode("utf-8", "replace")
+        if status == 403 and is_skewed(body) and client.correct_clock(response.headers.get(b"date")):
             return True
-        return await self._recover(request.sender, request.issued_at, response.status, region, text)
+        region = region_in(response.headers, text)
+        if is_elsewhere(status, text) or (status == 400 and region is not None):
+            if client.sender is not request.sender:
+                return True  # another request has switched the region before
+            return self._switch_region(client, region or await fetch_region(client.endpoint, self._options))
+        refused = error_code(body) in EXPIRED_CODES | {"InvalidAccessKeyId"} or "Request has expired" in text
+        return status in (400, 401, 403) and refused and self._source.record_refusal(request.token)
 
     def stored_checksum(self, headers: Headers) -> BodyChecksum | None:
         return stored_checksum(headers)
@@ -172,126 +217,178 @@ class S3BucketClient(ObstoreBucketClient):
 
     def error(self, response: Response) -> StoreError:
         error = super().error(response)
-        self._add_hint(error)
+        if error.status == 403 and self._origin == "anonymous":
+            error.message += "; anon=True sends no credentials"
         return error
 
     # --- writing -------------------------------------------------------------------------------------------------
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
-        if precondition is not None and data.nbytes > MAX_PUT_BYTES:
+        conditions = _condition_headers(precondition)
+        # A probe of another server has tested conditions of single requests only.
+        if data.nbytes > SINGLE_PUT_BYTES and (self._aws or precondition is None):
+            whole = MemoryBody(data)
+
+            async def send_part(upload_id: str, start: int, stop: int) -> UploadedPart:
+                return await self.upload_part(key, upload_id, start // part_bytes, whole.part(start, stop - start))
+
+            part_bytes = _part_bytes(data.nbytes, PART_BYTES)
+            return await self._upload_parts(key, data.nbytes, part_bytes, send_part, conditions)
+        if data.nbytes > MAX_PUT_BYTES:
             raise UnsupportedOperationError(
-                f"a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not {data.nbytes}"
+                f"on this server a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not "
+                f"{data.nbytes}"
             )
-        refused = False
-        if precondition is None and self._can_put_directly(data.nbytes):
-            try:
-                response = await self._send_body(key, data, self._direct_put.headers(data))
-            except BodyCutError:
-                pass  # a server that refuses before the whole body has come may close; its response is then lost
-            else:
-                version = stored_version(response)
-                if version is not None:
-                    return version
-                if not may_succeed_otherwise(response):
-                    raise self.error(response)
-                refused = True
-        put = super().put
-        version = await self._retry_once(lambda: put(key, data, precondition))
-        if refused:
-            self._direct_put.record_refusal()
-        return version
+        body = data if data.nbytes <= MAX_WRITE_BYTES else MemoryBody(data)
+        return await self._put(key, body, conditions)
 
-    def _can_put_directly(self, nbytes: int) -> bool:
-        client = self._region_client
-        return self._direct_put.accepts(nbytes, can_sign_headers=client.can_sign_headers) and not client.sender.proxied
+    async def upload(self, key: str, body: BodyReader) -> Version | None:
+        return await self._put(key, body, {})
 
-    async def _send_body(self, key: str, data: memoryview | BodyReader, headers: Mapping[str, str]) -> Response:
-        """Return the response to a PUT of the whole object."""
+    async def _put(self, key: str, body: memoryview | BodyReader, conditions: Mapping[str, str]) -> Version | None:
+        headers = {**self._encryption, **conditions, **await self._checksum(body)}
+        response = await self._call("PUT", key, {}, headers, body)
+        etag = response.headers.get(b"etag", b"").decode("latin-1")
+        if response.status not in _STORED or not etag or is_html_page(bytes(response.body)):
+            raise self._write_error(response, conditions)
+        return None if etag == '""' else Version(etag)
 
-        async def authorise() -> Request:
-            client = await self._ready()
-            try:
-                return await client.authorise_put(key, data, headers, SHORT_RESPONSE)
-            except UnauthenticatedError as error:
-                self._add_hint(error)
-                raise
+    async def _checksum(self, body: memoryview | BodyReader) -> dict[str, str]:
+        """Return the header with which a server checks a body ("Checking object integrity" in the S3 documentation).
 
-        return await self.exchange(authorise)
+        Over TLS there is none, unless an option requests it. Otherwise nothing else would detect damaged bytes.
+        """
+        algorithm = self._algorithm or "CRC32C"
+        if self._algorithm is None and self._secure:
+            return {}
+        if isinstance(body, MemoryBody):
+            body = body.data
+        if isinstance(body, memoryview):
+            value = (await checksum_of(algorithm, body)).decode()
+        else:
+            value = await body.crc32c()
+        return {f"x-amz-checksum-{algorithm.lower()}": value}
+
+    def _write_error(self, response: Response, conditions: Mapping[str, str] | None = None) -> StoreError:
+        """Return the error for a response that does not confirm a write, or a step of an upload."""
+        status, body = response.status, bytes(response.body)
+        code = error_code(body)
+        if conditions and (
+            status in (304, 412)
+            or (status == 409 and code not in _OTHER_CONFLICTS)
+            or (status == 404 and is_missing_key(body))
+        ):
+            reason = "another version is stored, or none"
+            return PreconditionFailedError(reason, status=status, request_id=request_id(response.headers))
+        if status == 200 and code is not None:
+            return error_for(500, {}, body)  # a completion or copy may fail after the status of a success
+        if is_html_page(body):
+            return StoreError(f"{HTML_PAGE}: the value may not be stored", status=status)
+        if status in _STORED:
+            return StoreError("the response to the write has no ETag, so the stored version is unknown", status=status)
+        return self.error(response)
+
+    # --- copies by the server ------------------------------------------------------------------------------------
 
     @property
     def can_copy(self) -> bool:
-        # Encryption and checksums of the options are obstore's, which has its own credentials, too.
-        return knows_credentials(self._source) and self._can_put_directly(0)
+        return self._algorithm is None  # the parts of a copy would need the checksums that their responses contain
 
     async def copy_object(
         self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
     ) -> Version | None:
-        from aiozarr.stores.s3.server_copy import copy_object
-
+        """See `BucketClient.copy_object` ("CopyObject", "UploadPartCopy" in the S3 API reference)."""
         assert isinstance(source, S3BucketClient)
+        headers = {"x-amz-copy-source": quote_key(f"/{source._bucket}/{source_key}")}
+        if if_match is not None and if_match.etag is not None and not if_match.weak:
+            headers["x-amz-copy-source-if-match"] = if_match.etag
+        if size <= MAX_SINGLE_COPY_BYTES:
+            response = await self._call("PUT", key, {}, {**self._encryption, **headers})
+            return result_version(self._copied(response, "CopyObjectResult"))
 
-        records = self._record_upload, self._forget_upload
-        return await copy_object(
-            self._operate, source._bucket, source_key, key, size=size, if_match=if_match, records=records
-        )
+        async def copy_part(upload_id: str, start: int, stop: int) -> UploadedPart:
+            query = {"partNumber": str(start // part_bytes + 1), "uploadId": upload_id}
+            part = {**headers, "x-amz-copy-source-range": f"bytes={start}-{stop - 1}"}
+            result = self._copied(await self._call("PUT", key, query, part), "CopyPartResult")
+            return UploadedPart(result.get("ETag", ""))
 
-    async def _operate(
-        self,
-        method: str,
-        key: str,
-        query: Mapping[str, str],
-        headers: Mapping[str, str],
-        body: bytes | BodyReader = b"",
-    ) -> Response:
-        """Return the response to an operation on an object, with parameters and headers of Amazon's."""
-        content = memoryview(body) if isinstance(body, bytes) else body
+        part_bytes = _part_bytes(size, COPY_PART_BYTES)
+        return await self._upload_parts(key, size, part_bytes, copy_part, checksums=False)
 
-        async def authorise() -> Request:
-            return await (await self._ready()).authorise_call(method, key, query, headers, content)
+    def _copied(self, response: Response, name: str) -> dict[str, str]:
+        """Return the members of the result of a copy.
 
-        return await self.exchange(authorise)
+        Raises:
+            StoreError: the server has not copied.
+        """
+        result = parse_result(response, name)
+        if result is not None:
+            return result
+        status = response.status
+        if status in (404, 412):
+            raise ChangedError("the object was replaced or removed before it was copied", status=status)
+        if status in _NO_COPY:
+            raise UnsupportedOperationError(f"the server does not copy: {self.error(response)}", status=status)
+        raise error_for(500, {}, bytes(response.body)) if status == 200 else self.error(response)
 
-    # --- uploads of files ----------------------------------------------------------------------------------------
+    # --- uploads in parts ----------------------------------------------------------------------------------------
 
     def can_upload(self, nbytes: int) -> bool:
-        client = self._region_client
-        if client.sender.proxied or not self._direct_put.accepts_stream(can_sign_headers=client.can_sign_headers):
-            return False
-        return nbytes <= MAX_PUT_BYTES or knows_credentials(self._source)
+        return self._algorithm in (None, "CRC32C")  # the only checksum of a body that is read while it is sent
 
     def upload_part_bytes(self, nbytes: int) -> int | None:
-        if nbytes <= SINGLE_PUT_BYTES or not knows_credentials(self._source):
-            return None
-        return max(PART_BYTES, -(-nbytes // MAX_PARTS))
+        return None if nbytes <= SINGLE_PUT_BYTES else _part_bytes(nbytes, PART_BYTES)
 
-    async def upload(self, key: str, body: BodyReader) -> Version | None:
-        response = await self._send_body(key, body, await self._checksum(body))
-        version = stored_version(response)
-        if version is None:
-            raise self._refusal(response)
-        return version
+    async def _upload_parts(
+        self,
+        key: str,
+        nbytes: int,
+        part_bytes: int,
+        send_part: SendPart,
+        conditions: Mapping[str, str] | None = None,
+        *,
+        checksums: bool = True,
+    ) -> Version | None:
+        """Store an object in parts, whole or not at all.
 
-    async def _checksum(self, body: BodyReader) -> dict[str, str]:
-        return {CRC32C: await body.crc32c()} if self._direct_put.needs_checksum else {}
+        Args:
+            key: the object.
+            nbytes: its size.
+            part_bytes: the size of the parts; the last one may be smaller.
+            send_part: stores the part from `start` to `stop`, given the id of the upload and these two.
+            conditions: the headers of conditions, for the request that makes the object of its parts.
+            checksums: whether `send_part` sends checksums where they are needed.
+        """
+        upload_id = await self.begin_parts(key, checksums=checksums)
+        try:
+            parts = await map_concurrently(
+                lambda start: send_part(upload_id, start, min(start + part_bytes, nbytes)),
+                range(0, nbytes, part_bytes),
+                concurrency=PART_CONCURRENCY,
+            )
+            return await self.complete_parts(key, upload_id, parts, conditions)
+        except BaseException:
+            with move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
+                await self.abort_parts(key, upload_id)
+            raise
 
-    async def begin_parts(self, key: str) -> str:
-        headers = CHECKSUM_ALGORITHM if self._direct_put.needs_checksum else {}
-        response = await self._operate("POST", key, {"uploads": ""}, headers)
+    async def begin_parts(self, key: str, *, checksums: bool = True) -> str:
+        headers = dict(self._encryption)
+        if checksums and (self._algorithm is not None or not self._secure):
+            headers["x-amz-checksum-algorithm"] = self._algorithm or "CRC32C"
+        response = await self._call("POST", key, {"uploads": ""}, headers)
         result = parse_result(response, "InitiateMultipartUploadResult")
         if not result or not result.get("UploadId"):
-            raise self._refusal(response)
+            raise self._write_error(response)
         upload_id = result["UploadId"]
         try:
-            await self._record_upload(key, upload_id)
+            # `clean` finds the upload by its record if this process is killed.
+            await self.put(record_key(key, upload_id), memoryview(new_record(key, upload_id)), None)
         except BaseException:
             with move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
                 await self.abort_parts(key, upload_id)
             raise
         return upload_id
-
-    async def _record_upload(self, key: str, upload_id: str) -> None:
-        """Store which upload was begun, so that `clean` finds it if this process is killed."""
-        await self.put(record_key(key, upload_id), memoryview(new_record(key, upload_id)), None)
 
     async def _forget_upload(self, key: str, upload_id: str) -> None:
         """Remove the record of an upload that has ended. One that stays is removed by `clean`."""
@@ -301,164 +398,81 @@ class S3BucketClient(ObstoreBucketClient):
     async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
         headers = await self._checksum(body)
         query = {"partNumber": str(number + 1), "uploadId": upload_id}
-        response = await self._operate("PUT", key, query, headers, body)
-        etag = etag_of(response.headers)
+        response = await self._call("PUT", key, query, headers, body)
+        etag = response.headers.get(b"etag", b"").decode("latin-1")
         if response.status != 200 or not etag:
-            raise self._refusal(response)
-        return UploadedPart(etag, headers.get(CRC32C))
+            raise self._write_error(response)
+        return UploadedPart(etag, next(iter(headers.values()), None))
 
-    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
-        response = await self._operate("POST", key, {"uploadId": upload_id}, {}, completion(parts))
+    async def complete_parts(
+        self,
+        key: str,
+        upload_id: str,
+        parts: Sequence[UploadedPart],
+        conditions: Mapping[str, str] | None = None,
+    ) -> Version | None:
+        document = memoryview(completion(parts, self._algorithm or "CRC32C"))
+        response = await self._call("POST", key, {"uploadId": upload_id}, conditions, document)
         result = parse_result(response, "CompleteMultipartUploadResult")
         if result is None:
-            raise self._refusal(response)
+            raise self._write_error(response, conditions)
         await self._forget_upload(key, upload_id)
         return result_version(result)
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
-        response = await self._operate("DELETE", key, {"uploadId": upload_id}, {})
+        response = await self._call("DELETE", key, {"uploadId": upload_id})
         if response.status not in (200, 204, 404):
             raise self.error(response)
         await self._forget_upload(key, upload_id)
 
-    def _refusal(self, response: Response) -> StoreError:
-        """Return the error for a response that does not confirm a step of an upload."""
-        if response.status == 200 and error_code(bytes(response.body)) is not None:
-            return error_for(500, {}, bytes(response.body))  # a completion may fail after the status of a success
-        error = self.error(response)
-        if may_succeed_otherwise(response):
-            return UnsupportedOperationError(f"the server refuses the upload: {error}", status=response.status)
-        return error
+    # --- deletes -------------------------------------------------------------------------------------------------
 
     async def delete(self, key: str) -> None:
-        # The client library has bulk deletes only, which some servers lack.
         response = await self.request("DELETE", key, SHORT_RESPONSE)
         if not self.has_deleted(response):
             raise self.error(response)
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
-        if self._options.bulk_delete is False:
-            return await self.delete_singly(keys, WORKERS)
-        return await self._retry_once(lambda: self._delete_in_bulk(keys))
-
-    async def _delete_in_bulk(self, keys: Sequence[str]) -> dict[str, StoreError]:
-        """Delete keys with few requests. The server tries all keys of a request, also after a failure."""
-        failed: dict[str, StoreError] = {}
-        for _ in range(MAX_BULK_ATTEMPTS):
-            try:
-                if keys:
-                    await self._delete_together(keys)
+        """Delete keys in one request, or one by one on a server that lacks bulk deletes ("DeleteObjects")."""
+        if self._options.bulk_delete is not False:
+            document = deletion(keys)
+            digest = b64encode(md5(document, usedforsecurity=False).digest()).decode()
+            response = await self._call("POST", "", {"delete": ""}, {"content-md5": digest}, memoryview(document))
+            failed = failed_deletes(response, keys)
+            if failed is not None:
                 return failed
-            except StoreError as error:
-                message = _library_message(error)
-                failures, first = failures_in(message), first_failure(message, keys)
-                if failures is not None and failures.keys() <= set(keys):
-                    return failed | failures
-                if first is None and not may_lack_bulk(error):
-                    raise
-            if first is None:
-                break
-            failed[keys[first[0]]] = first[1]
-            keys = keys[first[0] + 1 :]  # those before it are deleted
-        return failed | await self.delete_singly(keys, WORKERS)
+            is_form_refused = response.status == 400 and error_code(bytes(response.body)) in _CODES_OF_NO_BULK
+            if response.status not in _NO_BULK and not is_form_refused:
+                raise self.error(response)
+        return await self.delete_singly(keys, WORKERS)
 
     # --- listing -------------------------------------------------------------------------------------------------
 
     async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
-        if knows_credentials(self._source):
-            async for page in iterate_pages(lambda token: self._page(prefix, "", token)):
-                yield page.entries
-        else:
-            async for entries in self._pages_by_client(prefix):
-                yield entries
+        async for page in iterate_pages(lambda token: self._page(prefix, "", token)):
+            yield page.entries
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        if knows_credentials(self._source):
-            return await collect_names(iterate_pages(lambda token: self._page(prefix, "/", token)))
-        list_dir = super().list_dir
-        return await self._retry_once(lambda: list_dir(prefix))
+        return await collect_names(iterate_pages(lambda token: self._page(prefix, "/", token)))
 
     async def _page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
-        query = listing_query(prefix, delimiter, token)
-
-        async def authorise() -> Request:
-            return await (await self._ready()).authorise_call("GET", "", query)
-
-        response = await self.exchange(authorise)
+        response = await self._call("GET", "", listing_query(prefix, delimiter, token))
         if not isinstance(response.action, Accept):
             raise self.error(response)
         return parse_page(bytes(response.body), prefix)
 
-    async def _pages_by_client(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
-        """Iterate over pages by the client library, which alone has the credentials of its chain."""
-        for attempt in range(2):
-            client, issued_at, has_begun = await self._ready(), time.monotonic(), False
-            try:
-                pages = super().pages(prefix)
-                async for page in pages:
-                    has_begun = True
-                    yield page
-                return
-            except StoreError as error:
-                if has_begun or attempt or not await self._recover_from(client, issued_at, error):
-                    self._add_hint(error)
-                    raise
-
-    # --- the bucket's region, and expired credentials ------------------------------------------------------------
-
-    async def _retry_once(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """Await an operation of the client library, twice if it failed by a wrong region or an expired token."""
-        client, issued_at = await self._ready(), time.monotonic()
-        try:
-            return await operation()
-        except StoreError as error:
-            if not await self._recover_from(client, issued_at, error):
-                self._add_hint(error)
-                raise
-        return await operation()
-
-    def _add_hint(self, error: StoreError) -> None:
-        """Name the option in the message if credentials were not sent, and the searched places if none were found."""
-        if error.status == 403 and self._source == "anonymous":
-            error.message += "; anon=True sends no credentials"
-        if isinstance(error, UnauthenticatedError) and error.status is None and self._source == "chain":
-            error.message = CHAIN_FAILED
-
-    async def _recover_from(self, client: S3RegionClient, issued_at: float, error: StoreError) -> bool:
-        text = _library_message(error)
-        return await self._recover(client.sender, issued_at, error.status, region_in({}, text), text)
-
-    async def _recover(
-        self, sender: RequestSender, issued_at: float, status: int | None, region: str | None, text: str
-    ) -> bool:
-        """Return whether a second attempt may succeed: after a change of the region, or with new credentials."""
-        client = self._region_client
-        if is_elsewhere(status, text) or (status == 400 and region is not None):
-            if client.sender is not sender:
-                return True  # another request has switched the region before
-            if region is None:  # it may be in a header, which the client library hides
-                region = await fetch_region(client.endpoint, self._options)
-            return self._switch_region(client, region)
-        if status in (400, 401, 403) and _is_expired(text):
-            return client.renew(issued_at)
-        return False
-
-    async def _client(self) -> Any:
-        return (await self._ready()).client()
-
-    async def _lister(self) -> Any:
-        return (await self._ready()).lister()
+    # --- the bucket's region -------------------------------------------------------------------------------------
 
     async def _ready(self) -> S3RegionClient:
         """Return the client of the bucket's region, after the region was found."""
         if not self._region_known:
-            loop = asyncio.get_running_loop()
-            async with self._locks.setdefault(loop, asyncio.Lock()):
-                if not self._region_known:
-                    client = self._region_client
-                    self._switch_region(client, await fetch_region(client.endpoint, self._options))
-                    self._region_known = True
+            await self._region_searches.run(None, self._find_region)
         return self._region_client
+
+    async def _find_region(self) -> None:
+        client = self._region_client
+        self._switch_region(client, await fetch_region(client.endpoint, self._options))
+        self._region_known = True
 
     def _switch_region(self, client: S3RegionClient, region: str | None) -> bool:
         """Use another region from now on. Returns False if `client` is in that region, or none is known."""
@@ -467,7 +481,7 @@ class S3BucketClient(ObstoreBucketClient):
         if not region or region == client.endpoint.region:
             return False
         self._old_clients.append(client)
-        self._region_client = S3RegionClient(self._find_endpoint(region), self._options, self._source, self._provider)
+        self._region_client = S3RegionClient(self._find_endpoint(region), self._options)
         return True
 
     async def aclose(self) -> None:
@@ -476,14 +490,43 @@ class S3BucketClient(ObstoreBucketClient):
         await self._region_client.sender.aclose()
 
 
-def _library_message(error: StoreError) -> str:
-    """Return the client library's own message, which is not shown: it may quote the signed request."""
-    return str(error.__cause__ or error.__context__)
+def _part_bytes(nbytes: int, least: int) -> int:
+    return max(least, -(-nbytes // MAX_PARTS))
 
 
-def _text(response: Response) -> str:
-    return bytes(response.body).decode("utf-8", "replace")
+def _condition_headers(precondition: Precondition | None) -> dict[str, str]:
+    """Return the header of a condition.
+
+    Raises:
+        UnsupportedOperationError: the version is a weak one.
+    """
+    if precondition is None:
+        return {}
+    if isinstance(precondition, IfAbsent):
+        return {"if-none-match": "*"}
+    version = precondition.version
+    if version.weak or version.etag is None:
+        raise UnsupportedOperationError("a weak version cannot be a condition")
+    return check_headers({"if-match": version.etag})
 
 
-def _is_expired(text: str) -> bool:
-    return error_code(text.encode()) in EXPIRED_CODES or "Request has expired" in text
+def _upload_headers(options: S3Options, environ: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
+    """Return the headers that encrypt what is written, and the algorithm of its checksum, or None.
+
+    Raises:
+        ImportError: a package for the algorithm is missing; the message names it.
+        ValueError: the algorithm is not known.
+    """
+    given = {name: value for name in UPLOAD_OPTIONS if (value := environ.get(f"AWS_{name.upper()}"))}
+    given |= {name: str(value) for name, value in options.upload}
+    algorithm = given.get("checksum_algorithm", "").upper() or None
+    if algorithm is not None and algorithm not in ALGORITHMS:
+        raise ValueError(
+            f"the storage option 'checksum_algorithm' is one of {', '.join(ALGORITHMS)}, not {algorithm!r}"
+        )
+    if algorithm is not None and ALGORITHMS[algorithm]() is None:
+        raise ImportError(f"checksum_algorithm={algorithm!r} needs awscrt: install awscrt")
+    if "server_side_encryption" not in given:
+        return {}, algorithm
+    given["sse_bucket_key_enabled"] = given.get("sse_bucket_key_enabled", "").lower()
+    return check_headers({header: given[name] for name, header in _ENCRYPTION.items() if given.get(name)}), algorithm

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+from importlib.util import find_spec
 
 import pytest
 
-from aiozarr.errors import StoreError, UnsupportedOperationError
-from aiozarr.model import IfAbsent
-from aiozarr.stores.obstore import obstore_bucket as obstore_service
+from aiozarr.errors import PreconditionFailedError, StoreError, UnsupportedOperationError
+from aiozarr.model import IfAbsent, IfMatch, Version
+from aiozarr.stores.object.store import ObjectStore
 from aiozarr.stores.s3 import bucket_client as module
+from aiozarr.stores.s3.address import S3Endpoint
 from tests.support.http_proxy import proxy as forward_proxy
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
+from tests.support.servers.moto import LocalS3
 from tests.support.servers.s3_replies import XML, answers, at, everything
 
 
@@ -53,7 +56,23 @@ async def test_compressed_objects_are_returned_as_stored_also_through_a_proxy(se
         assert proxy.heads
 
 
-async def test_a_condition_needs_one_request_and_that_has_a_limit(
+@pytest.mark.parametrize("name", ["CRC32C", "SHA256"])
+async def test_checksums_are_those_that_the_option_asks_for(s3_server: LocalS3, name: str) -> None:
+    s3_server.create_bucket("sums")
+    async with ObjectStore("s3://sums", **s3_server.storage_options, checksum_algorithm=name.lower()) as store:
+        await store.set(name, b"123456789")
+        assert await store.get(name) == b"123456789"  # moto returns the checksum, which is compared
+
+
+async def test_a_checksum_whose_package_is_missing_names_it(server: FaultServer) -> None:
+    if find_spec("awscrt") is None:
+        with pytest.raises(ImportError, match=r"CRC64NVME.*awscrt"):
+            at(server, checksum_algorithm="CRC64NVME")
+    with pytest.raises(ValueError, match=r"CRC32C, .*not 'MD4'"):
+        at(server, checksum_algorithm="md4")
+
+
+async def test_a_condition_on_another_server_needs_one_request_and_that_has_a_limit(
     server: FaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_PUT_BYTES", 10)
@@ -61,7 +80,48 @@ async def test_a_condition_needs_one_request_and_that_has_a_limit(
         await store.set("x", bytes(10), precondition=IfAbsent())
         with pytest.raises(UnsupportedOperationError, match="one request, which takes 10 bytes, not 11"):
             await store.set("y", bytes(11), precondition=IfAbsent())
-        await store.set("y", bytes(11))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "error"),
+    [
+        (412, "PreconditionFailed", PreconditionFailedError),
+        (304, "", PreconditionFailedError),
+        (404, "NoSuchKey", PreconditionFailedError),
+        (409, "BlobExists", PreconditionFailedError),
+        (409, "ConditionalRequestConflict", StoreError),
+        (404, "NoSuchBucket", StoreError),
+    ],
+)
+async def test_a_condition_that_fails_is_told_from_other_refusals(
+    server: FaultServer, status: int, code: str, error: type[StoreError]
+) -> None:
+    body = f"<Error><Code>{code}</Code></Error>".encode() if code else b""
+    server.script = lambda request, usual: Reply(status, (("x-amz-request-id", "r-1"),), body, applied=False)
+    async with at(server) as store:
+        with pytest.raises(error) as caught:
+            await store.set("x", b"1", precondition=IfMatch(Version('"v"')))
+    assert (type(caught.value), caught.value.status, caught.value.request_id) == (error, status, "r-1")
+    assert caught.value.retryable == (code == "ConditionalRequestConflict")
+    (put,) = server.requests
+    assert put.headers["if-match"] == '"v"'
+    assert "SignedHeaders=host%3Bif-match%3Bx-amz-checksum-crc32c&" in put.target
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+async def test_a_condition_whose_connection_was_lost_is_not_sent_again_in_silence(
+    server: FaultServer, proxied: bool
+) -> None:
+    """The first request may have been carried out: the second one would be refused, as if another had written."""
+    server.script = lambda request, usual: spoil.reset(usual) if request.number == 2 else usual
+    far = {"endpoint_url": "http://far.example", "proxy": server.url}
+    options: dict[str, str] = {"key": "k", "secret": "s", "region": "us-east-1"}
+    async with ObjectStore("s3://bkt", **options, **(far if proxied else {"endpoint_url": server.url})) as store:
+        await store.set("x", b"1")
+        with pytest.raises(StoreError) as caught:
+            await store.set("y", b"2", precondition=IfAbsent())
+        assert caught.value.retryable
     assert len(server.requests) == 2
 
 
@@ -72,10 +132,13 @@ class Uploads:
         self.fault = fault
         self.parts: dict[str, int] = {}
         self.open = 0
+        self.begun: list[Request] = []
+        self.completed: list[Request] = []
 
     def __call__(self, request: Request, reply: Reply) -> Reply:
-        if request.method == "POST" and "?uploads" in request.target:
+        if request.method == "POST" and "uploads=" in request.target:
             self.open += 1
+            self.begun.append(request)
             return Reply(
                 200, XML, b"<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>"
             )
@@ -88,6 +151,7 @@ class Uploads:
         self.open -= 1
         if request.method == "DELETE":
             return Reply(204, applied=False)
+        self.completed.append(request)
         return Reply(
             200, XML, b"<CompleteMultipartUploadResult><ETag>&quot;whole&quot;</ETag></CompleteMultipartUploadResult>"
         )
@@ -95,8 +159,8 @@ class Uploads:
 
 @pytest.fixture
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(obstore_service, "SINGLE_PUT_BYTES", 1 << 20)
-    monkeypatch.setattr(obstore_service, "PART_BYTES", 5 << 20)
+    monkeypatch.setattr(module, "SINGLE_PUT_BYTES", 1 << 20)
+    monkeypatch.setattr(module, "PART_BYTES", 5 << 20)
 
 
 @pytest.mark.usefixtures("_small_parts")
@@ -119,6 +183,32 @@ async def test_an_upload_in_parts_that_fails_leaves_no_parts(server: FaultServer
 
 
 @pytest.mark.usefixtures("_small_parts")
+async def test_a_condition_on_aws_is_one_of_the_completion(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = S3Endpoint("bkt", f"{server.url}/bkt", "us-east-1", True, False)
+    monkeypatch.setattr(module, "find_endpoint", lambda *_: place)
+    uploads = Uploads()
+    server.script = uploads
+    async with at(server, server_side_encryption="AES256") as store:
+        assert await store.set("big", bytes(6 << 20), precondition=IfAbsent()) == Version('"whole"')
+        assert server.keys() == ["bkt/root/a/b"]  # the record of the upload is gone
+        assert uploads.begun[0].headers["x-amz-server-side-encryption"] == "AES256"
+        assert uploads.begun[0].headers["x-amz-checksum-algorithm"] == "CRC32C"
+        assert uploads.completed[0].headers["if-none-match"] == "*"
+        assert uploads.completed[0].body.count(b"<ChecksumCRC32C>") == 2
+        done = uploads.__call__
+        server.script = lambda request, usual: (
+            Reply(412, (), b"<Error><Code>PreconditionFailed</Code></Error>")
+            if request.method == "POST" and "uploadId" in request.target
+            else done(request, usual)
+        )
+        with pytest.raises(PreconditionFailedError):
+            await store.set("big", bytes(6 << 20), precondition=IfMatch(Version('"v"')))
+    assert uploads.open == 0
+
+
+@pytest.mark.usefixtures("_small_parts")
 async def test_an_upload_in_parts_that_is_cancelled_stops(server: FaultServer) -> None:
     uploads = Uploads(spoil.no_answer)
     server.script = uploads
@@ -129,4 +219,5 @@ async def test_an_upload_in_parts_that_is_cancelled_stops(server: FaultServer) -
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert server.get("bkt/root/big") is None
+    assert uploads.open == 0
+    assert server.keys() == ["bkt/root/a/b"]

@@ -1,4 +1,4 @@
-"""obstore's client for a bucket is made from the options: certificates, proxies, timeouts, credentials."""
+"""The options of a bucket: certificates, proxies, credentials."""
 
 from __future__ import annotations
 

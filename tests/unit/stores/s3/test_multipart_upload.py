@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from aiozarr.errors import StoreError, UnsupportedOperationError
+from aiozarr.errors import PermissionDeniedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.response_check import ERROR_BODY
 from aiozarr.model import Version
 from aiozarr.stores import ObjectStore
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.s3 import bucket_client
-from aiozarr.stores.s3.multipart_upload import completion, parse_result, result_version
+from aiozarr.stores.s3.messages import completion, parse_result, result_version
 from tests.support.bodies import BytesBody
 from tests.support.certificates import authority
 from tests.support.servers.http_replies import Reply, Request, status
@@ -90,12 +90,12 @@ async def test_over_tls_a_body_is_not_hashed() -> None:
     [
         ({}, 5 << 30, True),
         ({}, 50 << 30, True),
-        ({"server_side_encryption": "AES256"}, 1, False),
-        ({"requester_pays": True}, 1, False),
-        ({"proxy": "http://127.0.0.1:1"}, 1, False),
+        ({"server_side_encryption": "AES256"}, 1, True),
+        ({"checksum_algorithm": "crc32c"}, 1, True),
+        ({"checksum_algorithm": "SHA256"}, 1, False),
     ],
 )
-def test_what_only_the_client_library_can_do_is_not_uploaded(
+def test_a_body_that_is_read_while_it_is_sent_has_no_checksum_but_crc32c(
     server: FaultServer, options: dict[str, Any], nbytes: int, can: bool
 ) -> None:
     assert at(server, **options).can_upload(nbytes) is can
@@ -105,9 +105,9 @@ def test_what_only_the_client_library_can_do_is_not_uploaded(
     ("reply", "error", "retryable"),
     [
         (Reply(503, (("Retry-After", "7"),), b"<Code>SlowDown</Code>"), StoreError, True),
-        (Reply(403, (), b"<Code>AccessDenied</Code>"), UnsupportedOperationError, False),
+        (Reply(403, (), b"<Code>AccessDenied</Code>"), PermissionDeniedError, False),
         (Reply(501), UnsupportedOperationError, False),
-        (Reply(200, (), b"<html>log in</html>"), UnsupportedOperationError, False),
+        (Reply(200, (), b"<html>log in</html>"), StoreError, False),
         (Reply(200, (), b"<Error><Code>InternalError</Code></Error>"), StoreError, True),
         (Reply(404, (), b"<Code>NoSuchBucket</Code>"), StoreError, False),
     ],
@@ -149,7 +149,7 @@ def response(status: int, body: bytes) -> Response:
 
 
 def test_messages() -> None:
-    assert completion([UploadedPart('"a&b"'), UploadedPart("c", "AAAA")]) == (
+    assert completion([UploadedPart('"a&b"'), UploadedPart("c", "AAAA")], "CRC32C") == (
         b"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>&quot;a&amp;b&quot;</ETag></Part>"
         b"<Part><PartNumber>2</PartNumber><ETag>c</ETag><ChecksumCRC32C>AAAA</ChecksumCRC32C></Part>"
         b"</CompleteMultipartUpload>"
@@ -163,5 +163,7 @@ def test_messages() -> None:
         response(200, b""),
         response(404, b"<R/>"),
         response(200, b"<!DOCTYPE R><R/>"),
+        response(200, "<!DOCTYPE R><R/>".encode("utf-16")),
+        response(200, b"<R>" + b"<a/>" * (1 << 20) + b"</R>"),
     ):
         assert parse_result(other, "R") is None

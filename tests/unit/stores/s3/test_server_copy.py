@@ -8,12 +8,13 @@ import pytest
 
 import aiozarr
 from aiozarr.errors import ChangedError, StoreError, UnsupportedOperationError
-from aiozarr.http1.connection import Response
-from aiozarr.http1.response_check import ERROR_BODY
 from aiozarr.model import Version
 from aiozarr.stores import ObjectStore
-from aiozarr.stores.s3 import server_copy
+from aiozarr.stores.s3 import bucket_client
+from tests.support.servers.http_replies import Reply
+from tests.support.servers.http_server import FaultServer
 from tests.support.servers.moto import LocalS3
+from tests.support.servers.s3_replies import at
 
 TREE = {"zarr.json": b"{}", "empty": b"", **{f"c/{n} ä+&%": bytes([n]) * 100 for n in range(20)}}
 
@@ -41,8 +42,8 @@ async def test_objects_are_copied_between_buckets_without_their_bytes(options: d
 
 
 async def test_a_large_object_is_copied_in_parts(options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_copy, "MAX_SINGLE_COPY_BYTES", 6 << 20)
-    monkeypatch.setattr(server_copy, "PART_BYTES", 5 << 20)
+    monkeypatch.setattr(bucket_client, "MAX_SINGLE_COPY_BYTES", 6 << 20)
+    monkeypatch.setattr(bucket_client, "COPY_PART_BYTES", 5 << 20)
     data = bytes(range(256)) * 4 * 1024 * 11
     async with ObjectStore("s3://one/large", **options) as store:
         version = await store.set("a", data)
@@ -72,24 +73,18 @@ async def test_an_object_that_was_replaced_is_copied_and_named(options: dict[str
             assert bytes(await target.get("a") or b"") == b"new one"
 
 
-async def test_the_condition_is_a_header_of_the_copy() -> None:
-    sent: list[Any] = []
-
-    async def send(method: str, key: str, query: Any, headers: Any, body: bytes = b"") -> Response:
-        sent.append((method, key, query, headers))
-        return Response(200, {}, ERROR_BODY, b"<CopyObjectResult><ETag>&quot;x&quot;</ETag></CopyObjectResult>")
-
-    version = await server_copy.copy_object(send, "b", "k ä", "l", size=1, if_match=Version('"v"'))
+async def test_the_condition_and_the_encryption_are_headers_of_the_copy(server: FaultServer) -> None:
+    server.script = lambda request, usual: Reply(
+        200, (), b"<CopyObjectResult><ETag>&quot;x&quot;</ETag></CopyObjectResult>"
+    )
+    async with at(server, server_side_encryption="AES256") as store:
+        version = await store.copy_from(store, "k ä", "l", size=1, if_match=Version('"v"'))
     assert version == Version('"x"')
-    headers = {"x-amz-copy-source": "/b/k%20%C3%A4", "x-amz-copy-source-if-match": '"v"'}
-    assert sent == [("PUT", "l", {}, headers)]
-
-
-def response(status: int, body: bytes) -> Any:
-    async def send(*_: Any) -> Response:
-        return Response(status, {}, ERROR_BODY, body)
-
-    return send
+    (request,) = server.requests
+    assert (request.method, request.key, request.body) == ("PUT", "bkt/root/l", b"")
+    assert request.headers["x-amz-copy-source"] == "/bkt/root/k%20%C3%A4"
+    assert request.headers["x-amz-copy-source-if-match"] == '"v"'
+    assert request.headers["x-amz-server-side-encryption"] == "AES256"
 
 
 @pytest.mark.parametrize(
@@ -106,8 +101,12 @@ def response(status: int, body: bytes) -> Any:
         (503, b"<Error><Code>SlowDown</Code></Error>", StoreError),
     ],
 )
-async def test_only_a_result_says_that_an_object_was_copied(status: int, body: bytes, error: type[Exception]) -> None:
-    with pytest.raises(error) as caught:
-        await server_copy.copy_object(response(status, body), "b", "k", "l", size=1, if_match=None)
+async def test_only_a_result_says_that_an_object_was_copied(
+    server: FaultServer, status: int, body: bytes, error: type[Exception]
+) -> None:
+    server.script = lambda request, usual: Reply(status, (), body)
+    async with at(server) as store:
+        with pytest.raises(error) as caught:
+            await store.copy_from(store, "k", "l", size=1)
     assert type(caught.value) is error or error is StoreError
     assert getattr(caught.value, "retryable", False) == (status in (200, 503))

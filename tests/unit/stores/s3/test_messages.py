@@ -12,9 +12,9 @@ from aiozarr.model import Entry, Version
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES
 from aiozarr.stores.object.store import ObjectStore
 from aiozarr.stores.s3 import bucket_client as module
+from aiozarr.stores.s3 import credentials as credentials_module
 from aiozarr.stores.s3.address import NOTHING_CONFIGURED
-from aiozarr.stores.s3.client import ProfileCredentials
-from aiozarr.stores.s3.responses import parse_page
+from aiozarr.stores.s3.messages import parse_page
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
 from tests.support.servers.moto import LocalS3
@@ -77,23 +77,6 @@ async def test_an_object_whose_key_is_none_is_left_out_and_not_removed(server: F
     assert deleted.count(b"<Key>") == 1
 
 
-async def test_credentials_that_only_the_client_library_has_list_by_it(
-    server: FaultServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "knows_credentials", lambda source: False)
-    server.put("bkt/root/empty", b"")
-    server.script = lists(listing("root/", "root/a/", "root/a/b", "root/empty", "root/later/"))  # type: ignore[assignment]
-    async with at(server) as store:
-        assert await store.list() == ["a/b", "empty"]
-        assert await store.list_dir("") == (["a/b", "empty"], [])
-        looked = [request.key for request in server.requests if request.method == "HEAD"]
-        assert set(looked) == {"bkt/root/a", "bkt/root/empty", "bkt/root/a/b", "bkt/root/later"}
-        server.script = lists(listing("root/a/b", "root/a//b"))  # type: ignore[assignment]
-        for call in (store.list, lambda: store.list_dir("")):
-            with pytest.raises(StoreError, match="root/a//b"):
-                await call()
-
-
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 async def test_a_listing_follows_no_redirect_and_no_token_goes_elsewhere(server: FaultServer, status: int) -> None:
     with FaultServer(script=lists(listing("root/foreign"))) as other:  # type: ignore[arg-type]
@@ -146,9 +129,7 @@ async def test_credentials_that_end_are_found_anew_once(server: FaultServer, mon
     found = iter(("old", "new", "never"))
     monkeypatch.setattr(module, "find_source", lambda *_: "profile")
     monkeypatch.setattr(module, "read_configured", lambda _: NOTHING_CONFIGURED)
-    provider = ProfileCredentials(None)
-    monkeypatch.setattr(provider, "_find", lambda: Fixed(next(found)))
-    monkeypatch.setattr(module, "make_provider", lambda *_: provider)
+    monkeypatch.setattr(credentials_module, "find_credentials", lambda *_: Fixed(next(found)))
 
     def script(request: Request, reply: Reply) -> Reply:
         if "old%2F" in request.target:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 import threading
-from datetime import UTC, datetime, timedelta
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import botocore.credentials
 import botocore.session
 import pytest
+from botocore.exceptions import ClientError
 
 from aiozarr.errors import UnauthenticatedError
 from aiozarr.stores.object.store import ObjectStore
-from aiozarr.stores.s3 import client
-from aiozarr.stores.s3.client import NoCredentialsError, ProfileCredentials, has_files, read_configured
-from tests.support.servers.http_replies import Request
+from aiozarr.stores.options.s3_options import S3Options
+from aiozarr.stores.s3 import credentials
+from aiozarr.stores.s3.credentials import (
+    RENEW_BEFORE_SECONDS,
+    REUSE_SECONDS,
+    FoundCredentials,
+    has_files,
+    read_configured,
+)
+from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
 from tests.support.servers.moto import LocalS3
 
@@ -133,14 +144,14 @@ async def test_a_sign_in_that_has_ended_says_how_to_sign_in(server: FaultServer,
 async def test_without_any_credentials_the_error_says_what_was_tried(server: FaultServer, files: Path) -> None:
     (files / "config").write_text("[default]\nregion = eu-west-1\n")
     async with ObjectStore("s3://bkt/root", endpoint_url=server.url) as store:
-        with pytest.raises(UnauthenticatedError, match=r"of a container or an instance.*anon=True"):
+        with pytest.raises(UnauthenticatedError, match=r"container's service or from an instance's.*anon=True"):
             await store.fetch("a/b")
 
 
 async def test_without_files_and_instance_the_error_says_what_was_tried(server: FaultServer) -> None:
     store = ObjectStore("s3://bkt/root", endpoint_url=server.url, metadata_endpoint="http://127.0.0.1:9")
     for call in (lambda: store.fetch("a/b"), lambda: store.set("x", b""), store.list):
-        with pytest.raises(UnauthenticatedError, match=r"web identity.*metadata service.*aiozarr\[s3\].*anon=True"):
+        with pytest.raises(UnauthenticatedError, match=r"web identity.*metadata service.*anon=True"):
             await call()
     await store.aclose()
 
@@ -161,18 +172,57 @@ async def test_the_service_of_a_container_is_asked(
     assert key_of(server.requests[-1]) == "CONTAINER"
 
 
-def test_where_to_look_for_a_web_identity_is_handed_to_the_client(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("jwt")
-    given = {
+async def test_options_name_the_container_the_instance_and_the_web_identity(
+    server: FaultServer, s3_server: LocalS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/of-another")
+    server.put(
+        "creds", b'{"AccessKeyId": "BOX", "SecretAccessKey": "s", "Token": "t", "Expiration": "2099-01-01T00:00:00Z"}'
+    )
+    (tmp_path / "token").write_text("a-jwt")
+    identity = {
         "role_arn": "arn:aws:iam::123456789012:role/reader",
         "role_session_name": "me",
         "web_identity_token_file": str(tmp_path / "token"),
+        "sts_endpoint": s3_server.endpoint_url,
     }
-    store = ObjectStore("s3://bkt/root", region="us-east-1", sts_endpoint="https://sts.example", **given)
-    client = store._client._region_client.client()  # type: ignore[attr-defined]
-    names = {name.removeprefix("aws_"): value for name, value in client.config.items()}
-    assert {name: names[name] for name in given} == given
-    assert names["endpoint_url_sts"] == "https://sts.example"
+    keys = []
+    for given in ({"container_credentials_full_uri": f"{server.url}/creds"}, identity):
+        async with ObjectStore("s3://bkt/root", endpoint_url=server.url, **given) as store:
+            assert await store.exists("a/b")
+            await store.set("x", b"1")
+        assert key_of(server.requests[-1]) == key_of(server.requests[-2])
+        keys.append(key_of(server.requests[-1]))
+    assert keys[0] == "BOX"
+    assert keys[1].startswith("ASIA")
+    assert os.environ["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"] == "/of-another"
+    assert "AWS_ROLE_ARN" not in os.environ
+
+
+async def test_the_metadata_service_of_an_instance_is_asked_where_the_option_says(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+    server.put("latest/meta-data/iam/security-credentials/", b"reader")
+    server.put(
+        "latest/meta-data/iam/security-credentials/reader",
+        b'{"Code": "Success", "AccessKeyId": "INSTANCE", "SecretAccessKey": "s", "Token": "t",'
+        b' "Expiration": "2099-01-01T00:00:00Z"}',
+    )
+    server.script = lambda request, reply: Reply(200, (), b"v2-token") if request.key == "latest/api/token" else reply
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url, metadata_endpoint=server.url) as store:
+        assert await store.exists("a/b")
+        assert await store.exists("a/b")
+    assert [key_of(request) for request in server.requests[-2:]] == ["INSTANCE"] * 2
+    assert server.requests[-3].headers["x-aws-ec2-metadata-token"] == "v2-token"
+
+
+async def test_without_botocore_the_error_names_the_extra(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "botocore.exceptions", None)
+    async with ObjectStore("s3://bkt/root", endpoint_url=server.url) as store:
+        with pytest.raises(UnauthenticatedError, match=r"install aiozarr\[s3\] \(anon=True"):
+            await store.fetch("a/b")
+    assert not server.requests
 
 
 class Found:
@@ -186,47 +236,51 @@ class Found:
         return self._frozen
 
 
-def test_credentials_are_cached_for_a_while_and_never_beyond_their_expiry(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    for ends, expected in (
-        (None, now + client.REUSE_TIME),
-        (now + timedelta(minutes=7), now + timedelta(minutes=7)),
-        (now + timedelta(hours=8), now + client.REUSE_TIME),
-    ):
-        credentials = ProfileCredentials("p", lambda: now)
-        monkeypatch.setattr(credentials, "_find", lambda ends=ends: Found(1, ends))
-        assert credentials()["expires_at"] == expected
+@pytest.mark.parametrize(
+    ("lifetime", "reused"),
+    [(None, REUSE_SECONDS), (1000, 1000 - RENEW_BEFORE_SECONDS), (28800, REUSE_SECONDS), (60, 1)],
+)
+async def test_credentials_are_cached_for_a_while_and_renewed_before_they_expire(
+    monkeypatch: pytest.MonkeyPatch, lifetime: float | None, reused: float
+) -> None:
+    now = 1_800_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    expiry = None if lifetime is None else datetime.fromtimestamp(now + lifetime, UTC)
+    monkeypatch.setattr(credentials, "find_credentials", lambda *_: Found(1, expiry))
+    source = FoundCredentials(S3Options(), "us-east-1")
+    assert source.cached() is None
+    found = await source.credentials()
+    assert (found.key, found.expires_at) == ("KEY1", None if lifetime is None else now + lifetime)
+    now += reused - 0.5
+    assert source.cached() is found
+    now += 0.5
+    assert source.cached() is None
 
 
-def test_one_of_many_that_wait_looks_for_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    credentials = ProfileCredentials("p")
+async def test_one_of_many_that_wait_looks_for_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
 
-    def find() -> Found:
+    def find(*_: object) -> Found:
         looked.append(threading.current_thread().name)
-        return Found(1, None)
+        return Found(len(looked), None)
 
-    monkeypatch.setattr(credentials, "_find", find)
-    threads = [threading.Thread(target=credentials) for _ in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    monkeypatch.setattr(credentials, "find_credentials", find)
+    source = FoundCredentials(S3Options(), "us-east-1")
+    found = await asyncio.gather(*(source.credentials() for _ in range(10)))
+    assert {each.key for each in found} == {"KEY1"}
+    assert await asyncio.to_thread(lambda: asyncio.run(source.credentials())) is found[0]  # another loop
     assert len(looked) == 1
-    credentials.forget()
-    credentials()
+    for _ in range(3):
+        assert source.record_refusal("KEY1")
+        assert (await source.credentials()).key == "KEY2"
     assert len(looked) == 2
 
 
-def test_errors_of_botocore_are_told_without_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    from botocore.exceptions import ClientError
-
-    credentials = ProfileCredentials("p")
-
-    def find() -> Any:
+async def test_errors_of_botocore_are_told_without_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(*_: object) -> Any:
         raise ClientError({"Error": {"Code": "X", "Message": "s-hidden"}}, "AssumeRole")
 
-    monkeypatch.setattr(credentials, "_find", find)
-    with pytest.raises(NoCredentialsError, match="ClientError") as caught:
-        credentials()
+    monkeypatch.setattr(credentials, "find_credentials", find)
+    with pytest.raises(UnauthenticatedError, match="ClientError") as caught:
+        await FoundCredentials(S3Options(), "us-east-1").credentials()
     assert "hidden" not in str(caught.value)

@@ -13,9 +13,8 @@ from botocore.awsrequest import AWSRequest
 from aiozarr.http1.request import quote_key
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import find_endpoint
-from aiozarr.stores.s3.presign import SAME_MOMENT_SECONDS, Presigner, S3Credentials, canonical_query, presign
-from aiozarr.stores.s3.region_client import CRC32C
-from aiozarr.stores.s3.responses import listing_query
+from aiozarr.stores.s3.messages import listing_query
+from aiozarr.stores.s3.signer import ANONYMOUS, SAME_MOMENT_SECONDS, S3Credentials, Signer, canonical_query
 
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 ARN = "arn:aws:s3:us-west-2:123456789012:accesspoint/my-point"
@@ -63,50 +62,52 @@ def test_a_query_is_signed_as_botocore_signs_it(
     web = place.web
     path = web.path or "/"
     expected = of_botocore(f"{web.origin}{path}", query, place.region, token)
-    signed = presign(S3Credentials(KEY, SECRET, token), place.region, web.authority, path, query, moment_of(expected))
+    signer = Signer(S3Credentials(KEY, SECRET, token), place.region, web.authority, lambda: moment_of(expected))
+    signed = signer.target("GET", path, canonical_query(query)).removeprefix(f"{path}?")
     assert sorted(signed.split("&")) == sorted(expected.split("&"))
     assert dict(parse_qsl(signed, keep_blank_values=True)).items() >= query.items()
     assert signed.rpartition("&")[2].startswith("X-Amz-Signature=")
 
 
 def test_names_are_signed_in_their_own_order_also_where_one_begins_another() -> None:
-    query = {"a-b": "1", "a": "2", "a.b": "3", "ä": "4", "a1": "5"}
-    assert canonical_query(query) == "%C3%A4=4&a=2&a-b=1&a.b=3&a1=5"  # "-", "." and digits come before "="
+    query = {"a-b": "1", "a": "2", "a.b": "3", "a1": "5"}
+    assert canonical_query({**query, "ä": "4"}) == "%C3%A4=4&a=2&a-b=1&a.b=3&a1=5"  # "-", "." and digits before "="
     expected = of_botocore("https://h/", query, "us-east-1", None)
-    assert presign(S3Credentials(KEY, SECRET), "us-east-1", "h", "/", query, moment_of(expected)).endswith(
-        expected.rpartition("&")[2]
-    )
+    signer = Signer(S3Credentials(KEY, SECRET), "us-east-1", "h", lambda: moment_of(expected))
+    assert signer.target("GET", "/", canonical_query(query)).endswith(expected.rpartition("&")[2])
 
 
 def test_secrets_are_not_shown() -> None:
-    assert repr(S3Credentials("k-hidden", "s-hidden", "t-hidden")) == "S3Credentials()"
-    query = presign(S3Credentials("k", "s-hidden"), "us-east-1", "h", "/", {}, time.time())
-    assert "hidden" not in query
+    assert repr(S3Credentials("k-hidden", "s-hidden", "t-hidden")) == "S3Credentials(expires_at=None)"
+    assert "hidden" not in Signer(S3Credentials("k", "s-hidden"), "us-east-1", "h").target("GET", "/")
+
+
+def test_without_credentials_nothing_is_signed() -> None:
+    signer = Signer(ANONYMOUS, "us-east-1", "h")
+    assert (signer.target("GET", "/k"), signer.target("GET", "/", "a=1")) == ("/k", "/?a=1")
 
 
 @pytest.mark.parametrize("token", [None, "IQoJb3JpZ2luX2VjE//+=&x"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
 @pytest.mark.parametrize("key", ["a", "c/0/1", "some where/ü%20+&=?#~*'()!", "\U0001f600/\u2028"])
 @pytest.mark.parametrize("options", [{}, {"endpoint_url": "http://[::1]:9000/below"}])
-@pytest.mark.parametrize("checksum", [None, "4waSgw=="])
+@pytest.mark.parametrize(
+    "headers", [{}, {"x-amz-checksum-crc32c": "4waSgw=="}, {"if-match": '"v"', "content-md5": "x=="}]
+)
 def test_a_target_is_signed_as_botocore_signs_it(
     options: dict[str, Any],
     key: str,
     method: str,
     token: str | None,
-    checksum: str | None,
-    monkeypatch: pytest.MonkeyPatch,
+    headers: dict[str, str],
 ) -> None:
     place = find_endpoint("bkt", S3Options(**options), {})
     web, payer = place.web, {"x-amz-request-payer": "requester"}
     path = f"{web.path}/{quote_key(key)}"
-    header = None if checksum is None else CRC32C
-    headers = {} if checksum is None else {CRC32C: checksum}
     expected = of_botocore(f"{web.origin}{path}", payer, place.region, token, method, headers)
-    monkeypatch.setattr(time, "time", lambda: moment_of(expected))
-    signer = Presigner(S3Credentials(KEY, SECRET, token), place.region, web.authority, payer, header)
+    signer = Signer(S3Credentials(KEY, SECRET, token), place.region, web.authority, lambda: moment_of(expected))
     signer.target("GET", "/another")
-    target = signer.target(method, path, (checksum or "").encode())
+    target = signer.target(method, path, canonical_query(payer), headers)
     assert target.startswith(f"{path}?")
     assert sorted(target.removeprefix(f"{path}?").split("&")) == sorted(expected.split("&"))
 
@@ -114,10 +115,10 @@ def test_a_target_is_signed_as_botocore_signs_it(
 def test_a_target_is_signed_anew_after_a_minute_and_on_another_day(monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime(2026, 2, 28, 23, 59, 30, tzinfo=UTC).timestamp()
     monkeypatch.setattr(time, "time", lambda: now)
-    signer = Presigner(S3Credentials(KEY, SECRET), "us-east-1", "h")
+    signer = Signer(S3Credentials(KEY, SECRET), "us-east-1", "h")
 
     def expected() -> str:
-        return "/k?" + presign(S3Credentials(KEY, SECRET), "us-east-1", "h", "/k", {}, time.time())
+        return Signer(S3Credentials(KEY, SECRET), "us-east-1", "h").target("GET", "/k")
 
     first = signer.target("GET", "/k")
     assert first == expected()

@@ -1,22 +1,25 @@
-"""What responses of S3 contain: pages of listings, failures of bulk deletes, the bucket's region (S3 API reference).
-
-The client library has the failures in the message of its error: the whole response, or only the first failed key.
-"""
+"""The messages of S3: listings, bulk deletes, multipart uploads, the bucket's region (S3 API reference)."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from urllib.parse import unquote_plus
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, ParseError, XMLParser, fromstring
 
 from aiozarr.errors import StoreError
+from aiozarr.http1.connection import Response
 from aiozarr.http1.response_check import Headers
-from aiozarr.model import Entry, Version
+from aiozarr.model import UPLOAD_RECORD_PREFIX, Entry, Version
+from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import error_for
 from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum
 from aiozarr.stores.object.bucket_client import PAGE_SIZE
 from aiozarr.stores.object.listing import (
+    MAX_TAGS,
     ListingPage,
     child_texts,
     is_key,
@@ -98,9 +101,6 @@ def _as_it_is(text: str) -> str:
     return text
 
 
-_RESULT = re.compile(r"<DeleteResult\b.*?</DeleteResult>", re.DOTALL)
-_FAILURE = re.compile(r"<Error>(.*?)</Error>", re.DOTALL)
-_KEY = re.compile(r"<Key>(.*?)</Key>", re.DOTALL)
 _STATUS_OF = {
     "AccessDenied": 403,
     "InternalError": 500,
@@ -111,44 +111,88 @@ _STATUS_OF = {
 }
 
 
-def failures_in(text: str) -> dict[str, StoreError] | None:
-    """Return the error of each key that a response names, or None if `text` contains no response to a bulk delete."""
-    result = _RESULT.search(text)
-    if result is None:
+def parse_document(response: Response, name: str) -> Element | None:
+    """Return the root `name` of a result, or None if the response has another body, such as that of an error."""
+    body = bytes(response.body)
+    # As in `parse_xml_listing`: no declarations, in any encoding, and no more tags than results have.
+    if response.status != 200 or b"<!DOCTYPE" in body or b"\0" in body or body.count(b"<") > MAX_TAGS:
         return None
-    from html import unescape  # imported on use, like in `first_failure`: most programs remove nothing
-
-    failures: dict[str, StoreError] = {}
-    for found in _FAILURE.finditer(result[0]):
-        key, code = _KEY.search(found[1]), re.search(r"<Code>([A-Za-z]+)</Code>", found[1])
-        if key is None:
-            return None
-        if code is not None and code[1] == "NoSuchKey":
-            continue
-        failures[unescape(key[1])] = _error("" if code is None else code[1], found[0])
-    return failures
+    try:
+        root = fromstring(body.strip(), XMLParser(encoding="utf-8"))  # S3 may send spaces while it works
+    except (ParseError, ValueError, LookupError):
+        return None
+    return root if local_name(root) == name else None
 
 
-def first_failure(text: str, keys: Sequence[str]) -> tuple[int, StoreError] | None:
-    """Return the position in `keys` of the first failed one and its error, or None if `text` names none of them."""
-    _, named, rest = text.partition("\n")[0].partition(" request failed for key ")
-    code = re.search(r"\(code: ([A-Za-z]+)\)$", rest)
-    if not named or code is None:
-        return None
-    positions = [position for position, key in enumerate(keys) if rest.startswith(f"{key}: ")]
-    if not positions:
-        return None
+def parse_result(response: Response, name: str) -> dict[str, str] | None:
+    """Return the members of the result `name`, or None if the response has another body, such as that of an error."""
+    root = parse_document(response, name)
+    return None if root is None else child_texts(root)
+
+
+def result_version(result: Mapping[str, str]) -> Version | None:
+    """Return the version that a result reports, or None."""
+    etag = result.get("ETag", "").strip('"')
+    return Version(f'"{etag}"') if etag else None
+
+
+# --- bulk deletes ----------------------------------------------------------------------------------------------------
+
+
+def deletion(keys: Sequence[str]) -> bytes:
+    """Return the document that deletes `keys` ("DeleteObjects")."""
+    from html import escape  # imported on use, like below: most programs remove nothing
+
+    objects = "".join([f"<Object><Key>{escape(key)}</Key></Object>" for key in keys])
+    return f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{objects}</Delete>'.encode()
+
+
+def failed_deletes(response: Response, keys: Sequence[str]) -> dict[str, StoreError] | None:
+    """Return the error of each key that a response to a bulk delete names, or None if it is no response to that."""
     from html import escape
 
-    position = max(positions, key=lambda position: len(keys[position]))
-    message = rest[len(keys[position]) + 2 : code.start()].strip()
-    document = f"<Error><Code>{code[1]}</Code><Message>{escape(message)}</Message></Error>"
-    return position, _error(code[1], document)
+    root = parse_document(response, "DeleteResult")
+    if root is None:
+        return None
+    failures: dict[str, StoreError] = {}
+    for child in root:
+        fields = child_texts(child)
+        code, key = fields.get("Code", ""), fields.get("Key", "")
+        if local_name(child) == "Error" and code != "NoSuchKey":
+            document = (
+                f"<Error><Code>{escape(code)}</Code><Message>{escape(fields.get('Message', ''))}</Message></Error>"
+            )
+            failures[key] = error_for(_STATUS_OF.get(code, 400), {}, document.encode())
+    return failures if failures.keys() <= set(keys) else None
 
 
-def _error(code: str, document: str) -> StoreError:
-    return error_for(_STATUS_OF.get(code, 400), {}, document.encode())
+# --- multipart uploads ("CreateMultipartUpload" and those that follow it) --------------------------------------------
 
+
+def completion(parts: Sequence[UploadedPart], algorithm: str) -> bytes:
+    """Return the document that completes an upload of `parts`, whose checksums are of `algorithm`."""
+    from html import escape
+
+    lines = []
+    for number, part in enumerate(parts, 1):
+        checksum = "" if part.checksum is None else f"<Checksum{algorithm}>{part.checksum}</Checksum{algorithm}>"
+        lines.append(f"<Part><PartNumber>{number}</PartNumber><ETag>{escape(part.etag)}</ETag>{checksum}</Part>")
+    return f"<CompleteMultipartUpload>{''.join(lines)}</CompleteMultipartUpload>".encode()
+
+
+def record_key(key: str, upload_id: str) -> str:
+    """Return the key of the record of an unfinished upload of `key`."""
+    folder, slash, _ = key.rpartition("/")
+    return f"{folder}{slash}{UPLOAD_RECORD_PREFIX}{blake2b(upload_id.encode(), digest_size=16).hexdigest()}"
+
+
+def new_record(key: str, upload_id: str) -> bytes:
+    """Return the record of an upload of `key` that begins now, from which `clean` can abort it."""
+    record = {"name": key.rpartition("/")[2], "upload": upload_id, "started": int(time.time())}
+    return json.dumps(record).encode()
+
+
+# --- the bucket's region ---------------------------------------------------------------------------------------------
 
 REDIRECTS = frozenset({301, 302, 307, 308})
 

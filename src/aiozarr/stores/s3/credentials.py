@@ -1,0 +1,238 @@
+"""The credentials of S3: given ones, those of the environment, and all others, which botocore finds."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+from aiozarr.concurrency import SingleFlight
+from aiozarr.errors import UnauthenticatedError
+from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.stores.blocking import in_thread
+from aiozarr.stores.options.s3_options import S3Options
+from aiozarr.stores.s3.address import S3Configuration, Source
+from aiozarr.stores.s3.signer import ANONYMOUS, S3Credentials
+
+REUSE_SECONDS = 1800.0
+"""Found credentials are requested again after this time, if they do not expire sooner."""
+
+RENEW_BEFORE_SECONDS = 300.0
+"""Credentials are renewed so long before they expire; botocore has other ones from ten minutes before."""
+
+ANON = "anon=True reads public data without credentials"
+NEEDS_EXTRA = "AWS profiles, SSO, roles and web identities need botocore: install aiozarr[s3]"
+SEARCHED = (
+    "no AWS credentials were found, neither in the options nor in the environment, nor in files of the AWS tools, by "
+    "web identity, from a container's service or from an instance's metadata service"
+)
+
+
+class CredentialSource(Protocol):
+    """Has the credentials of a store, for all loops and threads."""
+
+    def cached(self) -> S3Credentials | None:
+        """Return valid credentials, or None if `credentials` has to be awaited."""
+
+    async def credentials(self) -> S3Credentials:
+        """Return valid credentials.
+
+        Raises:
+            UnauthenticatedError: there are none.
+        """
+        ...
+
+    def record_refusal(self, key: str) -> bool:
+        """Record that a server refused the access key `key`. Return whether there may be other credentials."""
+        ...
+
+
+class FixedCredentials:
+    """Credentials that are known, and cannot be replaced."""
+
+    def __init__(self, credentials: S3Credentials) -> None:
+        self._credentials = credentials
+
+    def cached(self) -> S3Credentials:
+        return self._credentials
+
+    async def credentials(self) -> S3Credentials:
+        return self._credentials
+
+    def record_refusal(self, key: str) -> bool:
+        return False
+
+
+class FoundCredentials:
+    """Credentials that botocore finds in files, by SSO, from STS, or from services of containers and instances."""
+
+    def __init__(self, options: S3Options, region: str) -> None:
+        """Describe the search.
+
+        Args:
+            options: the profile, or the options of where to search.
+            region: the region of the services that are asked, unless the configuration names another one.
+        """
+        self._options = options
+        self._region = region
+        self._found: Any = None  # botocore's credentials, if they expire: they renew themselves
+        self._process = 0
+        self._cached = ANONYMOUS
+        self._fresh_until = 0.0
+        self._guard = ForkSafeLock()  # held by the thread that searches
+        self._searches: SingleFlight[None] = SingleFlight()
+
+    def cached(self) -> S3Credentials | None:
+        return self._cached if time.time() < self._fresh_until else None
+
+    async def credentials(self) -> S3Credentials:
+        cached = self.cached()
+        return await self._searches.run(None, lambda: in_thread(self._renew)) if cached is None else cached
+
+    def record_refusal(self, key: str) -> bool:
+        if key == self._cached.key:  # the first of several requests that were refused
+            self._found, self._fresh_until = None, 0.0
+        return True
+
+    def _renew(self) -> S3Credentials:
+        """Return valid credentials. It may read files, run a program or ask a service."""
+        with self._guard:
+            cached = self.cached()
+            if cached is not None:  # found for another loop meanwhile
+                return cached
+            try:
+                from botocore.exceptions import BotoCoreError, ClientError
+            except ImportError as error:
+                raise UnauthenticatedError(f"no AWS credentials were given: {NEEDS_EXTRA} ({ANON})") from error
+            if self._process != os.getpid():  # a thread of the parent may have held their lock at a fork
+                self._found, self._process = None, os.getpid()
+            try:
+                found = self._found or find_credentials(self._options, self._region)
+                frozen = None if found is None else found.get_frozen_credentials()
+            except (BotoCoreError, ClientError, OSError, ValueError) as error:
+                raise UnauthenticatedError(
+                    f"no credentials: {self._name} gave none ({type(error).__name__}); sign in anew (aws sso login), "
+                    f"or correct it ({ANON})"
+                ) from error
+            if frozen is None:
+                raise UnauthenticatedError(f"{SEARCHED} ({ANON})")
+            expiry = getattr(found, "_expiry_time", None)
+            expires_at = None if expiry is None else expiry.timestamp()
+            self._found = None if expiry is None else found
+            now = time.time()
+            # Credentials that expire soon are used all the same, and renewed soon.
+            renew_at = now + REUSE_SECONDS if expires_at is None else expires_at - RENEW_BEFORE_SECONDS
+            self._fresh_until = max(min(renew_at, now + REUSE_SECONDS), now + 1)
+            self._cached = S3Credentials(frozen.access_key, frozen.secret_key, frozen.token, expires_at)
+            return self._cached
+
+    @property
+    def _name(self) -> str:
+        name = self._options.profile or os.environ.get("AWS_PROFILE")
+        return f"the AWS profile {name!r}" if name else "the AWS configuration"
+
+
+def make_source(options: S3Options, source: Source, environ: Mapping[str, str], region: str) -> CredentialSource:
+    """Return the credentials of `source`.
+
+    Args:
+        options: the given options.
+        source: where they come from.
+        environ: the environment.
+        region: as of `FoundCredentials`.
+    """
+    if source == "anonymous":
+        return FixedCredentials(ANONYMOUS)
+    if source == "given":
+        return FixedCredentials(S3Credentials(options.key or "", options.secret or "", options.token))
+    if source == "environment":
+        token = environ.get("AWS_SESSION_TOKEN") or environ.get("AWS_TOKEN")
+        key, secret = environ.get("AWS_ACCESS_KEY_ID", ""), environ.get("AWS_SECRET_ACCESS_KEY", "")
+        return FixedCredentials(S3Credentials(key, secret, token or None))
+    return FoundCredentials(options, region)
+
+
+_IDENTITY = ("role_arn", "role_session_name", "web_identity_token_file")
+
+
+def find_credentials(options: S3Options, region: str) -> Any:
+    """Return the credentials of botocore, which renew themselves, or None if there are none.
+
+    Options say where to search: by web identity, then from a container's service, then from an instance's. Without
+    them, it is botocore's own search. The environment of the process is not changed.
+    """
+    from botocore.config import Config
+    from botocore.credentials import AssumeRoleWithWebIdentityProvider, ContainerProvider, CredentialResolver
+    from botocore.session import Session
+
+    given = dict(options.chain)
+    session: Any = Session(profile=options.profile)
+    if session.get_config_variable("region") is None:
+        session.set_config_variable("region", region)
+    if isinstance(options.verify, str):
+        session.set_config_variable("ca_bundle", options.verify)
+    if options.proxy is not None:
+        session.set_default_client_config(Config(proxies={"http": options.proxy, "https": options.proxy}))
+    if "metadata_endpoint" in given:
+        session.set_config_variable("ec2_metadata_service_endpoint", given["metadata_endpoint"])
+    if "imdsv1_fallback" in given:
+        session.set_config_variable("ec2_metadata_v1_disabled", not given["imdsv1_fallback"])
+    if "sts_endpoint" in given:
+        create = session.create_client
+
+        def create_client(service: str, **keywords: Any) -> Any:
+            return create(service, **({"endpoint_url": given["sts_endpoint"]} if service == "sts" else {}), **keywords)
+
+        session.create_client = create_client
+    resolver = session.get_component("credential_provider")
+    if options.profile is None and given:
+        environ = {**os.environ, **{f"AWS_{name.upper()}": value for name, value in given.items()}}
+        if "container_credentials_full_uri" in given and "container_credentials_relative_uri" not in given:
+            environ.pop("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", None)
+        identity = {name: environ.get(f"AWS_{name.upper()}") for name in _IDENTITY}
+        resolver = CredentialResolver(
+            [
+                AssumeRoleWithWebIdentityProvider(
+                    lambda: {"profiles": {"given": identity}}, session.create_client, "given", disable_env_vars=True
+                ),
+                ContainerProvider(environ),
+                resolver.get_provider("iam-role"),
+            ]
+        )
+    return resolver.load_credentials()
+
+
+def has_files() -> bool:
+    """Return whether credential files of the AWS tools exist, and the package that reads them is installed."""
+    paths = (
+        os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
+        os.environ.get("AWS_CONFIG_FILE", "~/.aws/config"),
+    )
+    return any(os.path.isfile(os.path.expanduser(path)) for path in paths) and find_spec("botocore") is not None
+
+
+def read_configured(profile: str | None) -> S3Configuration:
+    """Return the options of S3 in the files for `profile`; None: for the profile of the environment.
+
+    Raises:
+        ImportError: botocore is not installed; the message names the extra.
+        ValueError: there is no such profile, or a file cannot be read.
+    """
+    try:
+        from botocore.configprovider import ConfiguredEndpointProvider
+        from botocore.exceptions import BotoCoreError
+        from botocore.session import Session
+    except ImportError as error:
+        raise ImportError(NEEDS_EXTRA) from error
+    try:
+        session = Session(profile=profile)
+        scoped = session.get_scoped_config()
+        found = ConfiguredEndpointProvider(
+            full_config=session.full_config, scoped_config=scoped, client_name="s3", environ={}
+        ).provide()
+        ignored = session.get_config_variable("ignore_configured_endpoint_urls")
+        return S3Configuration(scoped.get("region"), None if ignored else found)
+    except BotoCoreError as error:
+        raise ValueError(f"the AWS configuration: {error}") from error
