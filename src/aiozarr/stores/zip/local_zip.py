@@ -85,7 +85,7 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
         self._use = _Use(wrote=mode in ("w", "x"))
         if self._use.wrote:
             with self._translated("creating", None):
-                self._archive.begin(empty=True, exclusive=mode == "x")
+                self._archive.begin(exclusive=mode == "x")
 
     @property
     def path(self) -> str:
