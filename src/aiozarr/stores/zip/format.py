@@ -27,7 +27,7 @@ MAX_DIRECTORY_BYTES = 1 << 28
 _END = struct.Struct("<4s4H2LH")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _LOCATOR = struct.Struct("<4sLQL")
-_CENTRAL = struct.Struct("<4s6H3L5H2L")
+_CENTRAL = struct.Struct("<4sH2x2H4x3L3H4x2L")
 _LOCAL = struct.Struct("<4s5H3L2H")
 _ENCRYPTED, _UTF8 = 1, 0x800
 _SIGNED = b"PK\x05\x05"  # the directory's signature, after its entries
@@ -176,26 +176,9 @@ def _entries(data: bytes, end: EndRecord, url: str) -> Iterator[Member]:
     while at < len(data) and data[at : at + 4] != _SIGNED:
         if at + _CENTRAL.size > len(data):
             raise damaged("its directory ends early", url)
-        fields = _CENTRAL.unpack_from(data, at)
-        (
-            signature,
-            made_by,
-            _,
-            flags,
-            method,
-            _,
-            _,
-            crc,
-            packed_size,
-            size,
-            named,
-            extra,
-            comment,
-            _,
-            _,
-            mode,
-            offset,
-        ) = fields
+        signature, made_by, flags, method, crc, packed_size, size, named, extra, comment, mode, offset = (
+            _CENTRAL.unpack_from(data, at)
+        )
         if signature != b"PK\x01\x02":
             raise damaged("its directory has an invalid entry", url)
         at += _CENTRAL.size

@@ -486,17 +486,6 @@ async def test_a_store_with_changes_is_not_pickled(tmp_path: Path) -> None:
     assert await read(pickle.loads(pickle.dumps(store)), "a") == b"1"
 
 
-async def test_more_members_than_a_short_directory_counts_are_written_and_read(tmp_path: Path) -> None:
-    store = ZipStore(tmp_path / "x.zip", "w")
-    assert isinstance(store, LocalZipStore)
-    for i in range(65_540):
-        store.set_now(f"c/{i}", b"")
-    await store.aclose()
-    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
-        assert len(archive.namelist()) == 65_540
-    assert len(await ZipStore(tmp_path / "x.zip").list()) == 65_540
-
-
 async def test_a_forked_child_does_not_commit_the_writes_of_its_parent(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     async with ZipStore(path, "w") as store:
