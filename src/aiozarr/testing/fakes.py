@@ -18,7 +18,7 @@ from typing_extensions import Buffer
 
 from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Version, check_key, check_prefix
 from aiozarr.stores.capabilities import FetchCallback, NowaitStore, PendingFetch
-from aiozarr.stores.contract import byte_view, check_max_bytes, takes_max_bytes
+from aiozarr.stores.contract import byte_view, check_max_bytes
 from aiozarr.stores.memory_store import MemoryStore
 from aiozarr.testing.faults import Action, Call, Corrupt, Delay, LoseResponse, Plan, nth
 from aiozarr.testing.virtual_time import run_virtual
@@ -57,7 +57,6 @@ class FakeStore(NowaitStore):
             conditional_reads=versions,
             conditional_writes=versions,
             conditional_erases=versions,
-            bounded_reads=takes_max_bytes(type(self)),
         )
         self.latency = latency
         self.bandwidth = bandwidth
