@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Hashable, Iterable
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import quote
 from weakref import ref
 
@@ -37,7 +37,9 @@ Keys: TypeAlias = list[str]
 class _Undeclared:
     """The `supports` of a class that declares none."""
 
-    def __get__(self, store: object, kind: type) -> NoReturn:
+    def __get__(self, store: object, kind: type) -> Self:
+        if store is None:
+            return self
         raise AttributeError(
             f"{kind.__name__} declares no capabilities: add, for example, supports = Supports(writeable=True) to it"
         )
