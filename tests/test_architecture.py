@@ -70,7 +70,7 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11070,
+    "stores": 10740,
     "engine": 7430,
     "hierarchy": 5750,
     "codecs": 4640,
