@@ -32,8 +32,10 @@ class ZipStore(Store):
     An archive on the local disk can be read and written. Modes are those of `zipfile`: "r" reads, "w" replaces any
     archive by a new one, "x" creates one and fails if it exists, "a" changes or creates one. Changes go into a
     temporary file, which replaces the archive when the store is closed, whole or not at all. Until then only the stores
-    of this process see them. Values can be replaced and erased; the archive never has two members of one name. If
-    another process has changed the archive meanwhile, closing raises `PreconditionFailedError`, so no update is lost.
+    of this process see them. Values can be replaced and erased: the directory never has two members of one name, and
+    their bytes stay in the file until it is copied. If another process has changed the archive meanwhile, closing
+    raises `PreconditionFailedError`, so no update is lost. The first change to an archive that the standard library's
+    `zipfile` cannot append to raises `UnsupportedOperationError`.
 
     An archive in another store is only read: the directory once, then one range per value. A range of an uncompressed
     value costs the bytes of that range. The first one also costs the member's header if the writer of the archive may
