@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import warnings
 import zipfile
+from dataclasses import replace
 from io import BytesIO
 
 from aiozarr.model import ByteRange, Value, Version
@@ -42,8 +44,18 @@ def streamed_archive(values: dict[str, bytes], compression: int = zipfile.ZIP_ST
     return into.getvalue()
 
 
+def deflated_archive(packed: bytes, size: int, checksum: int) -> bytes:
+    """Return an archive with one member `a`, whose packed bytes are given."""
+    sizes = (checksum, len(packed), size, 1, 0)
+    body = struct.pack("<4s5H3L2H", b"PK\3\4", 20, 0, 8, 0, 33, *sizes) + b"a" + packed
+    entry = struct.pack("<4s6H3L5H2L", b"PK\1\2", 20, 20, 0, 8, 0, 33, *sizes, 0, 0, 0, 0, 0) + b"a"
+    return body + entry + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, len(entry), len(body), 0)
+
+
 class RecordingStore(MemoryStore):
     """Notes the ranges that are fetched."""
+
+    supports = replace(MemoryStore.supports, bounded_reads=False)
 
     def __init__(self) -> None:
         super().__init__()

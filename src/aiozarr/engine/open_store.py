@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Target: TypeAlias = "str | os.PathLike[str] | Store | GetAsync"
 """A URL, a local path, a `Store`, or an object with obspec's methods, such as a store of obstore."""
 
-_REMOTE_SCHEMES = frozenset({"http", "https", *BUCKET_CLIENTS, "s3a", "s3fs", "gcsfs", "ftp", "github"})
-"""Schemes of stores that are reached over a network."""
+_REMOTE_SCHEMES = frozenset({"http", "https", *BUCKET_CLIENTS, "s3a"})
+"""Schemes of aiozarr's own stores that are reached over a network."""
 
 
 @asynccontextmanager
@@ -137,7 +137,10 @@ def _is_local(place: str) -> bool:
 
 
 def _is_remote(place: str) -> bool:
-    return place.rpartition("::")[2].partition("://")[0].lower() in _REMOTE_SCHEMES
+    """Return whether aiozarr itself opens a URL of a server; fsspec's file systems have timeouts of their own."""
+    *links, last = place.split("::")
+    has_own_archives = all(link.partition("://")[0] == "zip" for link in links)
+    return has_own_archives and last.partition("://")[0].lower() in _REMOTE_SCHEMES
 
 
 def _add_timeouts(options: dict[str, Any], settings: Settings) -> None:

@@ -216,7 +216,9 @@ def _inside(location: str, inner: str, options: dict[str, Any]) -> Store:
     store = from_url(directory_url(above) + query, **(rest if chained else flatten(scheme, rest)))
     # The paths of web addresses are percent-encoded, paths of buckets are not.
     key = name if store.url_of(" ").endswith(" ") else unquote(name)
-    return RemoteZipStore(store, key=key, prefix=inner and inner + "/", owns_store=True, **own)
+    archive = RemoteZipStore(store, key=key, prefix=inner and inner + "/", **own)
+    archive.owns_store = True
+    return archive
 
 
 def _file(url: str, options: dict[str, Any]) -> Store:

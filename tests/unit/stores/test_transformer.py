@@ -7,6 +7,7 @@ import json
 import pickle
 import threading
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ class Flipped(Store):
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.supports = store.supports
+        self.supports = replace(store.supports, bounded_reads=False, conditional_erases=False)
         self.keys: list[str] = []
 
     @property
@@ -231,6 +232,9 @@ async def test_older_formats_name_no_transformers(registered: None, zarr_format:
 
 class Counted(MemoryStore):
     """Counts what is fetched."""
+
+    supports = replace(MemoryStore.supports, bounded_reads=False)
+    is_in_memory = False
 
     def __init__(self) -> None:
         super().__init__()

@@ -17,7 +17,6 @@ from aiozarr.stores.blocking import in_thread, in_thread_uncancelled
 from aiozarr.stores.fsspec.cross_loop import run_on_loop
 from aiozarr.stores.fsspec.errors import translate
 from aiozarr.stores.fsspec.instances import InstanceSource, UrlSource, usable_instance
-from aiozarr.stores.fsspec.option_routing import try_once
 from aiozarr.stores.fsspec.traits import FileSystemTraits, is_async
 
 STRIPES = 64
@@ -49,12 +48,12 @@ class FileSystemCalls:
         with self._create_lock:
             if self._pid != os.getpid():
                 try:
-                    self._fs = try_once(self._recipe.recreate())
+                    self._fs = self._recipe.recreate()
                 except Exception as error:
                     raise ForkedProcessError("the file system of the parent process cannot be created again") from error
                 self._pid = os.getpid()
             elif self._fs is None:
-                self._fs = try_once(_create(self._recipe))
+                self._fs = _create(self._recipe)
             return self._fs
 
     async def _instance(self) -> Any:

@@ -55,12 +55,10 @@ class UrlSource:
     Attributes:
         url: the URL as fsspec spells it.
         options: the options of the links of the chain, by protocol.
-        patience: the options with timeouts, which have no effect on the files that it sees.
     """
 
     url: str
     options: Mapping[str, Any]
-    patience: Mapping[str, Any] | None = None
 
     @property
     def kinds(self) -> list[Any]:
@@ -88,14 +86,13 @@ class UrlSource:
         """Return the file system: fsspec's instance for these arguments."""
         from fsspec.core import url_to_fs
 
-        return url_to_fs(self.url, **self._copied(self.patience))[0]
+        return url_to_fs(self.url, **self._copied())[0]
 
     recreate = make
 
-    def _copied(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def _copied(self) -> dict[str, Any]:
         """Return copies of the options: fsspec changes the mappings it gets."""
-        given = options or self.options
-        return {name: dict(value) if isinstance(value, dict) else value for name, value in given.items()}
+        return {name: dict(value) if isinstance(value, dict) else value for name, value in self.options.items()}
 
     def _chain(self) -> list[tuple[Any, dict[str, Any]]]:
         """Return the class of each link with the arguments that fsspec passes to it."""

@@ -9,10 +9,9 @@ from typing import Any
 from aiozarr.errors import UnknownSchemeError
 from aiozarr.http1.url import WebAddress
 from aiozarr.stores.fsspec.instances import InstanceSource, UrlSource, usable_instance, without_secrets
-from aiozarr.stores.fsspec.option_routing import ChainLink, native_options, needs_target, with_timeouts
+from aiozarr.stores.fsspec.option_routing import native_options
 from aiozarr.stores.fsspec.reference_guard import ReferenceGuard
 from aiozarr.stores.fsspec.traits import below, protocol_of
-from aiozarr.stores.options.s3_options import S3_TABLE
 
 # Names of file systems, for URLs that aiozarr would open itself.
 ALIASES = {"s3fs": "s3", "gcsfs": "gs"}
@@ -20,7 +19,12 @@ ALIASES = {"s3fs": "s3", "gcsfs": "gs"}
 # They only add a directory, or make a blocking file system look asynchronous.
 _REMOVED_WRAPPERS = frozenset({"dir", "asyncwrapper", "async_wrapper"})
 _LOOP_OPTIONS = frozenset({"asynchronous", "loop"})
-_TIMEOUT_OPTIONS = ("idle_timeout", "connect_timeout")
+_IN_A_FILE = frozenset({"zip", "tar", "libarchive", "reference", "bz2", "gzip", "lzma", "lz4", "snappy", "xz", "zstd"})
+# URLs of these protocols have no password, and no query that could be secret.
+_WITHOUT_SECRETS = _IN_A_FILE | frozenset(
+    {"s3", "s3a", "gs", "gcs", "file", "local", "memory", "data", "dir", "git", "github", "ftp", "http", "https"}
+    | {"simplecache", "filecache", "blockcache", "cached"}
+)
 _SECRETS = frozenset({"password", "token", "secret", "key_file"})
 
 
@@ -97,11 +101,10 @@ def _of_url(url: str, options: Mapping[str, Any]) -> FileSystemRoot:
         links[number] = ALIASES.get(scheme, scheme) + mark + rest
     links = _without_mark(links)
     url = "::".join(links)
-    chain = _chain(links)
-    protocols = [link.protocol for link in chain]
-    left = {name: each for name, each in options.items() if name not in _LOOP_OPTIONS and name not in _TIMEOUT_OPTIONS}
+    protocols = _protocols(links)
+    left = _without_loops(options)
     resolve = left.pop("resolve", None)
-    native = {name: _without_loops(each) for name, each in native_options(chain, left).items()}
+    native = {name: _without_loops(each) for name, each in native_options(protocols, left).items()}
     guard = None
     if "reference" in protocols:
         if protocols.index("reference"):
@@ -118,8 +121,8 @@ def _of_url(url: str, options: Mapping[str, Any]) -> FileSystemRoot:
             own["fs"] = systems
     elif resolve is not None:
         raise TypeError("resolve is an option of reference:: URLs")
-    recipe = UrlSource(url, native, _with_timeouts(chain, native, options))
-    if len(links) == 1 and needs_target(chain[0].kind) and not native.get(protocols[0], {}).get("fo"):
+    recipe = UrlSource(url, native)
+    if len(links) == 1 and protocols[0] in _IN_A_FILE and not native.get(protocols[0], {}).get("fo"):
         raise TypeError(f"{protocols[0]}:// needs the storage option 'fo', or another URL after it in a chain")
     if protocols[0] in _REMOVED_WRAPPERS:
         # The next link of a chain has the directory.
@@ -137,20 +140,21 @@ def _of_instance(given: Any, path: str) -> FileSystemRoot:
     return _rooted(InstanceSource(fs), path, _shown_path(fs, path))
 
 
-def _chain(links: Sequence[str]) -> list[ChainLink]:
-    """Return the links of a URL with their classes, all of which are installed."""
+def _protocols(links: Sequence[str]) -> list[str]:
+    """Return the protocols of the links of a URL, whose packages are all installed."""
     from fsspec import get_filesystem_class
 
-    chain: list[ChainLink] = []
+    protocols: list[str] = []
     for link in links:
         protocol = link.partition("://")[0] if "://" in link else (link if knows_protocol(link) else "file")
         try:
-            chain.append(ChainLink(protocol, get_filesystem_class(protocol)))
+            get_filesystem_class(protocol)
         except ValueError as error:
             raise UnknownSchemeError(f"fsspec knows no protocol {protocol!r}") from error
         except ImportError as error:
             raise ImportError(f"{protocol}:// URLs: {error}") from error  # its message names the package to install
-    return chain
+        protocols.append(protocol)
+    return protocols
 
 
 def _without_mark(links: list[str]) -> list[str]:
@@ -158,25 +162,9 @@ def _without_mark(links: list[str]) -> list[str]:
     place, mark, inner = (links[-1] + "/" if links[-1].endswith("!") else links[-1]).partition("!/")
     for number, link in enumerate(links[:-1]):
         protocol, _, path = link.partition("://")
-        if mark and not path and _lies_in_a_file(protocol):
+        if mark and not path and protocol in _IN_A_FILE:
             return [*links[:number], f"{protocol}://{inner.strip('/')}", *links[number + 1 : -1], place]
     return links
-
-
-def _lies_in_a_file(protocol: str) -> bool:
-    from fsspec import get_filesystem_class
-
-    return knows_protocol(protocol) and needs_target(get_filesystem_class(protocol))
-
-
-def _with_timeouts(chain: Sequence[ChainLink], native: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-    times: dict[str, float] = S3_TABLE.translate(
-        {name: options[name] for name in _TIMEOUT_OPTIONS if options.get(name) is not None}
-    )
-    if not times:
-        return None
-    idle = times.get("idle_timeout", max(times.values()))
-    return with_timeouts(chain, native, idle, times.get("connect_timeout", idle))
 
 
 def _without_loops(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,7 +212,7 @@ def _with_protocol(kind: Any, path: str) -> str:
     if path.startswith(("http://", "https://")):
         return WebAddress.parse(path).shown
     shown = path if "://" in path else f"{protocol_of(kind)}://{path}"
-    if not ChainLink(protocol_of(kind), kind).closed:
+    if protocol_of(kind) not in _WITHOUT_SECRETS:
         shown = without_secrets(shown)
     return shown if shown.endswith("://") else shown.rstrip("/")
 
@@ -237,7 +225,7 @@ def _shown_url(links: list[str]) -> str:
     inside: str | None = None
     for link in links:
         protocol, mark, _ = link.partition("://")
-        if inside is None and len(links) > 1 and _lies_in_a_file(protocol):
+        if inside is None and len(links) > 1 and protocol in _IN_A_FILE:
             # The path of a node is at the end, as in all URLs.
             link, inside = protocol, link[len(protocol + mark) :].strip("/")
         elif mark and protocol in ("http", "https"):
@@ -247,7 +235,7 @@ def _shown_url(links: list[str]) -> str:
             told = kind._get_kwargs_from_urls(link)
             if _SECRETS & {name for name, value in told.items() if value}:
                 link = without_secrets(link.partition("?")[0])
-            elif not told and not ChainLink(protocol, kind).closed:
+            elif not told and protocol not in _WITHOUT_SECRETS:
                 link = without_secrets(link)
         shown.append(link if link.endswith("://") else link.rstrip("/"))
     end = "" if inside is None else f"!/{inside}".removesuffix("/")

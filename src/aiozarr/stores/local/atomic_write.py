@@ -97,6 +97,7 @@ class NewFile:
 
     Attributes:
         directory: the directory of `path`.
+        descriptor: of the temporary file; -1 once it is closed.
         created: directories that got a new entry because `directory` did not exist.
 
     Raises:
@@ -108,10 +109,10 @@ class NewFile:
         self._is_locked = is_locked
         self.durable = durable
         self.directory = os.path.dirname(path)
-        self._temporary, self._descriptor, self.created = _create_temporary(self.directory, is_locked=is_locked)
+        self._temporary, self.descriptor, self.created = _create_temporary(self.directory, is_locked=is_locked)
         if size and hasattr(os, "posix_fallocate"):
             try:
-                os.posix_fallocate(self._descriptor, 0, size)
+                os.posix_fallocate(self.descriptor, 0, size)
             except OSError as error:
                 if error.errno not in _NO_RESERVATION:
                     self.abort()
@@ -120,7 +121,7 @@ class NewFile:
     def write(self, start: int, data: memoryview) -> None:
         """Write `data`, flat bytes, at `start`."""
         while len(data):
-            count = os.pwrite(self._descriptor, data, start)
+            count = os.pwrite(self.descriptor, data, start)
             start += count
             data = data[count:]
 
@@ -132,7 +133,7 @@ class NewFile:
         """
         self.seal()
         _rename([self], precondition)
-        version = version_of(os.fstat(self._descriptor))
+        version = version_of(os.fstat(self.descriptor))
         self._close()
         return version
 
@@ -145,12 +146,12 @@ class NewFile:
         # The kernel's own times have ticks of milliseconds, and inode numbers are reused at once. A time in
         # nanoseconds, taken now, gives two states of a file different versions.
         now = time.time_ns()
-        os.utime(self._descriptor, ns=(now, now))
+        os.utime(self.descriptor, ns=(now, now))
         if self.durable:
-            _flush(self._descriptor)
+            _flush(self.descriptor)
         # A network file system may report only here that it did not store the content. The duplicate holds the lock,
         # which says, until the file has its name, that the temporary file has a writer.
-        written, self._descriptor = self._descriptor, os.dup(self._descriptor) if self._is_locked else -1
+        written, self.descriptor = self.descriptor, os.dup(self.descriptor) if self._is_locked else -1
         os.close(written)
 
     def rename(self, precondition: Precondition | None) -> None:
@@ -167,7 +168,7 @@ class NewFile:
         self._close()
 
     def _close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 

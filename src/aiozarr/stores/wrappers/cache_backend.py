@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -56,7 +56,7 @@ class CacheBackend(ABC):
             raise ValueError(f"max_bytes is at least 1, not {max_bytes}")
         self.max_bytes = max_bytes
         self._lock = ForkSafeLock()
-        self._guards: dict[ObjectKey, list[InvalidationGuard]] = {}
+        self._guards: dict[InvalidationGuard, ObjectKey] = {}
 
     @property
     @abstractmethod
@@ -82,31 +82,27 @@ class CacheBackend(ABC):
         """Guard a fetch of `key`: an invalidation meanwhile marks the guard."""
         guard = InvalidationGuard()
         with self._lock:
-            self._guards.setdefault(key, []).append(guard)
+            self._guards[guard] = key
         try:
             yield guard
         finally:
             with self._lock:
-                guards = self._guards[key]
-                guards.remove(guard)
-                if not guards:
-                    del self._guards[key]
+                del self._guards[guard]
 
     def invalidate(self, key: ObjectKey) -> None:
         """Remove all cached bytes of one object."""
-        with self._lock:
-            for guard in self._guards.get(key, ()):
-                guard.invalidated = True
+        self._mark_guards(lambda guarded: guarded == key)
         self._remove_object(key)
 
     def invalidate_prefix(self, store: Hashable, prefix: str) -> None:
         """Remove all cached values of a store whose keys start with `prefix`."""
-        with self._lock:
-            for key, guards in self._guards.items():
-                if is_below(key, store, prefix):
-                    for guard in guards:
-                        guard.invalidated = True
+        self._mark_guards(lambda guarded: is_below(guarded, store, prefix))
         self._remove_prefix(store, prefix)
+
+    def _mark_guards(self, is_invalidated: Callable[[ObjectKey], bool]) -> None:
+        with self._lock:
+            for guard, key in self._guards.items():
+                guard.invalidated |= is_invalidated(key)
 
     @abstractmethod
     def _remove_object(self, key: ObjectKey) -> None: ...
@@ -125,23 +121,30 @@ class MemoryCache(CacheBackend):
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(max_bytes)
-        self._values: OrderedDict[tuple[ObjectKey, ByteRange | None], CachedValue] = OrderedDict()
-        self._ranges: dict[ObjectKey, set[ByteRange | None]] = {}
+        # The least recently used objects first, and of each its least recently used ranges, all of one version.
+        self._values: OrderedDict[ObjectKey, OrderedDict[ByteRange | None, CachedValue]] = OrderedDict()
         self._used = 0
 
     @property
     def nbytes(self) -> int:
         with self._lock:
-            return sum([memoryview(cached.value.data).nbytes for cached in self._values.values()])
+            ranges = [cached for ranges in self._values.values() for cached in ranges.values()]
+        return sum([memoryview(cached.value.data).nbytes for cached in ranges])
 
     def lookup(self, key: ObjectKey, byte_range: ByteRange | None) -> CachedValue | None:
         with self._lock:
-            for location in ((key, byte_range), (key, None)):
-                cached = self._values.get(location)
-                if cached is not None:
-                    self._values.move_to_end(location)
-                    return cached if location[1] is byte_range else _slice(cached, byte_range)
-        return None
+            ranges = self._values.get(key)
+            stored = byte_range if ranges and byte_range in ranges else None
+            if not ranges or stored not in ranges:
+                return None
+            ranges.move_to_end(stored)
+            self._values.move_to_end(key)
+            cached = ranges[stored]
+        if stored == byte_range:
+            return cached
+        data = memoryview(cached.value.data)
+        start, stop = resolve_range(len(data), byte_range)
+        return replace(cached, value=replace(cached.value, data=data[start:stop]))
 
     def insert(
         self, key: ObjectKey, byte_range: ByteRange | None, value: Value, checked: float, guard: InvalidationGuard
@@ -151,63 +154,50 @@ class MemoryCache(CacheBackend):
             return
         # A copy: the store's value may be a small view of a large block, and its reader may change it.
         value = Value(bytes(value.data), value.version, value.size)
-        location = (key, byte_range)
         with self._lock:
             if guard.invalidated:
                 return
-            others = [(key, other) for other in self._ranges.get(key, ())]
-            for other in others:
-                if byte_range is None or other == location or self._values[other].value.version != value.version:
-                    self._remove(other)
-            self._values[location] = CachedValue(value, checked, location)
-            self._ranges.setdefault(key, set()).add(byte_range)
-            self._used += size
+            ranges = self._values.get(key)
+            if ranges and (byte_range is None or next(iter(ranges.values())).value.version != value.version):
+                self._remove([key])
+            ranges = self._values.setdefault(key, OrderedDict())
+            before = ranges.pop(byte_range, None)
+            ranges[byte_range] = CachedValue(value, checked, (key, byte_range))
+            self._values.move_to_end(key)
+            self._used += size - (0 if before is None else _counted_bytes(before.value))
             while self._used > self.max_bytes:
-                self._remove(next(iter(self._values)))
+                oldest = next(iter(self._values))
+                self._used -= _counted_bytes(self._values[oldest].popitem(last=False)[1].value)
+                if not self._values[oldest]:
+                    del self._values[oldest]
 
     def revalidate(self, cached: CachedValue, checked: float) -> None:
+        key, byte_range = cached.location
         with self._lock:
-            now = self._values.get(cached.location)
-            if now is not None and now.value.version == cached.value.version:
-                self._values[now.location] = replace(now, checked=checked)
+            ranges = self._values.get(key, OrderedDict())
+            present = ranges.get(byte_range)
+            if present is not None and present.value.version == cached.value.version:
+                ranges[byte_range] = replace(present, checked=checked)
 
     def clear(self) -> None:
         """Remove all values."""
+        self._mark_guards(lambda _: True)
         with self._lock:
-            for guards in self._guards.values():
-                for guard in guards:
-                    guard.invalidated = True
             self._values.clear()
-            self._ranges.clear()
             self._used = 0
 
     def _remove_object(self, key: ObjectKey) -> None:
         with self._lock:
-            self._remove_all([key])
+            self._remove([key])
 
     def _remove_prefix(self, store: Hashable, prefix: str) -> None:
         with self._lock:
-            self._remove_all([key for key in self._ranges if is_below(key, store, prefix)])
+            self._remove([key for key in self._values if is_below(key, store, prefix)])
 
-    def _remove_all(self, keys: list[ObjectKey]) -> None:
-        for location in [(key, byte_range) for key in keys for byte_range in self._ranges.get(key, ())]:
-            self._remove(location)
-
-    def _remove(self, location: tuple[ObjectKey, ByteRange | None]) -> None:
-        self._used -= _counted_bytes(self._values.pop(location).value)
-        ranges = self._ranges[location[0]]
-        ranges.discard(location[1])
-        if not ranges:
-            del self._ranges[location[0]]
+    def _remove(self, keys: Iterable[ObjectKey]) -> None:
+        for key in keys:
+            self._used -= sum([_counted_bytes(cached.value) for cached in self._values.pop(key, {}).values()])
 
 
 def _counted_bytes(value: Value) -> int:
     return max(MIN_ENTRY_BYTES, memoryview(value.data).nbytes)
-
-
-def _slice(whole: CachedValue, byte_range: ByteRange | None) -> CachedValue:
-    if byte_range is None:
-        return whole
-    data = memoryview(whole.value.data)
-    start, stop = resolve_range(len(data), byte_range)
-    return replace(whole, value=replace(whole.value, data=data[start:stop]))

@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 
 from aiozarr.concurrency import SingleFlight
 from aiozarr.model import ByteRange, Precondition, Value, Version, check_key, check_prefix
-from aiozarr.stores.blocking import in_thread, in_thread_uncancelled
+from aiozarr.stores.blocking import in_thread_uncancelled
 from aiozarr.stores.contract import Store, check_max_bytes
 from aiozarr.stores.wrappers.cache_backend import CacheBackend, CachedValue, MemoryCache, ObjectKey, is_below
 from aiozarr.stores.wrappers.disk_cache import DiskCache
@@ -97,7 +97,7 @@ class CacheStore(WrapperStore):
         self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
     ) -> Value | None:
         object_key = self._object_key(key)
-        cached = await self._in_thread(lambda: self._backend.lookup(object_key, range))
+        cached = await self._call_backend(lambda: self._backend.lookup(object_key, range))
         is_usable = cached is not None and (if_match is None or cached.value.version == if_match)
         value: Value | None
         if is_usable and cached is not None and self._is_fresh(cached):
@@ -131,10 +131,10 @@ class CacheStore(WrapperStore):
         checked = time.time()
         entry = await self._requests.run((object_key, "stat"), lambda: self._store.stat(object_key[1]))
         if entry is None or entry.version != version:
-            await self._in_thread_uncancelled(lambda: self._backend.invalidate(object_key))
+            await self._call_backend(lambda: self._backend.invalidate(object_key))
             return False
         if self._max_age:
-            await self._in_thread(lambda: self._backend.revalidate(cached, checked))
+            await self._call_backend(lambda: self._backend.revalidate(cached, checked))
         return True
 
     async def _fetch_and_cache(
@@ -148,7 +148,7 @@ class CacheStore(WrapperStore):
                 found = value
                 is_whole = value.size == memoryview(value.data).nbytes
                 part = None if is_whole else byte_range
-                await self._in_thread_uncancelled(lambda: self._backend.insert(object_key, part, found, checked, guard))
+                await self._call_backend(lambda: self._backend.insert(object_key, part, found, checked, guard))
             return value
 
     # --- writing -------------------------------------------------------------------------------------------------
@@ -194,25 +194,18 @@ class CacheStore(WrapperStore):
 
         written = set(object_keys)
         self._requests.forget(lambda request: request[0] in written)
-        await self._in_thread_uncancelled(invalidate)
+        await self._call_backend(invalidate)
 
     async def _invalidate_prefix(self, prefix: str) -> None:
         identity = self._store.identity
         self._requests.forget(lambda request: is_below(request[0], identity, prefix))
-        await self._in_thread_uncancelled(lambda: self._backend.invalidate_prefix(identity, prefix))
+        await self._call_backend(lambda: self._backend.invalidate_prefix(identity, prefix))
 
     # --- threads -------------------------------------------------------------------------------------------------
 
-    async def _in_thread(self, call: Callable[[], T]) -> T:
-        """Call the backend: the one on disk in a thread."""
-        return call() if self._directory is None else await in_thread(call)
-
-    async def _in_thread_uncancelled(self, call: Callable[[], None]) -> None:
-        """Call the backend as `_in_thread` does; a cancellation waits for the end of the call."""
-        if self._directory is None:
-            call()
-        else:
-            await in_thread_uncancelled(call)
+    async def _call_backend(self, call: Callable[[], T]) -> T:
+        """Call the backend: the one on disk in a thread, which a cancellation waits for."""
+        return call() if self._directory is None else await in_thread_uncancelled(call)
 
 
 def _is_strong(version: Version | None) -> bool:

@@ -4,9 +4,10 @@ Every value or range is a file, in a directory per key. A file gets its name whe
 time of its last use, its modification time the time of the last check with the store. A file has a head that describes
 the value, and blocks whose checksums are verified on reading:
 
-    magic (8 bytes) · length of the head · CRC-32 of head and table · head (JSON) · table (a CRC-32 per block) · data
+    magic (8 bytes) · length of the head · CRC-32 of head and table · length of the data (8 bytes) · head (JSON) ·
+    table (a CRC-32 per block) · data
 
-Numbers have 4 bytes, little-endian. A range is read, and verified, without the rest of the file.
+Other numbers have 4 bytes; all are little-endian. A range is read, and verified, without the rest of the file.
 
 The file `size` has the total of all bytes, those of unfinished files included. A process that finds no room counts the
 files again and removes the least recently used ones. It does so under a lock of the directory, so that the limit holds
@@ -27,20 +28,18 @@ import time
 import zlib
 from collections.abc import Generator, Hashable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiozarr.errors import PermissionDeniedError, UnsupportedOperationError
-from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.model import ByteRange, Suffix, Value, Version, resolve_range
 from aiozarr.stores.contract import byte_view
 from aiozarr.stores.memory_store import MemoryStore
 from aiozarr.stores.wrappers.cache_backend import CacheBackend, CachedValue, InvalidationGuard, ObjectKey, is_below
 
-if sys.platform != "win32":
+if sys.platform != "win32":  # the constructor refuses Windows
     import fcntl
 
 _log = logging.getLogger("aiozarr")
@@ -54,15 +53,16 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(
 _READ = os.O_RDONLY | _NO_LINK
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
 
-
-@dataclass(frozen=True, slots=True)
-class _Location:
-    path: str
-    inode: int
+_MAGIC: Final = b"aiozarr\x02"
+_BLOCK_BYTES: Final = 1 << 18
+_START: Final = struct.Struct("<8sIIQ")
 
 
-@dataclass(frozen=True, slots=True)
-class _CacheFile:
+class _CorruptFileError(Exception):
+    """The file is damaged, or of another format."""
+
+
+class _CacheFile(NamedTuple):
     used: int
     size: int
     path: str
@@ -84,7 +84,6 @@ class DiskCache(CacheBackend):
         super().__init__(max_bytes)
         self._directory = directory
         self._failure_is_logged = False
-        self._total_lock = ForkSafeLock()
 
     @property
     def nbytes(self) -> int:
@@ -106,30 +105,30 @@ class DiskCache(CacheBackend):
             if descriptor is None:
                 return None
             try:
-                head, value = read_value(descriptor, byte_range)
-                if (head.store, head.key) != (stable_name(key[0]), key[1]):
-                    return None
+                owner, value = _read_value(descriptor, byte_range)
                 status = os.fstat(descriptor)
-            except (CorruptFileError, OSError):
+            except (_CorruptFileError, OSError):
                 if not _is_linked(os.path.dirname(path)):
                     _remove(path)
                 return None
-            _touch(descriptor, path, used=time.time_ns(), checked=status.st_mtime_ns)
-            return CachedValue(value, status.st_mtime_ns / 1e9, _Location(path, status.st_ino))
+            if owner != (stable_name(key[0]), key[1]):
+                return None
+            _touch(descriptor, checked=status.st_mtime_ns)
+            return CachedValue(value, status.st_mtime_ns / 1e9, (path, status.st_ino))
 
     def revalidate(self, cached: CachedValue, checked: float) -> None:
-        location: _Location = cached.location  # each backend reads its own values only
-        with _opened(location.path) as descriptor:
+        path, inode = cached.location
+        with _opened(path) as descriptor:
             # Another process may have replaced the file by another version.
-            if descriptor is not None and os.fstat(descriptor).st_ino == location.inode:
-                _touch(descriptor, location.path, used=time.time_ns(), checked=int(checked * 1e9))
+            if descriptor is not None and os.fstat(descriptor).st_ino == inode:
+                _touch(descriptor, checked=int(checked * 1e9))
 
     # --- writing -------------------------------------------------------------------------------------------------
 
     def insert(
         self, key: ObjectKey, byte_range: ByteRange | None, value: Value, checked: float, guard: InvalidationGuard
     ) -> None:
-        pieces = encode(stable_name(key[0]), key[1], value)
+        pieces = _encode(stable_name(key[0]), key[1], value)
         size = sum(map(len, pieces))
         if size > self.max_bytes:
             return
@@ -138,12 +137,11 @@ class DiskCache(CacheBackend):
             self._is_trusted()
             temporary, descriptor = self._reserve(size)
             try:
-                try:
+                with open(descriptor, "wb", buffering=0) as file:
                     for piece in pieces:
-                        _write_all(descriptor, piece)
-                    _touch(descriptor, temporary, used=time.time_ns(), checked=int(checked * 1e9))
-                finally:
-                    os.close(descriptor)
+                        while len(piece):
+                            piece = piece[file.write(piece) :]
+                    _touch(descriptor, checked=int(checked * 1e9))
                 with self._lock:
                     if not guard.invalidated:
                         _rename(temporary, f"{self._folder(key)}/{_file_name(byte_range)}")
@@ -159,10 +157,11 @@ class DiskCache(CacheBackend):
     def _reserve(self, size: int) -> tuple[str, int]:
         """Make room for `size` bytes and reserve it by a temporary file, whose path and descriptor are returned."""
         with self._locked_total() as descriptor_of_total:
-            total = _read_total(descriptor_of_total)
+            text = os.pread(descriptor_of_total, _DIGITS + 1, 0)
+            total = int(text) if len(text) == _DIGITS and text.isdigit() else None
             if total is None or total + size > self.max_bytes:
                 total = self._make_room(size)
-            _write_total(descriptor_of_total, total + size)
+            os.pwrite(descriptor_of_total, b"%0*d" % (_DIGITS, total + size), 0)
             temporary = f"{self._directory}/{_TEMPORARY}{secrets.token_hex(8)}"
             descriptor = os.open(temporary, _NEW, 0o600)
             try:
@@ -184,11 +183,12 @@ class DiskCache(CacheBackend):
         for file in files:
             if total <= target:
                 break
-            if _is_being_written(file):
-                continue
+            folder, name = os.path.split(file.path)
+            if name.startswith(_TEMPORARY) and time.time() - file.used / 1e9 < _ABANDONED_SECONDS:
+                continue  # it is being written
             _remove(file.path)
             with suppress(OSError):  # an empty directory takes room too
-                os.rmdir(os.path.dirname(file.path))
+                os.rmdir(folder)
             total -= file.size
         return total
 
@@ -200,8 +200,8 @@ class DiskCache(CacheBackend):
     def _remove_prefix(self, store: Hashable, prefix: str) -> None:
         name = stable_name(store)
         for folder in self._folders():
-            head = next(filter(None, (_head_of(f"{folder}/{file}") for file in _names(folder))), None)
-            if head is not None and is_below((head.store, head.key), name, prefix):
+            owner = next(filter(None, (_owner_of(f"{folder}/{file}") for file in _names(folder))), None)
+            if owner is not None and is_below(owner, name, prefix):
                 _remove_all(folder)
 
     # --- the directory -------------------------------------------------------------------------------------------
@@ -216,19 +216,19 @@ class DiskCache(CacheBackend):
             link, status = os.lstat(self._directory), os.stat(self._directory)
         except OSError:
             return False
-        if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, os.geteuid()):
+        user, where = os.geteuid(), f"the cache directory {self._directory}"
+        if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, user):
             raise PermissionDeniedError(
-                f"the cache directory {self._directory} is a link that user {link.st_uid} has made; "
-                "choose one that does not exist yet"
+                f"{where} is a link that user {link.st_uid} has made; choose one that does not exist yet"
             )
-        if status.st_uid != os.geteuid():
+        if status.st_uid != user:
             raise PermissionDeniedError(
-                f"the cache directory {self._directory} belongs to user {status.st_uid}; "
-                f"choose one that belongs to user {os.geteuid()}, or that does not exist yet"
+                f"{where} belongs to user {status.st_uid}; "
+                f"choose one that belongs to user {user}, or that does not exist yet"
             )
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PermissionDeniedError(
-                f"other users can write to the cache directory {self._directory} of user {status.st_uid} (mode "
+                f"other users can write to {where} of user {status.st_uid} (mode "
                 f"{stat.S_IMODE(status.st_mode):04o}); choose one that does not exist yet, or one with mode 0700"
             )
         return True
@@ -258,37 +258,24 @@ class DiskCache(CacheBackend):
         """Hold the lock of the directory, and yield the descriptor of the file with the total."""
         descriptor = os.open(f"{self._directory}/size", os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
         try:
-            with self._total_lock:  # on a file system without locks the limit holds for this process only
-                _lock(descriptor)
-                try:
-                    yield descriptor
-                finally:
-                    _unlock(descriptor)
+            with suppress(OSError):  # on a file system without locks the limit is approximate
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                yield descriptor
+            finally:
+                # Closing is not enough, because a process that was forked meanwhile has the file open too.
+                with suppress(OSError):
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
         finally:
             os.close(descriptor)
 
 
-def _lock(descriptor: int) -> None:
-    if sys.platform != "win32":
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-
-
-def _unlock(descriptor: int) -> None:
-    """Unlock explicitly: closing is not enough, because a process that was forked meanwhile has the file open too."""
-    if sys.platform != "win32":
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-
 def _file_name(byte_range: ByteRange | None) -> str:
-    match byte_range:
-        case None:
-            return "all"
-        case Suffix(length):
-            return f"last-{length}"
-        case _:
-            return f"{byte_range.start}+{'' if byte_range.length is None else byte_range.length}"
+    if byte_range is None:
+        return "all"
+    if isinstance(byte_range, Suffix):
+        return f"last-{byte_range.length}"
+    return f"{byte_range.start}+{'' if byte_range.length is None else byte_range.length}"
 
 
 def _names(directory: str) -> list[str]:
@@ -296,14 +283,6 @@ def _names(directory: str) -> list[str]:
         return os.listdir(directory)
     except OSError:
         return []
-
-
-def _head_of(path: str) -> CacheFileHead | None:
-    with _opened(path) as descriptor:
-        if descriptor is not None:
-            with suppress(CorruptFileError, OSError):
-                return read_head(descriptor)[0]
-    return None
 
 
 @contextmanager
@@ -319,24 +298,21 @@ def _opened(path: str) -> Generator[int | None, None, None]:
         os.close(descriptor)
 
 
-def _touch(descriptor: int, path: str, *, used: int, checked: int) -> None:
+def _touch(descriptor: int, *, checked: int) -> None:
+    """Set the time of the last use to now, and that of the last check to `checked`, in nanoseconds."""
     with suppress(OSError):
-        if os.utime in os.supports_fd:
-            os.utime(descriptor, ns=(used, checked))
-        else:
-            os.utime(path, ns=(used, checked), follow_symlinks=False)
+        os.utime(descriptor, ns=(time.time_ns(), checked))
 
 
 def _rename(temporary: str, path: str) -> None:
     for _ in range(_MAX_RENAME_ATTEMPTS):
-        try:
+        # Another process may remove a directory because it is empty.
+        with suppress(FileNotFoundError, FileExistsError):
             folder = os.path.dirname(path)
             for directory in (os.path.dirname(folder), folder):  # `makedirs` gives its mode to the last one only
                 os.makedirs(directory, mode=0o700, exist_ok=True)
             os.replace(temporary, path)
-        except (FileNotFoundError, FileExistsError):  # another process has removed the directory, because it was empty
-            continue
-        return
+            return
 
 
 def _remove(path: str) -> None:
@@ -358,127 +334,63 @@ def _remove_all(folder: str) -> None:
         os.rmdir(folder)
 
 
-def _is_being_written(file: _CacheFile) -> bool:
-    name = os.path.basename(file.path)
-    return name.startswith(_TEMPORARY) and time.time() - file.used / 1e9 < _ABANDONED_SECONDS
+# --- files ---------------------------------------------------------------------------------------------------------
 
 
-def _write_all(descriptor: int, data: memoryview) -> None:
-    while len(data):
-        data = data[os.write(descriptor, data) :]
-
-
-def _read_total(descriptor: int) -> int | None:
-    text = os.pread(descriptor, _DIGITS + 1, 0)
-    return int(text) if len(text) == _DIGITS and text.isdigit() else None
-
-
-def _write_total(descriptor: int, total: int) -> None:
-    os.pwrite(descriptor, b"%0*d" % (_DIGITS, total), 0)
-
-
-MAGIC: Final = b"aiozarr\x01"
-BLOCK_BYTES: Final = 1 << 18
-_START: Final = struct.Struct("<8sII")
-_MAX_HEAD_BYTES: Final = 1 << 16
-
-
-class CorruptFileError(Exception):
-    """The file is damaged, or of another format."""
-
-
-@dataclass(frozen=True, slots=True)
-class CacheFileHead:
-    """The description of a cached value in its file.
-
-    Attributes:
-        store: the name of the store.
-        key: the key.
-        version: version of the value.
-        size: size of the whole value in bytes.
-        length: number of its bytes in the file.
-    """
-
-    store: str
-    key: str
-    version: Version | None
-    size: int | None
-    length: int
-
-
-def encode(store: str, key: str, value: Value) -> list[memoryview]:
+def _encode(store: str, key: str, value: Value) -> list[memoryview]:
     """Return the bytes of the file, in pieces."""
     data = byte_view(value.data)
-    version = value.version
-    head = {
-        "store": store,
-        "key": key,
-        "etag": None if version is None else version.etag,
-        "generation": None if version is None else version.generation,
-        "size": value.size,
-        "length": len(data),
-    }
-    text = json.dumps(head).encode()
-    table = b"".join(_checksum(data[at : at + BLOCK_BYTES]) for at in range(0, len(data), BLOCK_BYTES))
-    start = _START.pack(MAGIC, len(text), zlib.crc32(text + table))
-    return [memoryview(start + text + table), data]
+    etag, generation = (None, None) if value.version is None else (value.version.etag, value.version.generation)
+    head = json.dumps([store, key, etag, generation, value.size]).encode()
+    table = b"".join(_checksum(data[at : at + _BLOCK_BYTES]) for at in range(0, len(data), _BLOCK_BYTES))
+    start = _START.pack(_MAGIC, len(head), zlib.crc32(head + table), len(data))
+    return [memoryview(start + head + table), data]
 
 
-def read_head(descriptor: int) -> tuple[CacheFileHead, bytes, int]:
-    """Return the head of an open file, its table, and the offset of its data.
+def _read_head(descriptor: int) -> tuple[list[Any], bytes, int, int]:
+    """Return head and table of an open file, the offset of its data and their length.
 
     Raises:
-        CorruptFileError: the file is damaged, or of another format or length.
+        _CorruptFileError: the file is damaged, or of another format or length.
         OSError: it could not be read.
     """
-    first = os.pread(descriptor, _START.size, 0)
-    if len(first) < _START.size:
-        raise CorruptFileError
-    magic, text_length, checksum = _START.unpack(first)
-    if magic != MAGIC or text_length > _MAX_HEAD_BYTES:
-        raise CorruptFileError
-    try:
-        text = _read_exactly(descriptor, _START.size, text_length)
-        head = _parse_head(json.loads(text))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptFileError from error
-    blocks = -(-head.length // BLOCK_BYTES)
-    at = _START.size + text_length
-    if os.fstat(descriptor).st_size != at + 4 * blocks + head.length:
-        raise CorruptFileError
-    table = _read_exactly(descriptor, at, 4 * blocks)
-    if zlib.crc32(text + table) != checksum:
-        raise CorruptFileError
-    return head, table, at + len(table)
+    magic, head_bytes, checksum, length = _START.unpack(_read_exactly(descriptor, 0, _START.size))
+    origin = _START.size + head_bytes + 4 * -(-length // _BLOCK_BYTES)
+    if magic != _MAGIC or os.fstat(descriptor).st_size != origin + length:
+        raise _CorruptFileError
+    text = _read_exactly(descriptor, _START.size, origin - _START.size)
+    if zlib.crc32(text) != checksum:
+        raise _CorruptFileError
+    return json.loads(text[:head_bytes]), text[head_bytes:], origin, length
 
 
-def read_value(descriptor: int, byte_range: ByteRange | None) -> tuple[CacheFileHead, Value]:
-    """Return the head of an open file, and the bytes `byte_range` of its data.
+def _read_value(descriptor: int, byte_range: ByteRange | None) -> tuple[tuple[str, str], Value]:
+    """Return the store and key of an open file, and the bytes `byte_range` of its data. Raises what `_read_head` does.
 
-    Raises:
-        CorruptFileError: the file is damaged, or of another format.
-        OSError: it could not be read.
+    Files of this version have valid heads if the checksum holds, because nobody else can write to the directory.
     """
-    head, table, origin = read_head(descriptor)
-    start, stop = resolve_range(head.length, byte_range)
-    if start >= stop:
-        return head, Value(b"", head.version, head.size)
-    first = start // BLOCK_BYTES
-    begin, end = first * BLOCK_BYTES, min(-(-stop // BLOCK_BYTES) * BLOCK_BYTES, head.length)
-    data = memoryview(_read_exactly(descriptor, origin + begin, end - begin))
-    for number, at in enumerate(range(0, len(data), BLOCK_BYTES), first):
-        if _checksum(data[at : at + BLOCK_BYTES]) != table[4 * number : 4 * number + 4]:
-            raise CorruptFileError
-    return head, Value(data[start - begin : stop - begin], head.version, head.size)
-
-
-def _parse_head(head: dict[str, Any]) -> CacheFileHead:
-    etag, generation = head["etag"], head["generation"]
+    (store, key, etag, generation, size), table, origin, length = _read_head(descriptor)
     version = None if etag is None and generation is None else Version(etag, generation)
-    size, length = head["size"], head["length"]
-    if not isinstance(length, int) or length < 0 or not isinstance(size, int | None):
-        raise ValueError
-    return CacheFileHead(str(head["store"]), str(head["key"]), version, size, length)
+    start, stop = resolve_range(length, byte_range)
+    if start >= stop:
+        return (store, key), Value(b"", version, size)
+    first = start // _BLOCK_BYTES
+    begin, end = first * _BLOCK_BYTES, min(-(-stop // _BLOCK_BYTES) * _BLOCK_BYTES, length)
+    data = memoryview(_read_exactly(descriptor, origin + begin, end - begin))
+    for number, at in enumerate(range(0, len(data), _BLOCK_BYTES), first):
+        if _checksum(data[at : at + _BLOCK_BYTES]) != table[4 * number : 4 * number + 4]:
+            raise _CorruptFileError
+    return (store, key), Value(data[start - begin : stop - begin], version, size)
+
+
+def _owner_of(path: str) -> tuple[str, str] | None:
+    """Return the store and key of a file, or None if it cannot be read."""
+    with _opened(path) as descriptor:
+        if descriptor is not None:
+            with suppress(_CorruptFileError, OSError):
+                store, key, *_ = _read_head(descriptor)[0]
+                return store, key
+    return None
 
 
 def _read_exactly(descriptor: int, at: int, length: int) -> bytes:
@@ -486,7 +398,7 @@ def _read_exactly(descriptor: int, at: int, length: int) -> bytes:
     while len(data) < length:  # one call returns at most 2 GiB
         more = os.pread(descriptor, length - len(data), at + len(data))
         if not more:
-            raise CorruptFileError
+            raise _CorruptFileError
         data += more
     return data
 
@@ -504,31 +416,17 @@ def stable_name(identity: Hashable) -> str:
 
     The names of stores of one process, such as `MemoryStore`, are unique to this process.
     """
-    return sha256("".join(_terms(identity)).encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(_described(identity).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _terms(part: object) -> Iterator[str]:
-    match part:
-        case tuple():
-            yield f"({len(part)} "
-            for each in part:
-                yield from _terms(each)
-            if len(part) == 2 and isinstance(part[0], type) and type(part[1]) is int:
-                yield _process()  # the default of `Store.identity`: one object of this process
-        case type():
-            yield f"class {part.__module__}.{part.__qualname__} "
-            if issubclass(part, MemoryStore):
-                yield _process()
-        case str() | bytes() | int() | float() | None:
-            text = repr(part)
-            yield f"{len(text)} {text} "
-        case _:
-            text = repr(part)
-            yield f"object {len(text)} {text} {_process()}"
-
-
-def _process() -> str:
-    return f"process {os.getpid()} {_PROCESS_TOKEN} "
+def _described(part: object) -> str:
+    if isinstance(part, tuple):
+        return f"({','.join(map(_described, part))},)"
+    if isinstance(part, str | bytes | int | float | None):
+        return repr(part)
+    name = f"{part.__module__}.{part.__qualname__}" if isinstance(part, type) else repr(part)
+    lasts = isinstance(part, type) and not issubclass(part, MemoryStore)
+    return name if lasts else f"{name} of process {os.getpid()} {_PROCESS_TOKEN}"
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,26 +1,37 @@
-"""A local archive that all stores of this process share; a change replaces the file whole.
+"""A local archive that all stores of this process share; `zipfile` writes it into a temporary file beside it.
 
-Changes go into a temporary file beside the archive, which replaces the archive when a store is closed. A killed process
-leaves the archive unchanged, and the temporary file, which `LocalStore.sweep` removes.
+The temporary file replaces the archive when a store is closed. A killed process leaves the archive unchanged, and the
+temporary file, which `LocalStore.sweep` removes.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import secrets
+import stat
+import struct
 import warnings
 import weakref
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import zipfile
+from collections.abc import Callable
+from copy import copy
+from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
-from aiozarr.errors import AiozarrError, ForkedProcessError, PreconditionFailedError, StoreError
+from aiozarr.errors import (
+    AiozarrError,
+    ForkedProcessError,
+    PreconditionFailedError,
+    StoreError,
+    UnsupportedOperationError,
+)
 from aiozarr.fork_safe_lock import ForkSafeLock
-from aiozarr.stores.local.atomic_write import flush_directory, make_directories, open_temporary
-from aiozarr.stores.zip.contents import PIECE_BYTES, ArchiveFile, Contents, load, token_of
-from aiozarr.stores.zip.format import DEFLATED, STORED, Member, new_member, render_directory, render_header
+from aiozarr.model import IfAbsent, IfMatch, Precondition, Version
+from aiozarr.stores.local.atomic_write import NewFile, UnmetPreconditionError
+from aiozarr.stores.zip.contents import ArchiveFile, Contents, load, pieces_of, token_of
+from aiozarr.stores.zip.format import Member
 
 # Without O_NONBLOCK, opening a named pipe would wait for its writer.
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -64,8 +75,8 @@ class Archive:
         """True if the archive has changes that its file does not have yet."""
         return self._writer is not None
 
-    def begin(self, *, empty: bool = False, exclusive: bool = False) -> None:
-        """Start to write: an empty archive, or a copy of the present one.
+    def begin(self, *, exclusive: bool) -> None:
+        """Start to write an empty archive.
 
         Raises:
             PreconditionFailedError: `exclusive`, and the archive exists.
@@ -76,28 +87,19 @@ class Archive:
                 raise PreconditionFailedError("the archive exists already", store=self.url)
             if os.path.isdir(self.path):  # fail now rather than when all is written
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            if self._writer is not None:
-                self._discard()
-            self._open_writer(Contents({}) if empty else self.contents(), exclusive, anew=empty and not exclusive)
+            self._discard()
+            self._open_writer(Contents({}), IfAbsent() if exclusive else None)
 
     def put(
         self, key: str, data: memoryview, method: int, holds: Callable[[Contents, Member | None], bool] | None = None
     ) -> tuple[Contents, Member] | None:
         """Write a value under `key`. Returns: None if `holds` is false for the present one; nothing was written."""
-        packed: bytes | memoryview = data
-        if method == DEFLATED:
-            compressor = zlib.compressobj(wbits=-15)
-            packed = compressor.compress(data) + compressor.flush()
-            if len(packed) >= len(data):
-                packed, method = data, STORED
-        checksum = zlib.crc32(data)
         with self.lock:
-            if holds is not None:
-                contents = self.contents()
-                if not holds(contents, contents.members.get(key)):
-                    return None
+            contents = self.contents()
+            if holds is not None and not holds(contents, contents.members.get(key)):
+                return None
             writer = self._to_write()
-            return writer.contents, writer.put(key, packed, method, checksum, len(data))
+            return writer.contents, writer.put(key, data, method)
 
     def drop(self, keys: list[str], holds: Callable[[Contents, Member | None], bool] | None = None) -> bool:
         """Remove the values of `keys`; missing ones are skipped.
@@ -105,11 +107,10 @@ class Archive:
         Returns: False if `holds` is false for the present value of one; nothing was removed.
         """
         with self.lock:
-            if holds is not None:
-                contents = self.contents()
-                if not all(holds(contents, contents.members.get(key)) for key in keys):
-                    return False
-            present = [key for key in dict.fromkeys(keys) if key in self.contents().members]
+            contents = self.contents()
+            if holds is not None and not all(holds(contents, contents.members.get(key)) for key in keys):
+                return False
+            present = {key for key in keys if key in contents.members}
             if present:
                 self._to_write().drop(present)
         return True
@@ -142,7 +143,8 @@ class Archive:
 
     def _to_write(self) -> _Writer:
         if self._writer is None:
-            self._open_writer(self.contents(), exclusive=False)
+            contents = self.contents()
+            self._open_writer(contents, IfMatch(Version(contents.token)) if contents.file else IfAbsent())
         writer = self._writer
         assert writer is not None
         if writer.process != os.getpid():
@@ -151,17 +153,16 @@ class Archive:
             )
         return writer
 
-    def _open_writer(self, contents: Contents, exclusive: bool, *, anew: bool = False) -> None:
-        self._writer = writer = _Writer(self.path, self.url, contents, exclusive, None if anew else contents.token)
+    def _open_writer(self, contents: Contents, precondition: Precondition | None) -> None:
+        self._writer = writer = _Writer(self.path, self.url, contents, precondition)
         self._finalizer = weakref.finalize(self, _commit_at_exit, writer)
         self._lost = None
 
     def _discard(self) -> None:
         writer = self._writer
         self._release()
-        if writer is not None and writer.process == os.getpid():
-            with suppress(OSError):
-                os.unlink(writer.temporary)
+        if writer is not None:
+            writer.abort()
 
     def _release(self) -> None:
         if self._finalizer is not None:
@@ -172,9 +173,7 @@ class Archive:
 def discard_unfinished() -> None:
     """Remove the temporary files of archives that could not be closed: the process ends without its exit hooks."""
     for writer in list(_writers):
-        if writer.process == os.getpid():
-            with suppress(OSError):
-                os.unlink(writer.temporary)
+        writer.abort()
 
 
 def _commit_at_exit(writer: _Writer) -> None:
@@ -186,8 +185,7 @@ def _commit_at_exit(writer: _Writer) -> None:
         writer.commit(durable=False)
     except (OSError, AiozarrError) as error:
         outcome = f"; its changes are lost: {error}"
-        with suppress(OSError):
-            os.unlink(writer.temporary)
+        writer.abort()
     message = f"the archive {writer.url} was not closed{outcome}"
     warnings.warn(message, ResourceWarning, stacklevel=1)
 
@@ -195,52 +193,79 @@ def _commit_at_exit(writer: _Writer) -> None:
 _writers: WeakSet[_Writer] = WeakSet()
 
 
-class _Writer:
-    """A temporary file that becomes the archive."""
+class ArchiveOutput(io.FileIO):
+    """The file that `zipfile` writes to. It has no buffer, so values are read with `os.pread` meanwhile."""
 
-    def __init__(self, path: bytes, url: str, contents: Contents, exclusive: bool, base: str | None) -> None:
-        directory = os.path.dirname(path)
-        self._created: list[bytes] = []
-        make_directories(directory, self._created)
-        self.path = path
+    def write(self, data: Any) -> int:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[super().write(rest) :]
+        return len(data)
+
+
+class _ZipFile(zipfile.ZipFile):
+    def __del__(self) -> None:
+        """Write nothing. In a forked process the file is the parent's."""
+
+
+class _Writer:
+    """A temporary file that becomes the archive.
+
+    The directory that is written at the end names the members of `contents`. Bytes of replaced and erased members stay
+    in the file, and no entry refers to them.
+    """
+
+    def __init__(self, path: bytes, url: str, contents: Contents, precondition: Precondition | None) -> None:
         self.url = url
         self.process = os.getpid()
-        self.exclusive = exclusive
-        self._base = base
-        self._has_unused_bytes = contents.repeated is not None
-        self.temporary, file = self._create()
+        self._precondition = precondition
+        self._file = NewFile(path, durable=False)
         _writers.add(self)
-        with _removed_on_failure(self.temporary):
-            self._end = _copy(contents.file, 0, contents.directory, file, 0)
-        token = secrets.token_hex(8)
-        self.contents = Contents(dict(contents.members), dict(contents.starts), file=file, token=token)
+        try:
+            file = ArchiveFile(os.dup(self._file.descriptor), url)
+            self._output = ArchiveOutput(file.descriptor, "r+", closefd=False)
+            if contents.file is not None:
+                for piece in pieces_of(contents.file, 0, os.fstat(contents.file.descriptor).st_size):
+                    self._output.write(piece)
+            self._zip = self._open_zip(contents)
+            # With a new token no earlier version matches.
+            token = secrets.token_hex(8)
+            self.contents = Contents(dict(contents.members), dict(contents.starts), file=file, token=token)
+            for member in contents.members.values():
+                if member.raw != member.key.encode():
+                    # `zipfile` would change the name in the directory only, and not in the member's header.
+                    self.put(member.key, contents.read(member, 0, member.size, member.size, url), member.method)
+        except BaseException:
+            self.abort()
+            raise
 
-    def _create(self) -> tuple[bytes, ArchiveFile]:
-        name, descriptor = open_temporary(os.path.dirname(self.path))
-        return name, ArchiveFile(descriptor, self.url)
+    def _open_zip(self, contents: Contents) -> zipfile.ZipFile:
+        try:
+            archive = _ZipFile(self._output, "a")
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
+            raise UnsupportedOperationError(
+                f"zipfile cannot append to this archive: {error}", store=self.url
+            ) from error
+        if {member.offset for member in contents.members.values()} - {info.header_offset for info in archive.filelist}:
+            raise UnsupportedOperationError("zipfile cannot append to this archive: copy it first", store=self.url)
+        return archive
 
-    @property
-    def _file(self) -> ArchiveFile:
-        assert self.contents.file is not None
-        return self.contents.file
-
-    def put(self, key: str, packed: bytes | memoryview, method: int, checksum: int, size: int) -> Member:
-        member = new_member(key, self._end, method, checksum, len(packed), size)
-        header = render_header(member)
-        _write(self._file, header, self._end)
-        _write(self._file, packed, self._end + len(header))
-        # Only after the writes: if the disk is full, nothing has changed.
-        self._end = member.end
-        self._has_unused_bytes |= key in self.contents.members
+    def put(self, key: str, data: memoryview | bytes, method: int) -> Member:
+        info = zipfile.ZipInfo(key)  # dated 1980-01-01, so that equal values give equal archives
+        info.external_attr = (stat.S_IFREG | 0o644) << 16
+        self._zip.NameToInfo.pop(key, None)  # zipfile warns of a second member, but only one is in the directory
+        self._zip.writestr(info, data, method)
+        sizes = (info.CRC, info.compress_size, info.file_size)
+        member = Member(key, key.encode(), info.header_offset, self._output.tell(), method, *sizes, extra=0)
+        # Only after the write: if the disk is full, nothing has changed.
         self.contents.members[key] = member
         self.contents.keys_changed()
         return member
 
-    def drop(self, keys: list[str]) -> None:
-        self._has_unused_bytes = True
+    def drop(self, keys: set[str]) -> None:
         for key in keys:
             del self.contents.members[key]
-            self.contents.keys_changed()
+        self.contents.keys_changed()
 
     def commit(self, *, durable: bool) -> None:
         """Write the directory, then replace the archive.
@@ -250,78 +275,23 @@ class _Writer:
                 archive since it was read.
             OSError: the archive could not be written; it is unchanged, and this can be called again.
         """
-        if self._has_unused_bytes:
-            self._compact()
-        at = self._end
-        for record in render_directory(list(self.contents.members.values()), self._end):
-            at = _write(self._file, record, at)
-        descriptor = self._file.descriptor
-        os.ftruncate(descriptor, at)
-        if durable:
-            os.fsync(descriptor)
-        if self.exclusive:
-            try:
-                os.link(self.temporary, self.path)
-            except FileExistsError:
-                raise PreconditionFailedError("the archive exists already", store=self.url) from None
-            os.unlink(self.temporary)
-        else:
-            present = None
-            with suppress(FileNotFoundError):
-                present = os.stat(self.path)
-                os.fchmod(descriptor, present.st_mode & 0o777)
-            if self._base is not None and self._base != (token_of(present) if present is not None else ""):
-                raise PreconditionFailedError(
-                    "the archive was changed by another process since it was read", store=self.url
-                )
-            os.replace(self.temporary, self.path)
-        if durable:
-            for directory in (os.path.dirname(self.path), *self._created):
-                flush_directory(directory)
-        self.contents.directory = self._end
-        self.contents.token = token_of(os.fstat(descriptor))
+        infos = {info.header_offset: info for info in self._zip.filelist}
+        self._zip.filelist[:] = [infos[member.offset] for member in self.contents.members.values()]
+        self._zip.comment = self._zip.comment  # a change, so that the directory is written
+        copy(self._zip).close()  # `close` cannot be called again after an error
+        self._file.durable = durable
+        try:
+            version = self._file.commit(self._precondition)
+        except UnmetPreconditionError:
+            absent = isinstance(self._precondition, IfAbsent)
+            reason = "exists already" if absent else "was changed by another process since it was read"
+            raise PreconditionFailedError(f"the archive {reason}", store=self.url) from None
+        self.contents.token = version.etag or ""
 
-    def _compact(self) -> None:
-        """Remove replaced and erased members: some readers find members without the directory."""
-        temporary, file = self._create()
-        end = 0
-        moved: dict[str, Member] = {}
-        with _removed_on_failure(temporary):
-            for key, member in sorted(self.contents.members.items(), key=lambda item: item[1].offset):
-                stop = _copy(self._file, member.offset, member.end, file, end)
-                moved[key] = member.at(end)
-                end = stop
-            os.unlink(self.temporary)
-        self.temporary, self._end, self._has_unused_bytes = temporary, end, False
-        # A member may now have the offset of another one: with a new token no earlier version matches.
-        self.contents = Contents(moved, file=file, token=secrets.token_hex(8))
-
-
-@contextmanager
-def _removed_on_failure(path: bytes) -> Iterator[None]:
-    """Remove the temporary file if the block fails, for example because the disk is full."""
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(path)
-        raise
-
-
-def _copy(source: ArchiveFile | None, start: int, stop: int, target: ArchiveFile, to: int) -> int:
-    while source is not None and start < stop:
-        data = source.read(start, min(PIECE_BYTES, stop - start))
-        to = _write(target, data, to)
-        start += len(data)
-    return to
-
-
-def _write(file: ArchiveFile, data: bytes | memoryview, at: int) -> int:
-    view = memoryview(data)
-    while view:
-        count = os.pwrite(file.descriptor, view, at)
-        view, at = view[count:], at + count
-    return at
+    def abort(self) -> None:
+        """Remove the temporary file, unless it is the parent's of a forked process."""
+        if self.process == os.getpid():
+            self._file.abort()
 
 
 class _OpenArchives:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeAlias
 
 from aiozarr.errors import LimitError, ShortReadError, StoreError
+from aiozarr.stores.local.atomic_write import version_of
 from aiozarr.stores.zip.format import (
     BZIP2,
     DEFLATED,
@@ -136,7 +137,6 @@ class Contents(KeyIndex):
 
     file: ArchiveFile | None = None
     token: str = ""
-    directory: int = 0
 
     def read(self, member: Member, start: int, stop: int, limit: int, url: str) -> bytes:
         """Return the decompressed bytes `[start, stop)` of a member; whole members are verified.
@@ -157,10 +157,11 @@ class Contents(KeyIndex):
                 check_checksum(member, data, url)
             return data
         check_limit(member, limit, url)
-        return unpack(member, _pieces(file, begin, member.packed_size), start, stop, url)
+        return unpack(member, pieces_of(file, begin, member.packed_size), start, stop, url)
 
 
-def _pieces(file: ArchiveFile, start: int, length: int) -> Iterator[bytes]:
+def pieces_of(file: ArchiveFile, start: int, length: int) -> Iterator[bytes]:
+    """Yield `length` bytes from `start`, in pieces of at most `PIECE_BYTES`."""
     for done in range(0, length, PIECE_BYTES):
         yield file.read(start + done, min(PIECE_BYTES, length - done))
 
@@ -182,12 +183,12 @@ def load(descriptor: int, url: str) -> Contents:
             break
         length = status.st_size - end
     members, repeated = read_directory(file.read(end.start, end.length), end, url)
-    return Contents(members, repeated=repeated, file=file, token=token_of(status), directory=end.start)
+    return Contents(members, repeated=repeated, file=file, token=token_of(status))
 
 
 def token_of(status: os.stat_result) -> str:
     """Return a token that is different for every state of a file."""
-    return f"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}"
+    return version_of(status).etag or ""
 
 
 STEP_BYTES = 1 << 20

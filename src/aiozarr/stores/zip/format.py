@@ -1,4 +1,4 @@
-"""Parses and renders the records of a zip archive: its directory, and the headers of its members.
+"""Parses the records of a zip archive: its directory, and the headers of its members.
 
 All functions are pure. An archive is refused if a store cannot hold one of its members: a name that is not a valid key,
 a link, an encrypted member, overlapping members.
@@ -27,12 +27,11 @@ MAX_DIRECTORY_BYTES = 1 << 28
 _END = struct.Struct("<4s4H2LH")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _LOCATOR = struct.Struct("<4sLQL")
-_CENTRAL = struct.Struct("<4s6H3L5H2L")
+_CENTRAL = struct.Struct("<4sH2x2H4x3L3H4x2L")
 _LOCAL = struct.Struct("<4s5H3L2H")
-_ENCRYPTED, _DESCRIPTOR, _UTF8 = 1, 8, 0x800
+_ENCRYPTED, _UTF8 = 1, 0x800
 _SIGNED = b"PK\x05\x05"  # the directory's signature, after its entries
 _MAX16, _MAX32 = 0xFFFF, 0xFFFFFFFF
-_DATE = (1 << 5) | 1  # 1980-01-01, so that equal values give equal archives
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +64,6 @@ class Member:
     def likely_start(self) -> int:
         """The usual offset of its data; `find_data_start` returns the actual one."""
         return self.offset + LOCAL_HEADER_BYTES + len(self.raw) + self.extra
-
-    def at(self, offset: int) -> Member:
-        """Return the member after its bytes, up to `end`, were moved to `offset`."""
-        return replace(self, offset=offset, end=self.end - self.offset + offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,26 +176,9 @@ def _entries(data: bytes, end: EndRecord, url: str) -> Iterator[Member]:
     while at < len(data) and data[at : at + 4] != _SIGNED:
         if at + _CENTRAL.size > len(data):
             raise damaged("its directory ends early", url)
-        fields = _CENTRAL.unpack_from(data, at)
-        (
-            signature,
-            made_by,
-            _,
-            flags,
-            method,
-            _,
-            _,
-            crc,
-            packed_size,
-            size,
-            named,
-            extra,
-            comment,
-            _,
-            _,
-            mode,
-            offset,
-        ) = fields
+        signature, made_by, flags, method, crc, packed_size, size, named, extra, comment, mode, offset = (
+            _CENTRAL.unpack_from(data, at)
+        )
         if signature != b"PK\x01\x02":
             raise damaged("its directory has an invalid entry", url)
         at += _CENTRAL.size
@@ -279,62 +257,3 @@ def find_data_start(header: bytes, member: Member, url: str) -> int:
     if start + member.packed_size > member.end:
         raise damaged("its bytes overlap the next record", url, member.key)
     return start
-
-
-# --- writing -----------------------------------------------------------------------------------------------------
-
-
-def render_header(member: Member) -> bytes:
-    """Return the local header of a member; its data begin at `likely_start` then."""
-    wide = struct.pack("<2H2Q", 1, 16, member.size, member.packed_size) if member.extra else b""
-    sizes = (_MAX32, _MAX32) if wide else (member.packed_size, member.size)
-    version, flags = _needs(member)
-    head = (b"PK\x03\x04", version, flags, member.method, 0, _DATE, member.crc, *sizes, len(member.raw), len(wide))
-    return _LOCAL.pack(*head) + member.raw + wide
-
-
-def new_member(key: str, offset: int, method: int, crc: int, packed_size: int, size: int) -> Member:
-    """Return a new member, to be written at `offset`."""
-    raw = key.encode()
-    extra = 20 if max(size, packed_size) >= _MAX32 else 0
-    end = offset + LOCAL_HEADER_BYTES + len(raw) + extra + packed_size
-    return Member(key, raw, offset, end, method, crc, packed_size, size, extra)
-
-
-def render_directory(members: list[Member], start: int) -> Iterator[bytes]:
-    """Yield the directory for the offset `start`, then the end record."""
-    length = 0
-    for member in members:
-        big = [value for value in (member.size, member.packed_size, member.offset) if value >= _MAX32]
-        extra = struct.pack(f"<2H{len(big)}Q", 1, 8 * len(big), *big) if big else b""
-        version, flags = _needs(member)
-        extra += _unicode_name(member)
-        entry = _CENTRAL.pack(
-            *(b"PK\x01\x02", 3 << 8 | 45, version, flags, member.method, 0, _DATE, member.crc),
-            *(min(member.packed_size, _MAX32), min(member.size, _MAX32), len(member.raw), len(extra), 0, 0, 0),
-            *((stat.S_IFREG | 0o644) << 16, min(member.offset, _MAX32)),
-        )
-        length += len(entry) + len(member.raw) + len(extra)
-        yield entry + member.raw + extra
-    count = len(members)
-    if count >= _MAX16 or length >= _MAX32 or start >= _MAX32:
-        yield _END64.pack(b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, length, start)
-        yield _LOCATOR.pack(b"PK\x06\x07", 0, start + length, 1)
-    small = min(count, _MAX16)
-    yield _END.pack(b"PK\x05\x06", 0, 0, small, small, min(length, _MAX32), min(start, _MAX32), 0)
-
-
-def _needs(member: Member) -> tuple[int, int]:
-    """Return the zip version that a reader of the member needs, and its flags."""
-    big = max(member.size, member.packed_size, member.offset) >= _MAX32
-    # Code page 437 and ASCII differ in control characters too, and tools warn about names without the flag. A name
-    # that another writer has encoded in its own way keeps its encoding.
-    return (45 if big else 20), _UTF8 if member.raw == member.key.encode() else 0
-
-
-def _unicode_name(member: Member) -> bytes:
-    """Return the field with the key in UTF-8, if the stored name is neither UTF-8 nor code page 437."""
-    name = member.key.encode()
-    if member.raw == name or member.raw.decode("cp437") == member.key:
-        return b""
-    return struct.pack("<2HBL", 0x7075, 5 + len(name), 1, zlib.crc32(member.raw)) + name

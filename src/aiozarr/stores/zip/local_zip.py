@@ -25,12 +25,11 @@ from aiozarr.model import (
     is_met,
     resolve_range,
 )
-from aiozarr.settings import GIB
 from aiozarr.stores.blocking import BlockingStore, in_thread, in_thread_uncancelled
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes
 from aiozarr.stores.local.errors import store_error
 from aiozarr.stores.zip.archive import open_archives
-from aiozarr.stores.zip.contents import Contents, Duplicates
+from aiozarr.stores.zip.contents import Contents
 from aiozarr.stores.zip.format import Member
 from aiozarr.stores.zip.zip_store import ZipMode, ZipStore
 
@@ -46,34 +45,22 @@ class _Use:
 class LocalZipStore(BlockingStore, ZipStore, in_store=False):
     """An archive on the local disk; `ZipStore(path)` returns this class."""
 
-    def __init__(
-        self,
-        path_or_store: str | os.PathLike[str] | Store,
-        mode: ZipMode = "r",
-        *,
-        key: str | None = None,
-        prefix: str = "",
-        compression: int = zipfile.ZIP_STORED,
-        max_member_bytes: int = GIB,
-        durable: bool = False,
-        duplicates: Duplicates = "refuse",
-    ) -> None:
+    def _locate(self, path_or_store: str | os.PathLike[str] | Store, mode: ZipMode, key: str | None) -> str:
         if os.name != "posix":
             raise UnsupportedOperationError("archives on disk need a POSIX file system")
         if mode not in ("r", "w", "a", "x"):
             raise ValueError(f"mode is 'r', 'w', 'a' or 'x', not {mode!r}")
         if key is not None:
             raise TypeError("key= is for an archive in a store; a path names the archive itself")
-        if compression not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        if self._compression not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError("compression is zipfile.ZIP_STORED or zipfile.ZIP_DEFLATED")
         assert not isinstance(path_or_store, Store)
-        path = os.path.abspath(os.fsencode(path_or_store))
-        self._describe("file://" + quote(path), prefix, max_member_bytes, duplicates)
-        self._path = path
+        self._path = os.path.abspath(os.fsencode(path_or_store))
         self._mode = mode
-        self._compression = compression
-        self._durable = durable
-        self._archive = open_archives.get(os.path.realpath(path), self._url)
+        return "file://" + quote(self._path)
+
+    def _begin(self, mode: ZipMode) -> None:
+        self._archive = open_archives.get(os.path.realpath(self._path), self._url)
         self.supports = Supports(
             writeable=mode != "r",
             listable=True,
@@ -85,7 +72,7 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
         self._use = _Use(wrote=mode in ("w", "x"))
         if self._use.wrote:
             with self._translated("creating", None):
-                self._archive.begin(empty=True, exclusive=mode == "x")
+                self._archive.begin(exclusive=mode == "x")
 
     @property
     def path(self) -> str:
@@ -106,15 +93,7 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
             raise UnsupportedOperationError(
                 "close the archive before it is pickled: other processes cannot see its changes yet"
             )
-        mode: ZipMode = "r" if self._mode == "r" else "a"
-        options: dict[str, Any] = {
-            "prefix": self._prefix,
-            "compression": self._compression,
-            "max_member_bytes": self._limit,
-            "durable": self._durable,
-            "duplicates": self._duplicates,
-        }
-        return (partial(LocalZipStore, self.path, mode, **options), ())
+        return self._copied(self.path, "r" if self._mode == "r" else "a")
 
     def __repr__(self) -> str:
         return f"ZipStore({self.path!r}, {self._mode!r}{f', prefix={self._prefix!r}' if self._prefix else ''})"

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import zipfile
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from aiozarr.concurrency import gather_all
 from aiozarr.errors import ChangedError, ShortReadError, StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Range, Suffix, Supports, Value, Version, check_key, resolve_range
-from aiozarr.settings import GIB
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.contract import Store, check_max_bytes, too_large
-from aiozarr.stores.zip.contents import Duplicates, KeyIndex, check_checksum, check_limit, packed_bound, unpack
+from aiozarr.stores.zip.contents import KeyIndex, check_checksum, check_limit, packed_bound, unpack
 from aiozarr.stores.zip.format import (
     LOCAL_HEADER_BYTES,
     MAX_END_BYTES,
@@ -71,19 +68,10 @@ class RemoteContents(KeyIndex):
 class RemoteZipStore(ZipStore, in_store=True):
     """The archive at one key of another store; `ZipStore(store, key=...)` returns this class."""
 
-    def __init__(
-        self,
-        path_or_store: str | os.PathLike[str] | Store,
-        mode: ZipMode = "r",
-        *,
-        key: str | None = None,
-        prefix: str = "",
-        compression: int = zipfile.ZIP_STORED,
-        max_member_bytes: int = GIB,
-        durable: bool = False,
-        duplicates: Duplicates = "refuse",
-        owns_store: bool = False,
-    ) -> None:
+    owns_store = False
+    """Whether closing this store closes the other one."""
+
+    def _locate(self, path_or_store: str | os.PathLike[str] | Store, mode: ZipMode, key: str | None) -> str:
         assert isinstance(path_or_store, Store)
         if mode != "r":
             raise UnsupportedOperationError(
@@ -94,8 +82,9 @@ class RemoteZipStore(ZipStore, in_store=True):
             raise TypeError("an archive in a store is named by its key: ZipStore(store, key='data.zip')")
         self._store = path_or_store
         self._key = check_key(key)
-        self._owns = owns_store
-        self._describe(self._store.url_of(key).removesuffix("/"), prefix, max_member_bytes, duplicates)
+        return self._store.url_of(key).removesuffix("/")
+
+    def _begin(self, mode: ZipMode) -> None:
         self.supports = Supports(
             listable=True, conditional_reads=self._store.supports.conditional_reads, bounded_reads=True
         )
@@ -115,12 +104,8 @@ class RemoteZipStore(ZipStore, in_store=True):
         return (RemoteZipStore, self._store.identity, self._key, self._prefix)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options: dict[str, Any] = {
-            "prefix": self._prefix,
-            "max_member_bytes": self._limit,
-            "duplicates": self._duplicates,
-        }
-        return (partial(RemoteZipStore, self._store, key=self._key, owns_store=self._owns, **options), ())
+        make, arguments = self._copied(self._store, "r", self._key)
+        return (make, arguments, {"owns_store": self.owns_store})
 
     def __repr__(self) -> str:
         return f"ZipStore({self._store!r}, key={self._key!r}{f', prefix={self._prefix!r}' if self._prefix else ''})"
@@ -151,7 +136,7 @@ class RemoteZipStore(ZipStore, in_store=True):
     async def aclose(self) -> None:
         """Discard the directory; the other store is closed if it was created for this one."""
         self._loaded = None
-        if self._owns:
+        if self.owns_store:
             await self._store.aclose()
 
     async def _index(self) -> RemoteContents:
@@ -291,7 +276,7 @@ class RemoteZipStore(ZipStore, in_store=True):
         return data if begin == guess else await self._range(contents.archive, begin + start, begin + stop)
 
     def _bound(self, max_bytes: int) -> dict[str, int]:
-        return {"max_bytes": max_bytes} if self._store.has_bounded_reads else {}
+        return {"max_bytes": max_bytes} if self._store.supports.bounded_reads else {}
 
     def _data_start(self, contents: RemoteContents, header: bytes | memoryview, member: Member) -> int:
         begin = contents.starts[member.offset] = find_data_start(bytes(header), member, self._url)

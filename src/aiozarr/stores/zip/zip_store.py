@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Literal, Self, TypeAlias
 from urllib.parse import quote
 
@@ -31,8 +32,10 @@ class ZipStore(Store):
     An archive on the local disk can be read and written. Modes are those of `zipfile`: "r" reads, "w" replaces any
     archive by a new one, "x" creates one and fails if it exists, "a" changes or creates one. Changes go into a
     temporary file, which replaces the archive when the store is closed, whole or not at all. Until then only the stores
-    of this process see them. Values can be replaced and erased; the archive never has two members of one name. If
-    another process has changed the archive meanwhile, closing raises `PreconditionFailedError`, so no update is lost.
+    of this process see them. Values can be replaced and erased: the directory never has two members of one name, and
+    their bytes stay in the file until it is copied. If another process has changed the archive meanwhile, closing
+    raises `PreconditionFailedError`, so no update is lost. The first change to an archive that the standard library's
+    `zipfile` cannot append to raises `UnsupportedOperationError`.
 
     An archive in another store is only read: the directory once, then one range per value. A range of an uncompressed
     value costs the bytes of that range. The first one also costs the member's header if the writer of the archive may
@@ -85,17 +88,29 @@ class ZipStore(Store):
             ValueError, TypeError: an argument is invalid.
             PreconditionFailedError: the mode is "x", and the archive exists.
         """
-        raise NotImplementedError  # `__new__` returns one of the two subclasses
-
-    def _describe(self, url: str, prefix: str, max_member_bytes: int, duplicates: Duplicates) -> None:
         if duplicates not in ("refuse", "last"):
             raise ValueError(f"duplicates is 'refuse' or 'last', not {duplicates!r}")
+        self._limit = max_member_bytes
+        self._duplicates: Duplicates = duplicates
+        self._compression = compression
+        self._durable = durable
         self._prefix = check_prefix(prefix)
+        url = self._locate(path_or_store, mode, key)
         # If not exactly one name ends with .zip, a marker identifies the archive.
         mark = "" if url.endswith(".zip") and ".zip/" not in url.lower() and "!/" not in url else "!"
         self._url = f"zip::{url}{mark}" + (f"/{quote(prefix[:-1])}" if prefix else "")
-        self._limit = max_member_bytes
-        self._duplicates: Duplicates = duplicates
+        self._begin(mode)
+
+    def _copied(self, path_or_store: Any, mode: ZipMode, key: str | None = None) -> tuple[Any, ...]:
+        """Return what `pickle` makes an equal store from."""
+        options: dict[str, Any] = {
+            "prefix": self._prefix,
+            "compression": self._compression,
+            "max_member_bytes": self._limit,
+            "durable": self._durable,
+            "duplicates": self._duplicates,
+        }
+        return (partial(type(self), path_or_store, mode, key=key, **options), ())
 
     @property
     def url(self) -> str:
@@ -110,6 +125,14 @@ class ZipStore(Store):
         return Entry(member.key[len(self._prefix) :], member.size, version)
 
     # Both subclasses implement these. They are not abstract, because users call this class.
+
+    def _locate(self, path_or_store: str | os.PathLike[str] | Store, mode: ZipMode, key: str | None) -> str:
+        """Check the arguments. Returns: the URL of the archive."""
+        raise NotImplementedError
+
+    def _begin(self, mode: ZipMode) -> None:
+        """Set `supports`, and create the archive if `mode` says so."""
+        raise NotImplementedError
 
     async def fetch(
         self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import io
 import pickle
@@ -24,8 +23,6 @@ from aiozarr.errors import StoreError, UnknownSchemeError
 from aiozarr.stores import LocalStore, Range, ZipStore, from_url
 from aiozarr.stores.fsspec.store import FsspecStore
 from tests.support.fsspec_file_systems import AsyncFiles, Tree
-from tests.support.servers import http_replies as spoil
-from tests.support.servers.http_server import FaultServer
 
 
 @pytest.mark.parametrize(
@@ -54,25 +51,25 @@ def test_options_of_a_chain_are_named_by_the_protocols_of_its_links(tmp_path: Pa
     assert store.fs.storage == [str(tmp_path)]
     inner = store.fs.fs
     assert inner.anon
-    assert inner.retries == 1
     assert inner.client_kwargs == {"region_name": "eu-west-1"}
     named = FsspecStore("simplecache::s3://bucket/a", s3={"anon": True}, simplecache={"cache_storage": str(tmp_path)})
     assert named.fs.storage == [str(tmp_path)]
 
 
-def test_s3fs_does_not_retry_unless_an_option_asks_for_it() -> None:
-    store = FsspecStore("s3://bucket/a", region="us-east-1", key="k", secret="s", requester_pays=True)
-    assert store.fs.retries == 1
-    assert store.fs.config_kwargs == {"retries": {"total_max_attempts": 1, "mode": "legacy"}}
+def test_options_reach_s3fs_in_its_own_words() -> None:
+    store = FsspecStore("s3://bucket/a", region="us-east-1", key="k", secret="s", requester_pays=True, idle_timeout=3)
+    assert store.fs.config_kwargs == {"retries": {"total_max_attempts": 1, "mode": "legacy"}, "read_timeout": 3}
     assert store.fs.requester_pays
     own = FsspecStore("s3://bucket/a", config_kwargs={"retries": {"max_attempts": 3}, "read_timeout": 9})
-    assert own.fs.retries == 5
     assert own.fs.config_kwargs == {"retries": {"max_attempts": 3}, "read_timeout": 9}
-    own.fs.clear_instance_cache()  # as in another process
-    assert pickle.loads(pickle.dumps(store)).fs.retries == 1
-    plain = fsspec.filesystem("s3")
-    assert plain.retries == 5
-    assert FsspecStore(plain, path="bucket/a").fs is plain
+
+
+def test_a_file_system_of_the_user_is_used_as_it_is() -> None:
+    plain = fsspec.filesystem("s3", anon=True)
+    before = dict(vars(plain))
+    store = FsspecStore(plain, path="bucket/a")
+    assert store.fs is plain
+    assert vars(plain) == before
 
 
 def test_common_options_have_our_names_for_google_too() -> None:
@@ -94,7 +91,6 @@ def test_stores_are_equal_where_file_system_and_root_are() -> None:
     clone = pickle.loads(pickle.dumps(one))
     assert clone == one
     assert clone.fs.secret == "hidden"
-    assert clone.fs.retries == 1
 
 
 def test_requests_to_two_web_servers_are_budgeted_apart() -> None:
@@ -212,34 +208,10 @@ def test_options_of_a_protocol_are_a_mapping() -> None:
             FsspecStore(url, **options)
 
 
-@pytest.mark.parametrize(
-    ("url", "options", "unknown", "known"),
-    [
-        ("s3fs://b/x", {"kye": 1}, "kye", "key"),
-        ("s3fs://b/x", {"s3": {"kye": 1}}, "kye", "key"),
-        ("gcsfs://b/x", {"tokne": 1}, "tokne", "token"),
-        ("ftp://h/x", {"pasword": 1}, "pasword", "password"),
-        ("simplecache::http://h/x", {"http": {"heders": 1}}, "heders", "headers"),
-        ("simplecache::http://h/x", {"simplecache": {"cache_strage": 1}}, "cache_strage", "cache_storage"),
-        ("simplecache::http://h/x", {"s3": {"anon": True}}, "s3", "client_kwargs"),
-        ("simplecache::http://h/x", {"anon": True}, "anon", "cache_storage"),
-        ("simplecache::s3://b/x", {"kye": 1}, "kye", "secret"),
-        ("simplecache::s3://b/x", {"s3": {"kye": 1}}, "kye", "secret"),
-        ("dir::file:///x", {"file": {"nope": 1}}, "nope", "auto_mkdir"),
-        ("tar::/x.tar", {"nope": 1}, "nope", "index_store"),
-    ],
-)
-def test_an_option_that_no_link_knows_is_named_with_those_that_are_known(
-    url: str, options: dict[str, Any], unknown: str, known: str
-) -> None:
-    with pytest.raises(TypeError, match=f"unknown storage option '{unknown}'.*{known}"):
-        from_url(url, **options)
-
-
-def test_options_under_no_protocol_are_for_the_links_that_know_them(tmp_path: Path) -> None:
-    options = {"endpoint_url": "http://h", "key": "k", "secret": "s", "region": "eu-west-1"}
-    store = FsspecStore("simplecache::s3://b/x", cache_storage=str(tmp_path), **options)
-    assert store == FsspecStore("simplecache::s3://b/x", simplecache={"cache_storage": str(tmp_path)}, s3=options)
+def test_options_under_no_protocol_are_for_the_first_link(tmp_path: Path) -> None:
+    s3 = {"endpoint_url": "http://h", "key": "k", "secret": "s", "region": "eu-west-1"}
+    store = FsspecStore("simplecache::s3://b/x", cache_storage=str(tmp_path), s3=s3)
+    assert store == FsspecStore("simplecache::s3://b/x", simplecache={"cache_storage": str(tmp_path)}, s3=s3)
     inner = store.fs.fs
     assert (inner.endpoint_url, inner.key, inner.secret) == ("http://h", "k", "s")
     assert store.fs.storage == [str(tmp_path)]
@@ -247,7 +219,28 @@ def test_options_under_no_protocol_are_for_the_links_that_know_them(tmp_path: Pa
     assert packed.fs.compression == "gzip"
     assert packed.fs.fs.kwargs == {"headers": {"A": "b"}}
     with pytest.raises(ValueError, match="'key' is given twice"):
-        FsspecStore("simplecache::s3://b/x", key="a", s3={"key": "b"})
+        FsspecStore("s3fs://b/x", key="a", s3={"key": "b"})
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "message"),
+    [
+        ("simplecache::s3://b/x", {"key": "k"}, r"'key' is one of the link s3::.*\{'s3': \{'key': \.\.\.\}\}"),
+        ("simplecache::gs://b/x", {"anon": True}, r"'anon' is one of the link gs::"),
+        (
+            "simplecache::http://h/x",
+            {"s3": {"anon": True}},
+            r"under .s3. are for no link of the chain",
+        ),
+        ("ftp://h/x", {"idle_timeout": 3}, r"fsspec opens ftp:// and has no storage option 'idle_timeout'.*timeout="),
+        ("simplecache::http://h/x", {"http": {"connect_timeout": 3}}, r"fsspec opens http:// .*client_kwargs="),
+    ],
+)
+def test_an_option_that_fsspec_would_ignore_is_refused_with_the_way_to_give_it(
+    url: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        from_url(url, **options)
 
 
 def test_other_classes_accept_options_that_they_do_not_declare() -> None:
@@ -259,41 +252,6 @@ def test_file_systems_in_a_file_need_the_file() -> None:
     for url in ("reference://", "reference://x"):
         with pytest.raises(TypeError, match="'fo'"):
             FsspecStore(url)
-
-
-async def test_a_server_that_does_not_answer_is_waited_for_as_long_as_the_settings_say() -> None:
-    settings = aiozarr.Settings(idle_timeout=0.2, retries=0)
-    with FaultServer() as server:
-        server.script = spoil.always(spoil.no_answer)
-        s3 = {"key": "k", "secret": "s", "endpoint_url": server.url, "region": "us-east-1"}
-        places: dict[str, dict[str, Any]] = {
-            "s3fs://b/x": s3,
-            "simplecache::s3://b/x": s3,
-            f"simplecache::{server.url}/x": {},
-            f"blockcache::{server.url}/x": {},
-        }
-        async with asyncio.timeout(15):
-            for url, options in places.items():
-                with pytest.raises(StoreError) as caught:
-                    await aiozarr.open_array(url, storage_options=options, settings=settings)
-                assert caught.value.retryable
-
-
-def test_a_given_timeout_is_used_and_does_not_change_the_identity(tmp_path: Path) -> None:
-    patient = FsspecStore("s3://b/x", anon=True, idle_timeout=3)
-    assert patient == FsspecStore("s3://b/x", anon=True)
-    assert patient.fs.config_kwargs["read_timeout"] == patient.fs.config_kwargs["connect_timeout"] == 3
-    assert patient.fs.retries == 1
-    own = FsspecStore("s3://b/x", s3={"config_kwargs": {"read_timeout": 9}}, idle_timeout=3, anon=True)
-    assert own.fs.config_kwargs["read_timeout"] == 9
-    assert own.fs.config_kwargs["connect_timeout"] == 3
-    web = FsspecStore("simplecache::http://h/x", idle_timeout=3, connect_timeout=2)
-    assert web.fs.fs.client_kwargs["timeout"].sock_read == 3
-    assert web.fs.fs.client_kwargs["timeout"].sock_connect == 2
-    assert pickle.loads(pickle.dumps(web)) == web
-    google = FsspecStore("gcsfs://b/x", idle_timeout=3, anon=True)
-    assert google.fs.requests_timeout.sock_read == 3
-    assert FsspecStore("memory://x", idle_timeout=3) == FsspecStore("memory://x")
 
 
 def test_the_conformance_suite_says_that_it_needs_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
