@@ -72,9 +72,9 @@ MUTUAL_TYPES = {
 BUDGET = {
     "stores": 11070,
     "engine": 7430,
-    "hierarchy": 5750,
-    "codecs": 4640,
-    "driver": 3480,
+    "hierarchy": 5720,
+    "codecs": 4620,
+    "driver": 3465,
     "metadata": 2780,
     "transfer": 2780,
     "cli": 2280,

@@ -39,7 +39,7 @@ def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> N
             member = f" {finding.member}" if finding.member else ""
             text = f"{finding.severity:<7} /{plain(place)}{member}: {plain(finding.message)}"
             out.record({"type": "finding", **asdict(finding)}, text)
-    counts = {name: report.count(name) for name in SEVERITIES}
+    counts: dict[str, int] = {name: report.count(name) for name in SEVERITIES}
     if out.as_json:
         out.record({"type": "total", "nodes": report.nodes, **counts}, "")
     findings = [format_count(count, name) for name, count in counts.items()]

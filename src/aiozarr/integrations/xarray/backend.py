@@ -16,12 +16,7 @@ from xarray.backends.common import datatree_from_dict_with_io_cleanup
 
 from aiozarr import hierarchy, sync
 from aiozarr.integrations.xarray.data_store import GroupDataStore
-from aiozarr.integrations.xarray.group_contents import (
-    GroupContents,
-    OpenedGroups,
-    OpenOptions,
-    fetch_groups,
-)
+from aiozarr.integrations.xarray.group_contents import GroupContents, OpenedGroups, OpenOptions, fetch_groups
 from aiozarr.stores import Store
 from aiozarr.sync.wait import wait
 
