@@ -22,6 +22,7 @@ from aiozarr.errors import (
     UnsupportedOperationError,
 )
 from aiozarr.hierarchy.array import Array
+from aiozarr.hierarchy.internal import run_on_io_thread, with_metadata
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, group_keys, load_consolidated_ancestors
 from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node
@@ -162,7 +163,7 @@ def array_metadata(facts: Facts, spec: Spec, node: str) -> ArrayMetadata:
 def with_facts(stored: StoredArray, facts: Facts, version: Version | None) -> StoredArray:
     """Return the array with other metadata: those that are stored now."""
     metadata = array_metadata(facts, stored.spec, stored.array.url)
-    array = stored.array._with_metadata(metadata)
+    array = with_metadata(stored.array, metadata)
     return StoredArray(stored.spec, array, facts, version, time.time())
 
 
@@ -233,7 +234,7 @@ async def rechecked(stored: StoredArray) -> StoredArray:
             return replace(stored, checked=checked)
         return await _read_again(access, stored)
 
-    return await stored.array._run_on_io_thread(check)
+    return await run_on_io_thread(stored.array, check)
 
 
 async def resolved(stored: StoredArray) -> StoredArray:
@@ -245,7 +246,7 @@ async def resolved(stored: StoredArray) -> StoredArray:
     """
     if stored.spec.assume_metadata:
         return stored
-    return await stored.array._run_on_io_thread(lambda access: _read_again(access, stored))
+    return await run_on_io_thread(stored.array, lambda access: _read_again(access, stored))
 
 
 async def resized(

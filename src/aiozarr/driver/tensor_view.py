@@ -21,6 +21,7 @@ from aiozarr.engine import Progress
 from aiozarr.errors import SelectionError, UnsupportedOperationError
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.casting import broadcast_values
+from aiozarr.hierarchy.internal import converted, transformed_view
 from aiozarr.hierarchy.view import View
 
 AnyArray: TypeAlias = NDArray[Any]
@@ -288,7 +289,7 @@ class TensorView:
             self._stored = await rechecked(self._stored)
         view, selection = self._view()
         if selection.order is not None:
-            values = selection.from_view(broadcast_values(await view._converted(values), self.shape))
+            values = selection.from_view(broadcast_values(await converted(view, values), self.shape))
         await view.write(values, progress)
 
     async def resize(
@@ -369,7 +370,7 @@ class TensorView:
             if selection is None:
                 self._transform.check(shape)
                 selection = array_selection(self._transform)
-            self._last = View(array, array._layout, selection.transform), selection
+            self._last = transformed_view(array, selection.transform), selection
         return self._last
 
     def _with(self, transform: DomainTransform) -> TensorView:
