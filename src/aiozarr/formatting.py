@@ -2,7 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+NameArgument: TypeAlias = Callable[[str, object], str]
+
+
+def _as_keyword(name: str, value: object) -> str:
+    return name if value is ... else f"{name}={value!r}"
+
+
+_name_argument: NameArgument = _as_keyword
+
+
+def argument(name: str, value: object = ...) -> str:
+    """Return an argument as messages name it: `overwrite=True`, or `overwrite` without a value.
+
+    Every message that advises an argument names it by this function, because a program may have another name for it.
+    The command line has `--overwrite`, and says so by `name_arguments`.
+    """
+    return _name_argument(name, value)
+
+
+def name_arguments(by: NameArgument) -> NameArgument:
+    """Name the arguments in all messages of this process by a function, and return the one that did so before."""
+    global _name_argument
+    before, _name_argument = _name_argument, by
+    return before
 
 
 def format_bytes(count: int) -> str:

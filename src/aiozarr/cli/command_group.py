@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from importlib import import_module
 from typing import Any
@@ -13,6 +12,7 @@ import click
 from aiozarr import __version__
 from aiozarr.cli.exit_codes import BROKEN_PIPE, ERROR, INTERRUPTED, TERMINATED, Terminated, exit_code_of
 from aiozarr.errors import AiozarrError
+from aiozarr.formatting import name_arguments
 
 COMMANDS = {
     "ls": ("object_commands:ls", "List the objects and prefixes below TARGET."),
@@ -38,26 +38,16 @@ COMMANDS = {
 """By name: module and function of the command, and its line in `aiozarr --help`."""
 
 
-def _interval_text(found: re.Match[str]) -> str:
-    return "..".join(["" if bound == "None" else bound.strip("'") for bound in found.groups()])
-
-
-_OPTIONS = (
-    (r"\b(overwrite|resume|delete|strict)=True\b", r"--\1"),
-    (r"\bslice\(([^(),]+), ([^(),]+), None\)", _interval_text),
-    (r"\b(chunks|shards)=\{'(\w+)': (\d+)\}", r"--\1 \2=\3"),
-    (r"\berase_old(=True)?\b", "--erase-old"),
-    (r"\bverify='checksum'", "--verify checksum"),
-    (r"\b(include|exclude)=", r"--\1 "),
-    (r"\bcasting='unsafe' of write and convert\b", "--casting unsafe"),
-    (r"\bshards=False\b", "--shards none"),
-    (r"\b(shards|zarr_format)= is\b", lambda found: f"--{found[1].replace('_', '-')} is"),
-    # In quotes it is a member of a document.
-    (r"(?<!')\b(max_memory|max_amplification|zarr_format)\b(?!')=?", lambda found: f"--{found[1].replace('_', '-')}"),
-    (r"\bstorage_options(=…|=\.\.\.)?", "--storage-option"),
-    (r"\b(source|destination)_options\b", r"--\1-option"),
-)
-"""Arguments of Python in messages, and how the command line names them."""
+def option_text(name: str, value: object) -> str:
+    """Return an argument of Python as an option of a command: `--overwrite`, `--chunks time=1`, `--shards none`."""
+    option = "--" + name.removesuffix("s" if name.endswith("_options") else "").replace("_", "-")
+    if value is ... or value is True:
+        return option
+    if isinstance(value, dict):
+        value = ",".join([f"{key}={each}" for key, each in value.items()])
+    elif isinstance(value, tuple | list):
+        value = ", ".join(map(repr, value))
+    return f"{option} {'none' if value is False else value}"
 
 
 class CommandGroup(click.Group):
@@ -97,6 +87,7 @@ class CommandGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, and end with the exit status of its error."""
+        name_before = name_arguments(option_text)
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -116,17 +107,16 @@ class CommandGroup(click.Group):
         except MemoryError:
             _say("out of memory: a smaller --select needs less")
             sys.exit(ERROR)
+        finally:
+            name_arguments(name_before)
 
 
 def message_of(error: BaseException) -> str:
-    """Return the text of an error with its notes, on lines of their own. Python's arguments are named as options."""
+    """Return the text of an error with its notes, on lines of their own."""
     first = str(error) or type(error).__name__
     if isinstance(error, OSError) and not isinstance(error, AiozarrError) and error.strerror:
         first = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    text = "\n".join([first, *getattr(error, "__notes__", ())])
-    for argument, option in _OPTIONS:
-        text = re.sub(argument, option, text)
-    return text
+    return "\n".join([first, *getattr(error, "__notes__", ())])
 
 
 def _say(message: str) -> None:

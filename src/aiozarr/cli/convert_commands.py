@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiozarr.cli.command_group import option_text
 from aiozarr.cli.copy_commands import RESUME_ADVICE, RESUME_COMMAND, plain_lines, print_planned
 from aiozarr.cli.exit_codes import PARTIAL
 from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.selections import resolve_region, select_option
 from aiozarr.cli.targets import TargetOptions, copy_store_options, run
+from aiozarr.formatting import name_arguments
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -215,7 +217,8 @@ def _executor(workers: int | None) -> Iterator[Executor | None]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    # Errors of the processes, too, name options.
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=name_arguments, initargs=(option_text,))
     try:
         yield pool
     finally:

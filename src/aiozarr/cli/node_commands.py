@@ -123,13 +123,13 @@ async def _node_records(
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the JSON object of each node, the root first."""
     from aiozarr.hierarchy import Group
+    from aiozarr.hierarchy.internal import listed_levels
     from aiozarr.hierarchy.open import open as open_node
 
     async with open_node(target, storage_options=options) as node:
         yield _node_record("", node.metadata)
         if isinstance(node, Group):
-            levels = node._levels(depth)
-            async with aclosing(levels):
+            async with aclosing(listed_levels(node, depth)) as levels:
                 async for batch in levels:
                     for listed in batch:
                         yield _node_record(listed.name, listed.metadata)

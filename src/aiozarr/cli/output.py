@@ -118,12 +118,7 @@ class _Bar:
 def make_bars(**options: Any) -> Any:
     """Return rich's display of bars with bytes, rate and time left; `options` are those of its console."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-    )
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     columns = (
         TextColumn("{task.description}"),

@@ -203,15 +203,16 @@ async def _coordinates(array: Array, name: str, length: int) -> tuple[Any, Mappi
         SelectionError: there is no such array.
     """
     from aiozarr.errors import SelectionError
+    from aiozarr.hierarchy.internal import run_on_io_thread
     from aiozarr.hierarchy.open import open_array
     from aiozarr.transfer.copy import child_store
     from aiozarr.transfer.node_tree import load_array_above
 
-    found = await array._run_on_io_thread(
-        lambda access: load_array_above(
-            access.engine, child_store(access.store, access.path), name, length, access.settings
-        )
-    )
+    async def load(access: Any) -> Any:
+        store = child_store(access.store, access.path)
+        return await load_array_above(access.engine, store, name, length, access.settings)
+
+    found = await run_on_io_thread(array, load)
     if found is None:
         raise SelectionError(
             f"dimension {name!r} of {array.url} cannot be selected by coordinate: there is no array of this name, with "

@@ -15,14 +15,7 @@ from aiozarr.cli.object_commands import find_object
 from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.output_file import open_output
 from aiozarr.cli.selections import axis_names, select_option, select_view
-from aiozarr.cli.targets import (
-    StorageOptions,
-    TargetOptions,
-    iterated,
-    parent_and_key,
-    run,
-    store_options,
-)
+from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, parent_and_key, run, store_options
 
 if TYPE_CHECKING:
     from aiozarr.cli.value_formats import ValueFormat

@@ -64,42 +64,17 @@ if TYPE_CHECKING:
     from aiozarr.codecs.serializers.zfp import ZfpCodec
     from aiozarr.codecs.v2.elements import V2ElementsCodec
 else:
+    from aiozarr.codecs.core.codec_list import listed
+
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".compressors.blosc": "BloscCodec",
-            ".compressors.crc32c": "Crc32cCodec",
-            ".compressors.gzip": "GzipCodec",
-            ".compressors.zstd": "ZstdCodec",
+            **{f".{module}": classes for module, classes in listed(1).items()},
             ".core.chain": "CodecChain NamedCodec",
             ".core.codec": "JSON AnyArray ArrayArrayCodec ArrayBytesCodec ArraySpec BytesBytesCodec Codec Region",
             ".core.registry": "get_codec register",
-            ".dimensions": "ReshapeCodec SingletonDimCodec SqueezeCodec TransposeCodec",
-            ".numcodecs.arrays": (
-                "NumcodecsAsTypeCodec NumcodecsBitRoundCodec NumcodecsDeltaCodec NumcodecsFixedScaleOffsetCodec "
-                "NumcodecsPackBitsCodec NumcodecsQuantizeCodec"
-            ),
-            ".numcodecs.byte_filters": (
-                "NumcodecsAdler32Codec NumcodecsBase64Codec NumcodecsCrc32Codec NumcodecsCrc32cCodec "
-                "NumcodecsFletcher32Codec NumcodecsJenkinsLookup3Codec NumcodecsShuffleCodec"
-            ),
-            ".numcodecs.compressors": (
-                "NumcodecsBloscCodec NumcodecsBz2Codec NumcodecsGzipCodec NumcodecsLz4Codec NumcodecsLzmaCodec "
-                "NumcodecsZlibCodec NumcodecsZstdCodec"
-            ),
-            ".numcodecs.numbers": "NumcodecsPcodecCodec NumcodecsZfpyCodec",
-            ".numeric.bitround": "BitroundCodec",
-            ".numeric.cast_value": "CastValueCodec",
-            ".numeric.scale_offset": "ScaleOffsetCodec",
             ".pipeline.codec_pipeline": "CodecPipeline",
             ".pipeline.shard_layout": "ShardIndex ShardLayout",
-            ".serializers.bytes": "BytesCodec",
-            ".serializers.n5_default": "N5DefaultCodec",
-            ".serializers.packbits": "PackbitsCodec",
-            ".serializers.sharding": "ShardingCodec",
-            ".serializers.vlen": "VlenBytesCodec VlenUtf8Codec",
-            ".serializers.zfp": "ZfpCodec",
-            ".v2.elements": "V2ElementsCodec",
         },
     )
 

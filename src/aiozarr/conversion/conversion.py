@@ -16,6 +16,7 @@ from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLi
 from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.open_store import Target
 from aiozarr.engine.progress import ProgressLike, shown_progress
+from aiozarr.formatting import argument
 from aiozarr.hierarchy.casting import CASTINGS
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
 from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
@@ -214,7 +215,7 @@ class _Request(NamedTuple):
         settings = settings_or_default(settings)
         most = memory_limit(settings, max_memory)
         if not max_amplification >= 1:
-            raise ValueError(f"max_amplification is at least 1, not {max_amplification!r}")
+            raise ValueError(f"{argument('max_amplification')} is at least 1, not {max_amplification!r}")
         if temporary is not None:
             targets += ((temporary, None),)
         return cls(targets, options, region, most, max_amplification, settings)
@@ -237,7 +238,7 @@ def memory_limit(settings: Settings, max_memory: int | None) -> int:
     """
     most = settings.max_bytes_in_flight if max_memory is None else max_memory
     if isinstance(most, bool) or not isinstance(most, int):
-        raise TypeError(f"max_memory is a number of bytes, not {type(most).__name__}")
+        raise TypeError(f"{argument('max_memory')} is a number of bytes, not {type(most).__name__}")
     if most < 1:
-        raise ValueError(f"max_memory is at least 1, not {most}")
+        raise ValueError(f"{argument('max_memory')} is at least 1, not {most}")
     return most

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import CopyError
+from aiozarr.formatting import argument
 from aiozarr.model import CONVERSION_FOLDER, CONVERSION_JOURNAL_KEY
 
 FOLDER = CONVERSION_FOLDER
@@ -53,7 +54,7 @@ class ConversionJournal:
         if stored["fingerprint"] != self._fingerprint:
             raise CopyError(
                 f"{self._store.store.url} holds an interrupted conversion with other arguments, or of a source that "
-                "has changed since; overwrite=True erases what it has written and begins again"
+                f"has changed since; {argument('overwrite', True)} erases what it has written and begins again"
             )
         if not _are_runs_of(stored["done"], [len(flags) for flags in self.done]):
             raise self._damaged_error()
@@ -65,8 +66,8 @@ class ConversionJournal:
     def _damaged_error(self) -> CopyError:
         return CopyError(
             f"{JOURNAL_KEY!r} of {self._store.store.url}, the journal of an interrupted conversion, is damaged or of "
-            "an earlier release, so that resume=True cannot continue it; overwrite=True erases what the conversion has "
-            "written and begins again"
+            f"an earlier release, so that {argument('resume', True)} cannot continue it; "
+            f"{argument('overwrite', True)} erases what the conversion has written and begins again"
         )
 
     async def add(self, number: int, task: int) -> None:

@@ -15,6 +15,7 @@ from aiozarr.conversion.conversion_task import ArrayLocation
 from aiozarr.conversion.options import ConversionOptions, RegionLike, resolve_region, result_metadata
 from aiozarr.conversion.regions import Bounds, ChunkAxis
 from aiozarr.errors import LimitError
+from aiozarr.formatting import argument
 from aiozarr.hierarchy import Array, Group
 from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata, new_group_metadata
 from aiozarr.hierarchy.node import HandleOptions
@@ -122,7 +123,8 @@ class PassPlanner:
         if memory > self.task_bytes:
             raise LimitError(
                 f"one stored object of {self.destination.url_of(path)}, of shape {tuple(objects)}, has {memory} bytes; "
-                f"max_memory={self.max_memory} allows {self.task_bytes}; give smaller chunks or shards, or more memory",
+                f"{argument('max_memory', self.max_memory)} allows {self.task_bytes}; give smaller chunks or shards, "
+                "or more memory",
                 limit="max_memory",
                 value=memory,
                 allowed=self.task_bytes,
@@ -157,7 +159,8 @@ def make_plan(
                 metadata, note = result_metadata(node, [stop - start for start, stop in bounds], options)
             except (TypeError, ValueError) as error:
                 if path:
-                    names = "; chunks={'time': 1} names dimensions" if "dimensions, the shape" in str(error) else ""
+                    by_name = f"; {argument('chunks', {'time': 1})} names dimensions"
+                    names = by_name if "dimensions, the shape" in str(error) else ""
                     error.add_note(f"converting the array {path!r}{names}")
                 raise
             result[path] = metadata

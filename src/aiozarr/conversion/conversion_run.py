@@ -19,6 +19,7 @@ from aiozarr.conversion.conversion_task import ConversionTask, RegionBuffers, Ta
 from aiozarr.conversion.stored_tree import check_free, paths_above, store_tree
 from aiozarr.engine import Engine, Progress
 from aiozarr.errors import CopyError, NodeExistsError, StoreError
+from aiozarr.formatting import argument
 from aiozarr.hierarchy import Array
 from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node
 from aiozarr.hierarchy.node import check_store_writeable
@@ -130,7 +131,8 @@ class ConversionRun:
             total = sum(map(len, self._journal.done))
             raise CopyError(
                 f"{missing:,} of {total:,} tasks of the conversion into {url} have not run; run them before finish, "
-                "each stage after the one before, or continue by convert with equal arguments and resume=True"
+                "each stage after the one before, or continue by convert with equal arguments and "
+                f"{argument('resume', True)}"
             )
         await self._journal.save()
 
@@ -165,8 +167,8 @@ class ConversionRun:
             if await self._root.scheduled.fetch(JOURNAL_KEY) is None:
                 raise
             raise CopyError(
-                f"{self._root.url} holds an interrupted conversion; resume=True continues it, and overwrite=True "
-                "erases what it has written"
+                f"{self._root.url} holds an interrupted conversion; {argument('resume', True)} continues it, and "
+                f"{argument('overwrite', True)} erases what it has written"
             ) from error
 
     async def _stage_documents(self, each: ArrayPass) -> None:
@@ -199,9 +201,10 @@ class ConversionRun:
             # A store that hangs must not hold up a cancellation. Without this record, the last tasks run again.
             with move_on_after(SAVE_SECONDS, shield=True), suppress(StoreError):
                 await self._journal.save()
-            if isinstance(error, Exception) and "resume=True" not in str(error):
+            resume, overwrite = argument("resume", True), argument("overwrite", True)
+            if isinstance(error, Exception) and resume not in str(error):
                 remains = f"what was converted remains at {self._root.url}"
-                error.add_note(f"{remains}: resume=True continues, and overwrite=True begins anew")
+                error.add_note(f"{remains}: {resume} continues, and {overwrite} begins anew")
             raise
         await self._journal.save()
 
@@ -329,7 +332,7 @@ def _submit(executor: Executor, task: ConversionTask) -> Future[TaskResult | Tas
 
 def _outcome(future: asyncio.Future[TaskResult | TaskFailure]) -> TaskResult | TaskFailure:
     if future.cancelled():
-        raise CopyError("the executor has cancelled a task; resume=True continues the conversion")
+        raise CopyError(f"the executor has cancelled a task; {argument('resume', True)} continues the conversion")
     error = future.exception()
     if error is not None:
         raise _lost(error) from error
@@ -338,6 +341,6 @@ def _outcome(future: asyncio.Future[TaskResult | TaskFailure]) -> TaskResult | T
 
 def _lost(error: BaseException) -> CopyError:
     return CopyError(
-        f"the executor has lost a task: {type(error).__name__}: {error}; resume=True continues the conversion with a "
-        "new executor"
+        f"the executor has lost a task: {type(error).__name__}: {error}; "
+        f"{argument('resume', True)} continues the conversion with a new executor"
     )

@@ -23,6 +23,7 @@ from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.open_store import Target
 from aiozarr.engine.progress import ProgressLike, shown_progress
 from aiozarr.errors import MetadataError, NodeExistsError, NodeNotFoundError, UnsupportedMetadataError
+from aiozarr.formatting import argument
 from aiozarr.hierarchy import Array, Group
 from aiozarr.hierarchy.group import make_group, make_node
 from aiozarr.hierarchy.node import HandleOptions, check_store_writeable
@@ -111,7 +112,7 @@ async def migrate(
         CopyError, StoreError, CodecError, TypeError, ValueError: as `convert`.
     """
     if erase_old and destination is not None:
-        raise ValueError("erase_old goes with a migration in place; the source of a copy stays as it is")
+        raise ValueError(f"{argument('erase_old')} goes with a migration in place; the source of a copy stays as it is")
     check_executor(executor)
     settings = settings_or_default(settings)
     most = memory_limit(settings, max_memory)
@@ -119,7 +120,7 @@ async def migrate(
     if destination is not None:
         targets += ((destination, destination_options),)
     elif destination_options is not None:
-        raise TypeError("destination_options go with a destination")
+        raise TypeError(f"{argument('destination_options')} go with a destination")
     report = current_recorder()
 
     async def work(engine: Engine) -> ConversionReport:
@@ -302,7 +303,8 @@ async def _check_not_migrated(access: NodeAccess, nodes: Mapping[str, Array | Gr
     if migrated:
         raise NodeExistsError(
             f"{len(migrated)} of {len(nodes)} nodes at {access.url} have documents of format 3 already, the first is "
-            f"{migrated[0] or '.'!r}; resume=True continues a migration, and overwrite=True replaces these documents",
+            f"{migrated[0] or '.'!r}; {argument('resume', True)} continues a migration, and "
+            f"{argument('overwrite', True)} replaces these documents",
             url=access.url,
             path=migrated[0],
         )

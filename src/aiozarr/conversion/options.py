@@ -13,6 +13,7 @@ import numcodecs
 import numpy as np
 
 from aiozarr.errors import MetadataError
+from aiozarr.formatting import argument
 from aiozarr.hierarchy import Array
 from aiozarr.hierarchy.casting import convert_values
 from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
@@ -132,11 +133,12 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
             made = _MAKERS[zarr_format](metadata, {**given, "order": order}, codecs)
         except ValueError as error:
             if keeps_shards and options.chunks is not None:
-                error.add_note("shards= is not given, so the shards are those of the source; shards=False stores none")
+                advice = f"the shards are those of the source; {argument('shards', False)} stores none"
+                error.add_note(f"{argument('shards')} is not given, so {advice}")
             raise
         except TypeError as error:
             if options.zarr_format is None:
-                error.add_note("zarr_format= is not given, so the format is that of the source")
+                error.add_note(f"{argument('zarr_format')} is not given, so the format is that of the source")
             raise
         if keeps_shards:
             made = _with_shard_index(made, metadata)
@@ -310,7 +312,7 @@ def _stored_lengths(source: Array, shape: Sequence[int]) -> Sequence[Any]:
     if grid.name == "rectilinear":
         lengths = tuple(grid.configuration["chunk_shapes"])
     if tuple(shape) != source.shape and not all(isinstance(length, int) for length in lengths):
-        raise ValueError("the chunks of the source have various lengths; give chunks= for a region of it")
+        raise ValueError(f"the chunks of the source have various lengths; give {argument('chunks')} for a region of it")
     return lengths
 
 

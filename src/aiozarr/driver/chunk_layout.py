@@ -171,6 +171,12 @@ class ChunkLayout:
         return replace(self, rank=rank)
 
 
+def refuse_codec_chunk(layout: ChunkLayout) -> None:
+    """Refuse a hard shape for `codec_chunk`, which no codec has."""
+    if any(each is not None and each.hard for each in layout.codec.shape or ()):
+        raise invalid("schema.chunk_layout.codec_chunk.shape", "no codec of the driver has chunks of its own")
+
+
 def hard_shape(shape: Sequence[int]) -> Grid:
     """Return the constraint that chunks have exactly this shape."""
     return Grid(shape=tuple([Constraint(length) for length in shape]))

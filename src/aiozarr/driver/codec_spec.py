@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from aiozarr.codecs import get_codec
 from aiozarr.driver.json_members import (
     JSON,
     Members,
@@ -20,13 +21,13 @@ from aiozarr.driver.json_members import (
     shown,
     text,
 )
+from aiozarr.errors import InvalidMetadataError
 
 Options: TypeAlias = Mapping[str, JSON]
 SHARDING = "sharding_indexed"
 ARRAY_TO_ARRAY = frozenset({"transpose"})
 ARRAY_TO_BYTES = frozenset({"bytes", SHARDING})
 BYTES_TO_BYTES = frozenset({"blosc", "crc32c", "gzip", "zstd"})
-BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,24 @@ class CodecChainSpec:
         return tuple([each for each in merged if each is not None])
 
 
+def with_index_location(chain: CodecChainSpec) -> CodecChainSpec:
+    """Return the chain with the location of every shard index, which documents omit if it is the end."""
+    if chain.array_to_bytes is None or not chain.is_sharded:
+        return chain
+    options = {"index_location": "end", **chain.array_to_bytes.options, "codecs": with_index_location(chain.inner)}
+    return replace(chain, array_to_bytes=CodecSpec(SHARDING, options))
+
+
+def stored_chain(chain: CodecChainSpec) -> CodecChainSpec:
+    """Return the chain as documents have it, without locations of shard indexes that are the end."""
+    if chain.array_to_bytes is None or not chain.is_sharded:
+        return chain
+    options = {**chain.array_to_bytes.options, "codecs": stored_chain(chain.inner)}
+    if options.get("index_location") == "end":
+        del options["index_location"]
+    return replace(chain, array_to_bytes=CodecSpec(SHARDING, options))
+
+
 def _merged_codec(a: CodecSpec | None, b: CodecSpec | None, member: str, strict: bool) -> CodecSpec | None:
     if a is None or b is None:
         return b if a is None else a
@@ -208,10 +227,6 @@ def _order(value: JSON, path: str) -> JSON:
     return one_of("C", "F")(value, path) if isinstance(value, str) else permutation(value, path)
 
 
-def _range(low: int, high: int) -> Callable[[JSON, str], int]:
-    return lambda value, path: integer(value, path, low, high)
-
-
 _OPTIONS: dict[str, dict[str, Callable[[JSON, str], Any]]] = {
     "transpose": {"order": _order},
     "bytes": {"endian": one_of("little", "big")},
@@ -221,17 +236,30 @@ _OPTIONS: dict[str, dict[str, Callable[[JSON, str], Any]]] = {
         "index_codecs": CodecChainSpec.parse,
         "index_location": one_of("start", "end"),
     },
-    "gzip": {"level": _range(0, 9)},
-    "zstd": {"level": _range(-131072, 22), "checksum": boolean},
+    # The ranges of these are those of the codecs of arrays.
+    "gzip": {"level": integer},
+    "zstd": {"level": integer, "checksum": boolean},
     "blosc": {
-        "cname": one_of(*BLOSC_NAMES),
-        "clevel": _range(0, 9),
-        "shuffle": one_of("noshuffle", "shuffle", "bitshuffle"),
-        "typesize": _range(1, 255),
-        "blocksize": _range(0, (1 << 31) - 1),
+        "cname": text,
+        "clevel": integer,
+        "shuffle": text,
+        "typesize": lambda value, path: integer(value, path, 1, 255),
+        "blocksize": integer,
     },
     "crc32c": {},
 }
+
+
+def check_configuration(name: str, configuration: Options, path: str) -> None:
+    """Check a complete configuration as a codec of arrays does.
+
+    Raises:
+        InvalidSpecError: a member is missing or not valid.
+    """
+    try:
+        get_codec(name).from_json(configuration)
+    except InvalidMetadataError as error:
+        raise invalid(f"{path}.{(error.member or '').rpartition('.')[2]}", error.message) from None
 
 
 def _parse_codec(value: JSON, path: str) -> CodecSpec:
@@ -246,7 +274,10 @@ def _parse_codec(value: JSON, path: str) -> CodecSpec:
         def options(configuration: JSON, where: str) -> Options:
             with Members(configuration, where) as each:
                 found = {option: each.take(option, parse, None) for option, parse in known.items()}
-            return {option: given for option, given in found.items() if given is not None}
+            given = {option: value for option, value in found.items() if value is not None}
+            if name in BYTES_TO_BYTES:
+                check_configuration(name, {**get_codec(name).default_configuration, **given}, where)
+            return given
 
         nothing: Options = {}
         parsed = members.take("configuration", options, nothing)

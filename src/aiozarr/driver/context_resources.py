@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from aiozarr.driver.json_members import JSON, Members, as_json, boolean, integer, invalid, number, shown
+from aiozarr.driver.json_members import JSON, Members, Parse, as_json, boolean, integer, invalid, number, shown, text
 from aiozarr.model import Value
 from aiozarr.stores.contract import Store
 from aiozarr.stores.transformer import StorageTransformer
@@ -16,13 +17,6 @@ from aiozarr.stores.wrappers.cache_store import CacheStore
 
 Bound: TypeAlias = bool | float
 """When cached data must be revalidated: True always, False never, or if they are older than this Unix time."""
-
-RESOURCES = (
-    *("cache_pool", "data_copy_concurrency", "memory_key_value_store", "file_io_concurrency", "file_io_sync"),
-    *("file_io_locking", "http_request_concurrency", "http_request_retries", "s3_request_concurrency"),
-    *("s3_request_retries", "gcs_request_concurrency", "gcs_request_retries", "gcs_user_project", "aws_credentials"),
-    *("experimental_gcs_rate_limiter", "experimental_s3_rate_limiter"),
-)
 
 
 class CachePool:
@@ -69,15 +63,19 @@ class Context:
 
     def cache_pool(self, value: JSON, path: str) -> CachePool:
         """Return the pool that a spec's `cache_pool` names or describes."""
-        name, found = self._resource("cache_pool", value, path)
-        if name is None:
-            return CachePool(_pool_limit(found, path))
-        if name not in self._pools:
-            self._pools[name] = CachePool(_pool_limit(found or {}, f"context.{name}"))
-        return self._pools[name]
+        name, limits = self._resource("cache_pool", value, path)
+        pool = CachePool(limits.get("limit", 0))
+        return pool if name is None else self._pools.setdefault(name, pool)
 
-    def _resource(self, kind: str, value: JSON, path: str) -> tuple[str | None, JSON]:
-        """Return the name of a resource, None if `value` is one itself, and its members; None if it is a default."""
+    def resource(self, kind: str, value: JSON, path: str) -> dict[str, Any]:
+        """Return what a member that names or describes a resource comes to: settings and storage options.
+
+        None stands for the resource of the context; without one, the result is empty.
+        """
+        return self._resource(kind, kind if value is None else value, path)[1]
+
+    def _resource(self, kind: str, value: JSON, path: str) -> tuple[str | None, dict[str, Any]]:
+        """Return the name of a resource, None if `value` describes it, and what its members come to."""
         seen: list[str] = []
         while isinstance(value, str):
             if value.partition("#")[0] != kind or value in seen:
@@ -86,14 +84,12 @@ class Context:
                 raise invalid(path, f"the context has no {value!r}")
             seen.append(value)
             value, path = self._resources.get(value), f"context.{value}"
-        if value is not None and not isinstance(value, Mapping):
-            raise invalid(path, f"expected a {kind} or the name of one, not {shown(value)}")
-        return (seen[-1] if seen else None), value
+        name = seen[-1] if seen else None
+        return name, {} if name is not None and value is None else RESOURCES[kind][1](value, path)
 
-    def limit(self, name: str, value: JSON, path: str) -> int | None:
-        """Return the `limit` of a resource of concurrency; None if it is not limited here."""
-        key, found = self._resource(name, name if value is None else value, path)
-        return None if found is None else _concurrency(found, path if key is None else f"context.{key}")
+    def extended(self, other: Context) -> Context:
+        """Return the context with the resources of `other`, which replace those of the same name."""
+        return Context({**self._resources, **other._resources})
 
     def __repr__(self) -> str:
         return f"Context({self._resources!r})"
@@ -102,54 +98,102 @@ class Context:
 def _resources(value: JSON, path: str) -> dict[str, JSON]:
     members = Members(value, path)
     found = members.rest()
-    for name in found:
-        if name.partition("#")[0] not in RESOURCES:
+    for name, resource in found.items():
+        kind = name.partition("#")[0]
+        if kind not in RESOURCES:
             raise invalid(members.at(name), f"unknown resource {name!r}; known are {', '.join(RESOURCES)}")
-        _check_resource(name.partition("#")[0], found[name], members.at(name))
+        is_reference = isinstance(resource, str) and resource.partition("#")[0] == kind
+        if resource is not None and not is_reference:
+            RESOURCES[kind][1](resource, members.at(name))
     return found
 
 
-def _check_resource(kind: str, value: JSON, path: str) -> None:
-    """Check the members of a resource; a string names another one of its kind."""
-    if isinstance(value, str) and value.partition("#")[0] == kind:
-        return
-    if value is None:
-        return
-    if kind == "file_io_sync":
-        boolean(value, path)
-    elif not isinstance(value, Mapping):
-        raise invalid(path, f"expected an object, not {shown(value)}")
-    elif kind == "cache_pool":
-        _pool_limit(value, path)
-    elif kind.endswith("_concurrency"):
-        _concurrency(value, path)
+# --- what aiozarr does with each resource -------------------------------------------------------------------------
+
+Treatment: TypeAlias = Literal["honoured", "used", "accepted", "refused"]
+"""What aiozarr does with a member that TensorStore knows.
+
+honoured: it means the same; used: it limits or repeats requests here too; accepted: it has no effect, and could only
+have changed speed; refused: an error, because without it other data, another payer or less safety would follow.
+"""
 
 
-def _concurrency(value: JSON, path: str) -> int | None:
-    with Members(value, path) as members:
-        limit: int | None = members.take("limit", _limit, None)
-    return limit
+def refuse(reason: str) -> Parse[dict[str, Any]]:
+    """Return the parser of a member that aiozarr refuses. An empty object, which stands for defaults, is valid."""
 
-
-def parse_resource(kind: str) -> Callable[[JSON, str], JSON]:
-    """Return a parser of a resource of this kind, or of the name of one."""
-
-    def parse(value: JSON, path: str) -> JSON:
-        _check_resource(kind, value, path)
-        return value
+    def parse(value: JSON, path: str) -> dict[str, Any]:
+        if value == {}:
+            return {}
+        raise invalid(path, f"aiozarr does not support this member: {reason}")
 
     return parse
 
 
-def _pool_limit(value: JSON, path: str) -> int:
-    with Members(value, path) as members:
-        limit = members.take("total_bytes_limit", lambda each, where: integer(each, where, 0), 0)
-        members.take("queued_for_writeback_bytes_limit", as_json, None)
-    return limit
+def _one(setting: str, member: str, parse: Parse[Any], *ignored: str) -> Parse[dict[str, Any]]:
+    """Return the parser of an object with one member that becomes a setting, and others that have no effect."""
+
+    def parse_object(value: JSON, path: str) -> dict[str, Any]:
+        with Members(value, path) as members:
+            found = members.take(member, parse, None)
+            for name in ignored:
+                members.take(name, as_json, None)
+        return {} if found is None else {setting: found}
+
+    return parse_object
+
+
+def _ignored(value: JSON, path: str) -> dict[str, Any]:
+    Members(value, path)
+    return {}
 
 
 def _limit(value: JSON, path: str) -> int | None:
     return None if value == "shared" else integer(value, path, 1)
+
+
+def _retries(value: JSON, path: str) -> int:
+    return integer(value, path, 1) - 1  # TensorStore counts the first attempt, too
+
+
+def _credentials(value: JSON, path: str) -> dict[str, Any]:
+    files = refuse("AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE in the environment name the files")
+    source = refuse("aiozarr finds the credentials of instances and containers itself, after those of the environment")
+    with Members(value, path) as members:
+        kind = members.take("type", text, "default")
+        if kind not in ("default", "anonymous", "profile"):
+            raise invalid(members.at("type"), f"expected default, anonymous or profile, not {shown(kind)}")
+        profile = members.take("profile", text, None)
+        for name in ("filename", "config_file", "credentials_file"):
+            members.take(name, files, None)
+        for name in ("metadata_endpoint", "endpoint", "auth_token_file"):
+            members.take(name, source, None)
+    if kind == "anonymous":
+        return {"anon": True}
+    if kind == "profile" and profile is None:
+        profile = os.environ.get("AWS_PROFILE") or "default"
+    return {} if profile is None else {"profile": profile}
+
+
+_requests = _one("max_requests", "limit", _limit)
+_attempts = _one("retries", "max_retries", _retries, "initial_delay", "max_delay")
+RESOURCES: dict[str, tuple[Treatment, Parse[dict[str, Any]]]] = {
+    "cache_pool": (
+        "used",
+        _one("limit", "total_bytes_limit", lambda x, at: integer(x, at, 0), "queued_for_writeback_bytes_limit"),
+    ),
+    "data_copy_concurrency": ("used", _one("decode_threads", "limit", _limit)),
+    "memory_key_value_store": ("refused", refuse("the whole process has one memory store of each path")),
+    "file_io_concurrency": ("used", _requests),
+    "file_io_sync": ("honoured", lambda value, path: {"durable": boolean(value, path)}),
+    "file_io_locking": ("refused", refuse("files are always replaced under a lock of the operating system")),
+    **{f"{service}_request_concurrency": ("used", _requests) for service in ("http", "s3", "gcs")},
+    **{f"{service}_request_retries": ("used", _attempts) for service in ("http", "s3", "gcs")},
+    "gcs_user_project": ("honoured", _one("requester_pays", "project_id", text)),
+    "aws_credentials": ("honoured", _credentials),
+    "experimental_gcs_rate_limiter": ("accepted", _ignored),
+    "experimental_s3_rate_limiter": ("accepted", _ignored),
+}
+"""By kind: what aiozarr does with it, and the parser, which returns the settings and storage options it comes to."""
 
 
 def parse_bound(value: JSON, path: str) -> Bound | str:

@@ -10,10 +10,10 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs.serializers.storage_type import has_byte_order
 from aiozarr.driver.codec_resolve import Elements, resolve_chain
-from aiozarr.driver.codec_spec import SHARDING, CodecChainSpec
+from aiozarr.driver.codec_spec import BYTES_TO_BYTES, SHARDING, CodecChainSpec, check_configuration, with_index_location
 from aiozarr.driver.index_domain import IndexDomain
 from aiozarr.driver.json_members import JSON, SpecConflictError, invalid
-from aiozarr.driver.matching import ArrayFacts, check_metadata, check_schema, with_index_location
+from aiozarr.driver.matching import ArrayFacts, check_metadata, check_schema
 from aiozarr.driver.metadata_constraints import MetadataConstraints
 from aiozarr.driver.new_array import effective_domain, new_array
 from aiozarr.driver.schema import Schema
@@ -27,9 +27,6 @@ REQUIRED = (
 )
 _REQUIRED_OPTIONS = {
     "transpose": ("order",),
-    "gzip": ("level",),
-    "zstd": ("level",),
-    "blosc": ("cname", "clevel", "shuffle", "blocksize"),
     SHARDING: ("chunk_shape", "codecs", "index_codecs"),
 }
 
@@ -103,8 +100,8 @@ def _check_complete(chain: CodecChainSpec, path: str, byte_order: bool) -> None:
         for option in _REQUIRED_OPTIONS.get(codec.name, ()):
             if option not in codec.options:
                 raise invalid(path, f"the codec {codec.name!r} lacks {option!r}")
-        if codec.name == "blosc" and codec.options["shuffle"] != "noshuffle" and "typesize" not in codec.options:
-            raise invalid(path, "the codec 'blosc' lacks 'typesize'")
+        if codec.name in BYTES_TO_BYTES:
+            check_configuration(codec.name, codec.options, path)
     if serializer.name == "bytes" and byte_order and "endian" not in serializer.options:
         raise invalid(path, "the codec 'bytes' lacks 'endian'")
     if serializer.name == SHARDING:

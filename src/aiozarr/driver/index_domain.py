@@ -6,17 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from aiozarr.driver.json_members import (
-    JSON,
-    MAX_INDEX,
-    Members,
-    SpecConflictError,
-    array,
-    integer,
-    invalid,
-    ranked,
-    text,
-)
+from aiozarr.driver.json_members import JSON, MAX_INDEX, Members, SpecConflictError, integer, invalid, ranked, text
 from aiozarr.driver.json_members import rank as parse_rank
 
 INFINITY = MAX_INDEX + 1
@@ -255,7 +245,7 @@ def _upper_bounds(value: JSON, path: str) -> tuple[Bound, ...]:
 def _bound(value: JSON, path: str, infinite: str, infinity: int) -> Bound:
     implicit = False
     if isinstance(value, list | tuple):
-        if len(array(value, path)) != 1:
+        if len(value) != 1:
             raise invalid(path, "an implicit bound is an array of one number")
         value, implicit = value[0], True
     if value == infinite:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from aiozarr.driver.context_resources import parse_resource
-from aiozarr.driver.json_members import JSON, Members, as_json, boolean, invalid, items, one_of, shown, text
+from aiozarr.driver.context_resources import Context, refuse
+from aiozarr.driver.json_members import JSON, Members, as_json, boolean, invalid, items, shown, text
 from aiozarr.engine.open_store import Target
+from aiozarr.settings import Settings
 from aiozarr.stores.memory_store import MemoryStore
 
 FORMATS = {"zarr3": "zarr3", "zarr2": "zarr", "zarr": "zarr", "auto": "auto"}
@@ -25,6 +26,7 @@ class KvStore:
         base: the URL of the store, without the path.
         path: the path below that, without a slash at its end.
         options: storage options.
+        settings: settings of the array.
         json: the object of the spec without `path`.
     """
 
@@ -32,25 +34,26 @@ class KvStore:
     path: str
     # Both may contain secrets, such as headers.
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     json: Mapping[str, JSON] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def parse(cls, value: JSON, path: str) -> KvStore:
-        """Return the store of an object, or of a URL.
+    def parse(cls, value: JSON, path: str, context: Context | None = None) -> KvStore:
+        """Return the store of an object, or of a URL. `context` has the resources that it does not name itself.
 
         Raises:
-            InvalidSpecError: the driver is unknown, or a member is not valid.
+            InvalidSpecError: the driver is unknown, or a member is not valid or not supported.
         """
+        context = context or Context()
         if isinstance(value, str):
-            return parse_url(text(value, path), path)
+            return parse_url(text(value, path), path, context)
         with Members(value, path) as members:
             driver = members.require("driver", text)
-            parse = _DRIVERS.get(driver)
-            if parse is None:
-                known = ", ".join(sorted(_DRIVERS))
+            if driver not in _RESOURCES:
+                known = ", ".join(sorted(_RESOURCES))
                 raise invalid(members.at("driver"), f"unknown store {driver!r}; known are {known}")
-            found = parse(members)
-            members.take("context", as_json, None)
+            context = context.extended(members.take("context", Context.parse, Context()))
+            found = _with_resources(_opened(driver, members, context), driver, members, context)
             rest = {name: each for name, each in value.items() if name != "path"}
             return replace(found, json=rest)
 
@@ -80,8 +83,8 @@ class KvStore:
         return {**self.json, "path": f"{self.path}/"} if self.path else dict(self.json)
 
 
-def parse_url(url: str, path: str) -> KvStore:
-    """Return the store of a URL.
+def parse_url(url: str, path: str, context: Context) -> KvStore:
+    """Return the store of a URL, with the resources of `context`.
 
     Raises:
         InvalidSpecError: the scheme is unknown, or the URL has a query or fragment where it must not.
@@ -93,7 +96,7 @@ def parse_url(url: str, path: str) -> KvStore:
         raise invalid(path, f"expected a URL that begins with one of {known}, not {shown(url)}")
     if scheme not in ("http", "https") and ("?" in rest or "#" in rest):
         raise invalid(path, f"a URL of {scheme}:// has no query and no fragment: {shown(url)}")
-    found = _of_url(scheme, rest, url, path)
+    found = _of_url(scheme, rest, url, path, context)
     for adapter in adapters:
         name, _, inner = adapter.partition(":")
         if name != "zip":
@@ -122,60 +125,104 @@ def split_pipeline(url: str) -> tuple[str, str, str] | None:
     return store, FORMATS[name], unquote(path)
 
 
-def _of_url(scheme: str, rest: str, url: str, path: str) -> KvStore:
+def _of_url(scheme: str, rest: str, url: str, path: str, context: Context) -> KvStore:
     if scheme == "file":
         if not rest.startswith("/"):
             raise invalid(path, f"a URL of file:// names no host; a path begins with file:///, not {shown(url)}")
         location = "/" + unquote(rest.lstrip("/"), errors="surrogateescape")
-        return KvStore("", location.rstrip("/") or "/", json={"driver": "file"})
+        store = KvStore("", location.rstrip("/") or "/", json={"driver": "file"})
+        return _with_resources(store, "file", Members({}, path), context)
+    host, _, key = rest.partition("/")
     if scheme == "memory":
-        return KvStore("memory://", unquote(rest).strip("/"), json={"driver": "memory"})
-    if scheme in ("http", "https"):
-        host, _, key = rest.partition("/")
-        return KvStore(
-            f"{scheme}://{host}/", unquote(key).strip("/"), json={"driver": "http", "base_url": f"{scheme}://{host}/"}
-        )
-    bucket, _, key = rest.partition("/")
-    driver = {"s3": "s3", "gs": "gcs"}[scheme]
-    return KvStore(f"{scheme}://{bucket}/", unquote(key).strip("/"), json={"driver": driver, "bucket": bucket})
+        json = {"driver": "memory", "path": unquote(rest)}
+    elif scheme in ("s3", "gs"):
+        json = {"driver": "s3" if scheme == "s3" else "gcs", "bucket": host, "path": unquote(key)}
+    else:
+        json = {"driver": "http", "base_url": f"{scheme}://{host}/", "path": unquote(key)}
+    return KvStore.parse(json, path, context)
 
 
 def _zipped(archive: KvStore, path: str, member: str) -> KvStore:
     if not archive.path or (archive.base == "memory://" and "/" not in archive.path):
         raise invalid(member, "an archive is a file in a store, as in memory://name/data.zip or s3://bucket/data.zip")
     base = archive.target
-    return KvStore(f"zip::{base}", path.strip("/"), archive.options, json={"driver": "zip", "base": archive.to_json()})
+    json = {"driver": "zip", "base": archive.to_json()}
+    return replace(archive, base=f"zip::{base}", path=path.strip("/"), json=json)
 
 
 # --- the members of each driver ----------------------------------------------------------------------------------
 
+_RESOURCES = {
+    "file": ("file_io_concurrency", "file_io_sync", "file_io_locking"),
+    "memory": ("memory_key_value_store",),
+    "http": ("http_request_concurrency", "http_request_retries"),
+    "s3": (
+        *("aws_credentials", "s3_request_concurrency", "s3_request_retries", "experimental_s3_rate_limiter"),
+        "data_copy_concurrency",
+    ),
+    "gcs": (
+        *("gcs_user_project", "gcs_request_concurrency", "gcs_request_retries", "experimental_gcs_rate_limiter"),
+        "data_copy_concurrency",
+    ),
+    "zip": (),
+}
+"""The resources of a context that each driver uses."""
 
-def _path(members: Members) -> str:
-    return members.take("path", text, "")
+REFUSED = {
+    "memory": {"atomic": "there are no transactions"},
+    "s3": {
+        "host_header": "the host of 'endpoint' is the one that is sent",
+        "use_conditional_write": "every write is conditional where it has to be",
+    },
+}
+"""Further members that aiozarr refuses, each with the reason."""
 
 
-def _file(members: Members) -> KvStore:
-    path = _path(members)
-    for name in ("file_io_concurrency", "file_io_sync", "file_io_locking"):
-        members.take(name, parse_resource(name), None)
-    return KvStore("", path.rstrip("/") or path[:1] or ".")
+def _with_resources(store: KvStore, driver: str, members: Members, context: Context) -> KvStore:
+    """Return the store with the settings and options of its resources, which `members` or the context have."""
+    for name, reason in REFUSED.get(driver, {}).items():
+        members.take(name, refuse(reason), None)
+    found: dict[str, Any] = {}
+    for kind in _RESOURCES[driver]:
+        found |= context.resource(kind, members.take(kind, as_json, None), members.at(kind))
+    settings = {name: value for name, value in found.items() if name in _SETTINGS}
+    options = {name: value for name, value in found.items() if name not in _SETTINGS}
+    return replace(store, options={**store.options, **options}, settings={**store.settings, **settings})
 
 
-def _memory(members: Members) -> KvStore:
-    members.take("memory_key_value_store", parse_resource("memory_key_value_store"), None)
-    members.take("atomic", boolean, True)
-    return KvStore("memory://", _path(members).strip("/"))
+_SETTINGS = frozenset(each.name for each in fields(Settings))
 
 
-def _http(members: Members) -> KvStore:
-    base = members.require("base_url", text)
-    headers = members.take("headers", _headers, None)
-    for name in ("http_request_concurrency", "http_request_retries"):
-        members.take(name, parse_resource(name), None)
-    if urlsplit(base).scheme not in ("http", "https"):
-        raise invalid(members.at("base_url"), f"expected a URL of http:// or https://, not {shown(base)}")
-    options = {} if not headers else {"headers": headers}
-    return KvStore(base if base.endswith("/") else f"{base}/", _path(members).strip("/"), options)
+def _opened(driver: str, members: Members, context: Context) -> KvStore:
+    """Return the store of a driver, of the members that no other driver has."""
+    path = members.take("path", text, "")
+    below = path.strip("/")
+    match driver:
+        case "file":
+            return KvStore("", path.rstrip("/") or path[:1] or ".")
+        case "memory":
+            return KvStore("memory://", below)
+        case "gcs":
+            return KvStore(f"gs://{members.require('bucket', text)}/", below)
+        case "zip":
+            archive = members.require("base", lambda value, where: KvStore.parse(value, where, context))
+            members.take("cache_pool", context.cache_pool, None)
+            return _zipped(archive, below, members.at("base"))
+        case "s3":
+            bucket = members.require("bucket", text)
+            options = {
+                "endpoint_url": members.take("endpoint", text, None),
+                "region": members.take("aws_region", text, None),
+                "requester_pays": members.take("requester_pays", boolean, None),
+            }
+            given = {name: value for name, value in options.items() if value is not None}
+            return KvStore(f"s3://{bucket}/", below, given)
+        case _:
+            base = members.require("base_url", text)
+            headers = members.take("headers", _headers, None)
+            if urlsplit(base).scheme not in ("http", "https"):
+                raise invalid(members.at("base_url"), f"expected a URL of http:// or https://, not {shown(base)}")
+            return KvStore(f"{base.removesuffix('/')}/", below, {"headers": headers} if headers else {})
 
 
 def _headers(value: JSON, path: str) -> dict[str, str]:
@@ -184,57 +231,3 @@ def _headers(value: JSON, path: str) -> dict[str, str]:
         if not colon:
             raise invalid(where, f"a header is 'Name: value', not {name!r}")
     return {name.strip(): content.strip() for _, name, _, content in pairs}
-
-
-def _s3(members: Members) -> KvStore:
-    bucket = members.require("bucket", text)
-    options: dict[str, Any] = {
-        "endpoint_url": members.take("endpoint", text, None),
-        "region": members.take("aws_region", text, None),
-        "requester_pays": members.take("requester_pays", boolean, None),
-        **members.take("aws_credentials", _aws_credentials, {}),
-    }
-    for name in (
-        *("host_header", "s3_request_concurrency", "s3_request_retries", "experimental_s3_rate_limiter"),
-        *("data_copy_concurrency", "use_conditional_write"),
-    ):
-        members.take(name, as_json, None)
-    given = {name: each for name, each in options.items() if each is not None}
-    return KvStore(f"s3://{bucket}/", _path(members).strip("/"), given)
-
-
-def _aws_credentials(value: JSON, path: str) -> dict[str, Any]:
-    if isinstance(value, str):
-        return {}
-    with Members(value, path) as members:
-        kind = members.take("type", one_of("default", "anonymous", "profile", "environment", "imds", "ecs"), "default")
-        found: dict[str, Any] = {"profile": members.take("profile", text, None)}
-        for name in ("filename", "config_file", "credentials_file", "metadata_endpoint"):
-            members.take(name, text, None)
-        return {"anon": True} if kind == "anonymous" else found
-
-
-def _gcs(members: Members) -> KvStore:
-    bucket = members.require("bucket", text)
-    for name in (
-        *("gcs_user_project", "gcs_request_concurrency", "gcs_request_retries", "experimental_gcs_rate_limiter"),
-        "data_copy_concurrency",
-    ):
-        members.take(name, as_json, None)
-    return KvStore(f"gs://{bucket}/", _path(members).strip("/"))
-
-
-def _zip(members: Members) -> KvStore:
-    archive = members.require("base", KvStore.parse)
-    members.take("cache_pool", as_json, None)
-    return _zipped(archive, _path(members), members.at("base"))
-
-
-_DRIVERS: dict[str, Callable[[Members], KvStore]] = {
-    "file": _file,
-    "memory": _memory,
-    "http": _http,
-    "s3": _s3,
-    "gcs": _gcs,
-    "zip": _zip,
-}

@@ -5,14 +5,15 @@ They compare facts: the metadata in the terms of specs, and as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, hard_shape
+from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, hard_shape, refuse_codec_chunk
 from aiozarr.driver.codec_resolve import chain_layout
-from aiozarr.driver.codec_spec import SHARDING, CodecChainSpec, CodecSpec
+from aiozarr.driver.codec_spec import CodecChainSpec, stored_chain
 from aiozarr.driver.data_types import FillValue, fill_json, same_bits
-from aiozarr.driver.index_domain import IndexDomain, repeated_label
+from aiozarr.driver.index_domain import INFINITY, Dimension, IndexDomain, repeated_label
 from aiozarr.driver.json_members import JSON, SpecConflictError, invalid, same_json
 from aiozarr.driver.metadata_constraints import UNITS, KeyEncoding, MetadataConstraints
 from aiozarr.driver.schema import CodecSchema, Schema
@@ -54,8 +55,12 @@ def check_metadata(facts: ArrayFacts, metadata: MetadataConstraints) -> None:
     _contained("metadata", metadata.extra, facts.extra)
 
 
-def check_schema(facts: ArrayFacts, schema: Schema) -> None:
+def check_schema(facts: Any, schema: Schema) -> None:
     """Check the constraints on the schema.
+
+    Args:
+        facts: the metadata of a format: `ArrayFacts`, or the like.
+        schema: the constraints.
 
     Raises:
         SpecConflictError: one is not satisfied.
@@ -71,14 +76,14 @@ def check_schema(facts: ArrayFacts, schema: Schema) -> None:
         check_layout(schema.chunk_layout, facts.chunk_layout)
     if schema.has_fill_value:
         fill = schema.fill_of(facts.data_type)
-        if not same_bits(fill, facts.fill_value):
+        if facts.fill_json is None or not same_bits(fill, facts.fill_value):
             raise mismatch("schema.fill_value", fill_json(fill, facts.data_type), facts.fill_json)
     if schema.codec is not None:
         if schema.codec.driver != facts.codec.driver:
             reason = f"the codecs of {schema.codec.driver!r} are not those of {facts.codec.driver!r}"
             raise invalid("schema.codec.driver", reason)
         if schema.codec.codecs is not None:
-            facts.codecs.merged(schema.codec.codecs, "schema.codec.codecs", strict=False)
+            facts.codec.codecs.merged(schema.codec.codecs, "schema.codec.codecs", strict=False)
     merge_units(facts.units, schema.dimension_units)
 
 
@@ -89,12 +94,25 @@ def check_layout(wanted: ChunkLayout, layout: ChunkLayout) -> None:
         SpecConflictError: one is not satisfied.
         InvalidSpecError: there is a hard shape for `codec_chunk`, which no codec has.
     """
-    if any(each is not None and each.hard for each in wanted.codec.shape or ()):
-        raise invalid("schema.chunk_layout.codec_chunk.shape", "no codec of the driver has chunks of its own")
+    refuse_codec_chunk(wanted)
     try:
         wanted.merged(layout, "schema.chunk_layout")
     except SpecConflictError as error:
         raise mismatch(error.member or "schema.chunk_layout", error.expected, error.found) from None
+
+
+def merged_domain(
+    labels: Sequence[str] | None, shape: Sequence[int] | None, given: IndexDomain | None, rank: int
+) -> IndexDomain:
+    """Return the domain that a document and a schema give together, with implicit upper bounds.
+
+    Raises:
+        SpecConflictError: they contradict each other, or the domain does not begin at 0.
+    """
+    ends = (INFINITY,) * rank if shape is None else shape
+    names = ("",) * rank if labels is None else labels
+    stored = IndexDomain(tuple([Dimension(0, end, name, False, True) for end, name in zip(ends, names, strict=True)]))
+    return (stored if given is None else given.merged(stored, "schema.domain")).resizable()
 
 
 def _equal(member: str, expected: JSON, found: JSON) -> None:
@@ -209,21 +227,3 @@ def domain_labels(names: tuple[str | None, ...]) -> tuple[str, ...]:
     """Return the labels of stored names; all "" if a name is not unique."""
     labels = tuple([name or "" for name in names])
     return labels if repeated_label(labels) is None else ("",) * len(labels)
-
-
-def with_index_location(chain: CodecChainSpec) -> CodecChainSpec:
-    """Return the chain with the location of every shard index, which documents omit if it is the end."""
-    codec = chain.array_to_bytes
-    if codec is None or codec.name != SHARDING:
-        return chain
-    options = {"index_location": "end", **codec.options, "codecs": with_index_location(chain.inner)}
-    return replace(chain, array_to_bytes=CodecSpec(SHARDING, options))
-
-
-def stored_chain(chain: CodecChainSpec) -> CodecChainSpec:
-    """Return the chain as documents have it, without locations of shard indexes that are the end."""
-    codec = chain.array_to_bytes
-    if codec is None or codec.name != SHARDING:
-        return chain
-    options = {name: value for name, value in codec.options.items() if (name, value) != ("index_location", "end")}
-    return replace(chain, array_to_bytes=CodecSpec(SHARDING, {**options, "codecs": stored_chain(chain.inner)}))

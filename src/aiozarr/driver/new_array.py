@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from aiozarr.codecs.serializers.storage_type import has_byte_order
-from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, Grid, hard_shape
+from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, Grid, hard_shape, refuse_codec_chunk
 from aiozarr.driver.chunk_shape import choose_chunk_shapes
 from aiozarr.driver.codec_resolve import Elements, chain_layout, resolve_chain
-from aiozarr.driver.codec_spec import SHARDING, CodecChainSpec, CodecSpec
+from aiozarr.driver.codec_spec import SHARDING, CodecChainSpec, CodecSpec, with_index_location
 from aiozarr.driver.data_types import declared_type
-from aiozarr.driver.index_domain import INFINITY, Dimension, IndexDomain
+from aiozarr.driver.index_domain import IndexDomain
 from aiozarr.driver.json_members import SpecConflictError, invalid
-from aiozarr.driver.matching import ArrayFacts, check_metadata, check_schema, domain_labels, with_index_location
+from aiozarr.driver.matching import ArrayFacts, check_metadata, check_schema, domain_labels, merged_domain
 from aiozarr.driver.metadata_constraints import SEPARATORS, KeyEncoding, MetadataConstraints
 from aiozarr.driver.schema import Schema
 from aiozarr.driver.unit import merge_units
@@ -90,14 +89,8 @@ def effective_domain(metadata: MetadataConstraints, schema: Schema) -> IndexDoma
     if shape is None and names is None and schema.domain is None:
         return IndexDomain(()) if rank == 0 else None
     assert rank is not None
-    labels = ("",) * rank if names is None else domain_labels(names)
-    ends: Sequence[int] = (INFINITY,) * rank if shape is None else shape
-    stored = IndexDomain(
-        tuple([Dimension(0, end, label, False, True) for end, label in zip(ends, labels, strict=True)])
-    )
-    if schema.domain is not None:
-        stored = schema.domain.merged(stored, "schema.domain")
-    return stored.resizable()
+    labels = None if names is None else domain_labels(names)
+    return merged_domain(labels, shape, schema.domain, rank)
 
 
 def effective_chain(metadata: MetadataConstraints, schema: Schema) -> CodecChainSpec | None:
@@ -121,8 +114,7 @@ def effective_layout(
         InvalidSpecError: a hard shape for `codec_chunk`, which no codec has.
     """
     layout = schema.chunk_layout or ChunkLayout()
-    if any(each is not None and each.hard for each in layout.codec.shape or ()):
-        raise invalid(f"{LAYOUT}.codec_chunk.shape", "no codec of the driver has chunks of its own")
+    refuse_codec_chunk(layout)
     if rank is None:
         return layout
     implied = ChunkLayout(rank, grid_origin=(Constraint(0),) * rank)

@@ -139,19 +139,15 @@ class Schema:
 
     def to_json(self) -> dict[str, JSON]:
         """Return the JSON of the schema."""
-        found: dict[str, JSON] = {}
-        if self.chunk_layout is not None and self.chunk_layout.rank != 0:
-            found["chunk_layout"] = self.chunk_layout.to_json()
-        if self.codec is not None:
-            found["codec"] = self.codec.to_json()
-        if self.dimension_units is not None and any(self.dimension_units):
-            found["dimension_units"] = [None if unit is None else unit.to_json() for unit in self.dimension_units]
-        if self.domain is not None:
-            found["domain"] = self.domain.to_json()
-        if self.dtype is not None:
-            found["dtype"] = self.dtype
-        if self.has_fill_value:
-            found["fill_value"] = self.fill_value
-        if self.rank is not None:
-            found["rank"] = self.rank
-        return found
+        layout, units = self.chunk_layout, self.dimension_units
+        members = {
+            "chunk_layout": None if layout is None or layout.rank == 0 else layout.to_json(),
+            "codec": None if self.codec is None else self.codec.to_json(),
+            "dimension_units": [unit and unit.to_json() for unit in units or ()] if any(units or ()) else None,
+            "domain": None if self.domain is None else self.domain.to_json(),
+            "dtype": self.dtype,
+            "fill_value": self.fill_value,
+            "rank": self.rank,
+        }
+        may_be_null = {"fill_value"} if self.has_fill_value else set()
+        return {name: value for name, value in members.items() if value is not None or name in may_be_null}

@@ -16,15 +16,7 @@ from numpy.typing import NDArray
 from aiozarr.driver.index_domain import Dimension, IndexDomain
 from aiozarr.driver.index_transform import DomainTransform, Indices, OutputMap, constant, index_values
 from aiozarr.errors import SelectionError
-from aiozarr.grid.transform import (
-    NOTHING,
-    Constant,
-    DimensionMap,
-    GroupAxis,
-    Indexed,
-    IndexTransform,
-    Strided,
-)
+from aiozarr.grid.transform import NOTHING, Constant, DimensionMap, GroupAxis, Indexed, IndexTransform, Strided
 
 Mode: TypeAlias = Literal["numpy", "outer", "vectorized"]
 """Where the dimensions of index arrays go: in place, each in its place (`oindex`), or first (`vindex`)."""

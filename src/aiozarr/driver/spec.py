@@ -19,7 +19,6 @@ from aiozarr.driver.schema import Schema
 from aiozarr.settings import Settings
 
 POLICY_DEFAULTS = {"fill_missing_data_reads": True, "store_data_equal_to_fill_value": False}
-CONCURRENCY = {"file": "file_io", "s3": "s3_request", "gcs": "gcs_request", "http": "http_request"}
 
 
 @dataclass(frozen=True)
@@ -93,10 +92,12 @@ class Spec:
         now = time.time()
         with Members(value, "") as members:
             driver = members.require("driver", one_of(*FORMATS))
-            kvstore = members.require("kvstore", KvStore.parse).joined(members.take("path", text, ""))
             context = members.take("context", Context.parse, Context())
+            kvstore = members.require("kvstore", lambda each, where: KvStore.parse(each, where, context))
+            kvstore = kvstore.joined(members.take("path", text, ""))
             pool = members.take("cache_pool", context.cache_pool, context.cache_pool("cache_pool", "cache_pool"))
             threads = members.take("data_copy_concurrency", as_json, None)
+            threads = context.resource("data_copy_concurrency", threads, "data_copy_concurrency")
             metadata = members.take("metadata", FORMATS[driver].parse, FORMATS[driver].parse({}, "metadata"))
             transform = members.take("transform", DomainTransform.parse, None)
             schema = members.take("schema", Schema.parse, Schema())
@@ -143,7 +144,7 @@ class Spec:
             is_automatic=is_automatic,
             context=context,
             cache_pool=pool,
-            settings=_settings(flags, context, pool, kvstore, threads),
+            settings=_settings(flags, pool, kvstore, threads),
             non_defaults=non_defaults,
             **flags,
         )
@@ -215,18 +216,13 @@ def _with_ranks(schema: Schema, metadata: Constraints, transform: DomainTransfor
     return schema.with_rank(metadata.rank, "schema")
 
 
-def _settings(flags: Mapping[str, Any], context: Context, pool: CachePool, kvstore: KvStore, threads: JSON) -> Settings:
-    """Return the settings that the resources of a spec come to."""
-    options: dict[str, Any] = {"missing": "fill" if flags["fill_missing_data_reads"] else "raise"}
-    decode = context.limit("data_copy_concurrency", threads, "data_copy_concurrency")
-    if decode is not None:
-        options["decode_threads"] = decode
-    resource = CONCURRENCY.get(str(kvstore.json.get("driver")))
-    if resource is not None:
-        name = f"{resource}_concurrency"
-        requests = context.limit(name, kvstore.json.get(name), f"kvstore.{name}")
-        if requests is not None:
-            options["max_requests"] = requests
+def _settings(flags: Mapping[str, Any], pool: CachePool, kvstore: KvStore, threads: Mapping[str, Any]) -> Settings:
+    """Return the settings that the flags and resources of a spec come to."""
+    options: dict[str, Any] = {
+        "missing": "fill" if flags["fill_missing_data_reads"] else "raise",
+        **kvstore.settings,
+        **threads,
+    }
     if flags["recheck_cached_data"] is False and pool.total_bytes_limit:
         # Nothing is revalidated, so chunks are cached decoded.
         options["chunk_cache_bytes"] = pool.total_bytes_limit

@@ -22,6 +22,7 @@ from aiozarr.errors import (
     UnsupportedOperationError,
 )
 from aiozarr.hierarchy.array import Array
+from aiozarr.hierarchy.internal import run_on_io_thread, with_metadata
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, group_keys, load_consolidated_ancestors
 from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node
@@ -91,7 +92,7 @@ async def open_stored(spec: Spec) -> StoredArray:
                 raise not_found_error(access, spec)
         if isinstance(new, InvalidSpecError):
             # That there is an array is the more useful error.
-            if await access.scheduled.stat(access.prefix + document_key(spec)) is not None:
+            if await access.scheduled.stat(access.prefix + spec.format.key) is not None:
                 raise exists_error(access)
             raise new
         facts = new or spec.format.new(spec.metadata, spec.schema, exact=spec.exact)
@@ -124,22 +125,17 @@ async def read_document(access: NodeAccess, spec: Spec) -> tuple[Facts, Version 
 
     Returns: its metadata and its version, or None if nothing is stored.
     """
-    key = document_key(spec)
+    key = spec.format.key
     value = await access.scheduled.fetch(access.prefix + key, max_bytes=access.settings.max_metadata_bytes)
     if value is None:
         return None
     return spec.format.read(value.data, access.url), value.version
 
 
-def document_key(spec: Spec) -> str:
-    """Return the key of the document, relative to the array."""
-    return spec.format.key
-
-
 def not_found_error(access: NodeAccess, spec: Spec) -> NodeNotFoundError:
     """Return the error of a document that is not stored."""
     return NodeNotFoundError(
-        f"there is no array at {access.url}: {document_key(spec)} is not stored; create=true creates it",
+        f"there is no array at {access.url}: {spec.format.key} is not stored; create=true creates it",
         url=access.url,
         path=access.path,
     )
@@ -157,7 +153,7 @@ def exists_error(access: NodeAccess) -> NodeExistsError:
 
 def array_metadata(facts: Facts, spec: Spec, node: str) -> ArrayMetadata:
     """Return the metadata in the terms of the array."""
-    documents = {document_key(spec): dump_document(spec.format.document(facts), finite=False)}
+    documents = {spec.format.key: dump_document(spec.format.document(facts), finite=False)}
     metadata = parse_node(documents, node=node, zarr_format=spec.format.number)
     assert isinstance(metadata, ArrayMetadata)
     # Without a fill value in the document, a write stores every chunk.
@@ -167,7 +163,7 @@ def array_metadata(facts: Facts, spec: Spec, node: str) -> ArrayMetadata:
 def with_facts(stored: StoredArray, facts: Facts, version: Version | None) -> StoredArray:
     """Return the array with other metadata: those that are stored now."""
     metadata = array_metadata(facts, stored.spec, stored.array.url)
-    array = stored.array._with_metadata(metadata)
+    array = with_metadata(stored.array, metadata)
     return StoredArray(stored.spec, array, facts, version, time.time())
 
 
@@ -199,7 +195,7 @@ async def _create(access: NodeAccess, spec: Spec, stored: StoredArray) -> None:
     async def apply(_: None, access: NodeAccess) -> tuple[None, NodeChanges]:
         if spec.delete_existing:
             await erase_node(access)
-        key = access.prefix + document_key(spec)
+        key = access.prefix + spec.format.key
         if access.store.supports.conditional_writes is False and await access.scheduled.stat(key) is not None:
             raise PreconditionFailedError("a document is stored already", store=access.store.url, key=key)
         await set_if_absent(access.scheduled, key, dump_document(stored.facts.document(), finite=False))
@@ -227,7 +223,7 @@ async def rechecked(stored: StoredArray) -> StoredArray:
 
     async def check(access: NodeAccess) -> StoredArray:
         checked = time.time()
-        key, version = access.prefix + document_key(spec), stored.version
+        key, version = access.prefix + spec.format.key, stored.version
 
         async def is_current() -> bool:
             entry = await access.scheduled.stat(key)
@@ -238,7 +234,7 @@ async def rechecked(stored: StoredArray) -> StoredArray:
             return replace(stored, checked=checked)
         return await _read_again(access, stored)
 
-    return await stored.array._run_on_io_thread(check)
+    return await run_on_io_thread(stored.array, check)
 
 
 async def resolved(stored: StoredArray) -> StoredArray:
@@ -250,7 +246,7 @@ async def resolved(stored: StoredArray) -> StoredArray:
     """
     if stored.spec.assume_metadata:
         return stored
-    return await stored.array._run_on_io_thread(lambda access: _read_again(access, stored))
+    return await run_on_io_thread(stored.array, lambda access: _read_again(access, stored))
 
 
 async def resized(

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, Grid, PerDimension
 from aiozarr.driver.index_domain import IndexDomain, repeated_label
-from aiozarr.driver.index_transform import DomainTransform
+from aiozarr.driver.index_transform import DomainTransform, OutputMap
 from aiozarr.driver.json_members import JSON
 from aiozarr.driver.schema import CodecSchema, Schema
 from aiozarr.driver.selection import ArraySelection, array_selection, select, strided_selection
@@ -21,6 +21,7 @@ from aiozarr.engine import Progress
 from aiozarr.errors import SelectionError, UnsupportedOperationError
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.casting import broadcast_values
+from aiozarr.hierarchy.internal import converted, transformed_view
 from aiozarr.hierarchy.view import View
 
 AnyArray: TypeAlias = NDArray[Any]
@@ -288,7 +289,7 @@ class TensorView:
             self._stored = await rechecked(self._stored)
         view, selection = self._view()
         if selection.order is not None:
-            values = selection.from_view(broadcast_values(await view._converted(values), self.shape))
+            values = selection.from_view(broadcast_values(await converted(view, values), self.shape))
         await view.write(values, progress)
 
     async def resize(
@@ -369,7 +370,7 @@ class TensorView:
             if selection is None:
                 self._transform.check(shape)
                 selection = array_selection(self._transform)
-            self._last = View(array, array._layout, selection.transform), selection
+            self._last = transformed_view(array, selection.transform), selection
         return self._last
 
     def _with(self, transform: DomainTransform) -> TensorView:
@@ -431,33 +432,34 @@ def view_layout(layout: ChunkLayout, transform: DomainTransform) -> ChunkLayout:
     return ChunkLayout(
         rank,
         order,
-        _origins(layout.grid_origin, transform, only),
-        Grid(_lengths(layout.read.shape, transform, only)),
-        Grid(_lengths(layout.write.shape, transform, only)),
+        _per_dimension(layout.grid_origin, transform, only, _origin),
+        Grid(_per_dimension(layout.read.shape, transform, only, _length)),
+        Grid(_per_dimension(layout.write.shape, transform, only, _length)),
     )
 
 
-def _lengths(lengths: PerDimension[int], transform: DomainTransform, only: dict[int, int]) -> PerDimension[int]:
-    """Return the lengths of chunks: with a stride, chunks repeat after fewer indices."""
+def _per_dimension(
+    values: PerDimension[int],
+    transform: DomainTransform,
+    only: dict[int, int],
+    convert: Callable[[int, OutputMap], int],
+) -> PerDimension[int]:
+    """Return the constraints on dimensions of the view of those of the array, converted one by one."""
     found: list[Constraint[int] | None] = []
     for dimension in range(transform.domain.rank):
-        each = None if lengths is None or dimension not in only else lengths[only[dimension]]
+        each = None if values is None or dimension not in only else values[only[dimension]]
         if each is not None:
-            step = abs(transform.outputs[only[dimension]].stride)
-            each = Constraint(each.value // gcd(each.value, step), each.hard)
+            each = Constraint(convert(each.value, transform.outputs[only[dimension]]), each.hard)
         found.append(each)
     return tuple(found) if any(found) else None
 
 
-def _origins(origins: PerDimension[int], transform: DomainTransform, only: dict[int, int]) -> PerDimension[int]:
-    found: list[Constraint[int] | None] = []
-    for dimension in range(transform.domain.rank):
-        each = None if origins is None or dimension not in only else origins[only[dimension]]
-        if each is not None:
-            output = transform.outputs[only[dimension]]
-            distance = each.value - output.offset
-            # The first index whose element is in the chunk, also where the indices run backwards.
-            start = -(-distance // output.stride) if output.stride > 0 else distance // output.stride + 1
-            each = Constraint(start, each.hard)
-        found.append(each)
-    return tuple(found) if any(found) else None
+def _length(length: int, output: OutputMap) -> int:
+    """Return the length of chunks: with a stride, chunks repeat after fewer indices."""
+    return length // gcd(length, abs(output.stride))
+
+
+def _origin(origin: int, output: OutputMap) -> int:
+    """Return the first index whose element is in the chunk, also if the indices run backwards."""
+    distance = origin - output.offset
+    return -(-distance // output.stride) if output.stride > 0 else distance // output.stride + 1

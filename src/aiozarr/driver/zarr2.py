@@ -12,8 +12,8 @@ from typing_extensions import Buffer
 
 from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, hard_shape
 from aiozarr.driver.chunk_shape import choose_chunk_shapes
-from aiozarr.driver.data_types import NAMES, FillValue, declared_type, fill_json, same_bits
-from aiozarr.driver.index_domain import INFINITY, Dimension, IndexDomain
+from aiozarr.driver.data_types import NAMES, FillValue, declared_type, fill_json
+from aiozarr.driver.index_domain import IndexDomain
 from aiozarr.driver.json_members import (
     JSON,
     Members,
@@ -25,7 +25,7 @@ from aiozarr.driver.json_members import (
     same_json,
     shown,
 )
-from aiozarr.driver.matching import mismatch
+from aiozarr.driver.matching import check_schema, merged_domain, mismatch
 from aiozarr.driver.schema import CodecSchema, Schema
 from aiozarr.driver.unit import Units
 from aiozarr.errors import InvalidMetadataError, MetadataError
@@ -148,12 +148,10 @@ class Zarr2Facts:
         return CodecSchema("zarr", None, {name: self.members[name] for name in ("compressor", "filters")})
 
     def to_json(self) -> dict[str, JSON]:
-        """Return the metadata as in a spec."""
+        """Return the metadata as in a spec: the members of the `.zarray`."""
         return dict(self.members)
 
-    def document(self) -> dict[str, JSON]:
-        """Return the members of the `.zarray`."""
-        return dict(self.members)
+    document = to_json
 
     def with_shape(self, shape: tuple[int, ...]) -> Zarr2Facts:
         """Return the metadata with another shape."""
@@ -208,12 +206,9 @@ def zarr2_domain(metadata: Zarr2Constraints, schema: Schema) -> IndexDomain | No
     shape = metadata.members.get("shape")
     if shape is None and schema.domain is None:
         return None
-    rank = schema.domain.rank if schema.domain is not None else len(shape or ())
-    ends = (INFINITY,) * rank if shape is None else shape
-    stored = IndexDomain(tuple([Dimension(0, end, "", False, True) for end in ends]))
-    if schema.domain is not None:
-        stored = schema.domain.with_labels([""] * schema.domain.rank).merged(stored, "schema.domain")
-    return stored.resizable()
+    # Format 2 has no labels.
+    given = None if schema.domain is None else schema.domain.with_labels([""] * schema.domain.rank)
+    return merged_domain(None, shape, given, len(shape or ()) if given is None else given.rank)
 
 
 def parse_zarr2(data: Buffer, *, node: str) -> Zarr2Facts:
@@ -250,23 +245,8 @@ def check_zarr2(facts: Zarr2Facts, metadata: Zarr2Constraints, schema: Schema) -
         compared = {key: found.get(key) for key in wanted} if both and isinstance(found, Mapping) else found
         if not same_json(wanted, compared):
             raise mismatch(f"metadata.{name}", wanted, found)
-    for name, constraint, value in (
-        ("rank", schema.rank, facts.rank),
-        ("dtype", schema.dtype, facts.data_type.name),
-    ):
-        if constraint not in (None, value):
-            raise mismatch(f"schema.{name}", constraint, value)
-    if schema.domain is not None:
-        schema.domain.with_labels([""] * schema.domain.rank).merged(facts.domain, "schema.domain")
-    if schema.chunk_layout is not None:
-        schema.chunk_layout.merged(facts.chunk_layout, LAYOUT)
-    if schema.has_fill_value:
-        fill = schema.fill_of(facts.data_type)
-        if not facts.metadata.has_fill_value or not same_bits(fill, facts.fill_value):
-            raise mismatch("schema.fill_value", fill_json(fill, facts.data_type), facts.fill_json)
+    check_schema(facts, schema)
     if schema.codec is not None:
-        if schema.codec.driver != "zarr":
-            raise invalid("schema.codec.driver", f"the codecs of {schema.codec.driver!r} are not those of 'zarr'")
         for name, wanted in schema.codec.options.items():
             if not same_json(_completed(wanted), facts.members[name]):
                 raise mismatch(f"schema.codec.{name}", wanted, facts.members[name])

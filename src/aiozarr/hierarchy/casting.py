@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aiozarr.hierarchy.number_casts import (
-    CAST_ADVICE,
     RANK,
     AnyArray,
     Casting,
+    cast_advice,
     cast_numbers,
     cast_unchecked,
     limits,
@@ -183,7 +183,7 @@ def _from_python(values: ArrayLike, natural: AnyArray, dtype: np.dtype[Any], cas
     if kind == "O" and not all(isinstance(item, int) for item in natural.flat):
         raise TypeError(f"{type(natural.flat[0]).__name__} values cannot be written to an array of type {dtype}")
     if RANK[kind] > RANK[target] and casting == "same_kind":
-        raise TypeError(f"Python {_PYTHON_NAMES[kind]} values are not cast to {dtype}; {CAST_ADVICE}")
+        raise TypeError(f"Python {_PYTHON_NAMES[kind]} values are not cast to {dtype}; {cast_advice()}")
     if target in "biu" and kind in "iuO":
         # Python's integers have no type of their own, and do not wrap around by any rule but "unsafe".
         low, high = limits(dtype)
@@ -200,7 +200,7 @@ def _check_integers(natural: AnyArray, dtype: np.dtype[Any], low: int, high: int
     if int(natural.min()) < low or int(natural.max()) > high:
         index = next(index for index, item in np.ndenumerate(natural) if not low <= int(item) <= high)
         place = f" at {index}" if index else ""
-        raise OverflowError(f"the value {natural[index]}{place} is out of range for {dtype}; {CAST_ADVICE}")
+        raise OverflowError(f"the value {natural[index]}{place} is out of range for {dtype}; {cast_advice()}")
 
 
 def convert_text(values: ArrayLike, dtype: np.dtype[Any]) -> AnyArray:

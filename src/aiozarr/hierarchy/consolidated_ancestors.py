@@ -31,13 +31,7 @@ from aiozarr.hierarchy.mutations.context import (
 )
 from aiozarr.hierarchy.mutations.locks import changes_of
 from aiozarr.hierarchy.mutations.store_documents import MAX_SWAP_DELAY
-from aiozarr.hierarchy.node_access import (
-    NodeAccess,
-    has_node_below,
-    parse_documents,
-    read_documents,
-    read_explicit,
-)
+from aiozarr.hierarchy.node_access import NodeAccess, has_node_below, parse_documents, read_documents, read_explicit
 from aiozarr.metadata.formats import DOCUMENT_KEYS, probe_keys
 from aiozarr.metadata.names import ancestors, join_path
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata

@@ -33,20 +33,9 @@ from aiozarr.hierarchy.new_metadata.by_format import new_array_with_data, new_gr
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
 from aiozarr.hierarchy.new_metadata.v2 import CompressorLike, FiltersLike
-from aiozarr.hierarchy.new_metadata.v3 import (
-    DataTypeLike,
-    KeyEncodingLike,
-    TransformerLike,
-    check_shape,
-    resolve_dtype,
-)
+from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, KeyEncodingLike, TransformerLike, check_shape, resolve_dtype
 from aiozarr.hierarchy.node import HandleOptions, Node
-from aiozarr.hierarchy.node_access import (
-    NodeAccess,
-    NodeMetadata,
-    read_child,
-    read_explicit,
-)
+from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, read_child, read_explicit
 from aiozarr.hierarchy.opening import missing_node_error, opens
 from aiozarr.metadata.names import child_path, join_path, relative_name
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata

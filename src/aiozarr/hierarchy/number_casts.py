@@ -12,12 +12,13 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from aiozarr.formatting import argument
+
 AnyArray: TypeAlias = NDArray[Any]
 
 Casting: TypeAlias = Literal["checked", "same_value", "same_kind", "unsafe"]
 """The rule of casts: `same_kind` without overflow, or any cast that keeps every value; or one of numpy's rules."""
 
-CAST_ADVICE = "casting='unsafe' of write and convert casts as numpy does"
 BLOCK_SIZE = 1 << 15
 """Elements that are cast and checked at once, so that they stay in the processor's cache."""
 
@@ -26,6 +27,11 @@ RANK = {"b": 0, "i": 1, "u": 1, "O": 1, "f": 2, "c": 3}
 # The numpy types through which types of another package are cast to each other.
 _WIDE = {"i": "i8", "u": "u8", "f": "f8", "c": "c16"}
 _INTERMEDIATE = {"i": "i1", "u": "u1", "f": "f4", "c": "c8"}
+
+
+def cast_advice() -> str:
+    """Return the end of the messages of casts that are refused."""
+    return f"{argument('casting', 'unsafe')} casts as numpy does"
 
 
 @lru_cache(maxsize=1024)  # asked for each block
@@ -100,7 +106,7 @@ def needs_check(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) 
         return False
     same_kind = is_same_kind(source, target)
     if number_kind(source) not in "biufc" or (casting == "same_kind" and not same_kind):
-        raise TypeError(f"values of type {source} are not cast to {target} (numpy's rule 'same_kind'); {CAST_ADVICE}")
+        raise TypeError(f"values of type {source} are not cast to {target} (numpy's rule 'same_kind'); {cast_advice()}")
     # Casts are monotonic: if they keep the extremes, they keep all values.
     return (
         casting != "same_kind"
@@ -266,7 +272,7 @@ def _first_error(
     shown = tuple([at + start for at, start in zip(index, origin or (0,) * len(index), strict=True)])
     place = f" at {shown}" if shown else ""
     what = "is out of range for" if is_overflow and not np.isnan(part) else "is not one of"
-    message = f"the value {value}{place}, of type {natural.dtype}, {what} {dtype}; {CAST_ADVICE}"
+    message = f"the value {value}{place}, of type {natural.dtype}, {what} {dtype}; {cast_advice()}"
     if casting == "same_value":
         return ValueError(message)
     return OverflowError(message) if is_overflow else TypeError(message)

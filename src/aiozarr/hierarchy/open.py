@@ -9,15 +9,7 @@ from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar
 from aiozarr.engine.open_store import Target, check_schemes
 from aiozarr.errors import InvalidMetadataError, NodeExistsError
 from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.group import (
-    AnyNode,
-    Group,
-    MakeNode,
-    check_matches,
-    make_array,
-    make_group,
-    make_node,
-)
+from aiozarr.hierarchy.group import AnyNode, Group, MakeNode, check_matches, make_array, make_group, make_node
 from aiozarr.hierarchy.mutations.locks import changes_of
 from aiozarr.hierarchy.mutations.nodes import create_node
 from aiozarr.hierarchy.new_metadata.by_format import DEFAULTS, new_array_metadata, new_group_metadata

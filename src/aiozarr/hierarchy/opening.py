@@ -17,6 +17,7 @@ from urllib.request import url2pathname
 
 from aiozarr.concurrency import gather_all
 from aiozarr.errors import AiozarrError, NodeNotFoundError
+from aiozarr.formatting import argument
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error
 from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY
 from aiozarr.stores.blocking import in_thread
@@ -174,7 +175,7 @@ async def missing_node_error(
         unfinished = await _unfinished_work(access) if beside is None or name in names else None
         nearest = get_close_matches(name, sorted(names - {name}), n=1)
         if unfinished is not None:
-            again = f"the same {unfinished} with resume=True continues it"
+            again = f"the same {unfinished} with {argument('resume', True)} continues it"
             hints.append(f"an unfinished {unfinished} is stored there: {again}")
         elif nearest:
             hints.append(f"did you mean {nearest[0]!r}?")

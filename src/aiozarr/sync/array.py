@@ -86,6 +86,11 @@ class Node(Generic[N]):
         self.close()
 
 
+def async_node(node: Node[N]) -> N:
+    """Return the node whose coroutines a blocking handle waits for."""
+    return node._async
+
+
 class Array(UnreadValues, Node[hierarchy.Array]):
     """An array in a store; see `aiozarr.Array`. `arr[selection]` reads, `arr[selection] = values` writes."""
 

@@ -12,6 +12,7 @@ from aiozarr.engine.listing import StartedListing
 from aiozarr.engine.open_store import Target, close_own_store, opened_store
 from aiozarr.engine.progress import ProgressLike, shown_progress
 from aiozarr.errors import UnsupportedOperationError
+from aiozarr.formatting import argument
 from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.schedule.operations import name_operation, observed
 from aiozarr.settings import Settings, settings_or_default
@@ -220,6 +221,7 @@ async def _check(source: Store, destination: Store, *, read_back: bool) -> None:
     if not destination.supports.writeable:
         raise UnsupportedOperationError("the destination cannot be written", store=destination.url)
     if read_back and not destination.supports.readable:
-        raise UnsupportedOperationError("verify='checksum' reads back, which this store cannot", store=destination.url)
+        message = f"{argument('verify', 'checksum')} reads back, which this store cannot"
+        raise UnsupportedOperationError(message, store=destination.url)
     # In a thread: resolving symbolic links may wait for a disk.
     await in_thread(lambda: check_disjoint(source, destination))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aiozarr.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import CopyError, PermissionDeniedError, StoreError, UnsupportedOperationError
+from aiozarr.formatting import argument
 from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY
 from aiozarr.model import JOURNAL_PREFIX, UPLOAD_RECORD_PREFIX, Entry, Version
 from aiozarr.schedule.events import Report
@@ -171,7 +172,7 @@ class CopyDestination:
         rules = self._rules
         if rules.resume and self.journal is None:
             raise UnsupportedOperationError(
-                "resume=True needs a destination that can be listed and erased", store=self._store.url
+                f"{argument('resume', True)} needs a destination that can be listed and erased", store=self._store.url
             )
         if (rules.resume or rules.compares) and isinstance(self._store, LocalStore) and not rules.dry_run:
             await self._store.sweep(None)
@@ -236,7 +237,8 @@ class CopyDestination:
         if rules.delete and found.count and not is_tree:
             raise CopyError(
                 f"{self._store.url} holds {found.count:,} objects, among them {found.first!r}, and no Zarr node: "
-                "delete=True would remove what is not a copy; empty the destination first if it is the right one"
+                f"{argument('delete', True)} would remove what is not a copy; empty the destination first if it is the "
+                "right one"
             )
         return found
 
@@ -310,12 +312,13 @@ class CopyDestination:
         count = found.count
         is_exact = count < MAX_COUNTED_OBJECTS or self._rules.resume
         number = f"{'' if is_exact else 'at least '}{count:,} object{'' if count == 1 else 's'}"
+        resume, overwrite = argument("resume", True), argument("overwrite", True)
         message = f"{self._store.url} holds {number}, among them {found.first!r}; "
         if found.journal_keys:
-            return message + "they are of an interrupted copy: resume=True continues it, overwrite=True begins anew"
+            return message + f"they are of an interrupted copy: {resume} continues it, {overwrite} begins anew"
         if self._rules.resume:
-            message += "there is no journal of an interrupted copy, so resume=True cannot continue one; "
-        return message + "overwrite=True replaces objects of the same key and keeps the others"
+            message += f"there is no journal of an interrupted copy, so {resume} cannot continue one; "
+        return message + f"{overwrite} replaces objects of the same key and keeps the others"
 
     async def prepare(self) -> None:
         """Prepare the first object: store a new journal's header, invalidate consolidated metadata, withdraw documents.

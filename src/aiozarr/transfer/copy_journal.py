@@ -11,6 +11,7 @@ from typing import Any
 from aiozarr.concurrency import cancel_and_wait, for_each, map_concurrently
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import CopyError, StoreError
+from aiozarr.formatting import argument
 from aiozarr.metadata.format_rules import FORMATS
 from aiozarr.model import JOURNAL_HEADER_KEY, JOURNAL_PREFIX, Entry
 
@@ -99,7 +100,8 @@ class CopyJournal:
             url = self._destination.store.url
             of = found.get("source") if isinstance(found, dict) else None
             what = f"a copy of {of}, or of another part of it" if of else "another copy"
-            raise CopyError(f"resume=True does not continue {what} at {url}; overwrite=True begins anew")
+            again = f"{argument('overwrite', True)} begins anew"
+            raise CopyError(f"{argument('resume', True)} does not continue {what} at {url}; {again}")
         batches = [key for key in self._keys if key != HEADER_KEY]
         for value in await map_concurrently(self._destination.fetch, batches, concurrency=16):
             data = b"" if value is None else bytes(value.data)

@@ -14,6 +14,7 @@ from aiozarr.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine, Progress
 from aiozarr.engine.listing import StartedListing
 from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, StoreError
+from aiozarr.formatting import argument
 from aiozarr.model import Entry, check_key
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
@@ -146,7 +147,7 @@ class CopyOperation:
             url = self.source.url
             message = f"there is nothing to copy at {url}"
             if self._rules.keys.include:
-                message = f"nothing at {url} matches include={', '.join(map(repr, self._rules.keys.include))}"
+                message = f"nothing at {url} matches {argument('include', self._rules.keys.include)}"
             raise NodeNotFoundError(message, url=url, path="")
         mirror = None if self._counters.failed else self._copy_destination.mirror
         if mirror is not None and not self._rules.delete:

@@ -127,7 +127,9 @@ def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str
     found = np.flatnonzero(inside)
     if not len(found):
         span = f"from {values.min()} to {values.max()}" if len(values) else "of which there are none"
-        raise SelectionError(f"nothing of dimension {name!r} is selected by {part!r}: its coordinates are {span}")
+        ends = ["" if bound is None else str(bound) for bound in bounds]
+        shown = "..".join(ends) if isinstance(part, slice) else repr(part)
+        raise SelectionError(f"nothing of dimension {name!r} is selected by {shown}: its coordinates are {span}")
     start, stop = int(found[0]), int(found[-1]) + 1
     if stop - start != len(found):
         raise SelectionError(f"the coordinates of dimension {name!r} are not sorted; select it by index")

@@ -27,14 +27,7 @@ from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, LocalStore
 from aiozarr.stores.capabilities import FetchIntoStore, NowaitStore, PendingFetch, ResponseHead
 from aiozarr.stores.local.store import LocalFile
-from aiozarr.transfer.copy_object import (
-    MIN_WORK_BYTES,
-    CopyDecision,
-    FetchedObject,
-    decide,
-    store_now,
-    write_now,
-)
+from aiozarr.transfer.copy_object import MIN_WORK_BYTES, CopyDecision, FetchedObject, decide, store_now, write_now
 from aiozarr.transfer.copy_rules import Verify
 
 if TYPE_CHECKING:

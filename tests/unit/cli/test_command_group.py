@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 import pytest
 
-from aiozarr.cli.command_group import COMMANDS, ROOT
+import aiozarr
+from aiozarr.cli.command_group import COMMANDS, ROOT, option_text
+from aiozarr.formatting import argument, name_arguments
 from tests.support.command_line import invoke, succeed
 
 
@@ -54,6 +57,48 @@ def test_an_error_is_one_line_on_standard_error() -> None:
 def test_a_member_of_a_document_is_no_option(tmp_path: Path) -> None:
     (tmp_path / "zarr.json").write_text("{}")
     assert "member 'zarr_format'" in invoke("info", tmp_path).stderr
+
+
+ADVICE = re.compile(r"argument\(['\"](\w+)['\"]")
+"""The calls by which messages of the library name an argument."""
+
+
+def test_each_argument_that_a_message_names_is_an_option_of_a_command() -> None:
+    paths = [path for path in Path(aiozarr.__file__).parent.rglob("*.py") if path.parent.name != "cli"]
+    sources = [path.read_text("utf-8") for path in paths]
+    names = {name for source in sources for name in ADVICE.findall(source)}
+    commands = [ROOT.get_command(click.Context(ROOT), name) for name in COMMANDS]
+    options = {option for command in commands if command for each in command.params for option in each.opts}
+    assert {"overwrite", "resume", "chunks"} <= names
+    assert {option_text(name, ...) for name in names} - options <= NOT_IN_THE_COMMAND_LINE
+
+
+# Arguments that no command can leave or give wrongly.
+NOT_IN_THE_COMMAND_LINE = {"--max-amplification", "--destination-option"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "in_python", "in_the_command_line"),
+    [
+        ("overwrite", True, "overwrite=True", "--overwrite"),
+        ("erase_old", ..., "erase_old", "--erase-old"),
+        ("shards", False, "shards=False", "--shards none"),
+        ("chunks", {"time": 1, "x": 2}, "chunks={'time': 1, 'x': 2}", "--chunks time=1,x=2"),
+        ("verify", "checksum", "verify='checksum'", "--verify checksum"),
+        ("include", ("a", "b*"), "include=('a', 'b*')", "--include 'a', 'b*'"),
+        ("source_options", ..., "source_options", "--source-option"),
+    ],
+)
+def test_a_message_names_an_argument_as_its_reader_gives_it(
+    name: str, value: object, in_python: str, in_the_command_line: str
+) -> None:
+    assert argument(name, value) == in_python
+    before = name_arguments(option_text)
+    try:
+        assert argument(name, value) == in_the_command_line
+    finally:
+        name_arguments(before)
+    assert argument(name, value) == in_python
 
 
 def test_a_message_has_the_syntax_of_the_command_line(sample: Path, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_shards_are_not_lost_without_a_word() -> None:
     assert (made(metadata).chunks, note) == ((2, 3), "format 2 has no shards: each chunk is an object")
     with pytest.raises(TypeError, match="shards goes with Zarr format 3") as caught:
         result(array(2), shards="auto")
-    assert "zarr_format= is not given" in str(caught.value.__notes__)
+    assert "zarr_format is not given" in str(caught.value.__notes__)
 
 
 def test_codecs_stay_in_all_formats() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aiozarr.driver.kv_store import KvStore, split_pipeline
+from aiozarr.driver.context_resources import RESOURCES, Context
+from aiozarr.driver.kv_store import REFUSED, KvStore, split_pipeline
 from aiozarr.errors import InvalidSpecError
 from aiozarr.stores import MemoryStore
 
@@ -56,6 +59,115 @@ def test_a_store_is_opened_by_its_target_and_options(spec: Any, target: str, opt
     assert {name: each for name, each in found.options.items() if each is not None} == options
     again = KvStore.parse(found.to_json(), "kvstore")
     assert again.target == target
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tensorstore-specs.md"
+ROWS = [
+    (member, store, treatment)
+    for members, stores, treatment in re.findall(
+        r"^\| (`.+?) \| (`.+?) \| (honoured|used|accepted|refused) \|", PAGE.read_text("utf-8"), re.MULTILINE
+    )
+    for member in re.findall(r"`(\w+)`", members)
+    for store in re.findall(r"`(\w+)`", stores)
+]
+"""The table of the page: member, store and what aiozarr does with it."""
+REQUIRED: dict[str, dict[str, Any]] = {
+    "http": {"base_url": "http://x/"},
+    "s3": {"bucket": "b"},
+    "gcs": {"bucket": "b"},
+    "zip": {"base": "file:///x.zip"},
+}
+LIMIT, RETRIES = {"limit": 3}, {"max_retries": 4, "max_delay": "1s"}
+# By member: a value, and the settings and storage options that it comes to.
+EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "requester_pays": (True, {"requester_pays": True}),
+    "endpoint": ("http://127.0.0.1:1", {"endpoint_url": "http://127.0.0.1:1"}),
+    "aws_region": ("eu-west-1", {"region": "eu-west-1"}),
+    "headers": (["A: 1"], {"headers": {"A": "1"}}),
+    "aws_credentials": ({"profile": "p"}, {"profile": "p"}),
+    "gcs_user_project": ({"project_id": "mine"}, {"requester_pays": "mine"}),
+    "file_io_sync": (True, {"durable": True}),
+    **{f"{each}_concurrency": (LIMIT, {"max_requests": 3}) for each in ("file_io", "http_request", "s3_request")},
+    "gcs_request_concurrency": (LIMIT, {"max_requests": 3}),
+    **{f"{each}_request_retries": (RETRIES, {"retries": 3}) for each in ("http", "s3", "gcs")},
+    "data_copy_concurrency": (LIMIT, {"decode_threads": 3}),
+    "experimental_s3_rate_limiter": ({"read_rate": 5}, {}),
+    "experimental_gcs_rate_limiter": ({"read_rate": 5}, {}),
+}
+
+
+@pytest.mark.parametrize("driver", ["file", "memory", "http", "s3", "gcs", "zip"])
+def test_the_page_lists_every_member_of_each_store(driver: str) -> None:
+    with pytest.raises(InvalidSpecError, match="known are") as caught:
+        KvStore.parse({"driver": driver, **REQUIRED.get(driver, {}), "%": 1}, "kvstore")
+    known = caught.value.message.partition("known are ")[2].split(", ")
+    assert sorted(known) == sorted(member for member, store, _ in ROWS if store == driver)
+
+
+def test_the_page_has_the_treatment_of_each_resource() -> None:
+    refused = {member for members in REFUSED.values() for member in members}
+    for member, _, treatment in ROWS:
+        assert treatment == RESOURCES.get(member, ["refused" if member in refused else "honoured"])[0]
+    assert set(RESOURCES) <= {member for member, _, _ in ROWS}
+
+
+@pytest.mark.parametrize(("member", "driver", "treatment"), ROWS)
+def test_each_member_has_the_effect_that_the_page_says(member: str, driver: str, treatment: str) -> None:
+    spec = {"driver": driver, **REQUIRED.get(driver, {})}
+    if treatment == "refused":
+        with pytest.raises(InvalidSpecError, match="does not support") as caught:
+            KvStore.parse({**spec, member: {"mode": "none"} if member in RESOURCES else True}, "kvstore")
+        assert caught.value.member == f"kvstore.{member}"
+    elif member in EFFECTS:
+        value, effect = EFFECTS[member]
+        found = KvStore.parse({**spec, member: value}, "kvstore")
+        assert {**found.options, **found.settings} == effect
+        if member in RESOURCES:
+            context = Context({member: value})
+            for each in (spec, {**spec, member: member}, {**spec, "context": {member: value}}):
+                found = KvStore.parse(each, "kvstore", context)
+                assert {**found.options, **found.settings} == effect
+
+
+def test_defaults_of_a_refused_resource_are_valid_as_tensorstore_writes_them() -> None:
+    context = Context({"memory_key_value_store": {}, "data_copy_concurrency": {}, "cache_pool": {}})
+    assert KvStore.parse("memory://a/", "kvstore", context).settings == {}
+    for kind in ("memory_key_value_store", "file_io_locking"):
+        with pytest.raises(InvalidSpecError) as caught:
+            Context({f"{kind}#a": {"mode": "none"}})
+        assert caught.value.member == f"context.{kind}#a"
+
+
+def test_resources_of_the_context_are_those_of_urls_and_of_archives() -> None:
+    context = Context({"s3_request_concurrency": {"limit": 2}, "aws_credentials": {"type": "anonymous"}})
+    for spec in ("s3://b/x/", {"driver": "zip", "base": "s3://b/x.zip"}):
+        found = KvStore.parse(spec, "kvstore", context)
+        assert (found.options, found.settings) == ({"anon": True}, {"max_requests": 2})
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        {"type": "imds"},
+        {"type": "ecs"},
+        {"type": "environment"},
+        {"type": "profile", "credentials_file": "/x"},
+        {"filename": "/x"},
+        {"metadata_endpoint": "http://127.0.0.1:1"},
+    ],
+)
+def test_credentials_of_another_source_are_refused(credentials: dict[str, str]) -> None:
+    with pytest.raises(InvalidSpecError) as caught:
+        KvStore.parse({"driver": "s3", "bucket": "b", "aws_credentials": credentials}, "kvstore")
+    assert caught.value.member == f"kvstore.aws_credentials.{list(credentials)[-1]}"
+
+
+def test_a_profile_without_a_name_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = {"driver": "s3", "bucket": "b", "aws_credentials": {"type": "profile"}}
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    assert KvStore.parse(spec, "kvstore").options == {"profile": "default"}
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    assert KvStore.parse(spec, "kvstore").options == {"profile": "mine"}
 
 
 def test_a_memory_store_without_a_path_is_new() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import lt
 from struct import Struct, unpack_from
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numcodecs import blosc as _native  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
@@ -42,6 +42,14 @@ class BloscCodec(FieldsCodec, BytesBytesCodec):
     """
 
     name = "blosc"
+    # The number of bytes in an element replaces the typesize.
+    default_configuration: ClassVar[Mapping[str, JSON]] = {
+        "cname": "zstd",
+        "clevel": 5,
+        "shuffle": "shuffle",
+        "typesize": 1,
+        "blocksize": 0,
+    }
     cname: str
     clevel: int
     shuffle: str

@@ -110,6 +110,7 @@ class GzipCodec(FieldsCodec, StreamCodec):
     """
 
     name = "gzip"
+    default_configuration: ClassVar[Mapping[str, JSON]] = {"level": 5}
     _max_streams = 1 << 16
     level: int = 5
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self, cast
+from typing import ClassVar, Self, cast
 
 import numpy as np
 import zstandard
@@ -64,6 +64,7 @@ class ZstdCodec(FieldsCodec, BytesBytesCodec):
     """
 
     name = "zstd"
+    default_configuration: ClassVar[Mapping[str, JSON]] = {"level": 3, "checksum": False}
     level: int = 0
     checksum: bool = False
 

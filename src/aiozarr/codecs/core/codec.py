@@ -69,9 +69,14 @@ class Codec(ABC):
     A codec is immutable, compares by value, and is used by many threads at once.
 
     Other packages subclass one of the three kinds and register the class with `aiozarr.codecs.register`.
+
+    Attributes:
+        name: the name in documents.
+        default_configuration: the parameters of a new array's codec that is given by its name alone.
     """
 
     name: ClassVar[str]
+    default_configuration: ClassVar[Mapping[str, JSON]] = {}
 
     @classmethod
     @abstractmethod

@@ -71,16 +71,22 @@ def unsupported(reason: str, name: str, *, member: str | None = None) -> Unsuppo
     return UnsupportedMetadataError(reason, member=member, point="codec", name=name)
 
 
-def import_library(library: str, name: str, *, member: str = "name") -> Any:
-    """Import the optional package `library`, which the codec `name` needs.
+def import_library(codec: Any, *, name: str | None = None, member: str = "name") -> Any:
+    """Import the optional package that a codec needs.
+
+    Args:
+        codec: the codec or its class, with the members `library`, the package, and `extra`, which installs it.
+        name: the name of the codec in the message; None: its own.
+        member: the member of the document that names the codec.
 
     Raises:
         UnsupportedMetadataError: it is not installed.
     """
     try:
-        return import_module(library)
+        return import_module(codec.library)
     except ImportError as error:
-        reason = f"codec {name!r} needs the package {library}; install aiozarr[codecs]"
+        name = name or str(codec.name)
+        reason = f"codec {name!r} needs the package {codec.library}; install aiozarr[{codec.extra}]"
         raise unsupported(reason, name, member=member) from error
 
 

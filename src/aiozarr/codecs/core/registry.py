@@ -5,41 +5,12 @@ from __future__ import annotations
 from typing import TypeVar
 
 from aiozarr.codecs.core.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
+from aiozarr.codecs.core.codec_list import listed
 from aiozarr.plugins import ClassRegistry
 
 CodecClass = TypeVar("CodecClass", bound=type[Codec])
 
 _KINDS = (ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec)
-
-_MODULES = {
-    "compressors.blosc": "blosc",
-    "compressors.crc32c": "crc32c",
-    "compressors.gzip": "gzip",
-    "compressors.zstd": "zstd",
-    "dimensions": "reshape singleton_dim transpose zarrs.squeeze",
-    "numcodecs.arrays": (
-        "numcodecs.astype numcodecs.bitround numcodecs.delta numcodecs.fixedscaleoffset numcodecs.packbits "
-        "numcodecs.quantize"
-    ),
-    "numcodecs.byte_filters": (
-        "numcodecs.adler32 numcodecs.base64 numcodecs.crc32 numcodecs.crc32c numcodecs.fletcher32 "
-        "numcodecs.jenkins_lookup3 numcodecs.shuffle"
-    ),
-    "numcodecs.compressors": (
-        "numcodecs.blosc numcodecs.bz2 numcodecs.gzip numcodecs.lz4 numcodecs.lzma numcodecs.zlib numcodecs.zstd"
-    ),
-    "numcodecs.numbers": "numcodecs.pcodec numcodecs.zfpy",
-    "numeric.bitround": "bitround",
-    "numeric.cast_value": "cast_value",
-    "numeric.scale_offset": "scale_offset",
-    "serializers.bytes": "bytes",
-    "serializers.n5_default": "n5_default",
-    "serializers.packbits": "packbits",
-    "serializers.sharding": "sharding_indexed",
-    "serializers.vlen": "vlen-bytes vlen-utf8",
-    "serializers.zfp": "zfp",
-    "v2.elements": "v2_elements",
-}
 
 _ZARRS = "https://codec.zarrs.dev/"
 
@@ -59,7 +30,7 @@ _ALIASES = {
 """Earlier names of registered codecs, from drafts and early writers. They are read and never written."""
 
 _registry: ClassRegistry[Codec] = ClassRegistry(
-    "codec", *_KINDS, package="aiozarr.codecs", modules=_MODULES, aliases=_ALIASES
+    "codec", *_KINDS, package="aiozarr.codecs", modules=listed(0), aliases=_ALIASES
 )
 
 

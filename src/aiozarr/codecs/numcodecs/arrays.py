@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,7 +25,6 @@ _TYPE_MEMBERS = ("dtype", "astype", "encode_dtype", "decode_dtype")
 class _FilterCodec(ArrayArrayCodec):
     """A filter of numcodecs as a codec of v3 documents."""
 
-    filter_id: ClassVar[str]
     configuration: Mapping[str, JSON] = field(default_factory=dict)
     # The filter for each type of arrays: building it takes as long as decoding a small chunk.
     _built: dict[np.dtype[Any], ArrayFilter] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -33,7 +32,7 @@ class _FilterCodec(ArrayArrayCodec):
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         # Checks that depend on the array's type follow in `resolve`.
-        ARRAY_FILTERS[cls.filter_id].from_json(configuration, _ANY_FLOAT)
+        ARRAY_FILTERS[cls.name.removeprefix("numcodecs.")].from_json(configuration, _ANY_FLOAT)
         return cls(dict(configuration))
 
     def to_json(self) -> dict[str, JSON]:
@@ -48,7 +47,7 @@ class _FilterCodec(ArrayArrayCodec):
         filter_ = self._filter(spec)
         encoded = filter_.encoded_length(spec.size)
         shape = spec.shape if encoded == spec.size else (encoded,)
-        if self.filter_id == "packbits":
+        if self.name == "numcodecs.packbits":
             shape, fill = (encoded,), np.zeros((), filter_.encoded_type)
         else:
             # One element encodes to one element, so the fill value can be encoded.
@@ -58,7 +57,8 @@ class _FilterCodec(ArrayArrayCodec):
     def encode(self, array: AnyArray, spec: ArraySpec) -> AnyArray:
         filter_ = self._filter(spec)
         encoded = self._encode(filter_, np.ascontiguousarray(array).reshape(-1))
-        return encoded if encoded.size != spec.size or self.filter_id == "packbits" else encoded.reshape(spec.shape)
+        is_flat = encoded.size != spec.size or self.name == "numcodecs.packbits"
+        return encoded if is_flat else encoded.reshape(spec.shape)
 
     def decode(self, array: AnyArray, spec: ArraySpec) -> AnyArray:
         filter_ = self._filter(spec)
@@ -87,7 +87,7 @@ class _FilterCodec(ArrayArrayCodec):
             key: np.dtype(value).newbyteorder("=").str if key in _TYPE_MEMBERS and isinstance(value, str) else value
             for key, value in self.configuration.items()
         }
-        filter_ = ARRAY_FILTERS[self.filter_id].from_json(native, spec.dtype)
+        filter_ = ARRAY_FILTERS[self.name.removeprefix("numcodecs.")].from_json(native, spec.dtype)
         if filter_.decoded_type.itemsize != spec.dtype.itemsize:
             raise InvalidMetadataError(
                 f"codec {self.name!r} encodes {filter_.decoded_type}, not {spec.dtype}", member="configuration"
@@ -100,7 +100,6 @@ class NumcodecsDeltaCodec(_FilterCodec):
     """The codec `numcodecs.delta`: differences of neighbours in C order."""
 
     name = "numcodecs.delta"
-    filter_id = "delta"
 
 
 @register
@@ -108,7 +107,6 @@ class NumcodecsBitRoundCodec(_FilterCodec):
     """The codec `numcodecs.bitround`: mantissas rounded to `keepbits` bits."""
 
     name = "numcodecs.bitround"
-    filter_id = "bitround"
 
 
 @register
@@ -116,7 +114,6 @@ class NumcodecsFixedScaleOffsetCodec(_FilterCodec):
     """The codec `numcodecs.fixedscaleoffset`: (x - offset) * scale, rounded to whole numbers."""
 
     name = "numcodecs.fixedscaleoffset"
-    filter_id = "fixedscaleoffset"
 
 
 @register
@@ -124,7 +121,6 @@ class NumcodecsQuantizeCodec(_FilterCodec):
     """The codec `numcodecs.quantize`: rounding to `digits` decimal digits."""
 
     name = "numcodecs.quantize"
-    filter_id = "quantize"
 
 
 @register
@@ -132,7 +128,6 @@ class NumcodecsAsTypeCodec(_FilterCodec):
     """The codec `numcodecs.astype`: elements converted to `encode_dtype`."""
 
     name = "numcodecs.astype"
-    filter_id = "astype"
 
 
 @register
@@ -140,7 +135,6 @@ class NumcodecsPackBitsCodec(_FilterCodec):
     """The codec `numcodecs.packbits`: booleans as bits, in one dimension of bytes."""
 
     name = "numcodecs.packbits"
-    filter_id = "packbits"
 
     def resolve(self, spec: ArraySpec) -> ArraySpec:
         if spec.dtype != np.dtype(np.bool_):

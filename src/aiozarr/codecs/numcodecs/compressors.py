@@ -33,15 +33,10 @@ MAX_DICTIONARY = 128 << 20
 
 _LZMA_MEMORY = MAX_DICTIONARY + (16 << 20)
 _LZMA_FILTERS = {
-    lzma.FILTER_LZMA1: "lzma",
-    lzma.FILTER_LZMA2: "lzma",
+    **dict.fromkeys((lzma.FILTER_LZMA1, lzma.FILTER_LZMA2), "lzma"),
     lzma.FILTER_DELTA: "delta",
-    lzma.FILTER_X86: "bcj",
-    lzma.FILTER_IA64: "bcj",
-    lzma.FILTER_ARM: "bcj",
-    lzma.FILTER_ARMTHUMB: "bcj",
-    lzma.FILTER_POWERPC: "bcj",
-    lzma.FILTER_SPARC: "bcj",
+    **dict.fromkeys((lzma.FILTER_X86, lzma.FILTER_IA64, lzma.FILTER_ARM, lzma.FILTER_ARMTHUMB), "bcj"),
+    **dict.fromkeys((lzma.FILTER_POWERPC, lzma.FILTER_SPARC), "bcj"),
 }
 _LZMA_OPTIONS = {
     "lzma": ("preset", "dict_size", "lc", "lp", "pb", "mode", "nice_len", "mf", "depth"),
@@ -288,6 +283,7 @@ class NumcodecsZstdCodec(ZstdCodec):
     """The codec `numcodecs.zstd`. Levels above the highest mean the highest. `checksum` may be "YES" or "NO"."""
 
     name = "numcodecs.zstd"
+    default_configuration = BytesBytesCodec.default_configuration
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
@@ -300,6 +296,7 @@ class NumcodecsGzipCodec(GzipCodec):
     """The codec `numcodecs.gzip`. Level -1 is zlib's default."""
 
     name = "numcodecs.gzip"
+    default_configuration = BytesBytesCodec.default_configuration
     level: int = 1
 
     @classmethod

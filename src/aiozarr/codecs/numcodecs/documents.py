@@ -198,9 +198,15 @@ class MsgpackDocument(_DocumentFilter):
     """The codec `msgpack2`: a MessagePack document."""
 
     filter_id = "msgpack2"
+    library = "msgpack"
+    extra = "codecs"
     use_single_float: bool = False
     use_bin_type: bool = True
     raw: bool = False
+
+    @classmethod
+    def _library(cls) -> Any:
+        return import_library(cls, name=cls.filter_id, member="id")
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
@@ -210,16 +216,16 @@ class MsgpackDocument(_DocumentFilter):
         for key, value in given.items():
             if not isinstance(value, bool):
                 raise invalid(key, f"it must be true or false, not {short(value)}")
-        _msgpack(cls.filter_id)
+        cls._library()
         return cls(**given)
 
     def _dump(self, items: list[Any]) -> Buffer:
-        packb = _msgpack(self.filter_id).packb
+        packb = self._library().packb
         packed: bytes = packb(items, use_bin_type=self.use_bin_type, use_single_float=self.use_single_float)
         return packed
 
     def _load(self, data: bytes) -> Any:
-        items = _msgpack(self.filter_id).unpackb(data, raw=self.raw)
+        items = self._library().unpackb(data, raw=self.raw)
         if self.raw and isinstance(items, list):
             # Text of the format was decoded as bytes, the type included.
             items = [*items[:-2], *(part.decode() if isinstance(part, bytes) else part for part in items[-2:])]
@@ -237,7 +243,3 @@ class LegacyMsgpackDocument(MsgpackDocument):
 
     filter_id = "msgpack"
     tells_shape = False
-
-
-def _msgpack(name: str) -> Any:
-    return import_library("msgpack", name, member="id")

@@ -22,6 +22,7 @@ _BOOL = np.dtype(np.bool_)
 _MANTISSA_BITS = {2: 10, 4: 23, 8: 52}
 
 
+@dataclass(frozen=True)
 class ArrayFilter(ABC):
     """A function on flat arrays of one type, and its exact or approximate inverse.
 
@@ -61,8 +62,6 @@ class Delta(ArrayFilter):
     """The first element, then the differences of neighbours."""
 
     filter_id = "delta"
-    decoded_type: np.dtype[Any]
-    encoded_type: np.dtype[Any]
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON], given: np.dtype[Any] | None) -> Self:
@@ -87,8 +86,6 @@ class FixedScaleOffset(ArrayFilter):
     """(x - offset) * scale, rounded to whole numbers."""
 
     filter_id = "fixedscaleoffset"
-    decoded_type: np.dtype[Any]
-    encoded_type: np.dtype[Any]
     offset: float
     scale: float
 
@@ -119,8 +116,6 @@ class Quantize(ArrayFilter):
     """Rounding to decimal digits, as multiples of a power of two. Decoding only restores the type."""
 
     filter_id = "quantize"
-    decoded_type: np.dtype[Any]
-    encoded_type: np.dtype[Any]
     digits: int
 
     @classmethod
@@ -149,8 +144,6 @@ class AsType(ArrayFilter):
     """Conversion to another type."""
 
     filter_id = "astype"
-    decoded_type: np.dtype[Any]
-    encoded_type: np.dtype[Any]
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON], given: np.dtype[Any] | None) -> Self:
@@ -169,8 +162,6 @@ class BitRound(ArrayFilter):
     """Mantissas rounded to `keepbits` bits. Decoding is the identity."""
 
     filter_id = "bitround"
-    decoded_type: np.dtype[Any]
-    encoded_type: np.dtype[Any]
     keepbits: int
 
     @classmethod

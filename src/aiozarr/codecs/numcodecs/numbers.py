@@ -41,6 +41,7 @@ class NumbersCodec(ArrayBytesCodec):
 
     numcodecs_id: ClassVar[str]
     library: ClassVar[str]
+    extra: ClassVar[str] = "codecs"
     types: ClassVar[frozenset[str]]
 
     @abstractmethod
@@ -104,7 +105,7 @@ class NumcodecsPcodecCodec(NumbersCodec):
         for key in names:
             if not isinstance(configuration.get(key, ""), str):
                 raise invalid(key, f"it must be a string, not {short(configuration[key])}")
-        import_library(cls.library, cls.name)
+        import_library(cls)
         return cls(dict(configuration))
 
     def to_json(self) -> dict[str, JSON]:
@@ -123,7 +124,7 @@ class NumcodecsPcodecCodec(NumbersCodec):
 
     def decompress(self, data: bytes, size: int, dtype: np.dtype[Any]) -> AnyArray:
         flat: AnyArray = np.empty(size, dtype)
-        progress = import_library(self.library, self.name).standalone.simple_decompress_into(data, flat)
+        progress = import_library(self).standalone.simple_decompress_into(data, flat)
         if progress.n_processed != size or not progress.finished:
             raise CodecError(f"the data do not hold {size} elements of {dtype}", codec=self.name)
         return flat
@@ -157,7 +158,7 @@ class NumcodecsZfpyCodec(FieldsCodec, NumbersCodec):
         mode = configuration.get("mode", 4)
         if not is_integer(mode) or mode not in _ZFP_MODES:
             raise invalid("mode", f"it must be 2, 3 or 4, not {short(mode)}")
-        import_library(cls.library, cls.name)
+        import_library(cls)
         return cls(
             mode=mode,
             tolerance=number(configuration, "tolerance", -1),
@@ -180,13 +181,13 @@ class NumcodecsZfpyCodec(FieldsCodec, NumbersCodec):
 
     def compress(self, array: AnyArray) -> Buffer:
         key = _ZFP_MODES[self.mode]
-        encoded: bytes = import_library(self.library, self.name).compress_numpy(
+        encoded: bytes = import_library(self).compress_numpy(
             array.reshape(array.shape or (1,)), write_header=True, **{key: getattr(self, key)}
         )
         return encoded
 
     def decompress(self, data: bytes, size: int, dtype: np.dtype[Any]) -> AnyArray:
-        library = import_library(self.library, self.name)
+        library = import_library(self)
         header = library.header(data.ljust(_ZFP_HEADER, b"\0"))
         lengths = [int(header[key]) for key in ("nx", "ny", "nz", "nw") if header[key]]
         told, blocks = 1, 1

@@ -50,6 +50,8 @@ class ZfpCodec(ArrayBytesCodec):
     """
 
     name = "zfp"
+    library = "zfpy"
+    extra = "codecs"
     mode: str
     parameter: float = 0
 
@@ -67,7 +69,7 @@ class ZfpCodec(ArrayBytesCodec):
         else:
             # A rate above the size of an element wastes space. Above 2,000 it overflows the library's counters.
             parameter = _positive(configuration, key, 2 * _MAX_PRECISION if key == "rate" else None)
-        _library()
+        import_library(cls)
         return cls(mode, parameter)
 
     def to_json(self) -> dict[str, JSON]:
@@ -85,7 +87,7 @@ class ZfpCodec(ArrayBytesCodec):
             return b""
         working = np.ascontiguousarray(_widen(array, _WORKING[spec.dtype]))
         try:
-            data: bytes = _library().compress_numpy(working, write_header=False, **self._arguments())
+            data: bytes = import_library(self).compress_numpy(working, write_header=False, **self._arguments())
         except (TypeError, ValueError, RuntimeError) as error:
             raise CodecError(f"cannot compress: {error}", codec=self.name) from error
         return data
@@ -97,7 +99,7 @@ class ZfpCodec(ArrayBytesCodec):
             raise CodecError(f"there are {memory.size} bytes, of at most {bound}", codec=self.name)
         if spec.size == 0:
             return np.empty(spec.shape, spec.dtype)
-        zfpy = _library()
+        zfpy = import_library(self)
         working = np.zeros(spec.shape or (1,), _WORKING[spec.dtype])
         # The library reads past the end of truncated data, so the data are padded with zeros up to the bound.
         padded = memory.tobytes().ljust(bound + 64, b"\0")
@@ -122,10 +124,6 @@ class ZfpCodec(ArrayBytesCodec):
     def _arguments(self) -> dict[str, float]:
         key = _PARAMETER[self.mode]
         return {} if key is None else {key: self.parameter}
-
-
-def _library() -> Any:
-    return import_library("zfpy", ZfpCodec.name)
 
 
 def _positive(configuration: Mapping[str, JSON], key: str, most: float | None) -> float:

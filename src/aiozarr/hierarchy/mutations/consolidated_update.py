@@ -33,11 +33,7 @@ from aiozarr.errors import (
 from aiozarr.hierarchy.members import read_nodes_below
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, resolve_outermost, resolve_parent
 from aiozarr.hierarchy.mutations.locks import Removal, changes_of
-from aiozarr.hierarchy.mutations.store_documents import (
-    MAX_SWAP_DELAY,
-    has_conditional_writes,
-    unchanged_condition,
-)
+from aiozarr.hierarchy.mutations.store_documents import MAX_SWAP_DELAY, has_conditional_writes, unchanged_condition
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, parse_documents, read_documents
 from aiozarr.metadata.format_rules import rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, consolidate, probe_keys, render_node

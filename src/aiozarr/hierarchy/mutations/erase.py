@@ -21,7 +21,7 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
-from aiozarr.formatting import format_count
+from aiozarr.formatting import argument, format_count
 from aiozarr.hierarchy.mutations.change_log import erasures
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, parse_documents, read_documents, read_kind
 from aiozarr.metadata.format_rules import document_write_order
@@ -165,7 +165,7 @@ async def node_exists_error(access: NodeAccess, *, may_overwrite: bool = True) -
     parts = [found]
     parts.append(advice)
     if may_overwrite:
-        parts.append(f"overwrite=True would delete {', '.join(deleted)}")
+        parts.append(f"{argument('overwrite', True)} would delete {', '.join(deleted)}")
     return NodeExistsError("; ".join(parts), url=access.url, path=access.path)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aiozarr.formatting import argument
 from aiozarr.hierarchy.attributes import checked_attributes
 from aiozarr.hierarchy.casting import convert_values
 from aiozarr.hierarchy.new_metadata.v2 import new_v1_array, new_v2_array
@@ -54,13 +55,13 @@ def new_array_metadata(zarr_format: int, options: Mapping[str, Any], function: s
         raise unknown_keyword_error(function, unknown[0], (*DEFAULTS, "shape", "dtype"))
     for name in ("shape", "dtype"):
         if name not in options:
-            raise TypeError(f"{function} needs {name}= to create an array")
+            raise TypeError(f"{function} needs {argument(name)} to create an array")
     for name, value in options.items():
         if name not in supported and not _is_default(name, value):
             formats = [str(number) for number, each in _MAKERS.items() if name in signature(each).parameters]
             hint = {3: "; codecs= has the compression", 2: "; compressor= has it"}.get(zarr_format, "")
             raise TypeError(
-                f"{name} goes with Zarr format {' or '.join(formats)}, not with format {zarr_format}"
+                f"{argument(name)} goes with Zarr format {' or '.join(formats)}, not with format {zarr_format}"
                 f"{hint if name in _COMPRESSIONS else ''}"
             )
     given = DEFAULTS | dict(options)

@@ -16,11 +16,7 @@ CodecLike: TypeAlias = str | Mapping[str, Any] | Codec | Any
 CodecsLike: TypeAlias = Literal["auto"] | CodecLike | Sequence[CodecLike]
 """Codecs in the order of encoding. A single one stands for a list of one."""
 
-# Configurations of codecs that are given by name alone: the default levels of their libraries.
-ZSTD = {"level": 3, "checksum": False}
-GZIP = {"level": 6}
 BLOSC_MAX_TYPESIZE = 255
-BLOSC = {"cname": "zstd", "clevel": 5, "shuffle": "shuffle", "blocksize": 0}
 # Names of blosc's filters by numcodecs' numbers.
 SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle", -1: "shuffle"}
 INDEX_CODECS = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
@@ -74,11 +70,17 @@ class _Defaults:
         endian = {"endian": "big" if big_endian else "little"} if has_byte_order(dtype) else {}
         # Blosc shuffles the bytes of elements, which helps only if elements have few bytes.
         narrow = not data_type.is_variable and dtype.itemsize <= BLOSC_MAX_TYPESIZE
-        blosc = {**BLOSC, "typesize": dtype.itemsize if narrow else 1}
-        self.by_name: dict[str, Mapping[str, Any]] = {"bytes": endian, "zstd": ZSTD, "gzip": GZIP, "blosc": blosc}
+        self._of_elements: Mapping[str, Mapping[str, Any]] = {
+            "bytes": endian,
+            "blosc": {"typesize": dtype.itemsize if narrow else 1},
+        }
         self.elements = NamedConfig("bytes", endian)
         if data_type.is_variable:
             self.elements = NamedConfig("vlen-utf8" if data_type.name == "string" else "vlen-bytes")
+
+    def configuration(self, name: str) -> dict[str, Any]:
+        """Return the configuration of a codec that is given by name alone."""
+        return {**get_codec(name).default_configuration, **self._of_elements.get(name, {})}
 
 
 def list_codecs(codecs: Any) -> Sequence[CodecLike]:
@@ -107,7 +109,7 @@ def _named(codec: CodecLike, defaults: _Defaults) -> NamedConfig:
     if isinstance(codec, Codec):
         return NamedConfig(codec.name, codec.to_json())
     if isinstance(codec, str):
-        return NamedConfig(codec, defaults.by_name.get(codec, {}))
+        return NamedConfig(codec, defaults.configuration(codec))
     if hasattr(codec, "get_config"):
         codec = _from_numcodecs(codec.get_config())  # pyright: ignore[reportAttributeAccessIssue]  # hasattr, just above
     elif not isinstance(codec, Mapping) and hasattr(codec, "to_dict"):
@@ -131,7 +133,7 @@ def _named(codec: CodecLike, defaults: _Defaults) -> NamedConfig:
         configuration["codecs"] = [as_json(each) for each in _complete(list_codecs(inner), defaults)]
         configuration.setdefault("index_codecs", INDEX_CODECS)
         configuration.setdefault("index_location", "end")
-    return NamedConfig(name, {**defaults.by_name.get(name, {}), **configuration})
+    return NamedConfig(name, {**defaults.configuration(name), **configuration})
 
 
 def _from_numcodecs(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,13 +16,9 @@ from xarray.backends.common import datatree_from_dict_with_io_cleanup
 
 from aiozarr import hierarchy, sync
 from aiozarr.integrations.xarray.data_store import GroupDataStore
-from aiozarr.integrations.xarray.group_contents import (
-    GroupContents,
-    OpenedGroups,
-    OpenOptions,
-    fetch_groups,
-)
+from aiozarr.integrations.xarray.group_contents import GroupContents, OpenedGroups, OpenOptions, fetch_groups
 from aiozarr.stores import Store
+from aiozarr.sync.array import async_node
 from aiozarr.sync.wait import wait
 
 T = TypeVar("T")
@@ -166,7 +162,7 @@ def source_of(target: Any) -> str | os.PathLike[str] | Store | hierarchy.Group:
         TypeError: it is no target.
     """
     if isinstance(target, sync.Group):
-        return target._async
+        return async_node(target)
     if isinstance(target, str | os.PathLike | Store | hierarchy.Group):
         return target
     if (mapped := _zarr_store(target)) is not None:

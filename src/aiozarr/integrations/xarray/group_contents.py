@@ -17,13 +17,11 @@ from aiozarr.concurrency import cancel_and_wait, gather_all
 from aiozarr.engine import Engine, run
 from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.errors import AiozarrError, NodeTypeError
-from aiozarr.hierarchy.group import make_node
+from aiozarr.hierarchy.internal import child_of, listed_levels, reopened
 from aiozarr.hierarchy.members import list_folders
-from aiozarr.hierarchy.node import HandleOptions
 from aiozarr.hierarchy.node_access import NodeAccess
 from aiozarr.hierarchy.view import AnyArray, View
 from aiozarr.integrations.xarray.lazy_array import Corners
-from aiozarr.metadata.names import join_path
 from aiozarr.metadata.records import GroupMetadata
 from aiozarr.schedule.events import current_recorder
 from aiozarr.schedule.operations import observed
@@ -138,7 +136,7 @@ async def _open_group(
     if isinstance(target, hierarchy.Group):
         # The caller's group stays open: the one of the data set does not own the store.
         group = await _child_group(target, path) if path else target
-        return _reopened(group, options.settings or target.settings), None
+        return reopened(group, options.settings or target.settings), None
     if isinstance(target, str | os.PathLike):
         target = _expanded(target)
     settings = settings_or_default(options.settings)
@@ -175,12 +173,7 @@ async def _open_group(
         finally:
             if listing is not None:
                 await cancel_and_wait(listing)
-        return _reopened(group, settings, owns_store=is_owned), folders
-
-
-def _reopened(group: hierarchy.Group, settings: Settings, *, owns_store: bool = False) -> hierarchy.Group:
-    options = HandleOptions(settings, "r", owns_store, seen_changes=group._seen_changes)
-    return hierarchy.Group(group.store, group.path, group.metadata, options)
+        return reopened(group, settings, owns_store=is_owned), folders
 
 
 async def _found(opening: Any) -> hierarchy.Group | AiozarrError:
@@ -202,7 +195,7 @@ async def _list_groups(
 ) -> list[GroupContents]:
     """Return the group with its arrays and, with `deep`, all groups below it, parents before their children."""
     groups = {"": GroupContents("", root)}
-    async for batch in root._levels(None if deep else 0, folders=folders):
+    async for batch in listed_levels(root, None if deep else 0, folders=folders):
         for found in batch:
             parent, _, name = found.name.rpartition("/")
             is_dropped = name in dropped and not isinstance(found.metadata, GroupMetadata)
@@ -210,7 +203,7 @@ async def _list_groups(
                 continue
             if isinstance(found.metadata, Exception):
                 raise found.metadata
-            node = root._child(make_node, join_path(root.path, found.name, None), found.metadata)
+            node = child_of(root, found.name, found.metadata)
             if isinstance(node, hierarchy.Array):
                 groups[parent].arrays[name] = node
             elif deep:

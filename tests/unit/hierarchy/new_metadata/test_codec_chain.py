@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import aiozarr
+from aiozarr.codecs import GzipCodec, get_codec
 from aiozarr.stores import MemoryStore
 
 BYTES = ("bytes", {"endian": "little"})
@@ -46,6 +47,18 @@ async def names(codecs: Any, dtype: Any = "i4", **options: Any) -> list[tuple[st
 )
 async def test_short_forms_are_completed(codecs: Any, expected: Any) -> None:
     assert await names(codecs) == expected
+
+
+@pytest.mark.parametrize("name", ["gzip", "zstd", "blosc", "crc32c"])
+async def test_a_name_alone_has_the_configuration_of_the_codec_class(name: str) -> None:
+    kind = get_codec(name)
+    default = {**kind.default_configuration}
+    assert await names([name], "u1") == [("bytes", {}), (name, default)]
+    assert kind.from_json(default).to_json() == default
+
+
+def test_gzip_has_one_default_level() -> None:
+    assert GzipCodec.default_configuration == GzipCodec().to_json() == {"level": 5}
 
 
 async def test_codecs_before_the_bytes_stay_before_them() -> None:
