@@ -24,6 +24,28 @@ async def test_an_append_whose_growth_is_unknown_says_so() -> None:
     assert "may have grown from 14 to 16" in str(caught.value.__notes__)
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+async def test_an_append_that_cannot_rewrite_consolidated_metadata_is_taken_back(zarr_format: int) -> None:
+    store = FaultyStore(MemoryStore())
+    group = await aiozarr.create_group(store, zarr_format=zarr_format)
+    array = await group.create_array("a", shape=14, dtype="i4", chunks=4)
+    await aiozarr.consolidate_metadata(store)
+    written: list[str] = []
+
+    def refuse(call: Call) -> StoreError | None:
+        if call.operation != "set" or "refused" in written:
+            return None
+        is_after = any(key.startswith("a/") for key in written) and not call.key.startswith("a/")
+        written.append("refused" if is_after else call.key)
+        return StoreError("refused") if is_after else None
+
+    store.faults = refuse
+    with pytest.raises(StoreError, match="refused") as caught:
+        await array.append(np.ones(2, "i4"))
+    assert not hasattr(caught.value, "__notes__")
+    assert array.shape == (await aiozarr.open_array(store, "a")).shape == (14,)
+
+
 async def test_a_failed_append_says_what_it_leaves_where_others_have_appended_since() -> None:
     store = MemoryStore()
     array = await aiozarr.create_array(store, shape=(4,), dtype="i4", chunks=(4,))
