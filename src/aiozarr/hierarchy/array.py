@@ -438,6 +438,17 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
     # --- for this package ----------------------------------------------------------------------------------------
 
+    async def _write_first(self, values: ArrayLike) -> None:
+        """Write the values of an array that was just created. A note of an error says what it leaves."""
+        try:
+            await self[...].write(values)
+        except BaseException as error:
+            error.add_note(
+                f"{self.url} was created, and holds the fill value where its data were not written; "
+                "overwrite=True creates it again"
+            )
+            raise
+
     def _whole(self) -> View:
         layout = self._layout
         return View(self, layout, layout.whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -97,3 +98,18 @@ async def test_a_creation_that_stored_the_attributes_alone_is_completed_by_its_r
         await aiozarr.create_group(store, "g", attributes={"a": 2}, zarr_format=2)
     group = await aiozarr.create_group(store, "g", attributes={"a": 1}, zarr_format=2)
     assert dict(group.attrs) == {"a": 1}
+
+
+@pytest.mark.parametrize("is_in_group", [False, True])
+async def test_a_creation_whose_data_cannot_be_written_says_what_it_leaves(is_in_group: bool) -> None:
+    store = FaultyStore(MemoryStore())
+    group = await aiozarr.create_group(store)
+    create = group.create_array if is_in_group else partial(aiozarr.create_array, store)
+    store.faults = lambda call: StoreError("refused") if call.key == "a/c/1" else None
+    with pytest.raises(StoreError, match="refused") as caught:
+        await create("a", data=[5, 6], chunks=1)
+    [note] = caught.value.__notes__
+    assert note.startswith(f"{store.url}/a was created")
+    store.faults = None
+    again = await create("a", data=[5, 6], chunks=1, overwrite=True)
+    assert (await again[...]).tolist() == [5, 6]
