@@ -57,6 +57,16 @@ async def test_clipped_ranges_without_a_size_give_right_values(options: dict[str
         assert np.array_equal(await (await aiozarr.open_array(copied))[...], values)
 
 
+async def test_objects_are_copied_by_clipped_ranges_without_a_size() -> None:
+    objects, values = await stored(chunks=(20, 20), shards=(100, 100))
+    with FaultServer(objects, script=without_size) as server:
+        copied = MemoryStore()
+        await aiozarr.copy(server.url, copied)
+        assert np.array_equal(await (await aiozarr.open_array(copied))[...], values)
+        # Of each object: a range that is refused once, and the whole.
+        assert len(server.requests) <= 3 * len(objects) + 8
+
+
 async def test_a_shard_whose_bytes_are_cut_short_is_an_error_and_not_the_fill_value() -> None:
     objects, _ = await stored(chunks=(20, 20), shards=(100, 100))
     with FaultServer(objects, script=cut_short) as server:
