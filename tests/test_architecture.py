@@ -70,14 +70,14 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11070,
-    "engine": 7430,
-    "hierarchy": 5810,
+    "stores": 11080,
+    "engine": 7440,
+    "hierarchy": 5820,
     "codecs": 4640,
     "driver": 3480,
     "metadata": 2780,
-    "transfer": 2780,
-    "cli": 2280,
+    "transfer": 2790,
+    "cli": 2290,
     "grid": 2240,
     "integrations": 1960,
     "conversion": 1910,

@@ -188,8 +188,7 @@ def is_whole_object(request: Request, response: Response) -> bool:
         return True
     # A range may be as long as the object: small shards are read by one.
     action = response.action
-    is_part = response.status == 206 and isinstance(action, Accept)
-    return is_part and action.size == memoryview(response.body).nbytes
+    return response.status == 206 and isinstance(action, Accept) and action.size == memoryview(response.body).nbytes
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[BucketClient, str]:
