@@ -70,9 +70,9 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 10260,
-    "engine": 7430,
-    "hierarchy": 5820,
+    "stores": 10270,
+    "engine": 7440,
+    "hierarchy": 5830,
     "codecs": 4620,
     "driver": 3470,
     "metadata": 2780,
@@ -81,7 +81,7 @@ BUDGET = {
     "grid": 2240,
     "integrations": 1950,
     "conversion": 1920,
-    "http1": 1810,
+    "http1": 1820,
     "testing": 1200,
     "root": 1010,
     "schedule": 910,

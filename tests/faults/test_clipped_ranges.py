@@ -57,6 +57,27 @@ async def test_clipped_ranges_without_a_size_give_right_values(options: dict[str
         assert np.array_equal(await (await aiozarr.open_array(copied))[...], values)
 
 
+async def test_objects_are_copied_by_clipped_ranges_without_a_size() -> None:
+    objects, values = await stored(chunks=(20, 20), shards=(100, 100))
+    with FaultServer(objects, script=without_size) as server:
+        copied = MemoryStore()
+        await aiozarr.copy(server.url, copied)
+        assert np.array_equal(await (await aiozarr.open_array(copied))[...], values)
+        # Of each object: a range that is refused once, and the whole.
+        assert len(server.requests) <= 3 * len(objects) + 8
+
+
+async def test_a_chunk_that_is_stored_in_fewer_bytes_than_a_part_is_fetched_whole() -> None:
+    store = MemoryStore()
+    await aiozarr.create_array(store, data=np.ones((1024, 1024), "f4"), chunks=(1024, 1024))
+    objects = {key: bytes(await store.get(key) or b"") for key in await store.list()}
+    with FaultServer(objects, script=without_size) as server:
+        async with aiozarr.open_array(server.url, settings=Settings(max_request_bytes=1 << 20)) as array:
+            assert (await array[...] == 1).all()
+        requests = [request.headers.get("range") for request in server.requests if request.key == "c/0/0"]
+        assert requests == ["bytes=0-1048575", None]
+
+
 async def test_a_shard_whose_bytes_are_cut_short_is_an_error_and_not_the_fill_value() -> None:
     objects, _ = await stored(chunks=(20, 20), shards=(100, 100))
     with FaultServer(objects, script=cut_short) as server:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.model import Range
+from aiozarr.model import ByteRange, Range, Suffix
 from aiozarr.stores.object.store import ObjectStore
 from tests.support.remote_arrays import QUICK, serve_array
 from tests.support.servers import http_replies as spoil
@@ -219,6 +219,20 @@ async def test_a_part_is_not_compared_with_a_checksum(server: FaultServer) -> No
     assert value is not None
     assert bytes(value.data) == b"\x08\0"
     assert "x-amz-checksum-mode" not in server.requests[-1].headers
+
+
+@pytest.mark.parametrize("wanted", [Range(0, 20), Range(0, 100), Suffix(100)])
+async def test_a_range_of_all_bytes_is_compared_with_the_checksum_of_the_object(
+    server: FaultServer, wanted: ByteRange
+) -> None:
+    server.put("bucket/c/k", bytes(20))
+    server.script = with_checksum("crc32", damaged=1)
+    async with ObjectStore("s3://bucket", endpoint_url=server.url, anon=True) as store:
+        with pytest.raises(aiozarr.StoreError, match="do not have the CRC32 that the server reports"):
+            await store.fetch("c/k", wanted)
+        value = await store.fetch("c/k", wanted)
+    assert value is not None
+    assert bytes(value.data) == bytes(20)
 
 
 async def test_the_checksum_of_a_stored_value_is_not_that_of_the_response(server: FaultServer) -> None:

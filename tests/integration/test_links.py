@@ -131,7 +131,9 @@ def test_a_mirror_keeps_what_lies_behind_a_link_beside_objects_of_the_source(tre
     assert not (tree / "dst.zarr/photos").is_symlink()
 
 
-@pytest.mark.parametrize("target", [".", "..", "/", "~", "{tree}", "{tree}/other/..", "file://{tree}"])
+@pytest.mark.parametrize(
+    "target", [".", "..", "/", "~", "{tree}", "{tree}/other/..", "file://{tree}", "FILE://{tree}", "local://{tree}"]
+)
 def test_rm_refuses_the_working_and_the_home_directory_and_what_is_above(
     tree: Path, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -268,9 +268,10 @@ def _local_path(target: str) -> str | None:
     """Return the absolute path of a target on the local disk; None for all others."""
     from aiozarr.stores import LocalStore, from_url
 
-    if "://" in target and not target.startswith("file://"):
+    scheme, mark, rest = target.partition("://")
+    if mark and scheme.lower() not in ("file", "local"):  # fsspec opens local:// as well
         return None
-    store = from_url(target)
+    store = from_url(f"file://{rest}" if mark else target)
     return store.root if isinstance(store, LocalStore) else None
 
 

@@ -166,13 +166,21 @@ class MultipartRead:
             placed = self._place(head)
             return placed
 
-        if isinstance(store, FetchIntoStore):
-            accept_full = self._range is None and part is self.first
-            value = await store.fetch_into(
-                self._key, part, receive, if_match=condition, accept_full=accept_full, **(bound if accept_full else {})
-            )
-        else:
-            value = await store.fetch(self._key, part, if_match=condition)
+        is_beginning = self._range is None and part is self.first
+        try:
+            if isinstance(store, FetchIntoStore):
+                full = bound if is_beginning else {}
+                value = await store.fetch_into(
+                    self._key, part, receive, if_match=condition, accept_full=is_beginning, **full
+                )
+            else:
+                value = await store.fetch(self._key, part, if_match=condition)
+        except ShortReadError as error:
+            if error.retryable or not is_beginning:
+                raise
+            # The server has clipped the part without the object's size. The whole object proves its length.
+            self._on_wasted()
+            return await self.fetch(None)
         memory = self._memory
         if value is None or memory is None:
             return value

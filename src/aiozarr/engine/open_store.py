@@ -133,7 +133,7 @@ def _advice(target: object) -> str:
 
 def _is_local(place: str) -> bool:
     place = place.rpartition("::")[2]  # the store of an archive's file
-    return place.startswith("file://") or "://" not in place
+    return place.lower().startswith("file://") or "://" not in place
 
 
 def _is_remote(place: str) -> bool:

@@ -302,7 +302,10 @@ class Array(UnreadValues, Node[ArrayMetadata]):
                 return metadata
             return _with_length(self._resolve(metadata), axis, metadata.shape[axis] + length)
 
+        stored: list[ArrayMetadata] = []
+
         async def note(_: NodeAccess, old: ArrayMetadata, new: ArrayMetadata) -> None:
+            stored.append(new)
             self._note_resize(old, new)
 
         # A worker reads many values, about 1 GB/s.
@@ -316,7 +319,9 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         try:
             grown = await self._change(grow, note, mark=mark)
         except BaseException as error:
-            if starts and length:
+            if stored and length:  # consolidated metadata above could not be rewritten
+                await self._cut_again(stored[-1], axis, starts[-1], error)
+            elif starts and length:
                 # Not cut: it may be the growth of another writer, who has appended as many.
                 end = starts[-1] + length
                 error.add_note(f"along axis {axis}, {self.url} may have grown from {starts[-1]} to {end}")
@@ -432,6 +437,17 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         return table("aiozarr.Array", facts, self._metadata.attributes, grid_svg(self._layout.grid))
 
     # --- for this package ----------------------------------------------------------------------------------------
+
+    async def _write_first(self, values: ArrayLike) -> None:
+        """Write the values of an array that was just created. A note of an error says what it leaves."""
+        try:
+            await self[...].write(values)
+        except BaseException as error:
+            error.add_note(
+                f"{self.url} was created, and holds the fill value where its data were not written; "
+                "overwrite=True creates it again"
+            )
+            raise
 
     def _whole(self) -> View:
         layout = self._layout

@@ -57,7 +57,7 @@ async def create_array(
     Format 1 has no groups, so none are made above it.
 
     All arguments are checked before anything is stored. Without `data`, no chunks are stored: the array holds its fill
-    value until it is written.
+    value until it is written. If writing `data` fails, the array stays with what was written; the error has a note.
 
     Args:
         target: a URL, a local path, a `Store`, or an object with obspec's methods, such as a store of obstore.
@@ -124,7 +124,7 @@ async def create_array(
     metadata, values = new_array_with_data(zarr_format, options, data)
     array = await _create(make_array, target, path, metadata, overwrite, storage_options, settings)
     if values is not None:
-        await array[...].write(values)
+        await array._write_first(values)
     return array
 
 

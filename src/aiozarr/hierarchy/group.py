@@ -192,7 +192,7 @@ class Group(Node[GroupMetadata]):
         metadata, values = new_array_with_data(self.zarr_format, options, data)
         array = await self._create(make_array, name, metadata, overwrite)
         if values is not None:
-            await array[...].write(values)
+            await array._write_first(values)
         return array
 
     @opens

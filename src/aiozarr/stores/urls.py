@@ -201,7 +201,7 @@ def _inside(location: str, inner: str, options: dict[str, Any]) -> Store:
     """Open the archive at the URL or path `location`, with the root at `inner`."""
     if "://" not in location:
         return _zip(os.path.expanduser(location), inner, options)
-    if location.startswith("file://"):
+    if location.lower().startswith("file://"):
         return _zip(_file_path(location), inner, options)
     from aiozarr.stores.zip import RemoteZipStore
 

@@ -480,7 +480,12 @@ async def read_object(source: ScheduledStore, key: str, max_bytes: int, part_byt
     in_parts = is_ranged and max_bytes > part_bytes
     value: Value | None = None
     if not in_parts:
-        value = await source.fetch(key, Range(0, part_bytes) if is_ranged else None, cost=min(max_bytes, part_bytes))
+        cost = min(max_bytes, part_bytes)
+        try:
+            value = await source.fetch(key, Range(0, part_bytes) if is_ranged else None, cost=cost)
+        except ShortReadError:
+            # A server may clip the range without the object's size. The whole object proves its length.
+            value = await source.fetch(key, cost=cost, max_bytes=cost)
         # A full part of an object of unknown size may have bytes behind it.
         in_parts = is_ranged and value is not None and value.size is None and len(byte_view(value.data)) >= part_bytes
     if in_parts:

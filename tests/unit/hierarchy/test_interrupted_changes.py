@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,28 @@ async def test_an_append_whose_growth_is_unknown_says_so() -> None:
     with pytest.raises(StoreError, match="its answer was lost") as caught:
         await array.append(np.zeros(2, "i4"))
     assert "may have grown from 14 to 16" in str(caught.value.__notes__)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+async def test_an_append_that_cannot_rewrite_consolidated_metadata_is_taken_back(zarr_format: int) -> None:
+    store = FaultyStore(MemoryStore())
+    group = await aiozarr.create_group(store, zarr_format=zarr_format)
+    array = await group.create_array("a", shape=14, dtype="i4", chunks=4)
+    await aiozarr.consolidate_metadata(store)
+    written: list[str] = []
+
+    def refuse(call: Call) -> StoreError | None:
+        if call.operation != "set" or "refused" in written:
+            return None
+        is_after = any(key.startswith("a/") for key in written) and not call.key.startswith("a/")
+        written.append("refused" if is_after else call.key)
+        return StoreError("refused") if is_after else None
+
+    store.faults = refuse
+    with pytest.raises(StoreError, match="refused") as caught:
+        await array.append(np.ones(2, "i4"))
+    assert not hasattr(caught.value, "__notes__")
+    assert array.shape == (await aiozarr.open_array(store, "a")).shape == (14,)
 
 
 async def test_a_failed_append_says_what_it_leaves_where_others_have_appended_since() -> None:
@@ -75,3 +98,18 @@ async def test_a_creation_that_stored_the_attributes_alone_is_completed_by_its_r
         await aiozarr.create_group(store, "g", attributes={"a": 2}, zarr_format=2)
     group = await aiozarr.create_group(store, "g", attributes={"a": 1}, zarr_format=2)
     assert dict(group.attrs) == {"a": 1}
+
+
+@pytest.mark.parametrize("is_in_group", [False, True])
+async def test_a_creation_whose_data_cannot_be_written_says_what_it_leaves(is_in_group: bool) -> None:
+    store = FaultyStore(MemoryStore())
+    group = await aiozarr.create_group(store)
+    create = group.create_array if is_in_group else partial(aiozarr.create_array, store)
+    store.faults = lambda call: StoreError("refused") if call.key == "a/c/1" else None
+    with pytest.raises(StoreError, match="refused") as caught:
+        await create("a", data=[5, 6], chunks=1)
+    [note] = caught.value.__notes__
+    assert note.startswith(f"{store.url}/a was created")
+    store.faults = None
+    again = await create("a", data=[5, 6], chunks=1, overwrite=True)
+    assert (await again[...]).tolist() == [5, 6]

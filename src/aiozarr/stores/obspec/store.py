@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
-from weakref import ref
+from weakref import finalize, ref
 
 from typing_extensions import Buffer
 
@@ -44,6 +44,16 @@ DELETE_KEYS = 1000
 """Keys of one call of `delete_async`, as many as S3 deletes with one request."""
 
 _numbers = SerialNumbers()
+_numbers_of_objects: dict[int, int] = {}
+
+
+def _number_of(obj: object) -> int:
+    """Return the number of `obj`, the same as long as it lives: stores over one object must share locks and caches."""
+    number = _numbers_of_objects.get(id(obj))
+    if number is None:
+        number = _numbers_of_objects.setdefault(id(obj), _numbers.next())
+        finalize(obj, _numbers_of_objects.pop, id(obj), None).atexit = False
+    return number
 
 
 class GetAsync(Protocol):
@@ -78,12 +88,13 @@ class ObspecStore(Store):
 
     Args:
         obj: an object with at least `get_async`.
-        url: the canonical URL of the root, without secrets; by default one that says the class of `obj`.
+        url: the canonical URL of the root, without secrets; by default one that says the class of `obj`, the same for
+            each store over `obj`.
     """
 
     def __init__(self, obj: GetAsync, *, url: str | None = None) -> None:
         self._obj: Any = obj
-        self._url = (url or f"obspec://{type(obj).__name__}-{_numbers.next()}").rstrip("/")
+        self._url = (url or f"obspec://{type(obj).__name__}-{_number_of(obj)}").rstrip("/")
         self._identity: Hashable = (type(self), _ObjectKey(obj), self._url)
         # Stores in memory hold the buffer itself, which the caller may change afterwards.
         self._copies_values = is_of_obstore(obj) and type(obj).__name__ != "MemoryStore"

@@ -109,6 +109,16 @@ def test_stores_of_one_object_are_equal_and_of_others_not() -> None:
     assert ObspecStore(one, url="x://a") == ObspecStore(one, url="x://a")
     assert ObspecStore(one, url="x://a") != ObspecStore(two, url="x://a")
     assert ObspecStore(one).url.startswith("obspec://Reader-")
+    assert ObspecStore(one) == ObspecStore(one) != ObspecStore(two)
+
+
+async def test_handles_of_one_object_know_of_each_others_resizes() -> None:
+    held = MemoryStore()
+    array = await aiozarr.create_array(held, shape=(12,), dtype="i4", chunks=(4,))
+    await array[0].write(1)
+    await (await aiozarr.open_array(held, mode="r+")).resize((4,))
+    with pytest.raises(aiozarr.ChangedError, match="has the shape"):
+        await array[...].write(5)
 
 
 async def test_arrays_are_opened_created_and_copied_where_an_object_is_the_target() -> None:
