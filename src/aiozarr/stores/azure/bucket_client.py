@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, unquote, urlencode
 from xml.etree.ElementTree import Element
@@ -204,13 +205,15 @@ class AzureBucketClient(ObstoreBucketClient):
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+    async def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
         if self._obstore_sender is not None:
-            async for entries in super().pages(prefix):
-                yield entries
+            async with aclosing(super().pages(prefix)) as lists:
+                async for entries in lists:
+                    yield entries
         else:
-            async for page in iterate_pages(lambda marker: self._page(prefix, "", marker)):
-                yield page.entries
+            async with aclosing(iterate_pages(lambda marker: self._page(prefix, "", marker))) as pages:
+                async for page in pages:
+                    yield page.entries
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         if self._obstore_sender is not None:

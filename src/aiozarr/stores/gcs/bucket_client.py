@@ -6,7 +6,8 @@ import json
 import os
 import re
 import warnings
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -167,14 +168,15 @@ class GcsBucketClient(BucketClient):
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
-        async for page in self._listing(prefix, "items(name,size,generation)", ""):
-            yield page.entries
+    async def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
+        async with aclosing(self._listing(prefix, "items(name,size,generation)", "")) as pages:
+            async for page in pages:
+                yield page.entries
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         return await collect_names(self._listing(prefix, "items(name),prefixes", "/"))
 
-    def _listing(self, prefix: str, fields: str, delimiter: str) -> AsyncIterator[ListingPage]:
+    def _listing(self, prefix: str, fields: str, delimiter: str) -> AsyncGenerator[ListingPage, None]:
         target = f"{self._endpoint.list_path}?maxResults={PAGE_SIZE}&fields={fields},nextPageToken"
         target += f"&prefix={quote(prefix, safe='')}"
         if delimiter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -100,7 +100,7 @@ def parse_size(text: str, name: str) -> int:
     return int(text)
 
 
-async def iterate_pages(fetch_page: Callable[[str], Awaitable[ListingPage]]) -> AsyncIterator[ListingPage]:
+async def iterate_pages(fetch_page: Callable[[str], Awaitable[ListingPage]]) -> AsyncGenerator[ListingPage, None]:
     """Iterate over the pages that `fetch_page` returns for their continuation tokens, beginning with `""`.
 
     Raises:

@@ -7,8 +7,8 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 from anyio import move_on_after
@@ -364,13 +364,15 @@ class S3BucketClient(ObstoreBucketClient):
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+    async def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
         if knows_credentials(self._source):
-            async for page in iterate_pages(lambda token: self._page(prefix, "", token)):
-                yield page.entries
+            async with aclosing(iterate_pages(lambda token: self._page(prefix, "", token))) as pages:
+                async for page in pages:
+                    yield page.entries
         else:
-            async for entries in self._pages_by_client(prefix):
-                yield entries
+            async with aclosing(self._pages_by_client(prefix)) as lists:
+                async for entries in lists:
+                    yield entries
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         if knows_credentials(self._source):
@@ -389,15 +391,15 @@ class S3BucketClient(ObstoreBucketClient):
             raise self.error(response)
         return parse_page(bytes(response.body), prefix)
 
-    async def _pages_by_client(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+    async def _pages_by_client(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
         """Iterate over pages by the client library, which alone has the credentials of its chain."""
         for attempt in range(2):
             client, issued_at, has_begun = await self._ready(), time.monotonic(), False
             try:
-                pages = super().pages(prefix)
-                async for page in pages:
-                    has_begun = True
-                    yield page
+                async with aclosing(super().pages(prefix)) as pages:
+                    async for page in pages:
+                        has_begun = True
+                        yield page
                 return
             except StoreError as error:
                 if has_begun or attempt or not await self._recover_from(client, issued_at, error):
