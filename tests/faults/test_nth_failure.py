@@ -265,8 +265,8 @@ SCENARIOS = [
             (
                 "convert to shards",
                 partial(tree_below, zarr_format=2),
-                partial(convert, chunks=1, shards=4),
-                partial(convert, chunks=1, shards=4, resume=True),
+                partial(convert, chunks=1, shards=4, zarr_format=3),
+                partial(convert, chunks=1, shards=4, zarr_format=3, resume=True),
                 {"done": (NodeExistsError,)},
             ),
             ("convert over a tree", tree_and_other_tree, partial(convert, overwrite=True), None, {"gap": "dst"}),
