@@ -154,6 +154,7 @@ class TreeMachine(RuleBasedStateMachine):
     def begin(self, data: st.DataObject, place: str, zarr_format: int) -> None:
         self.zarr_format, self.place = zarr_format, place
         self.folder = Path(self.closing.enter_context(TemporaryDirectory())) if place == "disk" else None
+        self.outside = Path(self.closing.enter_context(TemporaryDirectory()))
         self.values = FakeStore(latency=0)
         self.closing.enter_context(engines_of_tasks())
         self.runner = self.closing.enter_context(asyncio.Runner(loop_factory=VirtualTimeLoop))
@@ -198,6 +199,8 @@ class TreeMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             if self.nodes:
+                for directory in self.outside.iterdir():
+                    assert {each.name for each in directory.iterdir()} == {".zattrs", "x"}, "files behind a link are gone"
                 self.compare_with_peers()
                 for process in self.processes:
                     process.assert_idle()
@@ -271,6 +274,16 @@ class TreeMachine(RuleBasedStateMachine):
         objects = array.shards or array.chunks
         self.nodes[path] = Model(next(self.serials), attributes, values, new, objects, fill)
         self.handles.append(Handle(process, path, self.nodes[path].serial, array))
+        if self.folder is not None:
+            self.link(self.folder / path / "link")
+
+    def link(self, link: Path) -> None:
+        """Link to a directory outside of the tree, whose files stay whatever happens to the tree."""
+        target = self.outside / f"{next(self.serials)}"
+        target.mkdir()
+        for name in (".zattrs", "x"):
+            (target / name).write_text("{}", "utf-8")
+        link.symlink_to(target)
 
     @precondition(lambda self: len(self.nodes) < 6)
     @rule(data=st.data(), overwrite=st.booleans(), attributes=ATTRIBUTES)
@@ -363,6 +376,17 @@ class TreeMachine(RuleBasedStateMachine):
 
         self.run(process, copy)
 
+    @rule(data=st.data(), chunks=st.sampled_from([None, 1, 2, 5]))
+    def convert(self, data: st.DataObject, chunks: int | None) -> None:
+        process, other = self.process(data), FakeStore(latency=0)
+
+        async def convert() -> None:
+            options: dict[str, Any] = {} if chunks is None else {"chunks": chunks, "shards": False}
+            await aiozarr.convert(self.processes[process].store, other, **options)
+            await self.compare(other)
+
+        self.run(process, convert)
+
     # --- changes of one array -----------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.arrays())
@@ -382,17 +406,22 @@ class TreeMachine(RuleBasedStateMachine):
         view, places = self.drawn_view(handle, data)
         assert node.new is not None
         values: Any = data.draw(node.new.contents(places.shape), "values")
+        written = values
+        if values.dtype.kind == "b":
+            # Any byte but 0 is true in numpy, and only 1 is true in a chunk.
+            written = (values.view("u1") * data.draw(st.sampled_from([1, 2, 255]), "byte of true")).view(bool)
         changed = node.elements.copy()
         target = changed
         if changed.dtype.names and data.draw(st.booleans(), "field"):
             name = data.draw(st.sampled_from(changed.dtype.names))
             view, values, target = view[name], values[name], changed[name]
+            written = values
         # One after the other: of repeated elements the last value stays.
         for place, value in zip(
             places.reshape(-1), values.reshape((places.size, *values.shape[places.ndim :])), strict=True
         ):
             target[np.unravel_index(place, node.elements.shape)] = value
-        return changed, view, values
+        return changed, view, written
 
     def drawn_view(self, handle: Handle, data: st.DataObject) -> tuple[Any, AnyArray]:
         """Draw elements that both the handle and the array have: a view, and their numbers in the array."""
