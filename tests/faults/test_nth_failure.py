@@ -384,7 +384,7 @@ async def fail_each_call(place: Place, scenario: Scenario, limit: int | None) ->
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_in_memory(scenario: Scenario) -> None:
-    await fail_each_call(Place(), scenario, None if IS_COMPLETE else 6)
+    await fail_each_call(Place(), scenario, None if IS_COMPLETE else 4)
 
 
 @pytest.mark.parametrize(
