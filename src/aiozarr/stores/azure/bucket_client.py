@@ -6,7 +6,6 @@ import os
 import re
 import warnings
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, unquote, urlencode
 from xml.etree.ElementTree import Element
@@ -25,6 +24,7 @@ from aiozarr.stores.object.listing import (
     ListingPage,
     child_texts,
     collect_names,
+    entries_of_pages,
     is_key,
     iterate_pages,
     listing_error,
@@ -205,15 +205,10 @@ class AzureBucketClient(ObstoreBucketClient):
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    async def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
+    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
         if self._obstore_sender is not None:
-            async with aclosing(super().pages(prefix)) as lists:
-                async for entries in lists:
-                    yield entries
-        else:
-            async with aclosing(iterate_pages(lambda marker: self._page(prefix, "", marker))) as pages:
-                async for page in pages:
-                    yield page.entries
+            return super().pages(prefix)
+        return entries_of_pages(iterate_pages(lambda marker: self._page(prefix, "", marker)))
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         if self._obstore_sender is not None:

@@ -24,7 +24,7 @@ from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import EXPIRED_CODES, error_code, error_for, is_missing_key, is_skewed
 from aiozarr.stores.object.body_checksum import BodyChecksum
 from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
-from aiozarr.stores.object.listing import ListingPage, collect_names, iterate_pages
+from aiozarr.stores.object.listing import ListingPage, collect_names, entries_of_pages, iterate_pages
 from aiozarr.stores.obstore.obstore_bucket import (
     PART_BYTES,
     SINGLE_PUT_BYTES,
@@ -364,15 +364,10 @@ class S3BucketClient(ObstoreBucketClient):
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    async def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
+    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
         if knows_credentials(self._source):
-            async with aclosing(iterate_pages(lambda token: self._page(prefix, "", token))) as pages:
-                async for page in pages:
-                    yield page.entries
-        else:
-            async with aclosing(self._pages_by_client(prefix)) as lists:
-                async for entries in lists:
-                    yield entries
+            return entries_of_pages(iterate_pages(lambda token: self._page(prefix, "", token)))
+        return self._pages_by_client(prefix)
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         if knows_credentials(self._source):
