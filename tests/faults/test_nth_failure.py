@@ -399,7 +399,7 @@ async def test_in_blocking_stores(place: Place, scenario: Scenario) -> None:
     await fail_each_call(place, scenario, None if IS_COMPLETE else 2)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS if IS_COMPLETE else SCENARIOS[::9], ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", SCENARIOS if IS_COMPLETE else SCENARIOS[::18], ids=lambda scenario: scenario.name)
 async def test_in_a_bucket(s3_server: LocalS3, scenario: Scenario) -> None:
     await fail_each_call(S3(s3_server), scenario, 100 if IS_COMPLETE else 1)
 
