@@ -111,10 +111,12 @@ test-ecosystem: ## suites of other projects, unchanged, over aiozarr: zarr-pytho
 	@$(PYTHON) -m scripts.ecosystem --oldest $(PYTHON) --newest $(PYTHON_NEWEST) $(ARGS)
 
 # The seed is printed first, so a failure can be repeated.
-test-long: $(VENV)/$(READY) ## properties, simulations and each fault at each call, with many more examples; SEED=... repeats a run
+test-long: $(VENV)/$(READY) ## properties, simulations, each fault at each call, fuzz targets and a soak; SEED=... repeats a run
 	@seed="$(SEED)"; seed="$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; \
 	echo "make test-long SEED=$$seed repeats this run"; \
-	$(BIN)/python $(PYTEST) --hypothesis-profile long --hypothesis-seed="$$seed" tests/properties tests/faults/test_nth_failure.py tests/cancellation/test_interleavings.py $(ARGS)
+	$(BIN)/python $(PYTEST) --hypothesis-profile long --hypothesis-seed="$$seed" tests/properties tests/faults/test_nth_failure.py tests/cancellation/test_interleavings.py $(ARGS) && \
+	$(BIN)/python -m tests.fuzz --seconds 60 --seed "$$seed" && \
+	$(BIN)/python -m benchmarks.soak --minutes 2 --seed "$$seed"
 
 fuzz: $(VENV)/$(READY) ## mutated documents, bytes, responses and names, a minute for each target; SECONDS=, TARGET=, SEED= and N= choose
 	@$(BIN)/python -m tests.fuzz --seconds "$(or $(SECONDS),60)" $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED)) $(if $(N),--number $(N))

@@ -265,8 +265,8 @@ SCENARIOS = [
             (
                 "convert to shards",
                 partial(tree_below, zarr_format=2),
-                partial(convert, chunks=1, shards=4),
-                partial(convert, chunks=1, shards=4, resume=True),
+                partial(convert, chunks=1, shards=4, zarr_format=3),
+                partial(convert, chunks=1, shards=4, zarr_format=3, resume=True),
                 {"done": (NodeExistsError,)},
             ),
             ("convert over a tree", tree_and_other_tree, partial(convert, overwrite=True), None, {"gap": "dst"}),
@@ -384,7 +384,7 @@ async def fail_each_call(place: Place, scenario: Scenario, limit: int | None) ->
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_in_memory(scenario: Scenario) -> None:
-    await fail_each_call(Place(), scenario, None if IS_COMPLETE else 6)
+    await fail_each_call(Place(), scenario, None if IS_COMPLETE else 4)
 
 
 @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ async def test_in_blocking_stores(place: Place, scenario: Scenario) -> None:
     await fail_each_call(place, scenario, None if IS_COMPLETE else 2)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS if IS_COMPLETE else SCENARIOS[::9], ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", SCENARIOS if IS_COMPLETE else SCENARIOS[::18], ids=lambda scenario: scenario.name)
 async def test_in_a_bucket(s3_server: LocalS3, scenario: Scenario) -> None:
     await fail_each_call(S3(s3_server), scenario, 100 if IS_COMPLETE else 1)
 

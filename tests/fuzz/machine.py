@@ -16,13 +16,13 @@ from tests.fuzz.journal_targets import ConversionJournals, CopyJournals
 from tests.fuzz.name_targets import References, Specs, StoredSpecs, Urls
 from tests.fuzz.target import Target
 from tests.fuzz.watchdog import Finding, Watchdog
-from tests.fuzz.web_targets import Http, Listings
+from tests.fuzz.web_targets import Http, Listings, Pages
 
 TARGETS: dict[str, type[Target]] = {
     target.name: target
     for target in (
-        *(Documents, Consolidated, Chunks, Shards, Http, Listings, Archives, Urls, Specs, StoredSpecs, References),
-        *(ConversionJournals, CopyJournals, CacheFiles),
+        *(Documents, Consolidated, Chunks, Shards, Http, Listings, Pages, Archives, Urls, Specs, StoredSpecs),
+        *(References, ConversionJournals, CopyJournals, CacheFiles),
     )
 }
 
@@ -75,7 +75,7 @@ async def fuzz(
         report: called with the first finding of each kind.
     """
     run, started = Run(target.name, seed), time.monotonic()
-    with warnings.catch_warnings(), Watchdog() as watchdog:
+    with warnings.catch_warnings(), Watchdog(cpu_seconds=target.cpu_seconds) as watchdog:
         # Documents of strangers give reason for many a warning, once or each time.
         warnings.simplefilter("ignore")
         async with target:

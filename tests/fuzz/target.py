@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack
 from random import Random
 from typing import Any, ClassVar
 
+from tests.fuzz.watchdog import CPU_SECONDS
+
 
 class Target(ABC):
     """One kind of input. Used as an async context manager, around any number of inputs.
@@ -16,10 +18,12 @@ class Target(ABC):
     Attributes:
         name: names it on the command line.
         quick: number of inputs in the daily tests.
+        cpu_seconds: what one input may take of the processor.
     """
 
     name: ClassVar[str]
     quick: ClassVar[int] = 100
+    cpu_seconds: ClassVar[float] = CPU_SECONDS
 
     async def __aenter__(self) -> Target:
         self.resources = await AsyncExitStack().__aenter__()

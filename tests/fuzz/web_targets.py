@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any, TypeAlias
@@ -29,10 +30,12 @@ class RawServer:
 
     Attributes:
         responses: what it sends, in turn; the last one for all further requests.
+        respond: returns what it sends instead, for the head of a request.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, respond: Callable[[bytes], Response] | None = None) -> None:
         self.responses: Sequence[Response] = [[b""]]
+        self.respond = respond
         self._number = 0
         self.url = ""
 
@@ -56,6 +59,8 @@ class RawServer:
                 if line.startswith(b"content-length:"):
                     await reader.readexactly(int(line.partition(b":")[2]))
             pieces = self.responses[min(self._number, len(self.responses) - 1)]
+            if self.respond is not None:
+                pieces = self.respond(head)
             self._number += 1
             for piece in pieces:
                 writer.write(piece)
@@ -294,16 +299,87 @@ class Listings(Target):
         _check_keys(keys)
 
     def _store(self, cloud: str) -> ObjectStore:
-        options: dict[str, Any] = {"idle_timeout": SECONDS, "endpoint_url": self._server.url}
-        if cloud == "s3":
-            return ObjectStore("s3://bucket/root", key="k", secret="s", region="us-east-1", **options)
-        if cloud == "gs":
-            return ObjectStore("gs://bucket/root", anon=True, **options)
-        options["endpoint_url"] += "/account"
-        return ObjectStore("az://container/root", account_key=base64.b64encode(b"key").decode(), **options)
+        return _store_of(cloud, self._server.url, SECONDS)
+
+
+def _store_of(cloud: str, url: str, idle_timeout: float) -> ObjectStore:
+    options: dict[str, Any] = {"idle_timeout": idle_timeout, "endpoint_url": url}
+    if cloud == "s3":
+        return ObjectStore("s3://bucket/root", key="k", secret="s", region="us-east-1", **options)
+    if cloud == "gs":
+        return ObjectStore("gs://bucket/root", anon=True, **options)
+    options["endpoint_url"] += "/account"
+    return ObjectStore("az://container/root", account_key=base64.b64encode(b"key").decode(), **options)
 
 
 def _check_keys(keys: list[str]) -> None:
     """Check that no key of a listing leads out of the store."""
     for key in keys:
         assert not {"", ".", ".."} & set(key.split("/")), f"a listing names the key {key!r}"
+
+
+_TOKEN = re.compile(rb"[?&](?:continuation-token|pageToken|marker)=(\d+)")
+_GROUP = json.dumps({"zarr_format": 3, "node_type": "group"}).encode()
+
+
+class Pages(Target):
+    """Listings of several pages. Some are empty or fail once; some listings go in a circle, or never end."""
+
+    name = "pages"
+    quick = 12
+    cpu_seconds = 20.0
+
+    async def prepare(self) -> None:
+        self._server = await self.resources.enter_async_context(RawServer(self._respond).listening())
+
+    def draw(self, rng: Random) -> tuple[str, list[int], set[int], str]:
+        """Return the cloud, the number of names on each page, the pages that fail once, and what follows the last."""
+        counts = [rng.choice([0, 1, 2]) for _ in range(rng.randrange(1, 6))]
+        failing = {number for number in range(len(counts)) if rng.randrange(6) == 0}
+        ends = ["end", "end", "end", "end", "circle", "circle"]
+        return rng.choice(["s3", "gs", "az"]), counts, failing, rng.choice([*ends * 2, "never"])
+
+    async def run(self, value: tuple[str, list[int], set[int], str]) -> None:
+        self._cloud, self._counts, failing, self._end = value
+        self._failing, self._requests = {*failing}, [0] * len(self._counts)
+        async with _store_of(self._cloud, self._server.url, 20.0) as store:
+            listed = await allowed(self._names(store))
+        if self._end != "end":
+            assert isinstance(listed, aiozarr.StoreError), f"a listing without an end gave {listed}"
+            return
+        names = [f"n{page}-{number}" for page, count in enumerate(self._counts) for number in range(count)]
+        assert listed == names, f"the listing of {names} gave {listed!r}"
+        expected = [1 + (number in failing) for number in range(len(self._counts))]
+        assert self._requests == expected, f"the pages were requested {self._requests} times"
+
+    async def _names(self, store: Store) -> list[str]:
+        group = await aiozarr.open_group(store)
+        return sorted([name async for name, _ in group.members()])
+
+    def _respond(self, head: bytes) -> Response:
+        line = head.partition(b"\r\n")[0]
+        if not any(word in line for word in (b"list-type", b"comp=list", b"/o?")):
+            return [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(_GROUP) + _GROUP]
+        token = _TOKEN.search(line)
+        number = int(token[1]) if token else 0
+        if number < len(self._counts):
+            self._requests[number] += 1
+        if number in self._failing:
+            self._failing.remove(number)
+            return [b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"]
+        body = self._page(number).encode()
+        return [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body]
+
+    def _page(self, number: int) -> str:
+        count = self._counts[number] if number < len(self._counts) else 0
+        prefixes = [f"root/n{number}-{each}/" for each in range(count)]
+        follows = {"end": "", "circle": "0", "never": str(number + 1)}[self._end]
+        token = str(number + 1) if number + 1 < len(self._counts) else follows
+        if self._cloud == "gs":
+            return json.dumps({"prefixes": prefixes, **({"nextPageToken": token} if token else {})})
+        if self._cloud == "s3":
+            names = "".join(f"<CommonPrefixes><Prefix>{each}</Prefix></CommonPrefixes>" for each in prefixes)
+            more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>"
+            return f"<ListBucketResult>{more if token else ''}{names}</ListBucketResult>"
+        names = "".join(f"<BlobPrefix><Name>{each}</Name></BlobPrefix>" for each in prefixes)
+        return f"<EnumerationResults><Blobs>{names}</Blobs><NextMarker>{token}</NextMarker></EnumerationResults>"

@@ -62,7 +62,7 @@ def test_processes_that_are_killed_lose_no_cell_of_shards_on_disk_that_they_shar
 
     async def run() -> None:
         await create(target, {})
-        await check_history(target, {}, tmp_path / "notes", chance_of(request), writers=4, kills=rounds(4))
+        await check_history(target, {}, tmp_path / "notes", chance_of(request), writers=4, kills=rounds(2))
         await aiozarr.stores.LocalStore(target).sweep(older_than=-1.0)
         assert not leftovers(tmp_path)
 
@@ -77,6 +77,6 @@ def test_processes_that_are_killed_lose_no_cell_of_shards_in_a_bucket_that_they_
 
     async def run() -> None:
         await create(target, options)
-        await check_history(target, options, tmp_path, chance_of(request), writers=3, kills=rounds(2))
+        await check_history(target, options, tmp_path, chance_of(request), writers=2, kills=rounds(1))
 
     asyncio.run(run())

@@ -57,7 +57,9 @@ SHARED = {
     3: v3_arrays(elements=CORE, chains=codec_chains, around_shards=st.just([]), listed=False),
 }
 PLAIN = (
-    st.sampled_from(["i1", ">i2", "u1", "i4"]).map(np.dtype).map(lambda each: Elements(each, each.newbyteorder("=")))
+    st.sampled_from(["i1", ">i2", "u1", "i4", "bool"])
+    .map(np.dtype)
+    .map(lambda each: Elements(each, each.newbyteorder("=")))
 )
 INTEGERS = {
     2: v2_arrays(elements=PLAIN, codecs=lambda *_: st.just({"compressor": None})),
@@ -154,6 +156,7 @@ class TreeMachine(RuleBasedStateMachine):
     def begin(self, data: st.DataObject, place: str, zarr_format: int) -> None:
         self.zarr_format, self.place = zarr_format, place
         self.folder = Path(self.closing.enter_context(TemporaryDirectory())) if place == "disk" else None
+        self.outside = Path(self.closing.enter_context(TemporaryDirectory()))
         self.values = FakeStore(latency=0)
         self.closing.enter_context(engines_of_tasks())
         self.runner = self.closing.enter_context(asyncio.Runner(loop_factory=VirtualTimeLoop))
@@ -198,6 +201,8 @@ class TreeMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             if self.nodes:
+                for directory in self.outside.iterdir():
+                    assert len(list(directory.iterdir())) == 2, "files behind a link are gone"
                 self.compare_with_peers()
                 for process in self.processes:
                     process.assert_idle()
@@ -248,7 +253,7 @@ class TreeMachine(RuleBasedStateMachine):
     @rule(data=st.data(), overwrite=st.booleans(), attributes=ATTRIBUTES)
     def create_array(self, data: st.DataObject, overwrite: bool, attributes: dict[str, Any]) -> None:
         path, process = self.new_path(data), self.process(data)
-        # Every machine has an array of integers, which most of the rules change in most ways.
+        # Every machine has an array of integers or bools, which most of the rules change in most ways.
         kind = INTEGERS if path not in self.nodes and not self.arrays() else SHARED if self.folder is not None else ANY
         new = data.draw(kind[self.zarr_format], "new array")
         # In format 2 the names are an attribute.
@@ -271,6 +276,16 @@ class TreeMachine(RuleBasedStateMachine):
         objects = array.shards or array.chunks
         self.nodes[path] = Model(next(self.serials), attributes, values, new, objects, fill)
         self.handles.append(Handle(process, path, self.nodes[path].serial, array))
+        if self.folder is not None:
+            self.link(self.folder / path / "link")
+
+    def link(self, link: Path) -> None:
+        """Link to a directory outside of the tree, whose files stay whatever happens to the tree."""
+        target = self.outside / f"{next(self.serials)}"
+        target.mkdir()
+        for name in (".zattrs", "x"):
+            (target / name).write_text("{}", "utf-8")
+        link.symlink_to(target)
 
     @precondition(lambda self: len(self.nodes) < 6)
     @rule(data=st.data(), overwrite=st.booleans(), attributes=ATTRIBUTES)
@@ -363,6 +378,17 @@ class TreeMachine(RuleBasedStateMachine):
 
         self.run(process, copy)
 
+    @rule(data=st.data(), chunks=st.sampled_from([None, 1, 2, 5]))
+    def convert(self, data: st.DataObject, chunks: int | None) -> None:
+        process, other = self.process(data), FakeStore(latency=0)
+
+        async def convert() -> None:
+            options: dict[str, Any] = {} if chunks is None else {"chunks": chunks, "shards": False}
+            await aiozarr.convert(self.processes[process].store, other, **options)
+            await self.compare(other)
+
+        self.run(process, convert)
+
     # --- changes of one array -----------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.arrays())
@@ -382,17 +408,22 @@ class TreeMachine(RuleBasedStateMachine):
         view, places = self.drawn_view(handle, data)
         assert node.new is not None
         values: Any = data.draw(node.new.contents(places.shape), "values")
+        written = values
+        if values.dtype.kind == "b":
+            # Any byte but 0 is true in numpy, and only 1 is true in a chunk.
+            written = (values.view("u1") * data.draw(st.sampled_from([1, 2, 255]), "byte of true")).view(bool)
         changed = node.elements.copy()
         target = changed
         if changed.dtype.names and data.draw(st.booleans(), "field"):
             name = data.draw(st.sampled_from(changed.dtype.names))
             view, values, target = view[name], values[name], changed[name]
+            written = values
         # One after the other: of repeated elements the last value stays.
         for place, value in zip(
             places.reshape(-1), values.reshape((places.size, *values.shape[places.ndim :])), strict=True
         ):
             target[np.unravel_index(place, node.elements.shape)] = value
-        return changed, view, values
+        return changed, view, written
 
     def drawn_view(self, handle: Handle, data: st.DataObject) -> tuple[Any, AnyArray]:
         """Draw elements that both the handle and the array have: a view, and their numbers in the array."""

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import random
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 
 import aiozarr
 from aiozarr.engine import Engine, private_thread
-from aiozarr.errors import StoreError, ThrottledError
+from aiozarr.errors import NodeExistsError, StoreError, ThrottledError
 from aiozarr.model import Precondition, Version
 from aiozarr.stores import Store
 from aiozarr.testing.fakes import FakeStore
@@ -158,6 +158,7 @@ class Simulation:
         self._moments = itertools.count()
         self._attributes: dict[str, bool] = {}
         self._appended: dict[int, tuple[slice, set[int]]] = {}
+        self._creations: dict[str, dict[int, bool]] = {}
 
     def run(self) -> None:
         """Run the schedule, and check its history.
@@ -227,9 +228,13 @@ class Simulation:
         versions = count > 1 or "shards" in layout or self.happens(0.6)
         options: dict[str, Any] = {"bandwidth": self.choose(None, 20_000), "versions": versions}
         values = FakeStore(await _new_arrays(LAYOUTS.index(layout), self.choose(None, (8,))))
-        self.shape = layout["shape"]
+        self.shape, self.zarr_format = layout["shape"], layout.get("zarr_format", 3)
         self.history.object_shape = layout.get("shards", layout["chunks"])
-        self.kinds = self.choose(["read"], ["write", "read"], ["write", "read", "append", "append", "attributes"])
+        self.kinds = self.choose(
+            ["read"], ["write", "read"], ["write", "read", "append", "append", "attributes", "create"]
+        )
+        # Appends of equal length are the hardest to tell apart.
+        self.lengths = self.choose((2,), (1, 2, 3))
         self._note(f"{layout}, {options}, {count} processes, recovers={self.recovers}")
         faults = [self.faults() if self.happens(0.8) else None for _ in range(count)]
         self.stores = [SimulatedStore(values, each, latency=LATENCY, **options) for each in faults]
@@ -277,7 +282,10 @@ class Simulation:
                 continue
             operations = {"write": self._write, "read": self._read, "attributes": self._change_attributes}
             kind = self.choose(*self.kinds)
-            operation = self._append(name, log) if kind == "append" else operations[kind](name, array)
+            if kind == "create":
+                operation = self._create(name, store)
+            else:
+                operation = self._append(name, log) if kind == "append" else operations[kind](name, array)
             await self._perform(operation, store)
 
     async def _opened(self, store: SimulatedStore, path: str, settings: aiozarr.Settings) -> aiozarr.Array | None:
@@ -365,8 +373,19 @@ class Simulation:
             await array.update_attributes({key: 1})
             self._attributes[key] = True
 
+    async def _create(self, name: str, store: SimulatedStore) -> None:
+        """Create an array that other clients create, too, each with an attribute of its own."""
+        # Clients that create something at about the same time create the same array.
+        path, number = f"new{int(asyncio.get_running_loop().time() * 10)}", next(self._numbers)
+        creations = self._creations.setdefault(path, {})
+        creations[number] = False
+        with self._operation(f"{name} creates {path} with the attribute {number}"), suppress(NodeExistsError):
+            options: dict[str, Any] = {"zarr_format": self.zarr_format, "attributes": {"n": number}}
+            await aiozarr.create_array(store, path, shape=(4,), chunks=(4,), dtype="i4", **options)
+            creations[number] = True
+
     async def _append(self, name: str, log: aiozarr.Array) -> None:
-        number, length = next(self._numbers), self.choose(1, 2, 3)
+        number, length = next(self._numbers), self.choose(*self.lengths)
         with self._operation(f"{name} appends {length} times {number}"):
             (end,) = await log.append(np.full(length, number, "i4"))
             region = slice(end - length, end)
@@ -391,6 +410,12 @@ class Simulation:
                 key for key, is_acknowledged in self._attributes.items() if is_acknowledged and key not in array.attrs
             ]
             assert not lost, f"attributes are lost: {lost}"
+            for path, creations in self._creations.items():
+                created = [number for number, is_acknowledged in creations.items() if is_acknowledged]
+                assert len(created) < 2, f"{path} was created by several clients: {created}"
+                if created:
+                    stored = (await aiozarr.open_array(process.store, path)).attrs["n"]
+                    assert [stored] == created, f"{path} was created with {created}, and has {stored}"
             log = await (await aiozarr.open_array(process.store, "log"))[...]
             for number, (part, possible) in self._appended.items():
                 elements = log[part].tolist()

@@ -120,23 +120,26 @@ class Group(Node[GroupMetadata]):
             UnsupportedOperationError: the store cannot list, and the group is not consolidated.
             InvalidMetadataError, UnsupportedMetadataError: a document cannot be read. `tree` reports it and continues.
         """
-        async for batch in self._levels(max_depth):
-            for found in batch:
-                if isinstance(found.metadata, Exception):
-                    raise found.metadata
-                yield found.name, self._child(make_node, join_path(self._path, found.name, None), found.metadata)
+        async with aclosing(self._levels(max_depth)) as levels:
+            async for batch in levels:
+                for found in batch:
+                    if isinstance(found.metadata, Exception):
+                        raise found.metadata
+                    yield found.name, self._child(make_node, join_path(self._path, found.name, None), found.metadata)
 
     async def arrays(self, max_depth: int | None = 0) -> AsyncGenerator[tuple[str, Array], None]:
         """Iterate over the arrays below, as `members` does."""
-        async for name, node in self.members(max_depth):
-            if isinstance(node, Array):
-                yield name, node
+        async with aclosing(self.members(max_depth)) as members:
+            async for name, node in members:
+                if isinstance(node, Array):
+                    yield name, node
 
     async def groups(self, max_depth: int | None = 0) -> AsyncGenerator[tuple[str, Group], None]:
         """Iterate over the groups below, as `members` does."""
-        async for name, node in self.members(max_depth):
-            if isinstance(node, Group):
-                yield name, node
+        async with aclosing(self.members(max_depth)) as members:
+            async for name, node in members:
+                if isinstance(node, Group):
+                    yield name, node
 
     async def tree(self, max_depth: int | None = None) -> Tree:
         """Return the nodes below as a text tree: arrays with shape and type, unreadable nodes with the reason.

@@ -263,11 +263,11 @@ def _check_part(expectation: Expectation, status: int, headers: Headers, length:
         return StoreError(f"the response contradicts itself: {_shown_range(headers)}, {length} bytes", status=status)
     fault = _range_fault(wanted, first, last, size)
     if fault is not None:
-        text = f"the server sent {fault}: {_shown_range(headers)}"
+        message = f"the server sent {fault}: {_shown_range(headers)}"
         if fault != _SHORT:
-            return StoreError(text, status=status)
+            return StoreError(message, status=status)
         # Without the object's size, the range was probably clipped to its end, and would be again.
-        return ShortReadError(text, retryable=size is not None, status=status)
+        return ShortReadError(message, retryable=size is not None, status=status)
     if got > expectation.max_bytes:
         return over_limit(got, expectation.max_bytes)
     return Accept(limit=got, size=size, exact=got)

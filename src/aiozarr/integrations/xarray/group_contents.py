@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import PurePosixPath
@@ -195,19 +196,20 @@ async def _list_groups(
 ) -> list[GroupContents]:
     """Return the group with its arrays and, with `deep`, all groups below it, parents before their children."""
     groups = {"": GroupContents("", root)}
-    async for batch in listed_levels(root, None if deep else 0, folders=folders):
-        for found in batch:
-            parent, _, name = found.name.rpartition("/")
-            is_dropped = name in dropped and not isinstance(found.metadata, GroupMetadata)
-            if is_dropped or parent not in groups:
-                continue
-            if isinstance(found.metadata, Exception):
-                raise found.metadata
-            node = child_of(root, found.name, found.metadata)
-            if isinstance(node, hierarchy.Array):
-                groups[parent].arrays[name] = node
-            elif deep:
-                groups[found.name] = GroupContents(found.name, node)
+    async with aclosing(listed_levels(root, None if deep else 0, folders=folders)) as levels:
+        async for batch in levels:
+            for found in batch:
+                parent, _, name = found.name.rpartition("/")
+                is_dropped = name in dropped and not isinstance(found.metadata, GroupMetadata)
+                if is_dropped or parent not in groups:
+                    continue
+                if isinstance(found.metadata, Exception):
+                    raise found.metadata
+                node = child_of(root, found.name, found.metadata)
+                if isinstance(node, hierarchy.Array):
+                    groups[parent].arrays[name] = node
+                elif deep:
+                    groups[found.name] = GroupContents(found.name, node)
     return list(groups.values())
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote, urlencode
 from xml.etree.ElementTree import Element
@@ -28,6 +28,7 @@ from aiozarr.stores.object.listing import (
     ListingPage,
     child_texts,
     collect_names,
+    entries_of_pages,
     is_key,
     iterate_pages,
     listing_error,
@@ -255,9 +256,8 @@ class AzureBucketClient(BucketClient):
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
-        async for page in iterate_pages(lambda marker: self._page(prefix, "", marker)):
-            yield page.entries
+    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
+        return entries_of_pages(iterate_pages(lambda marker: self._page(prefix, "", marker)))
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         return await collect_names(iterate_pages(lambda marker: self._page(prefix, "/", marker)))

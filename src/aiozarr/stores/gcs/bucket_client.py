@@ -6,7 +6,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -22,7 +22,7 @@ from aiozarr.stores.gcs.upload import upload
 from aiozarr.stores.http.errors import is_missing_key
 from aiozarr.stores.object.body_checksum import BodyChecksum
 from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient, is_whole_object
-from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, iterate_pages
+from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, entries_of_pages, iterate_pages
 from aiozarr.stores.options.gcs_options import GcsOptions, gcs_options
 
 MAX_REWRITES = 10_000
@@ -167,14 +167,13 @@ class GcsBucketClient(BucketClient):
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
-        async for page in self._listing(prefix, "items(name,size,generation)", ""):
-            yield page.entries
+    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
+        return entries_of_pages(self._listing(prefix, "items(name,size,generation)", ""))
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         return await collect_names(self._listing(prefix, "items(name),prefixes", "/"))
 
-    def _listing(self, prefix: str, fields: str, delimiter: str) -> AsyncIterator[ListingPage]:
+    def _listing(self, prefix: str, fields: str, delimiter: str) -> AsyncGenerator[ListingPage, None]:
         target = f"{self._endpoint.list_path}?maxResults={PAGE_SIZE}&fields={fields},nextPageToken"
         target += f"&prefix={quote(prefix, safe='')}"
         if delimiter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -145,7 +145,7 @@ class BucketClient(ObjectClient):
     # --- listing -------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
         """Iterate over the objects whose keys start with `prefix`, a page at a time."""
 
     @abstractmethod

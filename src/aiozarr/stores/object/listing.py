@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -100,7 +101,7 @@ def parse_size(text: str, name: str) -> int:
     return int(text)
 
 
-async def iterate_pages(fetch_page: Callable[[str], Awaitable[ListingPage]]) -> AsyncIterator[ListingPage]:
+async def iterate_pages(fetch_page: Callable[[str], Awaitable[ListingPage]]) -> AsyncGenerator[ListingPage, None]:
     """Iterate over the pages that `fetch_page` returns for their continuation tokens, beginning with `""`.
 
     Raises:
@@ -121,6 +122,13 @@ async def iterate_pages(fetch_page: Callable[[str], Awaitable[ListingPage]]) -> 
         if not token:
             return
         tokens.check((token,), token)
+
+
+async def entries_of_pages(pages: AsyncGenerator[ListingPage, None]) -> AsyncGenerator[Sequence[Entry], None]:
+    """Iterate over the entries of each page, and close the pages at the end."""
+    async with aclosing(pages):
+        async for page in pages:
+            yield page.entries
 
 
 async def collect_names(pages: AsyncIterator[ListingPage]) -> tuple[list[str], list[str]]:

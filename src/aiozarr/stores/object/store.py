@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -207,8 +208,9 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
         """
         check_prefix(prefix, store=self.url)
         failed: dict[str, StoreError] = {}
-        async for page in self._pages(prefix):
-            failed |= await self._erase_page([entry.key for entry in page])
+        async with aclosing(self._pages(prefix)) as pages:
+            async for page in pages:
+                failed |= await self._erase_page([entry.key for entry in page])
         self._raise(failed)
 
     async def _erase(self, keys: list[str]) -> None:
@@ -239,15 +241,17 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
         return self._entries(prefix)
 
     async def _entries(self, prefix: str) -> AsyncIterator[Entry]:
-        async for page in self._pages(prefix):
-            for entry in page:
-                yield entry
+        async with aclosing(self._pages(prefix)) as pages:
+            async for page in pages:
+                for entry in page:
+                    yield entry
 
-    async def _pages(self, prefix: str) -> AsyncIterator[list[Entry]]:
+    async def _pages(self, prefix: str) -> AsyncGenerator[list[Entry], None]:
         skip = len(self._root)
         with self._located(None, None):
-            async for page in self._client.pages(self._root + prefix):
-                yield [Entry(entry.key[skip:], entry.size, entry.version) for entry in page] if skip else [*page]
+            async with aclosing(self._client.pages(self._root + prefix)) as pages:
+                async for page in pages:
+                    yield [Entry(entry.key[skip:], entry.size, entry.version) for entry in page] if skip else [*page]
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes (ending with `/`) one level below it."""

@@ -6,7 +6,7 @@ import atexit
 import os
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiozarr.concurrency import for_each
@@ -89,7 +89,7 @@ class ObstoreBucketClient(BucketClient):
         client = await self._client()
         await self._done(lambda: obstore.delete_async(client, list(keys)))
 
-    async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
+    async def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
         import obstore
 
         client = await self._lister()

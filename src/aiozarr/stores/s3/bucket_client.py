@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import md5
 from typing import Any
@@ -33,7 +33,7 @@ from aiozarr.stores.http.errors import (
 )
 from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum, checksum_of
 from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
-from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, iterate_pages
+from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, entries_of_pages, iterate_pages
 from aiozarr.stores.object.memory_body import MemoryBody
 from aiozarr.stores.options.s3_options import UPLOAD_OPTIONS, S3Options, s3_options
 from aiozarr.stores.s3.address import (
@@ -448,9 +448,8 @@ class S3BucketClient(BucketClient):
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    async def pages(self, prefix: str) -> AsyncIterator[Sequence[Entry]]:
-        async for page in iterate_pages(lambda token: self._page(prefix, "", token)):
-            yield page.entries
+    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
+        return entries_of_pages(iterate_pages(lambda token: self._page(prefix, "", token)))
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         return await collect_names(iterate_pages(lambda token: self._page(prefix, "/", token)))

@@ -54,6 +54,18 @@ def fill(server: LocalS3, bucket: str, names: list[str], data: bytes) -> None:
         list(pool.map(put, names))
 
 
+async def test_a_listing_that_is_left_early_leaves_no_generator_to_the_garbage_collector(server: FaultServer) -> None:
+    server.script = lists(listing("root/a", "root/b"))  # type: ignore[assignment]
+    async with at(server) as store:
+        entries = store.scan()
+        assert (await anext(entries)).key == "a"
+        await entries.aclose()  # type: ignore[attr-defined]
+        for _ in range(5):
+            # The loop closes abandoned generators in tasks of its own.
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_markers_of_directories_are_no_keys_and_cost_nothing(server: FaultServer) -> None:
     server.script = lists(listing("root/", "root/a/", "root/a/b", "root/empty", "root/later/"))  # type: ignore[assignment]
     async with at(server) as store:
