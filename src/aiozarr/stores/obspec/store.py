@@ -38,7 +38,7 @@ from aiozarr.serial_numbers import SerialNumbers
 from aiozarr.stores.capabilities import conditions_hold
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes
 from aiozarr.stores.http.errors import error_for
-from aiozarr.stores.obstore.errors import translate as translate_obstore
+from aiozarr.stores.obspec.obstore_errors import translate as translate_obstore
 
 DELETE_KEYS = 1000
 """Keys of one call of `delete_async`, as many as S3 deletes with one request."""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
 
 from aiozarr.errors import (
     InvalidKeyError,
@@ -16,8 +12,6 @@ from aiozarr.errors import (
     UnauthenticatedError,
 )
 from aiozarr.stores.http.errors import error_for
-
-T = TypeVar("T")
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _REQUEST_ID = re.compile(r"(?:<RequestId>|RequestId:)([A-Za-z0-9+/=_-]{1,200})")
@@ -34,48 +28,9 @@ _OTHER_CONFLICT = re.compile(
 _PANICS = frozenset({"RustPanic", "PanicException"})
 _NO_CREDENTIALS = re.compile(r"credential provider: NoCredentialsError: ([^\n]{1,500})")
 ANON = "anon=True reads public data without credentials"
-_SIGNED = re.compile(
-    "StringToSign|SignatureDoesNotMatch|AuthenticationFailed"
-    r"|(?i:authorization[\"']*\s*[:=]|\bbearer |x-amz-(?:security-token|signature|credential)|[?&;]sig=)"
-)
 _LISTED = "Encountered object with invalid path"
 _PATH = re.compile(r'Path "([^"\n]{1,300})"')
 _CERTIFICATE = ("certificate", "CertificateError", "UnknownIssuer", "CertExpired", "NotValidForName")
-
-
-async def call(operation: Callable[[], Awaitable[T]], seconds: float, store: str | None, key: str | None) -> T:
-    """Await an operation of obstore, for at most `seconds`.
-
-    Raises:
-        StoreError: the translated error, with store and key.
-    """
-    try:
-        with translated(store, key):
-            async with asyncio.timeout(seconds):
-                return await operation()
-    except TimeoutError as error:
-        raise StoreTimeoutError(f"no answer within {seconds:.0f} s", store=store, key=key) from error
-
-
-@contextmanager
-def translated(store: str | None, key: str | None) -> Iterator[None]:
-    """Translate errors of obstore in the block, with `store` and `key`; other errors are not caught."""
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, TimeoutError) or not is_foreign(error):
-            raise
-        found = translate(error)
-        found.store, found.key = store, key
-        # The response to a refused signature repeats the signed text, including session tokens.
-        raise found from (None if _SIGNED.search(str(error)) else error)
-
-
-def is_foreign(error: BaseException) -> bool:
-    """Return whether obstore raised `error`; the classes of its panics cannot be imported."""
-    from obstore.exceptions import BaseError
-
-    return isinstance(error, (BaseError, OSError, ValueError)) or type(error).__name__ in _PANICS
 
 
 def translate(error: BaseException) -> StoreError:
