@@ -20,9 +20,11 @@ PYTEST := -m scripts.run_tests -n $(TEST_PROCESSES) --dist worksteal -q
 READY := .ready-1
 # The newest Python leaves out what does not depend on the interpreter: stores of pure Python around other stores (each of
 # those is tested in tests/unit on both), pages and benchmarks (text and command lines), the source's own structure, and
-# stores of other implementations (tests/data has one of each kind, and is read by both).
+# stores of other implementations (tests/data has one of each kind, and is read by both), hostile input, and faults of disks.
 OLDEST_ONLY := tests/contract/test_wrappers.py tests/contract/test_fsspec.py tests/contract/test_zip.py \
-    tests/docs tests/benchmarks tests/test_architecture.py tests/test_vocabulary.py tests/interop/test_fixtures.py
+    tests/docs tests/benchmarks tests/test_architecture.py tests/test_vocabulary.py tests/test_names_in_prose.py \
+    tests/interop/test_fixtures.py tests/fuzz tests/properties/test_killed_processes.py \
+    tests/properties/test_durable_changes.py tests/properties/test_lasting_local_faults.py
 
 .DEFAULT_GOAL := help
 .PHONY: test-ecosystem help demo test static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long fuzz soak bench bench-stages dist format clean
