@@ -97,10 +97,10 @@ _INTERRUPTED = """
     import asyncio, threading, os, signal, sys
     import aiozarr
     from aiozarr import sync
-    from aiozarr.stores import MemoryStore, Store
+    from aiozarr.stores import MemoryStore, Store, Supports
 
     class Slow(Store):
-        supports = MemoryStore.supports
+        supports = Supports(readable=True)
         url = "slow://"
 
         async def fetch(self, key, range=None, *, if_match=None):

@@ -49,4 +49,4 @@ def test_text_dates_and_none_convert_to_times() -> None:
 )
 def test_a_fill_value_that_the_unit_does_not_have_is_refused(unit: str, value: object) -> None:
     with pytest.raises(ValueError, match="has no value"):
-        DataType.from_dtype(np.dtype(f"M8[{unit}]")).make_fill_value(value)
+        DataType.from_numpy(np.dtype(f"M8[{unit}]")).make_fill_value(value)
