@@ -70,7 +70,7 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 10100,
+    "stores": 10130,
     "engine": 7440,
     "hierarchy": 5830,
     "codecs": 4620,

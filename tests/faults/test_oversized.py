@@ -19,7 +19,6 @@ import pytest
 import aiozarr
 from aiozarr.codecs.pipeline.codec_pipeline import DIAGNOSED_BYTES
 from aiozarr.http1.response_check import MAX_CUT_BYTES
-from aiozarr.model import Supports
 from aiozarr.stores import LocalStore, MemoryStore, ObjectStore, Store, WrapperStore, ZipStore
 from aiozarr.stores.http.store import HTTPStore
 from tests.support.remote_arrays import QUICK, RAW, document
@@ -238,11 +237,7 @@ async def test_a_document_is_refused_when_its_limit_is_passed(
 
 
 class Unbounded(WrapperStore):
-    """A store whose reads take no `max_bytes`."""
-
-    @property
-    def supports(self) -> Supports:  # type: ignore[override]  # as in the base class
-        return replace(super().supports, bounded_reads=False)
+    """A store that was written before `max_bytes`."""
 
     async def fetch(self, key: str, range: Any = None, *, if_match: Any = None) -> Any:
         return await super().fetch(key, range, if_match=if_match)

@@ -6,7 +6,6 @@ import asyncio
 import struct
 import warnings
 import zipfile
-from dataclasses import replace
 from io import BytesIO
 
 from aiozarr.model import ByteRange, Value, Version
@@ -54,8 +53,6 @@ def deflated_archive(packed: bytes, size: int, checksum: int) -> bytes:
 
 class RecordingStore(MemoryStore):
     """Notes the ranges that are fetched."""
-
-    supports = replace(MemoryStore.supports, bounded_reads=False)
 
     def __init__(self) -> None:
         super().__init__()

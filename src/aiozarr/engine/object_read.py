@@ -153,7 +153,7 @@ class MultipartRead:
         """
         store, version = self._store, self._version
         condition = version if _can_condition(store, version) else None
-        bound: dict[str, Any] = {"max_bytes": self._limits.total} if store.supports.bounded_reads else {}
+        bound: dict[str, Any] = {"max_bytes": self._limits.total} if store.has_bounded_reads else {}
         if part is None:
             return await store.fetch(self._key, if_match=condition, **bound)
         if self._memory is None and self._range is not None and self._range.length is not None:

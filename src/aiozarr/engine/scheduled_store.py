@@ -59,7 +59,7 @@ class ScheduledStore:
         Raises:
             LimitError: the value has more than `max_bytes` bytes. At most one byte more than that was fetched.
         """
-        is_bounded = max_bytes is not None and self.store.supports.bounded_reads
+        is_bounded = max_bytes is not None and self.store.has_bounded_reads
         bound: dict[str, Any] = {"max_bytes": max_bytes} if max_bytes is not None and is_bounded else {}
         # A store without bounded reads shows by one byte more that there are too many.
         asked = range
@@ -175,7 +175,7 @@ class ScheduledStore:
                 if attempt == 1:
                     raise
                 # An earlier attempt may have succeeded and its response been lost: then our own bytes are stored.
-                bound: dict[str, Any] = {"max_bytes": size} if self.store.supports.bounded_reads else {}
+                bound: dict[str, Any] = {"max_bytes": size} if self.store.has_bounded_reads else {}
                 try:
                     stored = await self.store.fetch(key, **bound)
                 except LimitError:

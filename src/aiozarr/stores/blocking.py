@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from aiozarr.concurrency import retrieve_error, wait_uncancelled
 from aiozarr.errors import LimitError
-from aiozarr.model import ByteRange, Precondition, Value, Version
+from aiozarr.model import ByteRange, Precondition, Range, Value, Version
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
@@ -28,7 +28,14 @@ class BlockingStore(Store):
     """
 
     is_in_memory: ClassVar[bool] = False
-    """True if `read_now` never waits, so that an event loop may call it. A subclass whose reads do declares False."""
+    """True if `read_now` never waits, so that an event loop may call it. A subclass that overrides it says so again."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "is_in_memory" not in vars(cls) and not {"fetch_now", "read_now"}.isdisjoint(vars(cls)):
+            cls.is_in_memory = False
+        if "set_now" in vars(cls) and "set_values_now" not in vars(cls):
+            cls.set_values_now = BlockingStore.set_values_now  # type: ignore[method-assign]
 
     @abstractmethod
     def fetch_now(
@@ -51,7 +58,7 @@ class BlockingStore(Store):
         undefined bytes.
         """
         try:
-            data = self.read_now(key, max_bytes=len(memory)) if self.supports.bounded_reads else self.read_now(key)
+            data = self.read_now(key, max_bytes=len(memory)) if self.has_bounded_reads else self.read_now(key)
         except LimitError as error:
             return error.value if error.value is not None else len(memory) + 1
         if data is None:
@@ -68,7 +75,7 @@ class BlockingStore(Store):
     def set_values_now(self, values: Sequence[tuple[str, Buffer]]) -> None:
         """Store several (key, value), each as `set_now` does without a precondition.
 
-        A store may have a cheaper way than one call for each. A subclass of such a store overrides both methods.
+        A store may have a cheaper way than one call for each. A subclass that overrides `set_now` alone gets this one.
 
         Raises:
             StoreError: one could not be stored. Others may have been.
@@ -89,6 +96,14 @@ class BlockingStore(Store):
     ) -> Value | None:
         bound = {} if max_bytes is None else {"max_bytes": max_bytes}
         return await in_thread(lambda: self.fetch_now(key, range, if_match=if_match, **bound))
+
+    async def get_partial_values(self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]) -> list[Buffer | None]:
+        wanted = [(key, Range(start, length)) for key, (start, length) in key_ranges]
+
+        def fetch_all() -> list[Value | None]:
+            return [self.fetch_now(key, part) for key, part in wanted]
+
+        return [None if value is None else value.data for value in await in_thread(fetch_all)]
 
     async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
         return await in_thread_uncancelled(lambda: self.set_now(key, value, precondition=precondition))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Hashable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import quote
@@ -30,38 +32,24 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
+_CONDITIONAL_ERASES = ("erase_if_match", "erase_if_match_now")
+
 # Inside the class, `list` is the operation of that name.
 Keys: TypeAlias = list[str]
-
-
-class _Undeclared:
-    """The `supports` of a class that declares none."""
-
-    def __get__(self, store: object, kind: type) -> Self:
-        if store is None:
-            return self
-        raise AttributeError(
-            f"{kind.__name__} declares no capabilities: add, for example, supports = Supports(writeable=True) to it"
-        )
 
 
 class Store(ABC):
     """A mapping from keys to bytes.
 
-    A subclass declares in `supports` what it can do, and implements `url` and `fetch`, and of `set`, `erase` and `scan`
-    those that it declares. It may override the other operations under "primitive operations" if the backend has a
-    cheaper way. The derived operations call the primitive ones and are not overridden.
-
-    Callers rely on what is declared. A subclass inherits the declaration of its base, and declares another one if its
-    own methods do less: `supports = replace(MemoryStore.supports, bounded_reads=False)` if its `fetch` has no
-    `max_bytes`, or `conditional_erases=False` if it overrides `erase` and not `erase_if_match`. The conformance suite
-    of `aiozarr.testing` checks the declaration.
+    A subclass implements `url` and `fetch`, and of `set`, `erase` and `scan` those that its `supports` claims. It may
+    override the other operations under "primitive operations" if the backend has a cheaper way. The derived operations
+    call the primitive ones and are not overridden.
 
     Every operation checks its keys (`aiozarr.model.check_key`). A store may be used from several tasks, threads and
     event loops at once: what belongs to a loop, such as a connection, is stored per loop.
     """
 
-    supports: Supports = _Undeclared()  # type: ignore[assignment]  # it only raises
+    supports: Supports
 
     @property
     @abstractmethod
@@ -76,7 +64,7 @@ class Store(ABC):
     ) -> Value | None:
         """Read `key`, or its bytes in `range`.
 
-        Pass `max_bytes` only if the store supports `bounded_reads`.
+        Pass `max_bytes` only if `has_bounded_reads` is True.
 
         Returns:
             The bytes, their version and the object's size, or None if the key is not stored.
@@ -107,7 +95,7 @@ class Store(ABC):
         raise self._unsupported("erase")
 
     async def erase_if_match(self, key: str, version: Version) -> None:
-        """Remove `key` if its value has this version. Call it only if the store supports `conditional_erases`.
+        """Remove `key` if its value has this version. Call it only if `has_conditional_erases` is True.
 
         Raises:
             PreconditionFailedError: another value is stored, or none; nothing was removed.
@@ -266,6 +254,29 @@ class Store(ABC):
 
     # --- for subclasses ------------------------------------------------------------------------------------------
 
+    _takes_max_bytes = True
+    _erases_by_version = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # A subclass may override how values are erased and not know that they are also erased by version.
+        cls._erases_by_version = _definer(cls, *_CONDITIONAL_ERASES) <= _definer(cls, "erase", "erase_now")
+        # A subclass may override a read of a store with bounded reads and not know the keyword.
+        cls._takes_max_bytes = takes_max_bytes(cls)
+        supports = getattr(cls, "supports", None)
+        if isinstance(supports, Supports) and supports.bounded_reads and not cls._takes_max_bytes:
+            cls.supports = replace(supports, bounded_reads=False)
+
+    @property
+    def has_bounded_reads(self) -> bool:
+        """True if reads take `max_bytes`: the store supports it, and no read of its class lacks the keyword."""
+        return self.supports.bounded_reads and self._takes_max_bytes
+
+    @property
+    def has_conditional_erases(self) -> bool:
+        """True if `erase_if_match` works: the store supports it, and its class erases both ways alike."""
+        return self.supports.conditional_erases and self._erases_by_version
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -340,6 +351,23 @@ def too_large(
     found = f"{nbytes} bytes" if nbytes is not None else f"more than {max_bytes} bytes"
     message = f"the value has {found}, and at most {max_bytes} are expected"
     return LimitError(message, limit="max_bytes", value=nbytes, allowed=max_bytes, store=store, key=key, range=range)
+
+
+def _definer(kind: type[Store], *methods: str) -> int:
+    """Return how far up the bases the class is that defines one of these methods, 0 for the class itself."""
+    bases = kind.__mro__
+    return next((at for at, base in enumerate(bases) if any(name in vars(base) for name in methods)), len(bases))
+
+
+def takes_max_bytes(kind: type[Store]) -> bool:
+    """Return whether all reads of a class of stores have the keyword `max_bytes`."""
+    reads = (getattr(kind, name, None) for name in ("fetch", "fetch_now", "read_now", "fetch_nowait", "fetch_into"))
+    return all(read is None or _has_keyword(read, "max_bytes") for read in reads)
+
+
+def _has_keyword(function: Any, name: str) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return any(each.name == name or each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
 
 
 S = TypeVar("S", bound=Store)

@@ -19,7 +19,7 @@ from typing_extensions import Buffer
 
 from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Version, check_key, check_prefix
 from aiozarr.stores.capabilities import FetchCallback, NowaitStore, PendingFetch
-from aiozarr.stores.contract import Store, byte_view, check_max_bytes
+from aiozarr.stores.contract import Store, byte_view, check_max_bytes, takes_max_bytes
 from aiozarr.stores.memory_store import MemoryStore
 from aiozarr.stores.wrappers.wrapper_store import WrapperStore, entries_of
 from aiozarr.testing.faults import Action, Call, Corrupt, Delay, Hang, LoseResponse, Plan
@@ -119,6 +119,7 @@ class FakeStore(_CountedCalls, NowaitStore):
             conditional_reads=versions,
             conditional_writes=versions,
             conditional_erases=versions,
+            bounded_reads=takes_max_bytes(type(self)),
         )
         super().__init__(faults, latency=latency, bandwidth=bandwidth)
         self._versions = versions

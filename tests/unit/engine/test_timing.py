@@ -249,8 +249,6 @@ async def test_the_report_of_a_write_agrees_with_its_events(kind: type[Any], inn
 class Refusing(MemoryStore):
     """Refuses every read."""
 
-    is_in_memory = False
-
     def fetch_now(self, key: str, *args: Any, **keywords: Any) -> Any:
         raise StoreError("no", key=key)
 

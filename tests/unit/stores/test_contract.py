@@ -52,14 +52,6 @@ class ReadsWritesAndScans(OnlyReads):
                 yield Entry(key, len(self.values[key]))
 
 
-def test_a_store_that_declares_nothing_is_told_what_to_add() -> None:
-    class Undeclared(OnlyReads):
-        supports = Store.__dict__["supports"]
-
-    with pytest.raises(AttributeError, match=r"Undeclared declares no capabilities: add, for example, supports = "):
-        _ = Undeclared({}).supports
-
-
 async def test_reading_follows_from_fetch() -> None:
     store = OnlyReads({"a": b"0123"})
     assert await store.get("a") == b"0123"

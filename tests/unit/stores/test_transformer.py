@@ -7,7 +7,6 @@ import json
 import pickle
 import threading
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ class Flipped(Store):
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.supports = replace(store.supports, bounded_reads=False, conditional_erases=False)
+        self.supports = store.supports
         self.keys: list[str] = []
 
     @property
@@ -232,9 +231,6 @@ async def test_older_formats_name_no_transformers(registered: None, zarr_format:
 
 class Counted(MemoryStore):
     """Counts what is fetched."""
-
-    supports = replace(MemoryStore.supports, bounded_reads=False)
-    is_in_memory = False
 
     def __init__(self) -> None:
         super().__init__()

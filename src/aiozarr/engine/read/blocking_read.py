@@ -50,7 +50,7 @@ class BlockingRead(ObjectRequest):
         self.is_full_batch = len(outputs) > 1
         self._operation = operation
         self._read = read
-        self._is_bounded = read.store.supports.bounded_reads
+        self._is_bounded = read.store.has_bounded_reads
         self._at = 0
         # For those that join: the chunk, and its object once it is read, with None if it is not stored.
         self._shared: InFlightChunk | None = None

@@ -166,7 +166,7 @@ class FetchRequest(ObjectRequest):
         super().__init__(operation, store, key, cost)
         self.range = byte_range
         self.if_match = if_match
-        self.max_bytes = max_bytes if max_bytes is not None and store.supports.bounded_reads else None
+        self.max_bytes = max_bytes if max_bytes is not None and store.has_bounded_reads else None
         self.value: Value | None = None
         self.lookups = 0
 

@@ -160,7 +160,7 @@ class ObjectWrite(ObjectRequest):
     def _erasable(self, value: Value | None) -> Version | None:
         """Return the version by which the stored object can be erased; None to store its fill values. Any thread."""
         version = None if value is None else value.version
-        return version if version is not None and not version.weak and self.store.supports.conditional_erases else None
+        return version if version is not None and not version.weak and self.store.has_conditional_erases else None
 
     def _can_erase(self, version: Version | None) -> bool:
         """Return whether a stored object that gets fill values only is erased; `version` is that of `_erasable`."""
@@ -242,7 +242,7 @@ class ObjectWrite(ObjectRequest):
         Any thread.
         """
         most = self.stored.pipeline.max_stored_size
-        return {"max_bytes": most} if most is not None and self.store.supports.bounded_reads else {}
+        return {"max_bytes": most} if most is not None and self.store.has_bounded_reads else {}
 
     async def _put(self, data: Buffer, precondition: Precondition | None) -> None:
         # Not in a worker, also if the store blocks: the workers encode other shards while a disk is waited for.

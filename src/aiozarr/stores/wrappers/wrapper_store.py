@@ -104,7 +104,12 @@ class WrapperStore(Store):
     @property
     def supports(self) -> Supports:  # type: ignore[override]  # read from the inner store, which may learn more
         """What the inner store supports at this moment."""
-        return self._store.supports
+        supports = self._store.supports
+        if supports.bounded_reads and not (self._takes_max_bytes and self._store.has_bounded_reads):
+            supports = replace(supports, bounded_reads=False)
+        if supports.conditional_erases and not (self._erases_by_version and self._store.has_conditional_erases):
+            supports = replace(supports, conditional_erases=False)
+        return supports
 
     async def _around(self, operation: StoreOperation, call: Callable[[], Awaitable[T]]) -> T:
         """Run one operation: `call` calls the inner store."""

@@ -276,7 +276,7 @@ class RemoteZipStore(ZipStore, in_store=True):
         return data if begin == guess else await self._range(contents.archive, begin + start, begin + stop)
 
     def _bound(self, max_bytes: int) -> dict[str, int]:
-        return {"max_bytes": max_bytes} if self._store.supports.bounded_reads else {}
+        return {"max_bytes": max_bytes} if self._store.has_bounded_reads else {}
 
     def _data_start(self, contents: RemoteContents, header: bytes | memoryview, member: Member) -> int:
         begin = contents.starts[member.offset] = find_data_start(bytes(header), member, self._url)

@@ -98,7 +98,7 @@ class Conditions(Base):
     @conforms
     async def test_erase_if_match_removes_the_version_it_names_and_no_other(self, store: Store) -> None:
         needs(store, "writeable", "conditional_erases")
-        assert store.supports.conditional_erases
+        assert store.has_conditional_erases
         await store.set("a/b", b"first")
         first = await version_of(store, "a/b")
         await store.set("a/b", b"second")

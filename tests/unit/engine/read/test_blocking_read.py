@@ -28,15 +28,13 @@ ZSTD = [*RAW, {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
 class Counting(MemoryStore):
     """A memory store that notes how values are read."""
 
-    is_in_memory = False
-
     def __init__(self) -> None:
         super().__init__()
         self.alone: list[str] = []
         self.into: list[str] = []
         self.trouble: dict[str, Exception] = {}
 
-    def read_now(self, key: str, *, max_bytes: int | None = None) -> Buffer | None:
+    def read_now(self, key: str) -> Buffer | None:
         self.alone.append(key)
         return super().read_now(key)
 
@@ -56,8 +54,6 @@ class Counting(MemoryStore):
 class Faulty(MemoryStore):
     """A memory store that refuses one key."""
 
-    supports = replace(MemoryStore.supports, bounded_reads=False)
-    is_in_memory = False
     refused = "a/c/5/0"
 
     def fetch_now(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
@@ -211,8 +207,6 @@ async def test_values_that_there_is_no_room_for_are_read_alone(monkeypatch: pyte
 
 class Gated(MemoryStore):
     """A memory store whose reads of chunks wait for a gate, and are counted."""
-
-    is_in_memory = False
 
     def __init__(self) -> None:
         super().__init__()

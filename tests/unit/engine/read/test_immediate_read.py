@@ -184,8 +184,6 @@ async def test_a_cancelled_task_reads_no_more() -> None:
 
 async def test_a_subclass_with_its_own_reads_is_asked_by_a_worker(ordinary: list[View]) -> None:
     class Slow(MemoryStore):
-        is_in_memory = False
-
         def fetch_now(self, key: str, range: Any = None, **keywords: Any) -> Any:
             return super().fetch_now(key, range, **keywords)
 

@@ -147,7 +147,7 @@ async def test_a_store_whose_answers_tell_no_versions_is_asked_for_whole_chunks_
     array, store, reader = await rows()
 
     class Silent(FakeStore):
-        async def fetch(self, key: str, range: Any = None, **conditions: Any) -> Value | None:
+        async def fetch(self, key: str, range: Any = None, *, if_match: Any = None) -> Value | None:
             value = await super().fetch(key, range)
             return None if value is None else replace(value, version=None)
 

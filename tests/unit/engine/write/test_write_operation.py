@@ -171,6 +171,14 @@ class Together(MemoryStore):
         super().set_values_now(values)
 
 
+class OneByOne(Together):
+    """Overrides `set_now` alone, which must then see every value."""
+
+    def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
+        self.together.append([key])
+        return super().set_now(key, value, precondition=precondition)
+
+
 KEYS = [f"a/c/{row}/0" for row in range(8)]
 
 
@@ -223,6 +231,14 @@ async def test_a_chunk_that_cannot_be_stored_with_others_fails_with_its_own_key(
     assert store.together == [KEYS]  # and each of them by itself
     stored = [key for key in KEYS if store.fetch_now(key) is not None]
     assert stored == [key for key in KEYS if key != KEYS[5]]
+
+
+@in_virtual_time
+async def test_a_store_that_overrides_single_writes_alone_sees_every_value() -> None:
+    store, worker = OneByOne(), engine()
+    array = Sample(layout_of((8, 2), (1, 2), fill_value=0), store)
+    await worker.write([array.write(array.values + 1)], settings=SETTINGS)
+    assert store.together == [[key] for key in KEYS]
 
 
 @in_virtual_time

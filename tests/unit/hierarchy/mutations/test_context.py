@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -247,7 +246,6 @@ async def test_changes_through_outer_and_inner_stores_take_turns(top: str, zarr_
 class Inside(MemoryStore):
     """A store that notes which keys are fetched, with the place of its root, and refuses those of some roots."""
 
-    supports = replace(MemoryStore.supports, bounded_reads=False)
     fetched: list[tuple[str, str]]
     refused: tuple[str, ...] = ()
 

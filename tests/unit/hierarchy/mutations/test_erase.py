@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ ATTRIBUTES = {"units": "m"}
 class Ordered(MemoryStore):
     """A store that erases prefixes in the order of keys, as listings of servers come, and that fails after a while."""
 
-    supports = replace(MemoryStore.supports, conditional_erases=False)
     left = 1000
 
     async def erase(self, key: str) -> None:

@@ -417,9 +417,7 @@ class _SlowAnswers(LatencyStore):
         super().__init__(store, 0)
         self._answer_seconds = seconds
 
-    async def fetch(
-        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
-    ) -> Value | None:
-        value = await self.store.fetch(key, range, if_match=if_match, max_bytes=max_bytes)
+    async def fetch(self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None) -> Value | None:
+        value = await self.store.fetch(key, range, if_match=if_match)
         await asyncio.sleep(self._answer_seconds)
         return value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import pickle
 from collections.abc import AsyncIterator, Callable, Hashable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +141,7 @@ MAKERS: dict[str, Callable[[Store], Store]] = {
 def test_every_public_name_of_the_contract_is_forwarded_or_derived() -> None:
     forwarded = {name for name in vars(WrapperStore) if not name.startswith("_")}
     # They follow `supports`. A child of the inner store would have no wrapper around it.
-    following = {"supports", "child_store"}
+    following = {"supports", "has_bounded_reads", "has_conditional_erases", "child_store"}
     assert set(PUBLIC) - following - set(DERIVED) <= forwarded
     assert not forwarded & set(DERIVED)
     assert isinstance(vars(WrapperStore)["supports"], property)
@@ -166,21 +165,27 @@ async def test_every_primitive_operation_calls_the_same_one_of_the_inner_store(k
     assert spy.called == (DERIVED[method] if is_derived else [method])
 
 
-class Unbounded(MemoryStore):
-    """A store whose reads take no `max_bytes`, and which says so."""
-
-    supports = replace(MemoryStore.supports, bounded_reads=False)
+class OldSignature(WrapperStore):
+    """A wrapper from before the keyword `max_bytes`."""
 
     async def fetch(self, key: str, range: Any = None, *, if_match: Any = None) -> Any:
         return await super().fetch(key, range, if_match=if_match)
 
 
-async def test_a_wrapper_supports_what_its_inner_store_declares() -> None:
-    inner = Unbounded()
-    await inner.set("k", b"1")
-    for store in (WrapperStore(inner), CacheStore(WrapperStore(inner), 100)):
-        assert not store.supports.bounded_reads
-        assert await store.get("k") == b"1"
+class OldMemory(MemoryStore):
+    """A store from before the keyword `max_bytes`."""
+
+    def fetch_now(self, key: str, range: Any = None, *, if_match: Any = None) -> Any:
+        return super().fetch_now(key, range, if_match=if_match)
+
+
+def test_a_subclass_without_the_keyword_has_no_bounded_reads() -> None:
+    assert MemoryStore.supports.bounded_reads
+    assert not OldMemory.supports.bounded_reads
+    assert WrapperStore(MemoryStore()).supports.bounded_reads
+    assert not OldSignature(MemoryStore()).supports.bounded_reads
+    assert not WrapperStore(OldSignature(MemoryStore())).supports.bounded_reads
+    assert not CacheStore(OldMemory(), 100).supports.bounded_reads
 
 
 @pytest.mark.parametrize("kind", MAKERS)

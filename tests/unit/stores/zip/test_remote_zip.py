@@ -169,8 +169,6 @@ async def test_an_archive_that_is_replaced_between_two_requests_is_never_mixed_w
 
 async def test_an_archive_that_is_replaced_again_and_again_is_a_changed_error() -> None:
     class Restless(MemoryStore):
-        supports = replace(MemoryStore.supports, bounded_reads=False)
-
         async def fetch(self, key: str, range: Any = None, *, if_match: Version | None = None) -> Value | None:
             value = await super().fetch(key, range)
             await self.set("x.zip", archive_of({"a": DATA}))
