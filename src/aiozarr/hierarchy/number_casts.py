@@ -117,7 +117,7 @@ def needs_check(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) 
 def cast_unchecked(natural: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
     """Cast numbers as numpy's assignment, without its warnings."""
     if number_kind(natural.dtype) == "c" and number_kind(dtype) not in "bc":
-        natural = widened(natural, _INTERMEDIATE).real
+        natural = np.real(widened(natural, _INTERMEDIATE))
     elif natural.dtype.isbuiltin == dtype.isbuiltin == 2 and natural.dtype != dtype:
         natural = widened(natural, _INTERMEDIATE)
     with np.errstate(all="ignore"):
@@ -190,12 +190,12 @@ def _kept(values: AnyArray, converted: AnyArray, casting: Casting) -> AnyArray:
     dtype, target = converted.dtype, number_kind(converted.dtype)
     wide, wide_converted = widened(values), widened(converted)
     if target == "c":
-        return _kept_parts(wide.real, wide_converted.real, dtype, exact=exact) & _kept_parts(
-            wide.imag, wide_converted.imag, dtype, exact=exact
+        return _kept_parts(np.real(wide), np.real(wide_converted), dtype, exact=exact) & _kept_parts(
+            np.imag(wide), np.imag(wide_converted), dtype, exact=exact
         )
     is_complex = wide.dtype.kind == "c"
-    kept = _kept_parts(wide.real if is_complex else wide, wide_converted, dtype, exact=exact)
-    return kept & (wide.imag == 0) if is_complex else kept
+    kept = _kept_parts(np.real(wide) if is_complex else wide, wide_converted, dtype, exact=exact)
+    return kept & (np.imag(wide) == 0) if is_complex else kept
 
 
 def _kept_parts(part: AnyArray, converted: AnyArray, dtype: np.dtype[Any], *, exact: bool) -> AnyArray:
@@ -281,10 +281,10 @@ def _first_error(
 def _leaves_range(part: AnyArray, value: Any, dtype: np.dtype[Any]) -> bool:
     """Return whether a number has no neighbour in a float type, and not only no equal."""
     if part.dtype.kind == "c" and number_kind(dtype) != "c":
-        part = part.real
+        part = np.real(part)
     converted = cast_unchecked(np.asarray(value), dtype)
     if number_kind(dtype) == "c":
-        pairs = [(part.real, widened(converted).real), (part.imag, widened(converted).imag)]
+        pairs = [(np.real(part), np.real(widened(converted))), (np.imag(part), np.imag(widened(converted)))]
     else:
         pairs = [(part, widened(converted))]
     return not all([bool(_kept_parts(np.asarray(a), np.asarray(b), dtype, exact=False)) for a, b in pairs])

@@ -106,7 +106,8 @@ async def _load_interrupted(source: NodeAccess, destination: NodeAccess, context
             map(_copy_order, old - new)
         )
     else:
-        is_ours = max(map(_erase_order, new - old), default=(0, -9)) <= min(map(_erase_order, old), default=(9, 0))
+        first, last = (0, -9), (9, 0)  # below and above every order
+        is_ours = max([first, *map(_erase_order, new - old)]) <= min([last, *map(_erase_order, old)])
     if not is_ours:
         return None
     documents: dict[str, Value] = {}
