@@ -72,7 +72,7 @@ MUTUAL_TYPES = {
 BUDGET = {
     "stores": 10130,
     "engine": 7440,
-    "hierarchy": 5830,
+    "hierarchy": 5840,
     "codecs": 4620,
     "driver": 3470,
     "metadata": 2780,
