@@ -70,7 +70,7 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 10130,
+    "stores": 11310,
     "engine": 7440,
     "hierarchy": 5840,
     "codecs": 4620,
@@ -83,7 +83,7 @@ BUDGET = {
     "conversion": 1920,
     "http1": 1820,
     "testing": 1200,
-    "root": 1010,
+    "root": 1020,
     "schedule": 910,
     "sync": 670,
     "memory": 230,
@@ -408,6 +408,7 @@ def test_stored_data_are_never_unpickled_or_evaluated() -> None:
 # Modules outside `metadata` that compare a format's number or spell a document's key, each with its reason.
 MAY_KNOW_FORMATS = {
     "aiozarr.grid.key_extensions": "geometry sees no metadata, and no chunk key may equal the key of a document",
+    "aiozarr.stores.reference.parquet_table": "rows are numbered by the grids in the documents that the table holds",
     "aiozarr.integrations.xarray.data_store": "conventions of xarray differ between formats: masks, attributes, codecs",
 }
 

@@ -134,6 +134,7 @@ class StoreError(AiozarrError):
         retryable: True if the same request may succeed later; aiozarr repeats such requests within `Settings.retries`
             and `Settings.retry_seconds`.
         retry_after: seconds to wait that the server asked for, at most 3,600.
+        target: URL of the object that a reference names, without secrets; None if the key is not a reference.
     """
 
     store: str | None = None
@@ -145,9 +146,12 @@ class StoreError(AiozarrError):
     request_id: str | None = None
     retryable: bool = False
     retry_after: float | None = None
+    target: str | None = None
 
     def _facts(self) -> list[str]:
         facts = _location_facts(self.store, self.key, self.range)
+        if self.target is not None:
+            facts.append(f"reference to {self.target}")
         if self.status is not None:
             facts.append(f"status {self.status}")
         if self.attempts > 1:
@@ -206,6 +210,13 @@ class ShortReadError(StoreError):
 
 class ChangedError(StoreError):
     """The object was replaced between the requests of one read. Read it again from the start."""
+
+
+class DanglingReferenceError(StoreError):
+    """A reference names an object that is missing, or bytes beyond its end; `target` is the URL of the object.
+
+    It is never read as a missing chunk.
+    """
 
 
 class OutcomeUnknownError(StoreError):

@@ -236,7 +236,7 @@ class StoredSpecs(Documents):
 
 
 class References(Target):
-    """Tables of references (kerchunk's JSON) to files beside them, opened through fsspec."""
+    """Tables of references (kerchunk's JSON) to files beside them."""
 
     name = "references"
     quick = 25

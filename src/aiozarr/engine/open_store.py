@@ -139,8 +139,8 @@ def _is_local(place: str) -> bool:
 def _is_remote(place: str) -> bool:
     """Return whether aiozarr itself opens a URL of a server; fsspec's file systems have timeouts of their own."""
     *links, last = place.split("::")
-    has_own_archives = all(link.partition("://")[0] == "zip" for link in links)
-    return has_own_archives and last.partition("://")[0].lower() in _REMOTE_SCHEMES
+    are_own = all(link.partition("://")[0] in ("zip", "reference") for link in links)
+    return are_own and last.partition("://")[0].lower() in _REMOTE_SCHEMES
 
 
 def _add_timeouts(options: dict[str, Any], settings: Settings) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aiozarr.stores.memory_store import MemoryStore
     from aiozarr.stores.object.store import ObjectStore
     from aiozarr.stores.transformer import CachingTransformer, StorageTransformer, register_storage_transformer
-    from aiozarr.stores.urls import from_url, register_store
+    from aiozarr.stores.urls import from_references, from_url, register_store
     from aiozarr.stores.wrappers.cache_store import CacheStore
     from aiozarr.stores.wrappers.latency_store import LatencyStore
     from aiozarr.stores.wrappers.prefix_store import PrefixStore
@@ -53,7 +53,7 @@ else:
             ".memory_store": "MemoryStore",
             ".object.store": "ObjectStore",
             ".transformer": "CachingTransformer StorageTransformer register_storage_transformer",
-            ".urls": "from_url register_store",
+            ".urls": "from_references from_url register_store",
             ".wrappers.cache_store": "CacheStore",
             ".wrappers.latency_store": "LatencyStore",
             ".wrappers.prefix_store": "PrefixStore",
@@ -94,6 +94,7 @@ __all__ = [
     "byte_view",
     "check_key",
     "check_prefix",
+    "from_references",
     "from_url",
     "register_storage_transformer",
     "register_store",

@@ -7,7 +7,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
 from aiozarr.model import ByteRange, IfAbsent, IfMatch, Precondition, Range, Value, Version
@@ -118,6 +118,43 @@ class FetchIntoStore(Store):
             if_match: the version that the object must have.
             accept_full: if the server sends the whole object instead of the range, receive all of it.
             max_bytes: as of `fetch`.
+        """
+
+
+class Location(NamedTuple):
+    """The bytes of another object that are the value of a key.
+
+    Attributes:
+        store: the store of the object.
+        key: its key there.
+        start: the first byte.
+        length: the number of bytes.
+    """
+
+    store: Store
+    key: str
+    start: int
+    length: int
+
+
+class LocatingStore(Store):
+    """A store whose values are ranges of objects in other stores, so that ranges of several keys can be merged."""
+
+    @abstractmethod
+    async def prepare(self, key: str) -> None:
+        """Read what `locate` needs for `key`.
+
+        Raises what `fetch` raises.
+        """
+
+    @abstractmethod
+    def locate(self, key: str) -> Location | None:
+        """Return where the value of `key` is, without waiting.
+
+        Returns: None if nothing is stored, and for values that are no ranges of a known length.
+
+        Raises:
+            LookupError: `prepare` must be called first.
         """
 
 

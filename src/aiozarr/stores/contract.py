@@ -190,7 +190,7 @@ class Store(ABC):
         The path is percent-encoded, as in URLs of the web. A store whose URLs are not decoded, such as those of
         buckets, overrides this.
         """
-        return f"{self.url.rstrip('/')}/{quote(path)}" if path else self.url
+        return f"{self.url.removesuffix('/')}/{quote(path)}" if path else self.url
 
     @property
     def server(self) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -20,6 +20,7 @@ Opener: TypeAlias = Callable[..., Store]
 # `scheme://...`, or an fsspec chain `scheme::...`. A single letter is a Windows drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)(://|::)")
 _ZIP = ("max_member_bytes", "duplicates")
+_REFERENCE = ("resolve", "fo", "target_options", "remote_protocol", "remote_options")
 _ARCHIVE = re.compile(r"\.zip(?=/|$)", re.IGNORECASE)
 
 
@@ -58,6 +59,8 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     location = scheme + url[len(scheme) :]
     if scheme == "zip":
         return _archive(location[len("zip") :], storage_options)
+    if scheme == "reference":
+        return _references(location[len("reference") :], storage_options)
     if separator == "://":
         opener = _OPENERS.get(scheme)
         if opener is not None:
@@ -74,10 +77,36 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
         return opened
     known = ", ".join(f"{name}://" for name in (*_OPENERS, *entry_point_names("store")))
     raise UnknownSchemeError(
-        f"no store opens {scheme + separator!r} URLs: known are {known}, zip:: in front of them, and local paths; "
+        f"no store opens {scheme + separator!r} URLs: known are {known}, zip:: and reference:: in front of them, and "
+        "local paths; "
         "other protocols are those of fsspec, where the extra aiozarr[fsspec] is installed, or are registered by "
         "aiozarr.stores.register_store, or by an installed package with an entry point in the group 'aiozarr.stores'"
     )
+
+
+def from_references(
+    target: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    resolve: Mapping[str, Mapping[str, Any] | Store | None] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Store:
+    """Return a read-only store of virtual references: keys whose bytes are ranges of other objects.
+
+    Nothing is read before the first key is wanted. References may name objects of the document's own origin (its
+    server, its bucket, or the folder of a local document), and what `resolve` allows.
+
+    Args:
+        target: the URL or path of a JSON document of kerchunk's or of a directory of parquet record files, or the
+            references themselves. Programs (`gen`) in a document are not run.
+        resolve: prefixes of URLs that references may name, each with the storage options of its store, or with the
+            store: `{"s3://bucket/": {"anon": True}}`.
+        storage_options: options of the store of the document. They are used for referenced objects of its origin too.
+
+    Raises:
+        TypeError: an argument has another type.
+        InvalidMetadataError, UnsupportedMetadataError, LimitError: the references are not valid.
+    """
+    return _open_references(target, storage_options or {}, "", resolve=resolve)
 
 
 def register_store(scheme: str) -> Callable[[Opener], Opener]:
@@ -205,20 +234,66 @@ def _inside(location: str, inner: str, options: dict[str, Any]) -> Store:
         return _zip(_file_path(location), inner, options)
     from aiozarr.stores.zip import RemoteZipStore
 
-    address, query = _without_query(location)
-    above, _, name = address.rpartition("/")
-    if above.endswith(":/") or not name:
-        raise ValueError("the URL of an archive names a file in a store, as in zip::s3://bucket/data.zip")
     own, rest = pick("zip", _ZIP, options)
-    # In a chain of fsspec, each link has its own options.
-    scheme = location.partition(":")[0].lower()
-    chained = scheme not in _OPENERS and "::" in location
-    store = from_url(directory_url(above) + query, **(rest if chained else flatten(scheme, rest)))
-    # The paths of web addresses are percent-encoded, paths of buckets are not.
-    key = name if store.url_of(" ").endswith(" ") else unquote(name)
+    store, key = file_in_store(location, rest)
     archive = RemoteZipStore(store, key=key, prefix=inner and inner + "/", **own)
     archive.owns_store = True
     return archive
+
+
+def file_in_store(location: str, options: dict[str, Any]) -> tuple[Store, str]:
+    """Return the store of the directory of a file, from its URL or path, and the key of the file there.
+
+    Raises:
+        ValueError: the URL names a server or a bucket only.
+        Others as `from_url`.
+    """
+    if "://" not in location or location.lower().startswith("file://"):
+        path = _file_path(location) if "://" in location else os.path.expanduser(location)
+        folder, name = os.path.split(os.path.abspath(path))
+        return _local(folder, options), name
+    address, query = _without_query(location)
+    above, _, name = address.rpartition("/")
+    if above.endswith(":/") or not name:
+        raise ValueError(f"{address!r} is no URL that names a file in a store, such as s3://bucket/name")
+    # In a chain of fsspec, each link has its own options.
+    scheme = location.partition(":")[0].lower()
+    chained = scheme not in _OPENERS and "::" in location
+    store = from_url(directory_url(above) + query, **(options if chained else flatten(scheme, options)))
+    # The paths of web addresses are percent-encoded, paths of buckets are not.
+    return store, name if store.url_of(" ").endswith(" ") else unquote(name)
+
+
+def _references(rest: str, options: dict[str, Any]) -> Store:
+    """Open `reference::URL`, `reference://` with the option `fo`, and the URL of a node in either."""
+    own, rest_of_options = pick("reference", _REFERENCE, options)
+    document: Any = own.pop("fo", None)
+    inner, chain, location = rest.removeprefix("://").partition("::")
+    if chain:
+        # The mark is the last one: URLs of buckets may contain one too, and the path after our mark is encoded.
+        document, mark, more = (location[:-1], "!", "") if location.endswith("!") else location.rpartition("!/")
+        if not mark:
+            document, more = location, ""
+        inner = f"{inner.strip('/')}/{unquote(more)}"
+    if not document:
+        raise TypeError("reference:// needs the storage option 'fo', or a URL: reference::s3://bucket/refs.json")
+    rest_of_options |= own.pop("target_options", None) or {}
+    inner = inner.strip("/")
+    return _open_references(document, rest_of_options, f"{inner}/" if inner else "", **own)
+
+
+def _open_references(target: Any, options: Mapping[str, Any], prefix: str, **own: Any) -> Store:
+    from aiozarr.stores.reference.reference_opening import open_references
+
+    if isinstance(target, Mapping):
+        if options:
+            raise TypeError("storage_options are for the store of a document; references in memory have none")
+    elif isinstance(target, str | os.PathLike):
+        location = os.fspath(target).rstrip("/")
+        target = (*file_in_store(location, dict(options)), location)
+    else:
+        raise TypeError(f"references are a URL, a path, or a mapping, not {type(target).__name__}")
+    return open_references(target, open_url=from_url, own_options=options, prefix=prefix, **own)
 
 
 def _file(url: str, options: dict[str, Any]) -> Store:

@@ -30,6 +30,8 @@ def is_missing_status(error: StoreError, settings: Settings) -> bool:
     """
     if isinstance(error, UnauthenticatedError) and error.status != 401:
         return False
+    if error.target is not None:
+        return False  # there is a reference, so that something is stored
     return error.status is not None and error.status != 404 and error.status in settings.missing_status
 
 

@@ -19,8 +19,8 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
-from aiozarr.stores.fsspec.reference_guard import shown_location
 from aiozarr.stores.http.errors import error_for
+from aiozarr.stores.reference.guard import shown_location
 
 MAX_CAUSES = 8
 

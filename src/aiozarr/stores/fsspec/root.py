@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from aiozarr.errors import UnknownSchemeError
 from aiozarr.http1.url import WebAddress
 from aiozarr.stores.fsspec.instances import InstanceSource, UrlSource, usable_instance, without_secrets
 from aiozarr.stores.fsspec.option_routing import native_options
-from aiozarr.stores.fsspec.reference_guard import ReferenceGuard
 from aiozarr.stores.fsspec.traits import below, protocol_of
 
 # Names of file systems, for URLs that aiozarr would open itself.
@@ -37,14 +36,12 @@ class FileSystemRoot:
         base: prefix of the paths of all keys: `""`, or ending with `/`.
         tail: suffix of all paths: the query of a web address. A secret.
         url: the URL of the root, without secrets.
-        guard: limits the targets of references; None for other file systems, and for those that the user has made.
     """
 
     recipe: InstanceSource | UrlSource
     base: str
     tail: str
     url: str
-    guard: ReferenceGuard | None = None
 
 
 def resolve_root(given: Any, path: str | None, options: Mapping[str, Any]) -> FileSystemRoot:
@@ -105,21 +102,12 @@ def _of_url(url: str, options: Mapping[str, Any]) -> FileSystemRoot:
     left = _without_loops(options)
     resolve = left.pop("resolve", None)
     native = {name: _without_loops(each) for name, each in native_options(protocols, left).items()}
-    guard = None
     if "reference" in protocols:
-        if protocols.index("reference"):
-            raise TypeError("reference:: is the first link of a chain: other links in front of it hide its targets")
-        own = native.setdefault("reference", {})
-        resolve = own.pop("resolve", None) or resolve
-        guard = ReferenceGuard.of(links, {**own, "resolve": resolve})
-        systems = {prefix.partition("://")[0]: dict(each) for prefix, each in (resolve or {}).items() if each}
-        if systems and not (own.keys() & {"fs", "remote_protocol"}):
-            # The origin of the document too: fsspec knows no other protocols then.
-            protocol = (guard.document or "").partition("://")[0]
-            if protocol in ("http", "https", "s3", "gs", "az"):
-                systems.setdefault(protocol, dict(own.get("target_options") or {}))
-            own["fs"] = systems
-    elif resolve is not None:
+        raise TypeError(
+            "reference:: is the first link of a chain, which aiozarr.stores.from_url and from_references open; "
+            "FsspecStore takes a reference file system that was made by fsspec"
+        )
+    if resolve is not None:
         raise TypeError("resolve is an option of reference:: URLs")
     recipe = UrlSource(url, native)
     if len(links) == 1 and protocols[0] in _IN_A_FILE and not native.get(protocols[0], {}).get("fo"):
@@ -130,7 +118,7 @@ def _of_url(url: str, options: Mapping[str, Any]) -> FileSystemRoot:
     shown = _shown_url(links)
     if len(links) == 1 and not recipe.kinds[0]._get_kwargs_from_urls(url):
         shown = _with_protocol(recipe.kinds[0], recipe.path)
-    return replace(_rooted(recipe, recipe.path, shown), guard=guard)
+    return _rooted(recipe, recipe.path, shown)
 
 
 def _of_instance(given: Any, path: str) -> FileSystemRoot:

@@ -14,13 +14,11 @@ from typing_extensions import Buffer
 from aiozarr.concurrency import for_each
 from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Version, check_key, check_prefix
-from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, too_large, with_root
 from aiozarr.stores.fsspec.errors import is_missing_file, translate
 from aiozarr.stores.fsspec.file_system_calls import FileSystemCalls
 from aiozarr.stores.fsspec.files import UNKNOWN_SIZE, FileLister, FileReader
 from aiozarr.stores.fsspec.instances import digest, reveals, secrets_of
-from aiozarr.stores.fsspec.reference_guard import shown_location
 from aiozarr.stores.fsspec.root import FileSystemRoot, resolve_root
 from aiozarr.stores.fsspec.traits import traits_of
 from aiozarr.stores.local.store import LocalStore
@@ -68,8 +66,6 @@ class FsspecStore(Store):
         self._traits = traits = traits_of(recipe.kinds)
         self._calls = FileSystemCalls(recipe, traits)
         self._reader = FileReader(self._calls, traits)
-        self._guard = source.guard
-        self._references: Any = None
         self._fingerprint = recipe.fingerprint
         self._secrets = secrets_of(recipe, source.base + source.tail)
         self._local = LocalStore(source.base or "/") if recipe.kinds[0].__name__ == "LocalFileSystem" else None
@@ -131,7 +127,7 @@ class FsspecStore(Store):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A file system is pickled as its arguments, including secrets.
-        return (_restored, (type(self), FileSystemRoot(self._recipe, self._base, self._tail, self._url, self._guard)))
+        return (_restored, (type(self), FileSystemRoot(self._recipe, self._base, self._tail, self._url)))
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -157,21 +153,12 @@ class FsspecStore(Store):
         if if_match is not None:
             raise UnsupportedOperationError("fsspec sends no conditions", store=self._url, key=key, range=range)
         with self._translated(key, range):
-            await self._check_target(key)
             if max_bytes is None:
                 return await self._reader.read(self._path(key), range)
             value = await self._reader.read_at_most(self._path(key), range, max_bytes)
         if value is not None and memoryview(value.data).nbytes > max_bytes:
             raise too_large(value.size if range is None else None, max_bytes, store=self.url, key=key, range=range)
         return value
-
-    async def _check_target(self, key: str) -> None:
-        """Check that a reference names a location that its document may name."""
-        if self._guard is not None:
-            if self._references is None:
-                self._references = await in_thread(lambda: self.fs.references)
-            # fsspec removes its own protocol from the beginning of a path.
-            await self._guard.check(self._references, self.fs._strip_protocol(self._path(key)))
 
     async def stat(self, key: str) -> Entry | None:
         """Return an entry with the size of `key`, or None if the key is not stored.
@@ -182,7 +169,6 @@ class FsspecStore(Store):
             return await self._local.stat(key)
         check_key(key, store=self._url)
         with self._translated(key):
-            await self._check_target(key)
             size = await self._reader.size_of(self._path(key))
         return None if size is None else Entry(key, None if size == UNKNOWN_SIZE else size)
 
@@ -311,9 +297,6 @@ class FsspecStore(Store):
 
     def _located(self, error: Exception, key: str, range: ByteRange | None) -> StoreError:
         found = translate(error)
-        if self._guard is not None and self._guard.document is not None and self._references is None:
-            shown = shown_location(self._guard.document)
-            found.message += "" if shown in self._url else f"; the references are those of {shown!r}"
         found.store, found.key, found.range = self._url, key, range
         return found
 

@@ -33,11 +33,10 @@ from tests.support.fsspec_file_systems import AsyncFiles, Tree
         ("simplecache::memory://x/y", "simplecache::memory://x/y"),
         ("simplecache::https://user:hidden@host/a.zarr?token=hidden", "simplecache::https://host/a.zarr"),
         ("blockcache::s3://bucket/a.zarr", "blockcache::s3://bucket/a.zarr"),
-        ("reference://", "reference://"),
     ],
 )
 def test_other_protocols_are_opened_by_fsspec_and_show_no_secret(url: str, shown: str) -> None:
-    store = from_url(url, fo={"version": 1, "refs": {}}) if url.startswith("reference") else from_url(url)
+    store = from_url(url)
     assert isinstance(store, FsspecStore)
     assert store.url == shown
     assert shown in repr(store)
@@ -249,9 +248,14 @@ def test_other_classes_accept_options_that_they_do_not_declare() -> None:
 
 
 def test_file_systems_in_a_file_need_the_file() -> None:
-    for url in ("reference://", "reference://x"):
-        with pytest.raises(TypeError, match="'fo'"):
-            FsspecStore(url)
+    with pytest.raises(TypeError, match="'fo'"):
+        FsspecStore("tar://x")
+
+
+def test_references_are_not_opened_by_fsspec() -> None:
+    for url in ("reference://", "reference::memory://refs.json", "simplecache::reference://"):
+        with pytest.raises(TypeError, match="from_references open"):
+            FsspecStore(url, fo={"version": 1, "refs": {}})
 
 
 def test_the_conformance_suite_says_that_it_needs_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +310,7 @@ async def test_the_url_of_a_node_among_references_opens_that_node_with_the_refer
     memory = fsspec.filesystem("memory")
     await aiozarr.create_array(FsspecStore(memory, path="refs"), "a", shape=4, dtype="i4", fill_value=3)
     refs = {"version": 1, "refs": {"a/zarr.json": memory.cat_file("/refs/a/zarr.json").decode()}}
-    for store in (FsspecStore("reference://", fo=refs), FsspecStore(fsspec.filesystem("reference", fo=refs))):
+    for store in (from_url("reference://", fo=refs), FsspecStore(fsspec.filesystem("reference", fo=refs))):
         array = await aiozarr.open_array(store, "a")
         assert array.url == "reference://a"
         again = await aiozarr.open_array(array.url, storage_options={"fo": refs})

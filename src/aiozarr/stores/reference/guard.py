@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from aiozarr.errors import PermissionDeniedError
-from aiozarr.stores.blocking import in_thread
+from aiozarr.model import is_unicode
 
 _LOCAL = ("file", "local")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -25,36 +24,20 @@ class ReferenceGuard:
     Attributes:
         document: the URL or path of the document; None for a table in memory, which has no origin.
         named: URL prefixes that the user allows (the storage option `resolve`).
-        protocol: the protocol that the user has chosen for all targets (the storage option `remote_protocol`).
+        protocol: the protocol of all targets that the user has chosen (the storage option `remote_protocol`).
     """
 
     document: str | None
     named: tuple[str, ...] = ()
     protocol: str | None = None
 
-    @classmethod
-    def of(cls, links: Sequence[str], options: Mapping[str, Any]) -> ReferenceGuard:
-        """Return the guard of a chain whose first link is `reference`, with the options of that link."""
-        document = "::".join(links[1:]) if len(links) > 1 else options.get("fo")
-        resolve = options.get("resolve") or {}
-        if not isinstance(resolve, Mapping):
-            raise TypeError(
-                f"resolve maps URL prefixes to storage options, as in {{'s3://bucket/': {{}}}}, not {resolve!r}"
-            )
-        protocol = None if "fs" in options else options.get("remote_protocol")  # fsspec uses only one of them
-        return cls(document if isinstance(document, str) else None, tuple(resolve), protocol)
-
-    async def check(self, references: Any, path: str) -> None:
-        """Check the target of one reference.
+    def check(self, target: str) -> None:
+        """Check the target of a reference.
 
         Raises:
             PermissionDeniedError: the document may not name it.
         """
-        if isinstance(references, dict):
-            target = _target_of(references, path)
-        else:  # one record of a table on disk or in a bucket, which is read at its first use
-            target = await in_thread(lambda: _target_of(references, path))
-        if target is not None and not self.allows(target):
+        if not self.allows(target):
             raise PermissionDeniedError(
                 f"the references name {shown_location(target)!r}, which is not in the origin of their document; "
                 f"the storage option resolve={{{_prefix_of(target)!r}: {{}}}} allows it"
@@ -66,7 +49,7 @@ class ReferenceGuard:
         scheme = scheme.lower() if mark else (self.protocol or "file")
         decoded = unquote(rest)
         is_ambiguous = "::" in target or "\\" in decoded or any(each < " " or each == "\x7f" for each in decoded)
-        if is_ambiguous or "@" in (rest.partition("/")[0] if mark else ""):
+        if is_ambiguous or not is_unicode(target) or "@" in (rest.partition("/")[0] if mark else ""):
             return False
         if scheme in _LOCAL:
             return self._allows_file(target)
@@ -77,30 +60,42 @@ class ReferenceGuard:
         return self.document is not None and not _is_local(self.document) and _has_origin(target, self.document)
 
     def _allows_file(self, target: str) -> bool:
-        from fsspec.implementations.local import LocalFileSystem
-
         if self.document is not None and not _is_local(self.document):
             return False
         if self.protocol in _LOCAL:
             return True
-        # As fsspec reads them: `file:/x` and `~/x` are absolute, too.
-        as_path = LocalFileSystem._strip_protocol
-        folders = [as_path(prefix) for prefix in self.named if _is_local(prefix)]
+        folders = [prefix for prefix in self.named if _is_local(prefix)]
         if self.document is not None:
-            folders.append(os.path.dirname(as_path(self.document.rpartition("::")[2])))
-        real = os.path.realpath(as_path(target))
-        return any(real.startswith(os.path.join(os.path.realpath(folder), "")) for folder in folders)
+            folders.append(os.path.dirname(local_path(self.document.rpartition("::")[2])))
+        return bool(longest_prefix(target, folders))
 
 
-def _target_of(references: Mapping[str, Any], path: str) -> str | None:
-    """Return the URL of a reference; None for an inlined value, and for a key without a reference."""
-    try:
-        found = references[path]
-    except (KeyError, ValueError):  # a table on disk refuses keys that are not those of an array
-        return None
-    if callable(found):
-        found = found()
-    return str(found[0]) if isinstance(found, list | tuple) and found and found[0] else None
+def local_path(location: str) -> str:
+    """Return the absolute path of a local file, from a path or a URL. `file:/x` is a URL for fsspec."""
+    scheme, colon, rest = location.partition(":")
+    if colon and scheme.lower() in _LOCAL:
+        location = rest.removeprefix("//")
+        if "%" in location and not os.path.lexists(location):
+            location = unquote(location)  # fsspec has file URLs that are not encoded
+    return os.path.abspath(os.path.expanduser(location))
+
+
+def is_local(target: str, protocol: str | None) -> bool:
+    """Return whether a target is a file of this machine, if URLs without a scheme are of `protocol`."""
+    scheme, mark, _ = target.partition("://")
+    return (scheme.lower() if mark else (protocol or "file")) in _LOCAL
+
+
+def longest_prefix(target: str, prefixes: Iterable[str]) -> str:
+    """Return the longest of the prefixes that contains `target`, or `""`."""
+    return max([prefix for prefix in prefixes if _is_below(target, prefix)], key=len, default="")
+
+
+def _is_below(target: str, prefix: str) -> bool:
+    if not _is_local(prefix):
+        return _begins_with(target, prefix)
+    real, folder = os.path.realpath(local_path(target)), os.path.realpath(local_path(prefix))
+    return _is_local(target) and real.startswith(os.path.join(folder, ""))
 
 
 def shown_location(target: str) -> str:

@@ -1,0 +1,1 @@
+"""Virtual references: keys whose bytes are ranges of other objects."""

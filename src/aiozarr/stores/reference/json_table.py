@@ -1,0 +1,227 @@
+"""Kerchunk's JSON documents of references, versions 0 and 1, parsed into columns without a list for each reference."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import Any
+
+from typing_extensions import Buffer
+
+from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError
+from aiozarr.stores.reference.columns import WHOLE, check_reference
+from aiozarr.stores.reference.table import LoadedReferences, ReferenceRows, Row
+
+MAX_URL_LENGTH = 1 << 13
+"""The longest URL of a reference, after its templates are filled in."""
+
+BATCH_ROWS = 1 << 14
+"""References that are lists of Python objects at once."""
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_BASE64 = "base64:"
+# A key, a URL and two numbers that need no further look: nearly all members of a large document. Runs of them take half
+# the time of a JSON parser, and a tenth of its memory.
+_PLAIN_REFERENCE = r' "%s" : \[ "%s" , %s , %s \] ,'.replace(" ", r"[ \t\r\n]*")
+_TEXT, _NUMBER = r'[^"\\\x00-\x1f]++', r"(?:0|[1-9]\d{0,17})"
+_RUN = re.compile(f"(?:{_PLAIN_REFERENCE % (_TEXT, _TEXT, _NUMBER, _NUMBER)}){{1,{BATCH_ROWS}}}+")
+_EACH = re.compile(_PLAIN_REFERENCE % (f"({_TEXT})", f"({_TEXT})", r"(\d++)", r"(\d++)"))
+_TEMPLATE = re.compile(r"\{\{[ ]*([A-Za-z_]\w*)[ ]*\}\}")
+
+
+def parse(data: Buffer) -> LoadedReferences:
+    """Return the references of a JSON document.
+
+    Raises:
+        InvalidMetadataError: it is no document of references.
+        UnsupportedMetadataError: it has `gen`, or templates that are programs.
+        LimitError: it has too many references, or a reference that ends beyond all objects.
+    """
+    try:
+        return _Parser(str(data, "utf-8")).parse()
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidMetadataError(f"the document of references is not valid JSON: {reason}") from None
+
+
+def from_mapping(document: Mapping[str, Any]) -> LoadedReferences:
+    """Return the references of a document in memory; raises what `parse` raises."""
+    references = document.get("refs", document)
+    if not isinstance(references, Mapping):
+        raise InvalidMetadataError("'refs' is an object of references", member="refs")
+    builder = _Builder()
+    for key, value in references.items():
+        builder.add(key, value)
+    return builder.finish({} if references is document else document)
+
+
+class _Parser:
+    """Walks through the text of a document once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._decode = json.JSONDecoder().raw_decode
+        self._members: dict[str, Any] = {}
+        self._references: _Builder | None = None
+
+    def parse(self) -> LoadedReferences:
+        top = _Builder()
+        end = self._space(self._object(self._space(0), top))
+        if end != len(self._text):
+            raise json.JSONDecodeError("Extra data", self._text, end)
+        if self._references is not None:
+            return self._references.finish(self._members)
+        for key, value in self._members.items():
+            top.add(key, value)
+        return top.finish({})
+
+    def _object(self, position: int, builder: _Builder) -> int:
+        """Read the object at `position` into `builder`; return the position after it."""
+        text, is_top = self._text, self._references is None
+        self._expect("{", position)
+        after_brace = position + 1
+        position = self._space(after_brace)
+        if text[position : position + 1] == "}":
+            return position + 1
+        position = after_brace
+        while True:
+            run = _RUN.match(text, position)
+            if run is not None:
+                builder.add_rows(_EACH.findall(text, position, run.end()))
+                position = run.end()
+                continue
+            position = self._space(position)
+            self._expect('"', position)
+            key, position = self._decode(text, position)
+            position = self._space(position)
+            self._expect(":", position)
+            position = self._space(position + 1)
+            if is_top and key == "refs" and text[position : position + 1] == "{":
+                self._references = _Builder()
+                position = self._object(position, self._references)
+            else:
+                value, position = self._decode(text, position)
+                if is_top:
+                    self._members[key] = value  # a member of version 1, or a reference of version 0
+                else:
+                    builder.add(key, value)
+            position = self._space(position)
+            if text[position : position + 1] == "}":
+                return position + 1
+            self._expect(",", position)
+            position += 1
+
+    def _space(self, position: int) -> int:
+        match = _SPACE.match(self._text, position)
+        assert match is not None
+        return match.end()
+
+    def _expect(self, character: str, position: int) -> None:
+        if not self._text.startswith(character, position):
+            raise json.JSONDecodeError(f"Expecting {character!r}", self._text, position)
+
+
+class _Builder:
+    """Builds the references of a document, in the order of its members."""
+
+    def __init__(self) -> None:
+        self._into = LoadedReferences()
+        self._rows = ReferenceRows(self._into)
+        self._pending: list[Row] = []
+
+    def add_rows(self, rows: list[Row]) -> None:
+        """Add references whose members have been checked."""
+        self._flush()
+        self._pending = rows
+        self._flush()
+
+    def add(self, key: object, value: object) -> None:
+        """Add one reference or inlined value."""
+        if not isinstance(key, str):
+            raise InvalidMetadataError(f"keys of references are texts, not {key!r}")
+        if isinstance(value, str):
+            self._into.add_single(key, _inlined(key, value))
+        elif isinstance(value, bytes | bytearray | memoryview):
+            self._into.add_single(key, bytes(value))
+        elif isinstance(value, Mapping):
+            self._into.add_single(key, json.dumps(value).encode())
+        elif isinstance(value, list | tuple) and len(value) in (1, 3) and isinstance(value[0], str) and value[0]:
+            start, length = check_reference(key, *value[1:]) if len(value) == 3 else (0, WHOLE)
+            self._pending.append((key, value[0], start, length))
+            if len(self._pending) == BATCH_ROWS:
+                self._flush()
+        else:
+            raise InvalidMetadataError(
+                f"the value of {key!r} is neither a text, nor [URL], nor [URL, offset, length]", key=key
+            )
+
+    def _flush(self) -> None:
+        pending, self._pending = self._pending, []
+        if pending:
+            self._rows.add(pending)
+
+    def finish(self, members: Mapping[str, Any]) -> LoadedReferences:
+        """Return the references; `members` are those of a document of version 1 besides `refs`."""
+        self._flush()
+        self._rows.finish()
+        templates = _templates(members)
+        loaded = self._into
+        loaded.urls[:] = [_fill(url, templates) for url in loaded.urls]
+        for key, each in loaded.single.items():
+            loaded.single[key] = each._replace(url=_fill(each.url, templates))
+        return loaded
+
+
+def _templates(members: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the templates of a document of version 1, whose other members are checked."""
+    version = members.get("version", 1)
+    if version not in (0, 1):
+        raise UnsupportedMetadataError(f"references of version {version!r}: 0 and 1 are read", member="version")
+    if members.get("gen"):
+        raise UnsupportedMetadataError(
+            "'gen' generates references by programs, which are not run; write the references out, for example by "
+            "fsspec's ReferenceFileSystem.save_json",
+            member="gen",
+        )
+    templates = members.get("templates") or {}
+    if not isinstance(templates, Mapping):
+        raise InvalidMetadataError("templates map names to texts", member="templates")
+    for name, value in templates.items():
+        if not isinstance(value, str):
+            raise InvalidMetadataError("templates map names to texts", member=f"templates.{name}")
+        if "{{" in value:
+            reason = "a template with templates inside is a program, which is not run"
+            raise UnsupportedMetadataError(reason, member=f"templates.{name}")
+    return templates
+
+
+def _fill(url: str, templates: Mapping[str, str]) -> str:
+    """Return the URL of a reference with its templates filled in."""
+    if templates and "{{" in url:
+        names = _TEMPLATE.findall(url)
+        unknown = [name for name in names if name not in templates]
+        if unknown:
+            raise InvalidMetadataError(f"there is no template {unknown[0][:200]!r}", member="templates")
+        if sum([len(templates[name]) for name in names]) + len(url) > 2 * MAX_URL_LENGTH:
+            url = url.ljust(MAX_URL_LENGTH + 1)  # not filled in: it is too long
+        url = _TEMPLATE.sub(lambda match: templates[match[1]], url)
+        if "{{" in url:
+            raise UnsupportedMetadataError(f"the URL {url[:200]!r} has a template that is a program, which is not run")
+    if len(url) > MAX_URL_LENGTH:
+        raise LimitError(
+            f"a reference has a URL of more than {MAX_URL_LENGTH} characters",
+            limit="URL length",
+            value=len(url),
+            allowed=MAX_URL_LENGTH,
+        )
+    return url
+
+
+def _inlined(key: str, text: str) -> bytes:
+    """Return the bytes of an inlined value."""
+    try:
+        return b64decode(text[len(_BASE64) :]) if text.startswith(_BASE64) else text.encode()
+    except ValueError as error:
+        raise InvalidMetadataError(f"the inlined value of {key!r} cannot be decoded: {error}", key=key) from None

@@ -1,0 +1,198 @@
+"""JSON documents of references: versions 0 and 1, and what is refused in them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError
+from aiozarr.stores.reference.columns import Reference
+from aiozarr.stores.reference.json_table import from_mapping, parse
+from aiozarr.stores.reference.table import LoadedReferences
+
+
+def loaded(document: Any) -> LoadedReferences:
+    """Return the references of a document, which a text and a mapping describe alike."""
+    table = parse(json.dumps(document).encode())
+    other = from_mapping(document)
+    for key in document.get("refs", document):
+        assert table.find(key) == other.find(key)
+    return table
+
+
+REFERENCES: dict[str, Any] = {
+    "zarr.json": "{}",
+    "a/c/0/0": ["s3://b/1.nc", 10, 5],
+    "a/c/0/1": ["s3://b/1.nc", 15, 5],
+    "a/c/1/0": ["s3://b/2.nc", 0, 7],
+    "b/0.0": ["s3://b/1.nc", 1, 1],
+    "b/12.7": ["s3://b/1.nc", 2, 1],
+    "b/3": ["s3://b/1.nc", 3, 1],
+    "b/01": ["s3://b/1.nc", 4, 1],
+    "b/0.1/2": ["s3://b/1.nc", 5, 1],
+    "2020/1/x/0": ["s3://b/1.nc", 6, 1],
+    "c": ["s3://b/1.nc", 7, 1],
+    "d/c": ["s3://b/1.nc"],
+    "e/c/4": ["s3://b/1.nc"],
+    'q"\\/é/0.0': ["s3://b/é \\.nc", 8, 0],
+    "last/0": ["s3://b/1.nc", 9, 1],
+    "999999999/999999999.999999999.999999999": ["s3://b/1.nc", 9, 1],
+}
+
+
+@pytest.mark.parametrize(
+    "document", [REFERENCES, {"version": 1, "refs": REFERENCES}, {"refs": REFERENCES}], ids=range(3)
+)
+async def test_every_reference_is_found(document: dict[str, Any]) -> None:
+    table = loaded(document)
+    for key, each in REFERENCES.items():
+        if isinstance(each, list):
+            url, start, length = each if len(each) == 3 else (*each, 0, None)
+            assert table.find(key) == Reference(url, start, length)
+    for key in ("a/c/0/2", "a/c/2/0", "a/c/0", "a/c/00/0", "b/0.2", "b/12", "b/1.0/0", "x", "", "a", "a/c", "d/c/0"):
+        assert table.find(key) is None
+    assert {entry.key async for entry in table.scan("")} == set(REFERENCES)
+    for prefix in ("", "a/", "a/c/", "a/c/0/", "b/", "2020/", "2020/1/", "x/"):
+        assert {entry.key async for entry in table.scan(prefix)} == {
+            key for key in REFERENCES if key.startswith(prefix)
+        }
+        keys, prefixes = await table.list_dir(prefix)
+        names = {key[len(prefix) :].partition("/")[:2] for key in REFERENCES if key.startswith(prefix)}
+        assert keys == {prefix + name for name, slash in names if not slash}
+        assert prefixes == {prefix + name + slash for name, slash in names if slash}
+
+
+def test_the_last_reference_of_a_key_counts() -> None:
+    text = b'{"a/0.0": ["u", 1, 1], "a/0.1": ["u", 2, 1], "a/0.0": ["v", 3, 1], "z": ""}'
+    assert parse(text).find("a/0.0") == Reference("v", 3, 1)
+
+
+def test_a_large_table_is_columns() -> None:
+    document = {f"t/{x}.{y}": ["s3://b/x.nc", x * 1000 + y, 1] for x in range(200) for y in range(200)}
+    table = loaded(document)
+    assert sum([columns.nbytes for columns in table.columns.values()]) == 40_000 * 20
+    assert not table.single
+    assert table.urls == ["s3://b/x.nc"]
+
+
+def test_gaps_between_chunks_are_missing() -> None:
+    table = loaded({f"t/{x}": ["u", x, 1] for x in range(0, 1_000_000, 100_003)} | {"end": ""})
+    assert table.find("t/300009") == Reference("u", 300009, 1)
+    assert table.find("t/300010") is None
+    assert table.find("t/2000000") is None
+
+
+def test_templates_are_filled_in() -> None:
+    document = {
+        "version": 1,
+        "refs": {"a/0": ["{{u}}/1.nc", 0, 1], "a/1": ["{{ u }}/{{v}}", 0, 1], "b": ["{{v}}"], "c": "{{u}}"},
+        "templates": {"u": "s3://bucket", "v": "2.nc"},
+    }
+    table = loaded(document)
+    assert table.find("a/0") == Reference("s3://bucket/1.nc", 0, 1)
+    assert table.find("a/1") == Reference("s3://bucket/2.nc", 0, 1)
+    assert table.find("b") == Reference("2.nc", 0, None)
+    assert table.find("c") == b"{{u}}"
+    assert loaded({"a/0": ["{{u}}", 0, 1]}).find("a/0") == Reference("{{u}}", 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("document", "error"),
+    [
+        ({"version": 2, "refs": {}}, "references of version 2"),
+        ({"version": 1, "refs": {}, "gen": [{"key": "a{{i}}"}]}, "'gen' generates references by programs"),
+        ({"version": 1, "refs": {"a": ["{{f(x=1)}}"]}, "templates": {"f": "x"}}, "a template that is a program"),
+        ({"version": 1, "refs": {}, "templates": {"f": "s3://{{c}}"}}, "is a program, which is not run"),
+    ],
+)
+def test_programs_are_refused_with_a_reason(document: Any, error: str) -> None:
+    with pytest.raises(UnsupportedMetadataError, match=error):
+        parse(json.dumps(document).encode())
+    with pytest.raises(UnsupportedMetadataError, match=error):
+        from_mapping(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"version": 1, "refs": {"a": ["{{u}}"]}, "templates": {"v": "x"}},
+        {"version": 1, "refs": {}, "templates": ["u"]},
+        {"version": 1, "refs": {}, "templates": {"u": 1}},
+        {"a": 1},
+        {"a": None},
+        {"a": []},
+        {"a": ["u", 1]},
+        {"a": ["u", 1, 2, 3]},
+        {"a": ["", 1, 2]},
+        {"a": [None, 1, 2]},
+        {"a": ["u", -1, 2]},
+        {"a": ["u", 1, -2]},
+        {"a": ["u", 1.5, 2]},
+        {"a": ["u", True, 2]},
+        {"a": ["u", "1", "2"]},
+        {"a": "base64:x"},
+        {"a/0": ["u", 1, None]},
+    ],
+    ids=str,
+)
+def test_invalid_references_are_refused(document: Any) -> None:
+    for make in (lambda: parse(json.dumps(document).encode()), lambda: from_mapping(document)):
+        with pytest.raises(InvalidMetadataError):
+            make()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"a"',
+        b'{"a":',
+        b'{"a": ""',
+        b'{"a": "",}',
+        b'{"a/0": ["u", 1, 2],}',
+        b'{"a/0": ["u", 1, 2] "b": ""}',
+        b'{"a/0": ["u", 01, 2], "b": ""}',
+        b'{"a": ""} x',
+        b'{"a": "\xff"}',
+        b'{"refs": {"a": ""}, ',
+        b'{a: ""}',
+        b'{"a": ' + b"[" * 100_000,
+    ],
+    ids=range(15),
+)
+def test_documents_that_are_no_json_are_refused(text: bytes) -> None:
+    with pytest.raises(InvalidMetadataError):
+        parse(text)
+
+
+def test_empty_documents_are_empty_tables() -> None:
+    for text in (b"{}", b" { } ", b'{"version": 1, "refs": {}}'):
+        assert parse(text).find("zarr.json") is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"a/0": ["u", 2**63, 1]},
+        {"a/0": ["u", 2**63 - 1, 1]},
+        {"a/0": ["u", 999_999_999_999_999_999, 9_000_000_000_000_000_000]},
+        {"a/0": ["u" * 10_000, 0, 1]},
+        {"version": 1, "refs": {"a": ["{{u}}" * 1000]}, "templates": {"u": "x" * 1_000_000}},
+    ],
+    ids=range(5),
+)
+def test_a_hostile_table_meets_a_limit(document: Any) -> None:
+    with pytest.raises(LimitError):
+        parse(json.dumps(document).encode())
+
+
+def test_the_number_of_references_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiozarr.stores.reference.columns.MAX_REFERENCES", 100)
+    monkeypatch.setattr("aiozarr.stores.reference.table.MAX_SINGLE_VALUES", 100)
+    for document in ({f"a/{x}": ["u", x, 1] for x in range(101)}, {f"a{x}": "" for x in range(101)}):
+        with pytest.raises(LimitError):
+            parse(json.dumps(document).encode())
