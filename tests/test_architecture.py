@@ -70,8 +70,8 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11310,
-    "engine": 7440,
+    "stores": 11860,
+    "engine": 7450,
     "hierarchy": 5840,
     "codecs": 4620,
     "driver": 3470,
@@ -408,6 +408,7 @@ def test_stored_data_are_never_unpickled_or_evaluated() -> None:
 # Modules outside `metadata` that compare a format's number or spell a document's key, each with its reason.
 MAY_KNOW_FORMATS = {
     "aiozarr.grid.key_extensions": "geometry sees no metadata, and no chunk key may equal the key of a document",
+    "aiozarr.stores.reference.manifest_table": "documents are made from objects of zarr-python, all of format 3",
     "aiozarr.stores.reference.parquet_table": "rows are numbered by the grids in the documents that the table holds",
     "aiozarr.integrations.xarray.data_store": "conventions of xarray differ between formats: masks, attributes, codecs",
 }

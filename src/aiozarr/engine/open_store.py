@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from aiozarr.stores.obspec.store import GetAsync
 
 Target: TypeAlias = "str | os.PathLike[str] | Store | GetAsync"
-"""A URL, a local path, a `Store`, or an object with obspec's methods, such as a store of obstore."""
+"""A URL, a local path, a `Store`, an object with obspec's methods, such as a store of obstore, or a store, a group or
+an array of zarr-python."""
 
 _REMOTE_SCHEMES = frozenset({"http", "https", *BUCKET_CLIENTS, "s3a"})
 """Schemes of aiozarr's own stores that are reached over a network."""
@@ -99,13 +101,18 @@ def make_store(
 ) -> Store:
     """Return the store of a URL, a local path or an obspec object. May read configuration files; sends no request."""
     if not isinstance(target, (str, os.PathLike)):
-        if not hasattr(target, "get_async"):
+        is_foreign = _is_of_zarr(target)
+        if not is_foreign and not hasattr(target, "get_async"):
             raise TypeError(
-                "a target is a URL, a local path, a Store, or an object with obspec's methods, "
+                "a target is a URL, a local path, a Store, an object of zarr-python, or one with obspec's methods, "
                 f"not {type(target).__name__}{_advice(target)}"
             )
         if storage_options:
-            raise TypeError("storage_options go with a URL; a store of obstore or obspec already has its own")
+            raise TypeError("storage_options go with a URL; a store of another library already has its own")
+        if is_foreign:
+            from aiozarr.stores.zarr_python.store_mapping import from_zarr
+
+            return from_zarr(target)
         from aiozarr.stores.obspec.recognise import from_obspec
 
         return from_obspec(target)
@@ -119,6 +126,15 @@ def make_store(
     return from_url(target, **options)
 
 
+def _is_of_zarr(target: object) -> bool:
+    """Return whether `target` is a store, a group or an array of zarr-python."""
+    abstract = sys.modules.get("zarr.abc.store")
+    if abstract is None:
+        return False  # nothing of it can have been made
+    place = getattr(target, "store_path", None)
+    return isinstance(target if place is None else getattr(place, "store", None), abstract.Store)
+
+
 def _advice(target: object) -> str:
     """Return how to open what other libraries call a store, or nothing."""
     if isinstance(target, dict):
@@ -126,8 +142,8 @@ def _advice(target: object) -> str:
     package = type(target).__module__.partition(".")[0]
     if package == "fsspec" or hasattr(target, "get_mapper"):
         return "; aiozarr.stores.FsspecStore takes mappers and file systems of fsspec"
-    if package == "zarr":
-        return "; the path or URL that the object of zarr-python has is a target"
+    if package == "icechunk":
+        return "; aiozarr.integrations.icechunk.from_session takes a session, and its store is a target"
     return ""
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import aiozarr.sync
 from aiozarr.engine.open_store import make_store
 from aiozarr.settings import Settings
 from aiozarr.stores import HTTPStore, ZipStore
@@ -43,10 +45,26 @@ def test_the_settings_say_how_long_a_server_may_take_unless_the_options_do(
         (dict, "MemoryStore"),
         (lambda: pytest.importorskip("fsspec").get_mapper("memory://a"), "FsspecStore"),
         (lambda: pytest.importorskip("fsspec").filesystem("memory"), "FsspecStore"),
-        (lambda: pytest.importorskip("zarr").storage.LocalStore("a.zarr"), "the path or URL"),
     ],
-    ids=["dict", "mapper", "file system", "zarr-python"],
+    ids=["dict", "mapper", "file system"],
 )
 def test_stores_of_other_libraries_are_answered_with_what_to_open(target: Callable[[], Any], advice: str) -> None:
     with pytest.raises(TypeError, match=rf"obspec's methods, not \w+; .*{advice}"):
         make_store(target(), None, Settings())
+
+
+def test_objects_of_zarr_python_are_targets(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    from zarr.storage import LocalStore, LoggingStore, MemoryStore
+
+    for inner in (MemoryStore(), LoggingStore(MemoryStore(), log_level="CRITICAL"), LocalStore(tmp_path)):
+        group = zarr.open_group(inner, mode="w")
+        array = group.create_array("a/b", shape=(4,), dtype="i4", chunks=(2,))
+        array[...] = [1, 2, 3, 4]
+        for target, name in ((inner, "a/b"), (group, "a/b"), (group["a"], "b"), (group["a"]._async_group, "b")):
+            opened = aiozarr.sync.open_group(target)
+            assert opened[name][...].tolist() == [1, 2, 3, 4]
+        assert aiozarr.sync.open_array(array)[1:3].tolist() == [2, 3]
+        assert list(aiozarr.sync.open_group(inner).keys()) == ["a"]
+        with pytest.raises(TypeError, match="storage_options go with a URL"):
+            make_store(inner, {"anon": True}, Settings())

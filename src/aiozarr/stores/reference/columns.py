@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.errors import InvalidMetadataError, LimitError
 from aiozarr.model import MAX_KEY_BYTES
+
+if TYPE_CHECKING:
+    from aiozarr.stores.contract import Store
 
 MAX_REFERENCES = 1 << 27
 """References of one table that are in memory; they take 4 GB."""
@@ -25,16 +28,20 @@ _COORDINATE = r"(?:0|[1-9]\d{0,8})"
 _CHUNK_KEY = re.compile(rf"((?:[^/]*/)*?(?:c[./])?)({_COORDINATE}(?:([./]){_COORDINATE}(?:\3{_COORDINATE})*)?)")
 
 
+Target: TypeAlias = "str | tuple[Store, str]"
+"""An object that references name: its URL, or its store and key."""
+
+
 class Reference(NamedTuple):
     """Bytes of another object that are the value of a key.
 
     Attributes:
-        url: the URL of the object, as the table names it.
+        target: the URL of the object, as the table names it, or its store and key.
         start: the first byte.
         length: the number of bytes, or None for all of the object.
     """
 
-    url: str
+    target: Target
     start: int
     length: int | None
 

@@ -168,9 +168,9 @@ class _Builder:
         self._rows.finish()
         templates = _templates(members)
         loaded = self._into
-        loaded.urls[:] = [_fill(url, templates) for url in loaded.urls]
+        loaded.targets[:] = [_fill(str(url), templates) for url in loaded.targets]
         for key, each in loaded.single.items():
-            loaded.single[key] = each._replace(url=_fill(each.url, templates))
+            loaded.single[key] = each._replace(target=_fill(str(each.target), templates))
         return loaded
 
 

@@ -18,21 +18,46 @@ from aiozarr.stores.reference.target_stores import OpenURL, TargetResolver
 _tables = SerialNumbers()
 
 
-def open_references(
-    target: tuple[Store, str, str] | Mapping[str, Any],
+def open_references(target: tuple[Store, str, str] | Mapping[str, Any], **access: Any) -> ReferenceStore:
+    """Return the store of the references in a document, or in memory.
+
+    Args:
+        target: store, key and location of the document, or the references themselves.
+        access: keywords of `store_of_table`.
+
+    Raises:
+        TypeError: `resolve` is no such mapping.
+        InvalidMetadataError, UnsupportedMetadataError, LimitError: references in memory are not valid.
+    """
+    if isinstance(target, Mapping):
+        table = from_mapping(target)
+        return store_of_table(table, url="reference://", identity=("memory", _tables.next()), **access)
+    store, key, location = target
+    url, identity = f"reference::{store.url_of(key)}", (store.identity, key)
+    return store_of_table(DocumentTable(store, key), url=url, identity=identity, document=location, **access)
+
+
+def store_of_table(
+    table: ReferenceTable,
     *,
+    url: str,
+    identity: Hashable,
     open_url: OpenURL,
-    own_options: Mapping[str, Any],
+    document: str | None = None,
+    own_options: Mapping[str, Any] | None = None,
     resolve: Mapping[str, Any] | None = None,
     remote_protocol: str | None = None,
     remote_options: Mapping[str, Any] | None = None,
     prefix: str = "",
 ) -> ReferenceStore:
-    """Return the store of the references in a document, or in memory.
+    """Return the store of a table of references.
 
     Args:
-        target: store, key and location of the document, or the references themselves.
+        table: the table.
+        url: the URL of the store.
+        identity: equal for equal tables.
         open_url: opens the stores of referenced objects.
+        document: the location of the table; None for one that has no origin.
         own_options: storage options of the origin of the document.
         resolve: as of `from_references`.
         remote_protocol: the protocol of all referenced objects; they may have any location of this protocol then.
@@ -41,9 +66,22 @@ def open_references(
 
     Raises:
         TypeError: `resolve` is no such mapping.
-        InvalidMetadataError, UnsupportedMetadataError, LimitError: references in memory are not valid.
     """
-    resolve = {} if resolve is None else resolve
+    resolve = check_resolve(resolve)
+    guard = ReferenceGuard(document, tuple(resolve), remote_protocol)
+    resolver = TargetResolver(guard, open_url, resolve, own_options or {}, remote_options or {})
+    access_keys = tuple([(prefix, _access_key(access)) for prefix, access in resolve.items()])
+    return ReferenceStore(table, resolver, url=url, identity=(identity, access_keys, remote_protocol), prefix=prefix)
+
+
+def check_resolve(resolve: Any) -> Mapping[str, Any]:
+    """Return the argument `resolve` if it maps prefixes of URLs to storage options or stores.
+
+    Raises:
+        TypeError: it does not.
+    """
+    if resolve is None:
+        return {}
     if not isinstance(resolve, Mapping):
         raise TypeError(
             f"resolve maps URL prefixes to storage options, as in {{'s3://bucket/': {{}}}}, not {resolve!r}"
@@ -51,18 +89,7 @@ def open_references(
     for name, access in resolve.items():
         if not isinstance(name, str) or not isinstance(access, Mapping | Store | None):
             raise TypeError(f"resolve maps URL prefixes to storage options or stores, not {name!r} to {access!r}")
-    location: str | None = None
-    table: ReferenceTable
-    identity: Hashable
-    if isinstance(target, Mapping):
-        table, url, identity = from_mapping(target), "reference://", ("memory", _tables.next())
-    else:
-        store, key, location = target
-        table, url, identity = DocumentTable(store, key), f"reference::{store.url_of(key)}", (store.identity, key)
-    guard = ReferenceGuard(location, tuple(resolve), remote_protocol)
-    resolver = TargetResolver(guard, open_url, resolve, own_options, remote_options or {})
-    access_keys = tuple([(prefix, _access_key(access)) for prefix, access in resolve.items()])
-    return ReferenceStore(table, resolver, url=url, identity=(identity, access_keys, remote_protocol), prefix=prefix)
+    return resolve
 
 
 def _access_key(access: Mapping[str, Any] | Store | None) -> Hashable:

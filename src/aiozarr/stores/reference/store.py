@@ -59,7 +59,7 @@ class ReferenceStore(LocatingStore):
         await self._loaded(key)
         found = self._table.find(self._prefix + key)
         if isinstance(found, Reference):
-            await self._resolver.open(found.url)
+            await self._resolver.open(found.target)
 
     def locate(self, key: str) -> Location | None:
         full = self._prefix + key
@@ -68,7 +68,7 @@ class ReferenceStore(LocatingStore):
         found = self._table.find(full)
         if not isinstance(found, Reference) or found.length is None:
             return None
-        target = self._resolver.opened(found.url)
+        target = self._resolver.opened(found.target)
         if target is None:
             raise LookupError(key)
         return Location(*target, found.start, found.length)
@@ -114,7 +114,7 @@ class ReferenceStore(LocatingStore):
         if_match: Version | None,
         max_bytes: int | None,
     ) -> Value:
-        target, target_key = await self._resolver.open(reference.url)
+        target, target_key = await self._resolver.open(reference.target)
         wanted: ByteRange | None = range
         if reference.length is not None:
             start, stop = resolve_range(reference.length, range)
@@ -143,7 +143,7 @@ class ReferenceStore(LocatingStore):
         if found.length is not None:
             return Entry(key, found.length)
         try:
-            target, target_key = await self._resolver.open(found.url)
+            target, target_key = await self._resolver.open(found.target)
             entry = await target.stat(target_key)
         except StoreError as error:
             error.store, error.key = self.url, key

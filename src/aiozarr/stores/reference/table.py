@@ -16,6 +16,7 @@ from aiozarr.stores.reference.columns import (
     KeyFamily,
     Reference,
     ReferenceColumns,
+    Target,
     check_count,
     length_of,
     parse_coordinates,
@@ -72,14 +73,14 @@ class LoadedReferences(ReferenceTable):
     """References in memory: columns for chunks, dictionaries for everything else.
 
     Attributes:
-        urls: the URLs of the objects.
+        targets: the objects: their URLs, or stores and keys.
         inlined: keys whose bytes are in the table.
         single: references of keys that do not end with chunk coordinates.
         columns: the references of chunks.
     """
 
     def __init__(self) -> None:
-        self.urls: list[str] = []
+        self.targets: list[Target] = []
         self.inlined: dict[str, Buffer] = {}
         self.single: dict[str, Reference] = {}
         self.columns: dict[KeyFamily, ReferenceColumns] = {}
@@ -128,7 +129,7 @@ class LoadedReferences(ReferenceTable):
         if columns is None or row is None:
             return None
         number, start, length = columns.located(row)
-        return Reference(self.urls[number], start, length)
+        return Reference(self.targets[number], start, length)
 
     async def scan(self, prefix: str) -> AsyncIterator[Entry]:
         for entry in self._entries(prefix):
@@ -206,8 +207,8 @@ class ReferenceRows:
         _, urls, starts, lengths = zip(*rows, strict=True)
         for url in dict.fromkeys(urls):
             if url not in self._objects:
-                self._objects[url] = len(self._into.urls)
-                self._into.urls.append(url)
+                self._objects[url] = len(self._into.targets)
+                self._into.targets.append(url)
         objects = np.array(list(map(self._objects.__getitem__, urls)), np.int32)
         columns = (coordinates, objects, np.array(list(map(int, starts))), np.array(list(map(int, lengths))))
         self._columns.setdefault(family, []).append(columns)
@@ -223,7 +224,7 @@ class ReferenceRows:
                 continue
             for place, number, start, length in zip(coordinates, objects, starts, lengths, strict=True):
                 key = family.prefix + family.separator.join(map(str, place))
-                self._into.add_single(key, Reference(self._into.urls[number], int(start), length_of(int(length))))
+                self._into.add_single(key, Reference(self._into.targets[number], int(start), length_of(int(length))))
 
 
 def sort_below(prefix: str, names: Iterable[str], keys: set[str], prefixes: set[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 from urllib.parse import unquote, urlsplit
 
 from aiozarr.errors import ChangedError, DanglingReferenceError, StoreError
@@ -13,6 +13,7 @@ from aiozarr.model import ByteRange, Entry, Range, Supports, Value, Version
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.capabilities import FetchCallback, NowaitStore, PendingFetch
 from aiozarr.stores.contract import Store
+from aiozarr.stores.reference.columns import Target
 from aiozarr.stores.reference.guard import ReferenceGuard, is_local, local_path, longest_prefix
 from aiozarr.stores.wrappers.wrapper_store import WrapperStore
 
@@ -30,10 +31,15 @@ class TargetStore(WrapperStore, NowaitStore):
 
     An object that is missing, or that ends before the range that a reference names, is an error. All ranges of one
     object are of the version that came first, for as long as this store lives.
+
+    Args:
+        store: the store of the objects.
+        immutable: True if its objects never change, so that no version needs to be noted.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, immutable: bool = False) -> None:
         super().__init__(store)
+        self._immutable = immutable
         self._first: dict[str, tuple[Version | None, int | None]] = {}
 
     @property
@@ -101,7 +107,8 @@ class TargetStore(WrapperStore, NowaitStore):
         """
         if value is None:
             raise self._missing(key)
-        version, size = self._first.setdefault(key, (value.version, value.size))
+        here = (value.version, value.size)
+        version, size = here if self._immutable else self._first.setdefault(key, here)
         if (None not in (version, value.version) and version != value.version) or (
             None not in (size, value.size) and size != value.size
         ):
@@ -114,6 +121,9 @@ class TargetStore(WrapperStore, NowaitStore):
 
     def _missing(self, key: str) -> DanglingReferenceError:
         return DanglingReferenceError("a referenced object is missing", store=self.url, key=key)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"immutable": self._immutable}
 
     def named(self, error: StoreError, key: str) -> StoreError:
         """Return `error`, which names the object."""
@@ -192,24 +202,24 @@ class TargetResolver:
         """The stores that are open."""
         return list(self._stores.values())
 
-    def opened(self, url: str) -> tuple[TargetStore, str] | None:
-        """Return the store and the key of `url` if they have been found before."""
-        return self._targets.get(url)
+    def opened(self, target: Target) -> tuple[TargetStore, str] | None:
+        """Return the store and the key of a target if they have been found before."""
+        return self._targets.get(target) if isinstance(target, str) else cast("tuple[TargetStore, str]", target)
 
-    async def open(self, url: str) -> tuple[TargetStore, str]:
-        """Return the store and the key of `url`.
+    async def open(self, target: Target) -> tuple[TargetStore, str]:
+        """Return the store and the key of a target.
 
         Raises:
             PermissionDeniedError: the document may not name it.
             UnknownSchemeError, TypeError, ValueError: no store can be made for it.
         """
-        found = self._targets.get(url)
+        found = self.opened(target)
         if found is None:
             # Paths are resolved, packages imported and configuration files read.
-            found = await in_thread(lambda: self._open(url))
+            found = await in_thread(lambda: self._open(str(target)))
             if len(self._targets) >= MAX_CACHED_TARGETS:
                 self._targets.clear()
-            self._targets[url] = found
+            self._targets[str(target)] = found
         return found
 
     def _open(self, url: str) -> tuple[TargetStore, str]:

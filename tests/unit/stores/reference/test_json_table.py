@@ -74,7 +74,7 @@ def test_a_large_table_is_columns() -> None:
     table = loaded(document)
     assert sum([columns.nbytes for columns in table.columns.values()]) == 40_000 * 20
     assert not table.single
-    assert table.urls == ["s3://b/x.nc"]
+    assert table.targets == ["s3://b/x.nc"]
 
 
 def test_gaps_between_chunks_are_missing() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 from weakref import ref
 
 from aiozarr.fork_safe_lock import ForkSafeLock
-from aiozarr.integrations.zarr.adapted_stores import AdaptedStore, BufferStore
 from aiozarr.stores.contract import Store
+from aiozarr.stores.wrappers.prefix_store import PrefixStore
+from aiozarr.stores.zarr_python.adapted_stores import AdaptedStore, BufferStore
 
 _mapped: dict[int, tuple[ref[Any], Store | None]] = {}
 _lock = ForkSafeLock()
@@ -31,7 +32,8 @@ def engine_store(store: Any, loop: asyncio.AbstractEventLoop) -> Store:
 
 def _remember(store: Any, native: Store | None) -> tuple[ref[Any], Store | None]:
     number = id(store)
-    entry = (ref(store, lambda _: _mapped.pop(number, None)), native)
+    # The argument, because a module has lost its names when the interpreter exits.
+    entry = (ref(store, lambda _, mapped=_mapped: mapped.pop(number, None)), native)
     with _lock:
         _mapped[number] = entry
     return entry
@@ -51,6 +53,22 @@ def native_store(store: Any) -> Store | None:
     except (TypeError, ValueError, ImportError, OSError, AttributeError):
         # An option that the own client does not have, or a system that it does not run on.
         return None
+
+
+def from_zarr(target: Any) -> Store:
+    """Return a store for a store of zarr-python, or for the location of its `Group` or `Array`.
+
+    A store without an equal of aiozarr's own is asked on the loop that zarr-python's blocking functions run on.
+    """
+    from zarr.core.sync import _get_loop
+
+    place = getattr(target, "store_path", None)
+    store = target if place is None else place.store
+    found = native_store(store) or AdaptedStore(store, _get_loop())
+    path = "" if place is None else place.path.strip("/")
+    if not path:
+        return found
+    return found.child_store(path) or PrefixStore(found, path)
 
 
 def _from_local(store: Any) -> Store | None:
@@ -114,6 +132,19 @@ def _own(store: Any) -> Store | None:
     return inner
 
 
+def _from_icechunk(store: Any) -> Store | None:
+    """A writable session may change what it holds."""
+    from aiozarr.stores.reference.icechunk_table import from_session
+
+    return from_session(store) if store.session.read_only else None
+
+
+def _from_manifests(store: Any) -> Store | None:
+    from aiozarr.stores.reference.manifest_table import from_manifest_store
+
+    return from_manifest_store(store)
+
+
 _LOOP_OPTIONS = frozenset({"asynchronous", "loop", "skip_instance_cache", "batch_size"})
 _OWN_CLIENTS = {
     "s3fs.core.S3FileSystem": "s3://",
@@ -127,4 +158,6 @@ _NATIVE: dict[str, Callable[[Any], Store | None]] = {
     "zarr.storage._zip.ZipStore": _from_zip,
     "zarr.storage._fsspec.FsspecStore": _from_fsspec,
     "zarr.storage._obstore.ObjectStore": _from_obstore,
+    "icechunk.store.IcechunkStore": _from_icechunk,
+    "virtualizarr.manifests.store.ManifestStore": _from_manifests,
 }

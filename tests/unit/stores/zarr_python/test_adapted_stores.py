@@ -14,9 +14,9 @@ from zarr.core.buffer import Buffer, BufferPrototype, cpu
 from zarr.storage import LoggingStore, MemoryStore, WrapperStore
 
 from aiozarr.errors import ChangedError, LimitError, PreconditionFailedError
-from aiozarr.integrations.zarr.adapted_stores import AdaptedStore, BufferStore, byte_request
 from aiozarr.model import IfAbsent, IfMatch, Range, Suffix
 from aiozarr.stores.contract import Store
+from aiozarr.stores.zarr_python.adapted_stores import AdaptedStore, BufferStore, byte_request
 
 
 def stores() -> list[Store]:

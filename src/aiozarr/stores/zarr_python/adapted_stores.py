@@ -41,12 +41,15 @@ _lock = ForkSafeLock()
 class AdaptedStore(Store):
     """Any store of zarr-python. It has no versions: nothing of it is cached beyond one operation."""
 
-    # Stores of zarr-python may raise beyond the end of a value, or return the bytes that follow it in a larger file.
-    supports = Supports(writeable=True, suffix_reads=True, clipped_reads=False)
-
     def __init__(self, store: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store
         self._loop = loop
+        # Stores of zarr-python may raise beyond the end of a value, or return what follows it in a larger file.
+        self.supports = Supports(
+            writeable=store.supports_writes and not store.read_only,
+            listable=store.supports_listing,
+            clipped_reads=False,
+        )
 
     @property
     def url(self) -> str:
@@ -74,6 +77,15 @@ class AdaptedStore(Store):
 
     async def erase(self, key: str) -> None:
         await run_on_loop(self._loop, lambda: self._store.delete(key))
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        check_prefix(prefix, store=self.url)
+
+        async def keys() -> list[str]:
+            return [key async for key in self._store.list_prefix(prefix)]
+
+        for key in await run_on_loop(self._loop, keys):
+            yield Entry(key, None)
 
 
 class BufferStore(BlockingStore):
