@@ -70,8 +70,8 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11860,
-    "engine": 7450,
+    "stores": 11880,
+    "engine": 7620,
     "hierarchy": 5840,
     "codecs": 4620,
     "driver": 3470,
@@ -79,7 +79,7 @@ BUDGET = {
     "transfer": 2780,
     "cli": 2270,
     "grid": 2240,
-    "integrations": 1950,
+    "integrations": 1760,
     "conversion": 1920,
     "http1": 1820,
     "testing": 1200,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,9 +17,11 @@ from aiozarr.engine.scheduled_store import ScheduledStore
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.turn_gate import TurnGate
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
+from aiozarr.errors import AiozarrError
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.queue import RequestQueue, RequestSource, ScheduledRequest
 from aiozarr.settings import Settings
+from aiozarr.stores.capabilities import LocatingStore
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
@@ -193,15 +195,19 @@ class Engine:
         return await probe(self.state, read, settings=settings, report=report)
 
     async def sort(self, operations: Sequence[Read | Write]) -> None:
-        """Sort long index arrays by chunk, in a worker.
+        """Sort long index arrays by chunk, in a worker, and have the first of located chunks located.
 
-        `read`, `write` and `probe` do so themselves. The caller of `stream` must do it before the stream begins.
+        The others usually need nothing else, and are begun in one turn of the loop then. `read`, `write` and `probe` do
+        this themselves. The caller of `stream` must do it before the stream begins.
         """
         from aiozarr.grid.chunk_counting import is_expensive
 
         for each in operations:
             if is_expensive(each.maps):
                 await self.run_in_worker(partial(getattr, each, "parts"))
+            if isinstance(each.store, LocatingStore) and (first := next(iter(each.parts), None)) is not None:
+                with suppress(AiozarrError):  # the request for the chunk raises it
+                    await each.store.prepare(each.prefix + each.layout.key_of(first))
 
     async def run_in_worker(self, function: Callable[[], T], nbytes: int = BATCH_BYTES) -> T:
         """Run `function`, which would hold up a loop, in a worker: copying arrays, for example.

@@ -15,6 +15,7 @@ from aiozarr.schedule.events import Report
 from aiozarr.schedule.queue import RequestQueue, RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import retry_policy
 from aiozarr.settings import Settings
+from aiozarr.stores.contract import Store
 
 LONG_OPERATION_BYTES = 16 << 20
 LONG_OPERATION_OBJECTS = 64
@@ -110,6 +111,10 @@ class Operation(RequestSource):
             del self._future
             self.add_to_report()
 
+    def queue_of(self, store: Store) -> RequestQueue:
+        """Return the queue that requests of this operation to `store` wait in."""
+        return self.queue
+
     def start_eagerly(self) -> None:
         """Start what other callers may share, before the queue asks for the first request."""
         # Optional: a write has nothing to share.
@@ -138,12 +143,16 @@ class Operation(RequestSource):
             return
         self._ended = True
         self.queue.unregister(self)
+        self.ended()
         if self._future.done():
             return
         if self._error is None or isinstance(self._error, asyncio.CancelledError):
             self._future.set_result(None)
         else:
             self._future.set_exception(self._error)
+
+    def ended(self) -> None:  # most operations have one queue
+        """The operation has ended: leave other queues than its own."""
 
     def now(self) -> float:
         """Return the time by the clock of the queue; 0 without an observer."""

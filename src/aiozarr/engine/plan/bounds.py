@@ -16,6 +16,7 @@ from aiozarr.grid.transform import Constant, DimensionMap, Indexed, Strided
 from aiozarr.schedule.coalesce import LOCAL_GAP, MAX_GAP, MIN_GAP
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
+from aiozarr.stores.capabilities import LocatingStore
 from aiozarr.stores.contract import Store
 
 
@@ -28,6 +29,7 @@ class MergeLimitBounds:
         max_over_read: bytes fetched / bytes wanted that merging may reach.
         max_request_bytes: size limit of a merged request.
         ranges: whether the store answers ranges.
+        merges_objects: whether several stored objects may come in one request, because they are ranges of another.
     """
 
     least_gap: int
@@ -35,6 +37,7 @@ class MergeLimitBounds:
     max_over_read: float
     max_request_bytes: int
     ranges: bool
+    merges_objects: bool = False
 
     @classmethod
     def of(cls, store: Store, settings: Settings) -> MergeLimitBounds:
@@ -43,7 +46,8 @@ class MergeLimitBounds:
         if settings.gap != "auto":
             least = most = settings.gap
         ranges = store.supports.partial_reads
-        return cls(least, most, settings.max_over_read, settings.max_request_bytes, ranges)
+        merges = isinstance(store, LocatingStore)
+        return cls(least, most, settings.max_over_read, settings.max_request_bytes, ranges, merges)
 
 
 UNKNOWN_LIMITS = MergeLimitBounds(MIN_GAP, MAX_GAP, 1.5, 16 << 20, ranges=True)

@@ -135,23 +135,26 @@ def plan_bounds(
         merge_bounds: what is known of how requests are merged.
     """
     objects = count_chunks(layout.axes, maps)
+    least = min(objects, 1) if merge_bounds.merges_objects else objects
     if layout.shard is None:
         size = objects * layout.largest.pipeline.max_encoded_size
         requests = objects * most_requests(layout, maps, split_limit, merge_bounds)
-        return Plan(objects, objects, requests, objects, size, size, exact=False)
+        fetched = int(size * merge_bounds.max_over_read) if merge_bounds.merges_objects else size
+        return Plan(objects, objects, requests, least, fetched, size, exact=False)
     shard = layout.shard
     inner = count_chunks(layout.inner_axes, maps)
     index, data = objects * shard.index_nbytes, inner * shard.inner.max_encoded_size
     size = index + data
     if merge_bounds.most_gap:  # gaps are read over, but no more than there is
         stored = objects * shard.count * shard.inner.max_encoded_size
-        size = index + max(data, min(int(data * merge_bounds.max_over_read), stored))
+        most = int(data * merge_bounds.max_over_read)
+        size = index + max(data, most if merge_bounds.merges_objects else min(most, stored))
     if (whole := may_be_whole(shard, layout.axes, maps, merge_bounds)) is not None:
         size = max(size, objects * whole)
     inner_requests = inner * most_requests(layout, maps, split_limit, merge_bounds)
     lookups = 0 if suffix_reads or layout.shard.index_location == "start" else objects
     requests = objects + inner_requests + lookups
-    return Plan(objects, inner, requests, objects, size, index + data, exact=False, sharded=True)
+    return Plan(objects, inner, requests, least, size, index + data, exact=False, sharded=True)
 
 
 def most_requests(

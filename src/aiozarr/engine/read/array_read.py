@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
@@ -11,19 +13,22 @@ from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.blocking_queue import MAX_BATCH_REQUESTS
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.read.blocking_read import BlockingRead
+from aiozarr.engine.read.located_reads import MAX_PENDING_LOCATED, locate, locate_prepared
 from aiozarr.engine.read.partial_chunk import ranges_of_chunk, read_partial_chunk
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.read.read_operation import MAX_COPYING, ChunkOutput, ReadOperation
 from aiozarr.engine.read.shard_read import ShardRead
+from aiozarr.engine.request.chunk_batch import WantedRange
 from aiozarr.engine.request.coalescer import MAX_PENDING_RANGES
 from aiozarr.engine.request.in_flight import InFlightChunk, Subscriber, Subscription
 from aiozarr.engine.request.object_request import FetchRequest
 from aiozarr.engine.state import EngineState
-from aiozarr.errors import ChecksumError
+from aiozarr.errors import AiozarrError, ChecksumError, StoreError
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.queue import ScheduledRequest
 from aiozarr.settings import Settings
+from aiozarr.stores.capabilities import LocatingStore, Location
 
 MAX_EAGER_OBJECTS = 64
 """A read of no more stored objects lets other readers join all of them from its beginning. At first, as many requests
@@ -50,7 +55,8 @@ class ArrayRead(ReadOperation):
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
         super().__init__(state, reads, settings=settings, report=report, progress=progress)
-        self.sorting = 0
+        self.sorting = self._preparing = 0
+        self.max_pending_ranges = MAX_PENDING_RANGES
         self._begun = 0
         self._plan: Iterator[tuple[WholeChunks, ChunkSelection]] = (
             (chunks, part) for chunks in [WholeChunks(self, read) for read in reads] for part in chunks.read.parts
@@ -111,7 +117,9 @@ class ArrayRead(ReadOperation):
         return (
             self.sorting >= self.pool.threads
             or self.starting >= MAX_STARTING
-            or self.pending_ranges >= MAX_PENDING_RANGES
+            or self._preparing >= MAX_PENDING_LOCATED
+            or self.pending_ranges >= self.max_pending_ranges
+            or self.waits_for_origins
             or self._copying >= MAX_COPYING
         )
 
@@ -134,14 +142,40 @@ class ArrayRead(ReadOperation):
         read = chunks.read
         key = read.prefix + read.layout.key_of(part)
         out, placed = self.target(read, part)
+        try:
+            location = locate(read.store, key)
+        except LookupError:
+            self._preparing += 1
+            self.start(partial(self._begin_later, chunks, key, out, placed))
+        else:
+            self._begin_located(chunks, key, location, out, placed)
+
+    async def _begin_later(self, chunks: WholeChunks, key: str, out: NDArray[Any], part: ChunkSelection) -> None:
+        """Begin a stored object whose location must be looked up first."""
+        store = chunks.read.store
+        assert isinstance(store, LocatingStore)
+        try:
+            with suppress(AiozarrError):
+                await store.prepare(key)
+        finally:
+            self._preparing -= 1
+        self._begin_located(chunks, key, locate_prepared(store, key), out, part)
+        self.resume()
+
+    def _begin_located(
+        self, chunks: WholeChunks, key: str, location: Location | None, out: NDArray[Any], part: ChunkSelection
+    ) -> None:
+        read = chunks.read
+        if location is not None:
+            self.max_pending_ranges = MAX_PENDING_LOCATED
         if read.layout.shard is not None:
-            shard = ShardRead(self, read.layout, read.store, key, out, placed)
+            shard = ShardRead(self, read.layout, read.store, key, out, part, location)
             self.sorting += shard.is_long
             self.start(shard.read)
             return
         pipeline = read.layout.largest.pipeline
-        if pipeline.raw is None or not self._begin_partial(chunks, key, out, placed):
-            chunks.request(key, out, placed)
+        if pipeline.raw is None or not self._begin_partial(chunks, key, out, part):
+            chunks.request(key, out, part, location)
 
     def _begin_partial(self, chunks: WholeChunks, key: str, out: NDArray[Any], part: ChunkSelection) -> bool:
         """Read a part of a chunk, if that is cheaper than all of it; return whether it is."""
@@ -155,7 +189,7 @@ class ArrayRead(ReadOperation):
             if await read_partial_chunk(self, read.store, key, chunk_id, pipeline, ranges, out, part):
                 self.object_done(out)
             else:
-                chunks.request(key, out, part)
+                chunks.request(key, out, part, locate_prepared(read.store, key))
                 self.resume()
 
         self.start(read_part)
@@ -220,7 +254,7 @@ class WholeChunks(Subscriber):
         """Return the id of a chunk that is a stored object: that of the array, and the key."""
         return self.read.token, self.read.prefix + self.read.layout.key_of(part)
 
-    def request(self, key: str, out: NDArray[Any], part: ChunkSelection) -> None:
+    def request(self, key: str, out: NDArray[Any], part: ChunkSelection, location: Location | None = None) -> None:
         """Have a whole chunk fetched, unless it is cached or in flight."""
         operation, read = self._read_operation, self.read
         chunk_id = (read.token, key)
@@ -229,8 +263,22 @@ class WholeChunks(Subscriber):
         if operation.serve_cached(subscription, chunk_id):
             return
         chunk = operation.subscribe(subscription, chunk_id, pipeline)
-        if chunk is not None:
+        if chunk is None:
+            return
+        limit = pipeline.max_stored_size
+        if location is None or (limit is not None and location.length > limit):
             operation.enqueue_chunks(read.store, key, None, [chunk], pipeline.spec.nbytes)
+            return
+        store, target_key, start, length = location
+        operation.state.coalescer.add(
+            operation,
+            store,
+            target_key,
+            store.object_identity(target_key),
+            None,
+            operation.merge_limits,
+            [WantedRange(chunk, start, length)],
+        )
 
     def chunk_done(self, subscription: Subscription) -> None:
         self._read_operation.object_done(subscription.out)
@@ -241,24 +289,26 @@ class WholeChunks(Subscriber):
         operation.forget(subscription)
         request = subscription.chunk.request if subscription.chunk is not None else None
         may_repeat = isinstance(error, ChecksumError) and not operation.stopped
-        if may_repeat and request is not None and self._is_first_damaged(request):
-            operation.ready_at = operation.now()
-            self.request(request.key, subscription.out, subscription.projection)
-            operation.resume()
-        else:
-            operation.stop(error)
+        key = self.chunk_id(subscription.projection)[1]
+        if may_repeat and request is not None and self._is_first_damaged(key, request):
+            self.request_again(subscription, key)
+            return
+        if isinstance(error, StoreError) and error.target is not None:
+            error.store, error.key = self.read.store.url, key
+        operation.stop(error)
 
     def request_again(self, subscription: Subscription, key: str) -> None:
         operation = self._read_operation
         operation.forget(subscription)
         if not operation.stopped:
             operation.ready_at = operation.now()
-            self.request(key, subscription.out, subscription.projection)
+            location = locate_prepared(self.read.store, key)
+            self.request(key, subscription.out, subscription.projection, location)
         operation.resume()
 
-    def _is_first_damaged(self, request: FetchRequest) -> bool:
-        """Return whether `request` is the first for its key with damaged bytes; several subscriptions may say so."""
-        return self._repeated.setdefault(request.key, request) is request
+    def _is_first_damaged(self, key: str, request: FetchRequest) -> bool:
+        """Return whether `request` is the first for `key` with damaged bytes; several subscriptions may say so."""
+        return self._repeated.setdefault(key, request) is request
 
     def missing_error(self, key: str) -> BaseException | None:
         return self._read_operation.missing_error(self.read.store, key)

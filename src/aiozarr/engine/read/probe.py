@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -11,6 +12,7 @@ from aiozarr.concurrency import gather_all
 from aiozarr.engine.plan.multipart_plan import NO_SPLIT, count_parts, split_limit, split_range
 from aiozarr.engine.plan.partial_plan import PartialChunkPlanner, partial_planner, whole_of
 from aiozarr.engine.plan.plan import ROWS, FixedRows, Plan, PlanRow, keyed_projections, plan_bounds, wanted_ranges
+from aiozarr.engine.read.located_reads import MAX_PENDING_LOCATED, locate_prepared
 from aiozarr.engine.read.partial_chunk import ranges_of_chunk, ranges_suffice
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.request.in_flight import InternedKey
@@ -18,12 +20,15 @@ from aiozarr.engine.request.index_request import IndexEntry, parse_index
 from aiozarr.engine.scheduled_store import ScheduledStore
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.workers.decoder import MIN_INDEX_BYTES
+from aiozarr.errors import AiozarrError
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Range
-from aiozarr.schedule.coalesce import coalesce
+from aiozarr.schedule.coalesce import MergeLimits, coalesce
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
+from aiozarr.stores.capabilities import LocatingStore, Location
+from aiozarr.stores.contract import Store
 
 WORKERS = 64
 
@@ -35,6 +40,7 @@ class _PlanTotals:
     wanted: int = 0
     missing: int = 0
     rows: dict[int, list[PlanRow]] = field(default_factory=dict)
+    located: list[tuple[int, Location]] = field(default_factory=list)
 
     def add(self, number: int, row: PlanRow) -> None:
         """Add a request for the stored object of this number; the rows of the first objects stay."""
@@ -45,6 +51,21 @@ class _PlanTotals:
             rows.append(row)
         if len(self.rows) > ROWS:  # objects come out of order, and some need no request
             del self.rows[max(self.rows)]
+
+    def add_located(self, merge_limits: MergeLimits) -> None:
+        """Add the requests for located chunks, merged as a read merges them: a window of the plan at a time."""
+        located = sorted(self.located, key=lambda each: each[0])
+        for first in range(0, len(located), MAX_PENDING_LOCATED):
+            objects: dict[Hashable, list[tuple[int, Location]]] = {}
+            for number, place in located[first : first + MAX_PENDING_LOCATED]:
+                objects.setdefault(place.store.object_identity(place.key), []).append((number, place))
+            for members in objects.values():
+                ranges = [(place.start, place.length) for _, place in members]
+                for each in coalesce(ranges, merge_limits):
+                    number, place = members[each.members[0]]
+                    wanted = min(each.length, sum([ranges[member][1] for member in each.members]))
+                    part, count = Range(each.start, each.length), len(each.members)
+                    self.add(number, PlanRow(1, place.key, part, count, each.length, wanted, stored=True))
 
     def first_rows(self) -> tuple[PlanRow, ...]:
         """Return the first rows of the whole plan."""
@@ -68,6 +89,7 @@ async def probe(state: EngineState, read: Read, *, settings: Settings, report: R
     planner = partial_planner(queue.merge_limits(settings), queue.is_blocking)
     workers = min(WORKERS, bounds.chunks)
     await gather_all(_work(state, session, read, steps, total, planner) for _ in range(workers))
+    total.add_located(queue.merge_limits(settings))
     return Plan(
         bounds.chunks,
         bounds.inner_chunks,
@@ -96,18 +118,29 @@ async def _work(
             continue
         if state.chunk_caches.has(session.settings, (read.token, key), _now()):
             continue
+        pipeline = read.layout.object_of(projection).pipeline
+        ranges = ranges_of_chunk(state, planner, read.store, session.settings, pipeline, projection)
+        location = await _location_of(read.store, key)
+        if location is not None and ranges is None:
+            total.located.append((number, location))
+            continue
         entry = await session.stat(key)
         size = 0 if entry is None or entry.size is None else entry.size
-        pipeline = read.layout.object_of(projection).pipeline
         total.missing += entry is None
-        ranges = ranges_of_chunk(state, planner, read.store, session.settings, pipeline, projection)
         for start, length in ranges or ():
             came = min(length, max(0, size - start))
             total.add(number, PlanRow(1, key, Range(start, length), 1, came, came, stored=entry is not None))
-        if ranges is not None and (entry is None or ranges_suffice(pipeline, entry, ranges)):
+        if ranges is not None and (location or entry is None or ranges_suffice(pipeline, entry, ranges)):
             continue
         requests = count_parts(pipeline, size, _limit_of(state, session))
         total.add(number, PlanRow(1, key, None, 1, size, size, requests, stored=entry is not None))
+
+
+async def _location_of(store: Store, key: str) -> Location | None:
+    if isinstance(store, LocatingStore):
+        with suppress(AiozarrError):  # `stat` raises it
+            await store.prepare(key)
+    return locate_prepared(store, key)
 
 
 def _limit_of(state: EngineState, session: ScheduledStore) -> int:

@@ -15,6 +15,7 @@ from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.plan.multipart_plan import NO_SPLIT, split_limit
 from aiozarr.engine.plan.partial_plan import partial_planner
 from aiozarr.engine.progress import Progress
+from aiozarr.engine.read.located_reads import MAX_WAITING_REQUESTS, OriginRequests
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.request.chunk_batch import BatchSubscriber, InnerChunkBatch
 from aiozarr.engine.request.chunk_requests import ChunkRequest
@@ -35,6 +36,7 @@ from aiozarr.errors import MissingChunkError
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Range, Version
 from aiozarr.schedule.events import Report
+from aiozarr.schedule.queue import RequestQueue
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
@@ -85,6 +87,7 @@ class ReadOperation(ChunkOperation):
             bytes_total=sum([read.out.nbytes for read in reads]),
         )
         self.state = state
+        self._store = reads[0].store
         self.in_flight = state.in_flight
         self.merge_limits = self.queue.merge_limits(settings)
         self.partial_planner = partial_planner(self.merge_limits, self.queue.is_blocking)
@@ -103,6 +106,7 @@ class ReadOperation(ChunkOperation):
         self._copying = 0
         self._subscriptions: set[Subscription] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._origins: dict[int, OriginRequests] = {}  # by the queue of another origin
         self._requests: set[ObjectRequest] = set()
         fresh = [read.fresh for read in reads if read.fresh is not None and read.fresh.nbytes >= MIN_OUTPUT_BYTES]
         self._prefault: OutputPrefaulter | None = None
@@ -110,6 +114,42 @@ class ReadOperation(ChunkOperation):
             # Only reads from memory and local files wait for the pages.
             head_bytes = head_extent(reads[0].out, reads[0].parts) if self.queue.is_blocking else 0
             self._prefault = OutputPrefaulter(state.pool, fresh, head_bytes)
+
+    # --- origins ----------------------------------------------------------------------------------------------------
+
+    def queue_of(self, store: Store) -> RequestQueue:
+        return self.queue if store is self._store else self.state.queue_for(store)
+
+    def enqueue(self, request: FetchRequest) -> None:
+        if request.queue is self.queue:
+            super().enqueue(request)
+            return
+        origin = self._origins.get(id(request.queue))
+        if origin is None:
+            origin = self._origins[id(request.queue)] = OriginRequests(self, request.queue)
+        origin.add(request)
+
+    @property
+    def waits_for_origins(self) -> bool:
+        """True if so many requests wait for other origins that further ones would only take memory."""
+        return any(len(origin.ready) >= MAX_WAITING_REQUESTS for origin in self._origins.values())
+
+    def stop(self, error: BaseException) -> None:
+        origins = list(self._origins.values())
+        super().stop(error)
+        for origin in origins:
+            origin.queue.drop_cancelled()
+
+    def ended(self) -> None:
+        for origin in self._origins.values():
+            origin.close()
+        self._origins.clear()
+
+    def abandon_ready(self) -> None:
+        super().abandon_ready()
+        for origin in self._origins.values():
+            while origin.ready:
+                self.hand_over(origin.ready.popleft())
 
     def start_eagerly(self) -> None:
         if self._prefault is not None:

@@ -20,6 +20,7 @@ from aiozarr.errors import ChangedError, ChecksumError
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Version
+from aiozarr.stores.capabilities import Location
 from aiozarr.stores.contract import Store
 
 MAX_ATTEMPTS = 4
@@ -43,6 +44,7 @@ class ShardRead:
         key: str,
         out: NDArray[Any],
         projection: ChunkSelection,
+        location: Location | None = None,
     ) -> None:
         stored = layout.object_of(projection)
         assert stored.shard is not None
@@ -56,6 +58,9 @@ class ShardRead:
         self._parts: list[tuple[int, ChunkSelection]] | None = None
         self._shard_id = (store.identity, key, layout.token)
         self._changes = 0
+        # The object that contains the shard, and where it begins there: requests for inner chunks are merged by object.
+        self._object, self._object_key, self._base = (store, key, 0) if location is None else location[:3]
+        self._object_id = None if location is None else location.store.object_identity(location.key)
 
     async def read(self) -> None:
         """Read the shard.
@@ -224,14 +229,16 @@ class ShardRead:
             if may_be_partial:
                 ranges = self._subscribe_partial(group, partial, part, chunk_id, length, versioned=version is not None)
                 if ranges is not None:
-                    wanted += [WantedRange(chunk, start + first, nbytes) for chunk, first, nbytes in ranges]
+                    first = start + self._base
+                    wanted += [WantedRange(chunk, first + offset, nbytes) for chunk, offset, nbytes in ranges]
                     continue
             subscription = group.add(out, part)
             if cached and operation.serve_cached(subscription, chunk_id):
                 continue
             chunk = operation.subscribe(subscription, chunk_id, inner, cached=cached)
             if chunk is not None:
-                wanted.append(WantedRange(chunk, start, length))
+                # A whole shard was fetched by its own key.
+                wanted.append(WantedRange(chunk, start if whole is not None else start + self._base, length))
         if empty:
             operation.fill(empty, self._stored.spec.fill_value, self._store)
         if whole is not None:
@@ -244,8 +251,9 @@ class ShardRead:
         self, object_id: InternedKey, version: Version | None, wanted: list[WantedRange] | list[InnerChunkBatch]
     ) -> None:
         operation = self._operation
+        merging = object_id if self._object_id is None else (self._object_id, version)
         operation.state.coalescer.add(
-            operation, self._store, self._key, object_id, version, operation.merge_limits, wanted
+            operation, self._object, self._object_key, merging, version, operation.merge_limits, wanted
         )
 
     def _subscribe_partial(
@@ -319,7 +327,7 @@ class ShardRead:
             object_id,
             [positions[at] for at in stored],
             [numbered[at][1] for at in stored],
-            [offsets[at] for at in stored],
+            [offsets[at] + self._base for at in stored],
             lengths,
         )
         operation.batches.add(batch)

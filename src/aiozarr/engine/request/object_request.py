@@ -59,7 +59,7 @@ class ObjectRequest(ScheduledRequest):
     def __init__(self, operation: Operation, store: Store, key: str, cost: int) -> None:
         super().__init__(operation.policy, cost)
         self.pool = operation.pool
-        self.queue: RequestQueue = operation.queue
+        self.queue: RequestQueue = operation.queue_of(store)
         self.store = store
         self.key = key
         self.settings = operation.settings
@@ -135,11 +135,15 @@ class FetchOperation(Operation):
         """Leave requests to other operations that wait for them; cancel the rest."""
         ready, self._ready = self._ready, deque()
         for request in ready:
-            owner = request.next_owner()
-            if owner is None:
-                request.completed(asyncio.CancelledError())
-            else:
-                owner.take_over(request)
+            self.hand_over(request)
+
+    def hand_over(self, request: FetchRequest) -> None:
+        """Leave an unsent request to another operation that waits for it, or cancel it."""
+        owner = request.next_owner()
+        if owner is None:
+            request.completed(asyncio.CancelledError())
+        else:
+            owner.take_over(request)
 
 
 class FetchRequest(ObjectRequest):

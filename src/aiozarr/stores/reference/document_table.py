@@ -13,7 +13,7 @@ from aiozarr.stores.reference.json_table import parse
 from aiozarr.stores.reference.parquet_table import DOCUMENT_NAME, ParquetTable, read_document
 from aiozarr.stores.reference.table import Found, ReferenceTable
 
-_DOCUMENT = "document"
+_DOCUMENT = ("document",)
 
 
 class DocumentTable(ReferenceTable):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Hashable
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from typing_extensions import Buffer
@@ -27,8 +27,11 @@ from aiozarr.model import (
 from aiozarr.stores.capabilities import LocatingStore, Location
 from aiozarr.stores.contract import Keys, Store, byte_view, check_max_bytes, split_root, with_root
 from aiozarr.stores.reference.columns import Reference
-from aiozarr.stores.reference.table import ReferenceTable
-from aiozarr.stores.reference.target_stores import TargetResolver
+from aiozarr.stores.reference.table import Found, ReferenceTable
+from aiozarr.stores.reference.target_stores import TargetResolver, TargetStore
+
+_WAKING_TURNS = 2  # of the loop, until those who wait for a future continue
+_Loads: TypeAlias = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, asyncio.Future[None]]]
 
 MAX_SIZED_AT_ONCE = 64
 """Sizes of objects that are requested at the same time."""
@@ -51,36 +54,62 @@ class ReferenceStore(LocatingStore):
         self._url = url
         self._identity = identity
         self._prefix = prefix
-        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, asyncio.Lock]] = WeakKeyDictionary()
+        self._loads: _Loads = WeakKeyDictionary()
 
     # --- the table ---------------------------------------------------------------------------------------------------
 
     async def prepare(self, key: str) -> None:
-        await self._loaded(key)
-        found = self._table.find(self._prefix + key)
-        if isinstance(found, Reference):
-            await self._resolver.open(found.target)
+        while (part := self._look(self._prefix + key)[0]) is not None:
+            await self._single_flight(part)
 
     def locate(self, key: str) -> Location | None:
-        full = self._prefix + key
-        if self._table.unloaded_part(full) is not None:
+        part, found, target = self._look(self._prefix + key)
+        if part is not None:
             raise LookupError(key)
-        found = self._table.find(full)
-        if not isinstance(found, Reference) or found.length is None:
+        if not isinstance(found, Reference) or found.length is None or target is None:
             return None
-        target = self._resolver.opened(found.target)
-        if target is None:
-            raise LookupError(key)
         return Location(*target, found.start, found.length)
 
-    async def _loaded(self, key: str) -> None:
-        """Load the parts of the table that tell what is under `key`; each once for all who wait for it."""
-        while (part := self._table.unloaded_part(self._prefix + key)) is not None:
-            locks = self._locks.setdefault(asyncio.get_running_loop(), {})
-            async with locks.setdefault(part, asyncio.Lock()):
-                if self._table.unloaded_part(self._prefix + key) == part:
-                    await self._table.load(part)
-                locks.pop(part, None)
+    def _look(self, full: str) -> tuple[Hashable, Found | None, tuple[TargetStore, str] | None]:
+        """Look up a key of the table.
+
+        Returns: the next part of the table to load, or object to find, or None if all is known; what is under the key;
+            and the store and key of the object if it is a reference.
+        """
+        part = self._table.unloaded_part(full)
+        if part is not None:
+            return part, None, None
+        found = self._table.find(full)
+        if not isinstance(found, Reference):
+            return None, found, None
+        target = self._resolver.opened(found.target)
+        return found.target if target is None else None, found, target
+
+    async def _single_flight(self, part: Hashable) -> None:
+        """Load a part of the table, or find an object (a URL), once for all who need it on this loop.
+
+        All of them continue in one turn of the loop, so that the engine merges their requests.
+        """
+        loop = asyncio.get_running_loop()
+        loads = self._loads.setdefault(loop, {})
+        if part in loads:
+            await asyncio.wait([loads[part]])  # who waits looks again: the load may have failed
+            return
+        loads[part] = loop.create_future()
+        try:
+            if isinstance(part, str):
+                await self._resolver.open(part)
+            else:
+                await self._table.load(part)
+        finally:
+            loads.pop(part).set_result(None)
+        for _ in range(_WAKING_TURNS):
+            await asyncio.sleep(0)
+
+    async def _load_table(self) -> None:
+        """Load the parts of the table that tell its keys."""
+        while (part := self._table.unloaded_part("")) is not None:
+            await self._single_flight(part)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -88,7 +117,7 @@ class ReferenceStore(LocatingStore):
         self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
     ) -> Value | None:
         check_key(key, store=self.url)
-        await self._loaded(key)
+        await self.prepare(key)
         found = self._table.find(self._prefix + key)
         try:
             if isinstance(found, Reference):
@@ -134,7 +163,7 @@ class ReferenceStore(LocatingStore):
 
     async def stat(self, key: str) -> Entry | None:
         check_key(key, store=self.url)
-        await self._loaded(key)
+        await self.prepare(key)
         found = self._table.find(self._prefix + key)
         if found is None:
             return None
@@ -153,7 +182,7 @@ class ReferenceStore(LocatingStore):
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """Iterate over all keys of the table. The sizes of whole objects are asked for, and are None of dead ones."""
         check_prefix(prefix, store=self.url)
-        await self._loaded("")
+        await self._load_table()
         unsized: list[str] = []
         async for entry in self._table.scan(self._prefix + prefix):
             key = entry.key[len(self._prefix) :]
@@ -176,7 +205,7 @@ class ReferenceStore(LocatingStore):
 
     async def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
         check_prefix(prefix, store=self.url)
-        await self._loaded("")
+        await self._load_table()
         start = len(self._prefix)
         found = await self._table.list_dir(self._prefix + prefix)
         keys, prefixes = (sorted(each[start:] for each in names) for names in found)
@@ -224,10 +253,10 @@ class ReferenceStore(LocatingStore):
         return with_root(self, _prefix=f"{self._prefix}{check_key(path, store=self.url)}/")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_locks"}
+        return {name: value for name, value in vars(self).items() if name != "_loads"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _locks=WeakKeyDictionary())
+        vars(self).update(state, _loads=WeakKeyDictionary())
 
 
 def _version_of(inlined: Buffer) -> Version:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, cast
 from urllib.parse import unquote, urlsplit
 
-from aiozarr.errors import ChangedError, DanglingReferenceError, StoreError
+from aiozarr.errors import AiozarrError, ChangedError, DanglingReferenceError, StoreError
 from aiozarr.model import ByteRange, Entry, Range, Supports, Value, Version
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.capabilities import FetchCallback, NowaitStore, PendingFetch
@@ -203,8 +204,16 @@ class TargetResolver:
         return list(self._stores.values())
 
     def opened(self, target: Target) -> tuple[TargetStore, str] | None:
-        """Return the store and the key of a target if they have been found before."""
-        return self._targets.get(target) if isinstance(target, str) else cast("tuple[TargetStore, str]", target)
+        """Return the store and the key of a target, if its store is open."""
+        if not isinstance(target, str):
+            return cast("tuple[TargetStore, str]", target)
+        found = self._targets.get(target)
+        if found is None:
+            with suppress(AiozarrError):  # `open` raises it
+                place = self._place(target)
+                store = self._stores.get((place.root, place.prefix))
+                found = None if store is None else self._note(target, store, place.key)
+        return found
 
     async def open(self, target: Target) -> tuple[TargetStore, str]:
         """Return the store and the key of a target.
@@ -213,22 +222,19 @@ class TargetResolver:
             PermissionDeniedError: the document may not name it.
             UnknownSchemeError, TypeError, ValueError: no store can be made for it.
         """
-        found = self.opened(target)
-        if found is None:
-            # Paths are resolved, packages imported and configuration files read.
-            found = await in_thread(lambda: self._open(str(target)))
-            if len(self._targets) >= MAX_CACHED_TARGETS:
-                self._targets.clear()
-            self._targets[str(target)] = found
-        return found
+        # Packages are imported and configuration files read.
+        return self.opened(target) or await in_thread(lambda: self._open(str(target)))
 
     def _open(self, url: str) -> tuple[TargetStore, str]:
         place = self._place(url)
-        store = self._stores.get((place.root, place.prefix))
-        if store is None:
-            made = place.access if isinstance(place.access, Store) else self._open_url(place.root, **place.access)
-            store = self._stores.setdefault((place.root, place.prefix), TargetStore(made))
-        return store, place.key
+        made = place.access if isinstance(place.access, Store) else self._open_url(place.root, **place.access)
+        return self._note(url, self._stores.setdefault((place.root, place.prefix), TargetStore(made)), place.key)
+
+    def _note(self, url: str, store: TargetStore, key: str) -> tuple[TargetStore, str]:
+        if len(self._targets) >= MAX_CACHED_TARGETS:
+            self._targets.clear()
+        self._targets[url] = (store, key)
+        return store, key
 
     def _place(self, url: str) -> _Place:
         guard = self._guard
