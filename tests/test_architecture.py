@@ -211,7 +211,7 @@ def test_imports_for_annotations_go_downward_too_but_for_the_listed_ones() -> No
     upward = [i for i in inside() if i.for_types_only and not allowed(room(i.importer), room(i.imported))]
     others = [str(i) for i in upward if (i.importer, i.imported) not in UPWARD_TYPES]
     assert not others, "move the type down, or add it to UPWARD_TYPES with its reason:\n" + "\n".join(others)
-    assert set(UPWARD_TYPES) <= {(i.importer, i.imported) for i in upward}, "an exception is not needed any more"
+    assert set(UPWARD_TYPES) <= {(i.importer, i.imported) for i in upward}, "remove from UPWARD_TYPES"
 
 
 def test_there_is_no_import_cycle_lazy_imports_counted() -> None:
@@ -263,7 +263,7 @@ def test_no_package_outgrows_its_budget() -> None:
         name: f"{size} lines, not {BUDGET.get(name, 0)}" for name, size in sizes.items() if size > BUDGET.get(name, 0)
     }
     assert not larger, f"take something out, or raise the budget and say why in the same commit: {larger}"
-    assert BUDGET.keys() == sizes.keys(), "remove the packages that are gone"
+    assert BUDGET.keys() == sizes.keys(), "remove from BUDGET the packages that are gone"
 
 
 def code_lines(source: str) -> int:
@@ -366,7 +366,7 @@ def test_private_attributes_are_used_in_their_own_package() -> None:
         if (package, attribute) not in PRIVATE_USES
     ]
     assert not new, "add a function to the package that has it, such as `hierarchy.internal`:\n" + "\n".join(new)
-    assert set(PRIVATE_USES) <= set(used), "take out of PRIVATE_USES what is not used any more"
+    assert set(PRIVATE_USES) <= set(used), "remove from PRIVATE_USES what is not used any more"
 
 
 def test_metadata_grid_and_codecs_know_no_event_loop_and_no_network() -> None:
@@ -380,7 +380,7 @@ def test_metadata_grid_and_codecs_know_no_event_loop_and_no_network() -> None:
 def test_the_docstring_of_each_module_begins_with_a_sentence() -> None:
     docstrings = {name: ast.get_docstring(tree) or "" for name, tree in trees().items()}
     wrong = [name for name, text in docstrings.items() if not text.split("\n\n")[0].rstrip().endswith((".", "..."))]
-    assert not wrong, f"no docstring, or its first paragraph is no sentence: {', '.join(wrong)}"
+    assert not wrong, f"begin the docstring with a sentence that says what the module is: {', '.join(wrong)}"
 
 
 @pytest.mark.parametrize("name", [name for name, path in PATHS.items() if path.name == "__init__.py"])
@@ -434,7 +434,8 @@ def test_only_metadata_knows_which_format_it_is() -> None:
 
 
 def test_the_exceptions_for_format_numbers_are_all_needed() -> None:
-    assert [name for name in MAY_KNOW_FORMATS if not list(knows_formats(trees()[name]))] == []
+    needless = [name for name in MAY_KNOW_FORMATS if not list(knows_formats(trees()[name]))]
+    assert needless == [], "remove from MAY_KNOW_FORMATS"
 
 
 def knows_formats(tree: ast.AST) -> Iterator[int]:
