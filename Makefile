@@ -30,7 +30,7 @@ OLDEST_ONLY := tests/contract/test_wrappers.py tests/contract/test_fsspec.py tes
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: test-ecosystem help demo test static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long fuzz soak bench bench-stages dist format clean
+.PHONY: test-ecosystem help demo test test-quick coverage static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long fuzz soak bench bench-stages dist format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS="$$(printf '\t')" read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
@@ -106,6 +106,11 @@ tests-newest: $(VENV)/$(READY)
 	    $(MAKE) --no-print-directory $(NEWEST)/$(READY) && $(NEWEST)/bin/python $(PYTEST) $(addprefix --ignore=,$(OLDEST_ONLY)) $(ARGS); \
 	fi
 
+coverage: $(VENV)/$(READY) ## the branch coverage of each package, which no check asks for; ARGS is passed to pytest
+	@rm -f .coverage .coverage.*
+	-@$(BIN)/python -m coverage run -m pytest -n $(TEST_PROCESSES) --dist worksteal -q $(ARGS)
+	@$(BIN)/python -m scripts.coverage_table
+
 test-servers: $(VENV)/$(READY) ## tests against real servers, with a table of the results; prints which servers are missing
 	@scripts/make_servers.sh $(SERVERS) $(PYTHON)
 	@scripts/servers_needed.sh $(SERVERS)
@@ -153,5 +158,5 @@ dist: $(VENV)/$(READY) ## sdist and wheel into dist/
 	@$(BIN)/python -m build --quiet
 
 clean: ## remove environments, caches and everything built
-	rm -rf .venv .venv-newest .venv-peers .servers .ecosystem .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache fuzz-findings dist build site
+	rm -rf .venv .venv-newest .venv-peers .servers .ecosystem .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* fuzz-findings dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
