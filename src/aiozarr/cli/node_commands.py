@@ -12,7 +12,7 @@ import click
 from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.selections import select_option, select_view
 from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, run, store_options
-from aiozarr.formatting import format_count
+from aiozarr.common.formatting import format_count
 
 if TYPE_CHECKING:
     from aiozarr.engine import Plan

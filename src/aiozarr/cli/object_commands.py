@@ -23,8 +23,8 @@ from aiozarr.cli.targets import (
     store_options,
     with_store,
 )
+from aiozarr.common.formatting import format_count
 from aiozarr.errors import NodeNotFoundError, UnsupportedOperationError
-from aiozarr.formatting import format_count
 
 if TYPE_CHECKING:
     from aiozarr.engine import ScheduledStore
@@ -75,7 +75,7 @@ def ls(target: str, recursive: bool, long: bool, human: bool, stores: TargetOpti
 
 async def _list_level(store: ScheduledStore, sizes: bool) -> tuple[list[Entry], list[str]]:
     """Return the objects and the prefixes one level below the root."""
-    from aiozarr.concurrency import map_concurrently
+    from aiozarr.common.concurrency import map_concurrently
     from aiozarr.model import Entry
 
     check_listable(store.store)

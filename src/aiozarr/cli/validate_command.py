@@ -13,7 +13,7 @@ import click
 from aiozarr.cli.exit_codes import ERROR
 from aiozarr.cli.output import Output, output_options, plain
 from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, store_options
-from aiozarr.formatting import format_count
+from aiozarr.common.formatting import format_count
 
 if TYPE_CHECKING:
     from aiozarr.hierarchy.validation import Finding, ValidateReport

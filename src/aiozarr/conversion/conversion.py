@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from typing import Any, NamedTuple, TypeAlias, get_args
 
+from aiozarr.common.formatting import argument
 from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_planning import PassPlanner, make_plan
 from aiozarr.conversion.conversion_report import ConversionReport
@@ -16,7 +17,6 @@ from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLi
 from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.open_store import Target
 from aiozarr.engine.progress import ProgressLike, shown_progress
-from aiozarr.formatting import argument
 from aiozarr.hierarchy.casting import CASTINGS
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
 from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.conversion.regions import Bounds
 from aiozarr.engine import Engine, run, run_blocking
 from aiozarr.errors import AiozarrError, CopyError
-from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.hierarchy import Array
 from aiozarr.hierarchy.casting import convert_values
 from aiozarr.hierarchy.node import HandleOptions, Mode

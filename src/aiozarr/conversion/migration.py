@@ -9,7 +9,8 @@ from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aiozarr.concurrency import for_each, gather_all
+from aiozarr.common.concurrency import for_each, gather_all
+from aiozarr.common.formatting import argument
 from aiozarr.conversion.conversion import Targets, memory_limit
 from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY
 from aiozarr.conversion.conversion_passes import ArrayPass
@@ -23,7 +24,6 @@ from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.open_store import Target
 from aiozarr.engine.progress import ProgressLike, shown_progress
 from aiozarr.errors import MetadataError, NodeExistsError, NodeNotFoundError, UnsupportedMetadataError
-from aiozarr.formatting import argument
 from aiozarr.hierarchy import Array, Group
 from aiozarr.hierarchy.group import make_group, make_node
 from aiozarr.hierarchy.node import HandleOptions, check_store_writeable

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import numcodecs
 import numpy as np
 
+from aiozarr.common.formatting import argument
 from aiozarr.errors import MetadataError
-from aiozarr.formatting import argument
 from aiozarr.hierarchy import Array
 from aiozarr.hierarchy.casting import convert_values
 from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata

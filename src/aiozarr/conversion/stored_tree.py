@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aiozarr.concurrency import for_each
+from aiozarr.common.concurrency import for_each
 from aiozarr.errors import NodeExistsError
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, NodeContext, group_keys, load_context

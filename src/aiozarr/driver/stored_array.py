@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aiozarr.concurrency import SingleFlight
+from aiozarr.common.concurrency import SingleFlight
 from aiozarr.driver.context_resources import PooledChunks, must_recheck
 from aiozarr.driver.document_format import Facts
 from aiozarr.driver.index_transform import DomainTransform

@@ -19,7 +19,7 @@ from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, ref
 
-from aiozarr.concurrency import forget_closed_loops
+from aiozarr.common.concurrency import forget_closed_loops
 from aiozarr.engine.engine import Engine
 from aiozarr.errors import StoreTimeoutError
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from time import thread_time
 from weakref import WeakKeyDictionary
 
-from aiozarr.concurrency import forget_closed_loops
+from aiozarr.common.concurrency import forget_closed_loops
 
 MAX_IMMEDIATE_READS_PER_TURN = 16
 """Reads from memory that a caller's loop does in one turn, if they are as short as most: 0.05 ms."""

@@ -11,7 +11,7 @@ import xarray
 from anyio import to_thread
 
 from aiozarr import hierarchy
-from aiozarr.concurrency import map_concurrently
+from aiozarr.common.concurrency import map_concurrently
 from aiozarr.engine import run
 from aiozarr.engine.open_store import Target
 from aiozarr.integrations.xarray.accessor import load_all

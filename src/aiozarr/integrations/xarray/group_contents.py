@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from aiozarr import hierarchy
-from aiozarr.concurrency import cancel_and_wait, gather_all
+from aiozarr.common.concurrency import cancel_and_wait, gather_all
 from aiozarr.engine import Engine, run
 from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.errors import AiozarrError, NodeTypeError

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.metadata.data_type import (
     JSON,
     DataType,

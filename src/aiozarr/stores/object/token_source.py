@@ -7,9 +7,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from aiozarr.concurrency import SingleFlight
+from aiozarr.common.concurrency import SingleFlight
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.errors import StoreError
-from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.stores.blocking import in_thread
 
 RENEW_BEFORE_SECONDS = 240.0

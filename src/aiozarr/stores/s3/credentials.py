@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from aiozarr.concurrency import SingleFlight
+from aiozarr.common.concurrency import SingleFlight
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.errors import UnauthenticatedError
-from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import S3Configuration, Source

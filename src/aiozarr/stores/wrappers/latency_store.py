@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.model import Entry
 from aiozarr.stores.contract import Store
 from aiozarr.stores.wrappers.wrapper_store import StoreOperation, WrapperStore, entries_of, transferred_bytes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from aiozarr.concurrency import gather_all
+from aiozarr.common.concurrency import gather_all
 from aiozarr.errors import ChangedError, ShortReadError, StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Range, Suffix, Supports, Value, Version, check_key, resolve_range
 from aiozarr.stores.blocking import in_thread

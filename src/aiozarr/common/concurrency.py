@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.errors import AiozarrError
-from aiozarr.fork_safe_lock import ForkSafeLock
 
 T = TypeVar("T")
 A = TypeVar("A")

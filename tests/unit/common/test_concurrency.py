@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiozarr.concurrency import (
+from aiozarr.common.concurrency import (
     ByteSemaphore,
     SingleFlight,
     cancel_and_wait,
