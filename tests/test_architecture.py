@@ -46,6 +46,9 @@ RANK = {
 # No I/O and no event loop: these see the shared records alone.
 PURE = {"codecs", "grid", "metadata"}
 SHARED = {"settings", "plugins", "memory", "common", "model", "errors"}
+# Programs on top of the core, and all that they import of it. A maintainer of the core need not know them.
+PROGRAMS = {"cli", "conversion", "driver", "integrations"}
+FACES = {"engine": {"aiozarr.engine"}, "hierarchy": {"aiozarr.hierarchy", "aiozarr.hierarchy.internal"}}
 # Imports for annotations that may point upward, each with its reason.
 UPWARD_TYPES = {
     ("aiozarr.errors", "aiozarr.model"): "an error names the byte range it is about",
@@ -65,8 +68,8 @@ MUTUAL_TYPES = {
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
     "stores": 10130,
-    "engine": 7440,
-    "hierarchy": 5840,
+    "engine": 7460,
+    "hierarchy": 5870,
     "codecs": 4585,
     "driver": 3440,
     "metadata": 2770,
@@ -74,7 +77,7 @@ BUDGET = {
     "cli": 2270,
     "grid": 2240,
     "integrations": 1950,
-    "conversion": 1920,
+    "conversion": 1930,
     "http1": 1820,
     "testing": 1200,
     "root": 730,
@@ -193,6 +196,15 @@ def test_imports_for_annotations_go_downward_too_but_for_the_listed_ones() -> No
     others = [str(i) for i in upward if (i.importer, i.imported) not in UPWARD_TYPES]
     assert not others, "move the type down, or add it to UPWARD_TYPES with its reason:\n" + "\n".join(others)
     assert set(UPWARD_TYPES) <= {(i.importer, i.imported) for i in upward}, "an exception is not needed any more"
+
+
+def test_programs_import_the_faces_of_the_core_and_nothing_behind_them() -> None:
+    behind = [
+        str(i)
+        for i in INSIDE
+        if room(i.importer) in PROGRAMS and i.imported not in FACES.get(room(i.imported), {i.imported})
+    ]
+    assert not behind, "import it from `engine` or `hierarchy.internal`, and add it there:\n" + "\n".join(behind)
 
 
 def test_there_is_no_import_cycle_lazy_imports_counted() -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, cast
-
-from aiozarr.common.checks import Checks
 
 if TYPE_CHECKING:
     from aiozarr.schedule.events import Event
@@ -88,7 +86,7 @@ class Settings:
         for each in fields(self):
             value = getattr(self, each.name)
             if value is not each.default:  # a default such as "auto" or None needs no check
-                _CHECKS[each.name](value, each.name)
+                _checks()[each.name](value, each.name)
 
     def __repr__(self) -> str:
         changed = [(f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default]
@@ -108,34 +106,28 @@ def _rejected(name: str, expected: str, value: object, error: type[Exception]) -
     return error(f"Settings.{name} must be {expected}, not {value!r}")
 
 
-_checks = Checks(_rejected)
-_at_least_0, _at_least_1 = partial(_checks.integer, low=0), partial(_checks.integer, low=1)
-_seconds = partial(_checks.number, expected="a number of seconds above 0", accepts=lambda value: value > 0)
-_CHECKS: dict[str, Callable[[Any, str], object]] = {
-    "max_requests": _at_least_1,
-    "max_bytes_in_flight": _at_least_1,
-    "decode_threads": _at_least_1,
-    "timeout": _seconds,
-    "idle_timeout": _seconds,
-    "retries": _at_least_0,
-    "retry_seconds": _seconds,
-    "gap": _at_least_0,
-    "max_over_read": partial(_checks.number, expected="a number of at least 1", accepts=lambda value: value >= 1),
-    "max_request_bytes": _at_least_1,
-    "index_cache_bytes": _at_least_0,
-    "chunk_cache_bytes": _at_least_0,
-    "chunk_cache_seconds": _seconds,
-    "max_chunks": _at_least_1,
-    "max_chunk_bytes": _at_least_1,
-    "max_index_bytes": _at_least_1,
-    "max_metadata_bytes": _at_least_1,
-    "missing": partial(_checks.one_of, allowed=("fill", "raise")),
-    "missing_status": partial(_checks.integers, low=0, kind=tuple),
-    "strict": _checks.boolean,
-    "v1_order_f": partial(_checks.one_of, allowed=("spec", "written")),
-    "durable": _checks.boolean,
-    "on_event": partial(_checks.check, kind=cast("Any", Callable), expected="callable"),
-}
+@cache
+def _checks() -> dict[str, Callable[[Any, str], object]]:
+    """Return the check of each setting."""
+    from aiozarr.common.checks import Checks  # imported on use, as most programs keep the defaults
+
+    checks = Checks(_rejected)
+    at_least_0, at_least_1 = partial(checks.integer, low=0), partial(checks.integer, low=1)
+    seconds = partial(checks.number, expected="a number of seconds above 0", accepts=lambda value: value > 0)
+    return {
+        **dict.fromkeys(("retries", "gap", "index_cache_bytes", "chunk_cache_bytes"), at_least_0),
+        **dict.fromkeys(("max_requests", "max_bytes_in_flight", "max_request_bytes", "decode_threads"), at_least_1),
+        **dict.fromkeys(("max_chunks", "max_chunk_bytes", "max_index_bytes", "max_metadata_bytes"), at_least_1),
+        **dict.fromkeys(("timeout", "idle_timeout", "retry_seconds", "chunk_cache_seconds"), seconds),
+        "max_over_read": partial(checks.number, expected="a number of at least 1", accepts=lambda value: value >= 1),
+        "missing": partial(checks.one_of, allowed=("fill", "raise")),
+        "missing_status": partial(checks.integers, low=0, kind=tuple),
+        "v1_order_f": partial(checks.one_of, allowed=("spec", "written")),
+        **dict.fromkeys(("strict", "durable"), checks.boolean),
+        "on_event": partial(checks.check, kind=cast("Any", Callable), expected="callable"),
+    }
+
+
 DEFAULT_SETTINGS = Settings()
 
 

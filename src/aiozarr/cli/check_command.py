@@ -101,9 +101,7 @@ async def _compare(
         NodeNotFoundError: nothing is stored at the source.
     """
     from aiozarr.common.concurrency import map_concurrently
-    from aiozarr.engine import Progress, bind_callback
-    from aiozarr.engine.open_store import opened_store
-    from aiozarr.engine.private_thread import current_engine
+    from aiozarr.engine import Progress, bind_callback, current_engine, opened_store
     from aiozarr.errors import NodeNotFoundError
     from aiozarr.settings import DEFAULT_SETTINGS
 

@@ -17,9 +17,7 @@ from aiozarr.conversion.options import ConversionOptions, RegionLike, resolve_re
 from aiozarr.conversion.regions import Bounds, ChunkAxis
 from aiozarr.errors import LimitError
 from aiozarr.hierarchy import Array, Group
-from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata, new_group_metadata
-from aiozarr.hierarchy.node import HandleOptions
-from aiozarr.hierarchy.number_casts import Casting
+from aiozarr.hierarchy.internal import Casting, HandleOptions, new_array_metadata, new_group_metadata
 from aiozarr.metadata.formats import consolidate
 from aiozarr.metadata.other_format import attributes_in_format, attributes_without_names
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata

@@ -21,9 +21,7 @@ from aiozarr.conversion.stored_tree import check_free, paths_above, store_tree
 from aiozarr.engine import Engine, Progress
 from aiozarr.errors import CopyError, NodeExistsError, StoreError
 from aiozarr.hierarchy import Array
-from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node
-from aiozarr.hierarchy.node import check_store_writeable
-from aiozarr.hierarchy.node_access import NodeAccess
+from aiozarr.hierarchy.internal import NodeAccess, check_erasable, check_store_writeable, erase_node
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.schedule.events import Report
