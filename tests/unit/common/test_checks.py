@@ -22,7 +22,7 @@ checks = Checks(lambda path, expected, value, error: error(f"{path} must be {exp
         (lambda v, p: checks.integer(v, p, 1), 0, ValueError, "an integer of at least 1"),
         (lambda v, p: checks.integers(v, p, 1), [1, True], ValueError, "a list of integers of at least 1"),
         (lambda v, p: checks.integers(v, p, 1), "12", TypeError, "a list of integers of at least 1"),
-        (lambda v, p: checks.number(v, p), False, TypeError, "a number"),
+        (checks.number, False, TypeError, "a number"),
         (lambda v, p: checks.number(v, p, "positive", lambda it: it > 0), math.nan, ValueError, "positive"),
         (checks.boolean, 1, TypeError, "true or false"),
         (checks.text, 1, TypeError, "a string"),

@@ -17,7 +17,7 @@ FORK = """
 import contextlib, os, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forks in processes with threads
 from fsspec.implementations.memory import MemoryFileSystem
-from aiozarr.stores import LatencyStore, MemoryStore, ZipStore
+from aiozarr.stores import MemoryStore, ZipStore
 from aiozarr.stores.fsspec.file_system_calls import _path_locks
 from aiozarr.stores.gcs.authoriser import GcsTokenSource
 from aiozarr.stores.local.atomic_write import _process_locks
@@ -28,11 +28,11 @@ from aiozarr.stores.s3.credentials import FoundCredentials
 from aiozarr.stores.zip.archive import open_archives
 
 fs, memory, archive = MemoryFileSystem(), MemoryStore(), ZipStore("/no/such.zip")
-tokens, late = GcsTokenSource(GcsOptions(), "anonymous"), LatencyStore(memory, 0)
+tokens = GcsTokenSource(GcsOptions(), "anonymous")
 found = FoundCredentials(S3Options(), "")
 locks = {
     "fsspec": _path_locks.of(fs)[0], "fsspec's": _path_locks._guard, "gcs": tokens._guard, "local": _process_locks[5],
-    "memory": memory._space.lock, "memory's": _spaces._lock, "s3": found._guard, "line": late._bandwidth._lock,
+    "memory": memory._space.lock, "memory's": _spaces._lock, "s3": found._guard,
     "archive": archive._archive.lock, "archives": open_archives._lock,
 }
 with contextlib.ExitStack() as held:
