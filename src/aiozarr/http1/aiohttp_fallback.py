@@ -25,9 +25,9 @@ from aiozarr.http1.pool import PIECE_BYTES, PROGRESS_BYTES, SLOWEST_BYTES_PER_SE
 from aiozarr.http1.redirect import REDIRECTS, RedirectChain, location_of
 from aiozarr.http1.request import USER_AGENT, BodyReader, conditional_headers
 from aiozarr.http1.response_check import (
-    ERROR_BODY,
     HASH_HEADER,
     MAX_ERROR_BODY_BYTES,
+    NO_VALUE,
     Accept,
     Expectation,
     NeedsFallback,
@@ -88,7 +88,7 @@ class AiohttpFallback:
             target: path and query.
             own_headers: headers for the origin of `address` only, such as credentials.
             expectation: the response that is wanted.
-            headers: further headers, as `own_headers`.
+            headers: further headers, without which the request would mean something else; they stay with that origin.
             body: the body, which is sent to `address` only; a request that has one follows no redirect.
             repeatable: whether the body may be sent again if a kept connection turns out to be closed.
             follow_redirects: False: a redirect is returned as the response.
@@ -105,6 +105,8 @@ class AiohttpFallback:
                 chain = chain.followed(location)
             proxy = usable_proxy(proxies.choose(chain.address))
             await self._resolver.permit(address, chain.address, proxied=proxy is not None)
+            if headers and not chain.same_origin:
+                raise StoreError("a redirect to another server was not followed: the request's headers are not for it")
             sent = {**own_headers, **(headers or {})} if chain.same_origin else {}
             try:
                 response = await self._exchange(method, chain.url, proxy, sent, expectation, content)
@@ -151,7 +153,7 @@ class AiohttpFallback:
             if HASH_HEADER in head:
                 head[HASH_HEADER] = ",".join(received.headers.getall(HASH_HEADER.decode())).encode("latin-1")
             if received.status in REDIRECTS:
-                return Response(received.status, head, ERROR_BODY, b"")
+                return Response(received.status, head, NO_VALUE, b"")
             action = check_response(expectation, received.status, head)
             if isinstance(action, AiozarrError):
                 raise action

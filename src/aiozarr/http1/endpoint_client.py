@@ -44,7 +44,8 @@ class Request:
         expectation: the response that is wanted; its range and its conditions become headers.
         token: the credential that authorises it, if the server may refuse that as expired.
         issued_at: when it was authorised, on the monotonic clock.
-        headers: further headers; only a request with a body has some.
+        headers: further headers. A redirect to another origin is refused if there are some: that server may not have
+            them, and would do something else without them.
         body: contiguous bytes that do not change until the response has come, or their reader; None: no body.
     """
 
@@ -215,7 +216,7 @@ class EndpointClient:
         if self.proxied:
             return None
         expectation = request.expectation
-        head = request.template.render(request.method, request.target, expectation)
+        head = request.template.render(request.method, request.target, expectation, request.headers)
         return self.pool().send_nowait(head, expectation, receiver)
 
     async def resolve(self, request: Request, response: Response) -> Response:

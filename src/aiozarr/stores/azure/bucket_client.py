@@ -16,7 +16,7 @@ from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, Un
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import BodyReader, check_headers
-from aiozarr.http1.response_check import ERROR_BODY, Accept, Expectation
+from aiozarr.http1.response_check import NO_VALUE, Accept, Expectation
 from aiozarr.model import Entry, IfAbsent, Precondition, Range, Supports, Version
 from aiozarr.stores.azure.address import AzureEndpoint, AzureUrl, find_endpoint, parse_url
 from aiozarr.stores.azure.authoriser import AzureAuthoriser
@@ -112,7 +112,7 @@ class AzureBucketClient(BucketClient):
             head = await self.request("HEAD", request.key, Expectation(head=True))
             return head if head.status == 404 else response
         if _is_folder(response):
-            return Response(404, {**response.headers, b"x-ms-error-code": b"BlobNotFound"}, ERROR_BODY, b"")
+            return Response(404, {**response.headers, b"x-ms-error-code": b"BlobNotFound"}, NO_VALUE, b"")
         return response
 
     def can_recover(self, request: Request, error: StoreError) -> bool:

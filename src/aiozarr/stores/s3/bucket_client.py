@@ -25,7 +25,6 @@ from aiozarr.stores.http.errors import (
     EXPIRED_CODES,
     HTML_PAGE,
     error_code,
-    error_for,
     is_html_page,
     is_missing_key,
     is_skewed,
@@ -281,7 +280,7 @@ class S3BucketClient(BucketClient):
             reason = "another version is stored, or none"
             return PreconditionFailedError(reason, status=status, request_id=request_id(response.headers))
         if status == 200 and code is not None:
-            return error_for(500, {}, body)  # a completion or copy may fail after the status of a success
+            return self.error(response)
         if is_html_page(body):
             return StoreError(f"{HTML_PAGE}: the value may not be stored", status=status)
         if status in _STORED:
@@ -329,7 +328,7 @@ class S3BucketClient(BucketClient):
             raise ChangedError("the object was replaced or removed before it was copied", status=status)
         if status in _NO_COPY:
             raise UnsupportedOperationError(f"the server does not copy: {self.error(response)}", status=status)
-        raise error_for(500, {}, bytes(response.body)) if status == 200 else self.error(response)
+        raise self.error(response)
 
     # --- uploads in parts ----------------------------------------------------------------------------------------
 
