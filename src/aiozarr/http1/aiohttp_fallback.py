@@ -23,7 +23,7 @@ from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint import Endpoint, default_ssl_context
 from aiozarr.http1.pool import PIECE_BYTES, PROGRESS_BYTES, SLOWEST_BYTES_PER_SECOND
 from aiozarr.http1.redirect import REDIRECTS, RedirectChain, location_of
-from aiozarr.http1.request import USER_AGENT, BodyReader, conditional_headers
+from aiozarr.http1.request import USER_AGENT, PieceReader, conditional_headers
 from aiozarr.http1.response_check import (
     HASH_HEADER,
     MAX_ERROR_BODY_BYTES,
@@ -74,7 +74,7 @@ class AiohttpFallback:
         expectation: Expectation,
         *,
         headers: Mapping[str, str] | None = None,
-        body: memoryview | BodyReader | None = None,
+        body: memoryview | PieceReader | None = None,
         repeatable: bool = True,
         follow_redirects: bool = True,
         proxies: Proxies = _ENVIRONMENT_PROXIES,
@@ -192,7 +192,7 @@ def _head_timeout(seconds: float) -> aiohttp.TraceConfig:
 class _RequestBody(Payload):
     """A body that is sent in pieces, and again on a new connection only if it is `repeatable`."""
 
-    def __init__(self, body: memoryview | BodyReader, repeatable: bool) -> None:
+    def __init__(self, body: memoryview | PieceReader, repeatable: bool) -> None:
         super().__init__(body, content_type="application/octet-stream")
         self._body = body
         self._repeatable, self._may_begin = repeatable, True

@@ -21,7 +21,7 @@ from aiozarr.http1.url import Proxies, WebAddress
 
 if TYPE_CHECKING:
     from aiozarr.http1.aiohttp_fallback import AiohttpFallback
-    from aiozarr.http1.request import BodyReader
+    from aiozarr.http1.request import PieceReader
 
 _ENVIRONMENT_PROXIES = Proxies()
 _NO_BODY = memoryview(b"")
@@ -73,7 +73,7 @@ class Request:
         token: str = "",
         issued_at: float = 0.0,
         headers: Mapping[str, str] | None = None,
-        body: memoryview | BodyReader | None = None,
+        body: memoryview | PieceReader | None = None,
     ) -> None:
         self.sender = sender
         self.method = method

@@ -36,14 +36,10 @@ from aiozarr.stores.object.listing import (
     parse_size,
     parse_xml_listing,
 )
-from aiozarr.stores.object.memory_body import MemoryBody
 from aiozarr.stores.options.azure_options import AzureOptions, azure_options
 
 MAX_COPY_BYTES = 256 << 20
 """The largest object that one request copies: Azure's own limit."""
-
-MAX_WRITE_BYTES = 1 << 20
-"""Larger bodies are sent in pieces: TLS encrypts on the loop, and would delay its other requests."""
 
 MAX_SINGLE_BYTES = 64 << 20
 """Larger values are stored in blocks."""
@@ -141,12 +137,11 @@ class AzureBucketClient(BucketClient):
         conditions = _conditions(precondition)
         # The probe of another server than Azure tests the conditions of single requests only.
         if data.nbytes <= MAX_SINGLE_BYTES or (conditions and not self._endpoint.azure):
-            return await self._put_blob(key, data if data.nbytes <= MAX_WRITE_BYTES else MemoryBody(data), conditions)
-        upload_id, body, block_bytes = await self.begin_parts(key), MemoryBody(data), _block_bytes(data.nbytes)
+            return await self._put_blob(key, data, conditions)
+        upload_id, block_bytes = await self.begin_parts(key), _block_bytes(data.nbytes)
 
         async def put_block(start: int) -> UploadedPart:
-            block = body.part(start, min(block_bytes, data.nbytes - start))
-            return await self.upload_part(key, upload_id, start // block_bytes, block)
+            return await self.upload_part(key, upload_id, start // block_bytes, data[start : start + block_bytes])
 
         starts = range(0, data.nbytes, block_bytes)
         blocks = await map_concurrently(put_block, starts, concurrency=BLOCK_CONCURRENCY)
@@ -194,7 +189,7 @@ class AzureBucketClient(BucketClient):
     async def begin_parts(self, key: str) -> str:
         return os.urandom(12).hex()  # the blocks of concurrent uploads of the same blob need different names
 
-    async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
+    async def upload_part(self, key: str, upload_id: str, number: int, body: memoryview | BodyReader) -> UploadedPart:
         block = b64encode(f"{upload_id}{number:06}".encode()).decode("ascii")  # names of one blob have one length
         response = await self._write(key, f"?comp=block&blockid={quote(block, safe='')}", {}, body)
         if response.status not in (200, 201):

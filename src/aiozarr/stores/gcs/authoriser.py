@@ -12,7 +12,7 @@ from typing import Any
 
 from aiozarr.errors import StoreError, UnauthenticatedError
 from aiozarr.http1.endpoint_client import EndpointClient, Request
-from aiozarr.http1.request import BodyReader, RequestTemplate
+from aiozarr.http1.request import PieceReader, RequestTemplate
 from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import fingerprint
 from aiozarr.stores.gcs.address import GcsEndpoint, Source
@@ -78,7 +78,7 @@ class GcsAuthoriser:
         key: str,
         target: str,
         headers: Mapping[str, str] | None = None,
-        body: memoryview | BodyReader = _NO_CONTENT,
+        body: memoryview | PieceReader = _NO_CONTENT,
     ) -> Request:
         """Return a POST of `body` with further headers, after waiting for a token if necessary."""
         token = await self.token()
@@ -87,7 +87,7 @@ class GcsAuthoriser:
         return request
 
     def session_request(
-        self, method: str, key: str, target: str, headers: Mapping[str, str], body: memoryview | BodyReader
+        self, method: str, key: str, target: str, headers: Mapping[str, str], body: memoryview | PieceReader
     ) -> Request:
         """Return a request about an upload session, whose target is all the authorisation that it needs."""
         template = RequestTemplate(self.endpoint.web.authority, {})

@@ -12,7 +12,7 @@ import anyio
 
 from aiozarr.errors import PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import RESUME_INCOMPLETE, Response
-from aiozarr.http1.request import BodyReader
+from aiozarr.http1.request import PieceReader
 from aiozarr.model import IfAbsent, Precondition, Version
 from aiozarr.stores.gcs.address import GcsEndpoint
 from aiozarr.stores.gcs.authoriser import GcsAuthoriser
@@ -20,7 +20,6 @@ from aiozarr.stores.gcs.responses import gcs_error
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.object_client import ObjectClient
 from aiozarr.stores.object.body_checksum import crc32c_of
-from aiozarr.stores.object.memory_body import MemoryBody
 
 MAX_SINGLE_BYTES = 16 << 20
 """Larger values are uploaded in a session."""
@@ -61,7 +60,7 @@ async def upload(
     metadata = {"contentType": "application/octet-stream", "crc32c": (await crc32c_of(data)).decode("ascii")}
     condition = condition_of(precondition)
 
-    async def post(kind: str, headers: dict[str, str], body: memoryview | BodyReader) -> Response:
+    async def post(kind: str, headers: dict[str, str], body: memoryview | PieceReader) -> Response:
         target = authoriser.endpoint.upload_target(kind, key, **condition)
         return await client.exchange(lambda: authoriser.authorise_post(key, target, headers, body))
 
@@ -104,11 +103,10 @@ def condition_of(precondition: Precondition | None) -> dict[str, str]:
     return {"ifGenerationMatch": precondition.version.generation}
 
 
-class _RelatedBody(MemoryBody):
+class _RelatedBody:
     """The body of a request for an object and its metadata (RFC 2387)."""
 
     def __init__(self, metadata: dict[str, str], data: memoryview, boundary: str) -> None:
-        super().__init__(data)
         head = (
             f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(metadata)}\r\n"
             f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
@@ -181,7 +179,7 @@ class _UploadSession:
         """Let the server drop the stored parts; otherwise it does so after a week."""
         await self._send("DELETE", {}, memoryview(b""))
 
-    async def _send(self, method: str, headers: dict[str, str], body: memoryview | BodyReader) -> Response:
+    async def _send(self, method: str, headers: dict[str, str], body: memoryview | PieceReader) -> Response:
         request = self._authoriser.session_request(method, self._key, self._target, headers, body)
         return await request.sender.send(request)
 
@@ -191,7 +189,7 @@ class _UploadSession:
         # If all bytes were sent but the upload is not confirmed, ask for its status.
         part = f"{self._stored_bytes}-{stop - 1}" if stop > self._stored_bytes else "*"
         content = {"Content-Range": f"bytes {part}/{size}"}
-        return await self._send("POST", content, MemoryBody(self._data[self._stored_bytes : stop]))
+        return await self._send("POST", content, self._data[self._stored_bytes : stop])
 
     async def _request_state(self, fault: StoreError) -> Response:
         """Request the state of the session, until a response comes or there were too many faults."""

@@ -33,7 +33,6 @@ from aiozarr.stores.http.errors import (
 from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum, checksum_of
 from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, entries_of_pages, iterate_pages
-from aiozarr.stores.object.memory_body import MemoryBody
 from aiozarr.stores.options.s3_options import UPLOAD_OPTIONS, S3Options, s3_options
 from aiozarr.stores.s3.address import (
     NOTHING_CONFIGURED,
@@ -72,9 +71,6 @@ PART_CONCURRENCY = 8
 
 MAX_PUT_BYTES = 5 << 30
 """The most that S3 takes in one request."""
-
-MAX_WRITE_BYTES = 1 << 20
-"""TLS encrypts on the loop, and the transport may copy what it cannot send: larger bodies are sent in pieces."""
 
 MAX_SINGLE_COPY_BYTES = 256 << 20
 """Larger objects are copied in parts, side by side. S3 copies up to 5 GiB in one request."""
@@ -226,10 +222,9 @@ class S3BucketClient(BucketClient):
         conditions = _condition_headers(precondition)
         # A probe of another server has tested conditions of single requests only.
         if data.nbytes > SINGLE_PUT_BYTES and (self._aws or precondition is None):
-            whole = MemoryBody(data)
 
             async def send_part(upload_id: str, start: int, stop: int) -> UploadedPart:
-                return await self.upload_part(key, upload_id, start // part_bytes, whole.part(start, stop - start))
+                return await self.upload_part(key, upload_id, start // part_bytes, data[start:stop])
 
             part_bytes = _part_bytes(data.nbytes, PART_BYTES)
             return await self._upload_parts(key, data.nbytes, part_bytes, send_part, conditions)
@@ -238,8 +233,7 @@ class S3BucketClient(BucketClient):
                 f"on this server a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not "
                 f"{data.nbytes}"
             )
-        body = data if data.nbytes <= MAX_WRITE_BYTES else MemoryBody(data)
-        return await self._put(key, body, conditions)
+        return await self._put(key, data, conditions)
 
     async def upload(self, key: str, body: BodyReader) -> Version | None:
         return await self._put(key, body, {})
@@ -260,8 +254,6 @@ class S3BucketClient(BucketClient):
         algorithm = self._algorithm or "CRC32C"
         if self._algorithm is None and self._secure:
             return {}
-        if isinstance(body, MemoryBody):
-            body = body.data
         if isinstance(body, memoryview):
             value = (await checksum_of(algorithm, body)).decode()
         else:
@@ -394,7 +386,7 @@ class S3BucketClient(BucketClient):
         with suppress(StoreError):
             await self.delete(record_key(key, upload_id))
 
-    async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
+    async def upload_part(self, key: str, upload_id: str, number: int, body: memoryview | BodyReader) -> UploadedPart:
         headers = await self._checksum(body)
         query = {"partNumber": str(number + 1), "uploadId": upload_id}
         response = await self._call("PUT", key, query, headers, body)
