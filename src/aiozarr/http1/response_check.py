@@ -274,6 +274,8 @@ def _check_part(expectation: Expectation, status: int, headers: Headers, length:
         return ShortReadError(message, retryable=size is not None, status=status)
     if got > expectation.max_bytes:
         return over_limit(got, expectation.max_bytes)
+    if isinstance(wanted, Suffix):
+        size = last + 1  # the server may not have said it
     return Accept(limit=got, size=size, exact=got)
 
 
@@ -298,7 +300,9 @@ def _range_fault(wanted: ByteRange, first: int, last: int, size: int | None) -> 
         case Range(start):
             return None if first == start else _OTHER
         case Suffix(length):
-            return None if last - first + 1 == length else _OTHER
+            if last - first + 1 == length:
+                return None
+            return _SHORT if first == 0 and last < length else _OTHER
 
 
 def etag_of(headers: Headers) -> str | None:
