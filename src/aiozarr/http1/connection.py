@@ -173,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
         request: bytes,
         expectation: Expectation,
         receiver: ResponseReceiver,
-        body: memoryview = _EMPTY,
+        body: memoryview | None = None,
         streamed_bytes: int = 0,
     ) -> None:
         """Send `request` and then `body`, whose bytes must not change; `receiver` gets the response.

@@ -70,7 +70,7 @@ class Request:
         target: str,
         template: RequestTemplate,
         expectation: Expectation,
-        token: str = "",
+        token: object = None,
         issued_at: float = 0.0,
         headers: Mapping[str, str] | None = None,
         body: memoryview | PieceReader | None = None,

@@ -83,18 +83,16 @@ class Pool:
                 the body could not be read: the connection is then closed, so that the server stores nothing.
             ChangedError, LimitError, UnsupportedOperationError: the result of `check_response`.
         """
-        is_whole = isinstance(body, memoryview) and body.nbytes <= MAX_WRITE_BYTES
+        whole = body if isinstance(body, memoryview) and body.nbytes <= MAX_WRITE_BYTES else None
+        streamed_bytes = 0 if whole is not None else body.nbytes
         connection = self._idle.pop() if self._idle else await self._acquire()
         while True:
             future: asyncio.Future[Response] = self.loop.create_future()
             begun = False
             try:
-                if is_whole:
-                    connection.start(request, expectation, future, body)
-                else:
-                    connection.start(request, expectation, future, streamed_bytes=body.nbytes)
+                connection.start(request, expectation, future, whole, streamed_bytes)
                 begun = not repeatable
-                if not is_whole:
+                if whole is None:
                     await self._send_pieces(connection, future, body)
                 return await future
             except StaleConnectionError as error:  # new connections do not raise it: this happens once

@@ -203,8 +203,8 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
             if isinstance(response.action, Accept):
                 return self._value(expectation, response, range)
             if response.status == 416 and range is not None:
-                error = StoreError("the server refused the range, and reports no size", status=416)
-                return await self._fetch_by_size(key, range, if_match, expectation, error)
+                refusal = StoreError("the server refused the range, and reports no size", status=416)
+                return await self._fetch_by_size(key, range, if_match, expectation, refusal)
             if response.status == 404 and self._client.is_missing(response):
                 return None
             raise self._client.error(response)
