@@ -19,12 +19,7 @@ from aiozarr.http1.request import BodyReader, RequestTemplate, check_headers, qu
 from aiozarr.http1.response_check import NO_VALUE, Accept, Expectation
 from aiozarr.model import Entry, IfAbsent, Precondition, Range, Supports, Version
 from aiozarr.stores.azure.address import AzureEndpoint, AzureUrl, find_endpoint, parse_url
-from aiozarr.stores.azure.credentials import (
-    AzureCredentials,
-    AzureTokenSource,
-    ContainerSignatures,
-    find_credentials,
-)
+from aiozarr.stores.azure.credentials import AzureCredentials, AzureTokenSource, ContainerSignatures, find_credentials
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import HTML_PAGE, error_code, http_date, is_html_page
 from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient

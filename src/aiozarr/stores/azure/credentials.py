@@ -39,12 +39,7 @@ Kind = Literal["anonymous", "key", "sas", "token", "credential", "identity"]
 Identity = Literal["client_secret", "workload_identity", "azure_cli", "managed_identity", "default"]
 """What the package azure-identity gets tokens for; the default is the first that it finds."""
 
-_KEYS = (
-    "AZURE_STORAGE_ACCOUNT_KEY",
-    "AZURE_STORAGE_KEY",
-    "AZURE_STORAGE_ACCESS_KEY",
-    "AZURE_STORAGE_MASTER_KEY",
-)
+_KEYS = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY")
 _QUERY = re.compile(r"[!\"$-~]+")  # no fragment
 _SIGNATURES = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
 

@@ -154,10 +154,7 @@ def _untyped(module: str) -> Any:
 _KINDS = {
     "service_account": ("google.oauth2.service_account", "from_service_account_info"),
     "authorized_user": ("google.oauth2.credentials", "from_authorized_user_info"),
-    "impersonated_service_account": (
-        "google.auth.impersonated_credentials",
-        "from_impersonated_service_account_info",
-    ),
+    "impersonated_service_account": ("google.auth.impersonated_credentials", "from_impersonated_service_account_info"),
     "external_account": ("google.auth.identity_pool", "from_info"),
     "external_account_authorized_user": ("google.auth.external_account_authorized_user", "from_info"),
 }

@@ -86,10 +86,7 @@ def gcs_error(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Store
 
 def _throttled(error: StoreError) -> StoreError:
     return ThrottledError(
-        error.message,
-        status=error.status,
-        request_id=error.request_id,
-        retry_after=error.retry_after,
+        error.message, status=error.status, request_id=error.request_id, retry_after=error.retry_after
     )
 
 

@@ -75,12 +75,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
     # --- reading -------------------------------------------------------------------------------------------------
 
     async def fetch(
-        self,
-        key: str,
-        range: ByteRange | None = None,
-        *,
-        if_match: Version | None = None,
-        max_bytes: int | None = None,
+        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
     ) -> Value | None:
         """Return the bytes of `key` in `range` (None: all), or None if nothing is stored.
 

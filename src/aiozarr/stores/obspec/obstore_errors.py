@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aiozarr.errors import (
-    InvalidKeyError,
-    PreconditionFailedError,
-    StoreError,
-    StoreTimeoutError,
-    UnauthenticatedError,
-)
+from aiozarr.errors import InvalidKeyError, PreconditionFailedError, StoreError, StoreTimeoutError, UnauthenticatedError
 from aiozarr.stores.http.errors import error_for
 
 _STATUS = re.compile(r"status code: (\d{3})")

@@ -426,11 +426,7 @@ class S3BucketClient(BucketClient):
         return UploadedPart(etag, next(iter(headers.values()), None))
 
     async def complete_parts(
-        self,
-        key: str,
-        upload_id: str,
-        parts: Sequence[UploadedPart],
-        conditions: Mapping[str, str] | None = None,
+        self, key: str, upload_id: str, parts: Sequence[UploadedPart], conditions: Mapping[str, str] | None = None
     ) -> Version | None:
         document = memoryview(completion(parts, self._algorithm or "CRC32C"))
         response = await self._call("POST", key, {"uploadId": upload_id}, conditions, document)
