@@ -94,5 +94,5 @@ def local_s3() -> Iterator[LocalS3]:
 def _port(output: IO[bytes]) -> int:
     line = output.readline()
     if not line:
-        raise RuntimeError(f"moto's server did not start; try: {sys.executable} -m pip install 'moto[server]'")
+        raise RuntimeError(f"moto's server did not start; try: {sys.executable} -m pip install 'moto[s3]' flask flask-cors")
     return int(line)
