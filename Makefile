@@ -39,6 +39,12 @@ OLDEST_ONLY += $(addprefix tests/faults/test_,changes.py clipped_ranges.py echoe
         formats_of_peers.py indexing.py killed_processes.py lasting_local_faults.py tensor_views.py tensorstore.py \
         tensorstore_specs.py tree_model.py)
 
+# What to run while working, in less than 90 seconds on two cores: the pure parts, the contract over memory and a folder,
+# reads and writes compared with numpy's, imports and names.
+QUICK := $(wildcard tests/unit/test_*.py) $(addprefix tests/unit/,codecs common grid metadata schedule) \
+    $(addprefix tests/contract/test_,memory.py local.py) tests/properties/test_numpy.py \
+    $(addprefix tests/test_,architecture.py import.py names_in_prose.py public_names.py twins.py vocabulary.py)
+
 # Every test process and every program that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -111,6 +117,9 @@ contract: $(VENV)/$(READY) ## the import contract between the layers
 
 tests: $(VENV)/$(READY) ## all tests on the oldest Python; ARGS is passed to pytest
 	@$(BIN)/python $(PYTEST) -n $(TEST_PROCESSES) $(ARGS)
+
+test-quick: $(VENV)/$(READY) ## the pure parts, reads and writes, one contract, imports and names, in a minute: while working
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q $(QUICK) $(ARGS)
 
 tests-newest: $(VENV)/$(READY)
 	@if [ "$$($(BIN)/python -c 'import sys; print(sys.version_info[:2])')" = "$$($(PYTHON_NEWEST) -c 'import sys; print(sys.version_info[:2])')" ]; then \
