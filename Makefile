@@ -149,7 +149,7 @@ test-ecosystem: ## suites of other projects, unchanged, over aiozarr: zarr-pytho
 test-long: $(VENV)/$(READY) ## properties, simulations, each fault at each call, fuzz targets and a soak; SEED=... repeats a run
 	@seed="$(SEED)"; seed="$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; \
 	echo "make test-long SEED=$$seed repeats this run"; \
-	$(BIN)/python $(PYTEST) -n $(TEST_PROCESSES) --hypothesis-profile long --hypothesis-seed="$$seed" tests/properties tests/faults/test_nth_failure.py tests/cancellation/test_interleavings.py $(ARGS) && \
+	$(BIN)/python $(PYTEST) -n $(TEST_PROCESSES) --hypothesis-profile long --hypothesis-seed="$$seed" tests/properties tests/faults/test_nth_failure.py tests/cancellation/test_interleavings.py tests/interop/test_zarr_store.py $(ARGS) && \
 	$(BIN)/python -m tests.fuzz --seconds 60 --seed "$$seed" && \
 	$(BIN)/python -m benchmarks.soak --minutes 2 --seed "$$seed"
 
