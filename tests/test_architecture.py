@@ -70,14 +70,14 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 10130,
-    "engine": 7440,
-    "hierarchy": 5840,
+    "stores": 10150,
+    "engine": 8400,
+    "hierarchy": 5830,
     "codecs": 4620,
     "driver": 3470,
     "metadata": 2780,
-    "transfer": 2780,
-    "cli": 2270,
+    "transfer": 1940,
+    "cli": 2250,
     "grid": 2240,
     "integrations": 1950,
     "conversion": 1920,

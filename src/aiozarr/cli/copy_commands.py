@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
@@ -19,6 +18,8 @@ from aiozarr.cli.targets import StorageOptions, TargetOptions, copy_store_option
 from aiozarr.errors import CopyError, NodeNotFoundError, NodeTypeError
 
 if TYPE_CHECKING:
+    from aiozarr.engine import ScheduledStore
+    from aiozarr.model import Entry
     from aiozarr.settings import Settings
     from aiozarr.stores import Store
     from aiozarr.transfer import CopyReport
@@ -186,7 +187,7 @@ def _copy_store(
             place = Place(dst, lambda _: name_there)
         else:
             place = Place(location, lambda store: key_in(store, dst, name))
-        return run(lambda: _copy_object(src, found.key, place, rules, source, destination, settings))
+        return run(lambda: _copy_object(src, found, place, rules, source, destination, settings))
 
     is_archive = src.lower().endswith(".zip")
     if os.path.isfile(src) and not is_archive:
@@ -227,54 +228,32 @@ class Place(NamedTuple):
 
 async def _copy_object(
     src: str,
-    key: str,
+    entry: Entry,
     place: Place,
-    rules: CopyOptions,
+    options: CopyOptions,
     source: StorageOptions,
     destination: StorageOptions,
     settings: Settings,
 ) -> CopyReport:
-    """Copy one object to a place.
-
-    Raises:
-        CopyError: there is an object, and it may not be replaced.
-    """
+    """Copy one object to a place."""
     from aiozarr.cli.targets import with_store
-    from aiozarr.errors import PreconditionFailedError
-    from aiozarr.hierarchy.mutations.store_documents import set_if_absent
-    from aiozarr.transfer import CopyReport
-    from aiozarr.transfer.copy_object import read_object
+    from aiozarr.engine.private_thread import current_engine
+    from aiozarr.transfer.copy_one import copy_one
+    from aiozarr.transfer.copy_rules import CopyRules
 
-    async def fetch(store: Any) -> Any:
-        entry = await store.stat(key)
-        size = settings.max_chunk_bytes if entry is None or entry.size is None else entry.size
-        return await read_object(store, key, size, settings.max_request_bytes)
+    names = ("overwrite", "resume", "verify", "delete", "skip_equal", "dry_run")
+    rules = CopyRules(**{name: getattr(options, name) for name in names})
+    engine = current_engine()
+    assert engine is not None, "runs on the I/O thread"
 
-    found = await with_store(parent_and_key(src)[0], source, fetch, settings)
-    if found is None:
-        raise FileNotFoundError(f"there is no object {src}")
+    async def copy_from(source: ScheduledStore) -> CopyReport:
+        async def copy_to(target: ScheduledStore) -> CopyReport:
+            key = place.key_in(target.store)
+            return await copy_one(engine, source.store, entry, target.store, key, rules, settings)
 
-    async def store(target: Any) -> None:
-        name_there = place.key_in(target.store)
-        exists = CopyError(f"there is an object {target.store.url_of(name_there)}; --overwrite replaces it")
-        if not rules.overwrite and await target.stat(name_there) is not None:
-            raise exists
-        if rules.dry_run:
-            return
-        try:
-            # Another process may have stored an object since.
-            await (target.set if rules.overwrite else partial(set_if_absent, target))(name_there, found.data)
-        except PreconditionFailedError:
-            raise exists from None
-        if rules.verify == "checksum":
-            stored = await target.fetch(name_there)
-            if stored is None or bytes(stored.data) != bytes(found.data):
-                raise CopyError(f"what was read back from {target.store.url_of(name_there)} is not what was stored")
+        return await with_store(place.location, destination, copy_to, settings)
 
-    await with_store(place.location, destination, store, settings)
-    size = memoryview(found.data).nbytes
-    planned = (("copy", key),) if rules.dry_run else ()
-    return CopyReport(1, size, 0, (), (), 0, 0.0, 0, dry_run=rules.dry_run, planned=planned)
+    return await with_store(parent_and_key(src)[0], source, copy_from, settings)
 
 
 def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
@@ -288,7 +267,7 @@ def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
             out.complain(f"{plain(key)}: {plain(str(error))}")
     if report.skipped and not (report.objects or report.deleted or report.failed):
         out.say(f"{plain(dst)} has all {report.skipped:,} objects already")
-    elif report.seconds or report.objects > 1:
+    elif report.objects != 1 or report.metadata_documents or report.dry_run or report.failed or report.changed:
         out.say(plain_lines(str(report)))
     else:
         out.say(f"{plain(src)} -> {plain(dst)}: {bytes_text(report.bytes)}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from aiozarr.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine, ScheduledStore
+from aiozarr.engine.copy.comparison import content_tag, equal_bytes, has_content_tag, have_equal_bytes
 from aiozarr.errors import CopyError, PermissionDeniedError, StoreError, UnsupportedOperationError
 from aiozarr.formatting import argument
 from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY
@@ -21,7 +22,6 @@ from aiozarr.stores import BlockingStore, LocalStore
 from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer.consolidated_above import has_consolidated_above
 from aiozarr.transfer.copy_journal import HEADER_KEY, CopyJournal, is_journal_key, size_hash
-from aiozarr.transfer.copy_object import content_tag, equal_bytes, has_content_tag
 from aiozarr.transfer.copy_rules import CopyRules, ObjectSource
 from aiozarr.transfer.document_order import is_document, is_folder_marker, is_node_document, node_of
 from aiozarr.transfer.mirror import Mirror
@@ -273,12 +273,8 @@ class CopyDestination:
 
     async def has_equal_bytes(self, key: str) -> bool:
         """Return whether source and destination have an object of equal bytes, by reading both."""
-        try:
-            values = await gather_all([store.fetch(key) for store in (self._source, self._destination)])
-        except StoreError:
-            return False  # copying it shows what is wrong
-        one, other = values
-        return one is not None and other is not None and equal_bytes(one.data, other.data)
+        entry = Entry(key, None)
+        return await have_equal_bytes(self._source, entry, self._destination, entry)
 
     async def is_up_to_date(self, mirror: Mirror, entry: Entry) -> bool:
         """Return whether the destination has the bytes of an object: by their MD5, or by comparing local ones."""

@@ -12,6 +12,9 @@ from time import perf_counter
 
 from aiozarr.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine, Progress
+from aiozarr.engine.copy.copy_route import CopyPolicy, CopyRoute
+from aiozarr.engine.copy.download import Download
+from aiozarr.engine.copy.object_copier import CopiedObject, ObjectCopier
 from aiozarr.engine.listing import StartedListing
 from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, StoreError
 from aiozarr.formatting import argument
@@ -22,10 +25,8 @@ from aiozarr.stores import BlockingStore, Store
 from aiozarr.stores.capabilities import NowaitStore
 from aiozarr.transfer.copy_destination import CopyDestination
 from aiozarr.transfer.copy_journal import is_journal_key
-from aiozarr.transfer.copy_object import CopiedObject, ObjectCopier
 from aiozarr.transfer.copy_rules import CopyRules, ObjectSource
 from aiozarr.transfer.document_order import document_levels, is_document, is_folder_marker, node_of, paths_above
-from aiozarr.transfer.download import Download
 from aiozarr.transfer.report import CopyCounters, CopyReport
 
 OBJECT_CONCURRENCY = 128
@@ -79,16 +80,8 @@ class CopyOperation:
         self._counters = CopyCounters(progress, plans=self._rules.dry_run)
         self._objects = objects
         self._listing = listing
-        verify = self._rules.verify
-        self._copier = ObjectCopier(
-            engine,
-            source,
-            destination,
-            verify=verify,
-            settings=settings,
-            report=self._report,
-            may_be_missing=objects is not None,
-        )
+        policy = CopyPolicy(self._rules.verify, may_be_missing=objects is not None)
+        self._copier = ObjectCopier(engine, source, destination, policy, settings=settings, report=self._report)
         self._scheduled_source = engine.scheduled(source, settings, self._report)
         self._copy_destination = CopyDestination(
             engine,
@@ -187,12 +180,8 @@ class CopyOperation:
 
     def _new_download(self) -> Download | None:
         source, destination = self.source, self.destination
-        if (
-            isinstance(source, NowaitStore)
-            and isinstance(destination, BlockingStore)
-            and self._settings.on_event is None  # Events need one request at a time.
-            and not self._rules.dry_run
-        ):
+        is_nowait = isinstance(source, NowaitStore) and isinstance(destination, BlockingStore)
+        if is_nowait and not self._copier.facts.is_observed and not self._rules.dry_run:
             return Download(
                 self._engine,
                 source,
@@ -277,9 +266,10 @@ class CopyOperation:
             else:
                 if not destination.is_prepared:
                     await destination.prepare()
-                if download is not None and download.accepts(entry):
+                route = self._copier.route(entry)
+                if download is not None and route is CopyRoute.QUEUED:
                     await download.put(entry)
-                elif self._copier.accepts_batch(entry):
+                elif route is CopyRoute.BATCH:
                     batch.append(entry)
                     batch_bytes += entry.size or 0
                     if len(batch) == most or batch_bytes >= MAX_BATCH_BYTES:

@@ -17,8 +17,9 @@ from typing_extensions import Buffer
 
 import aiozarr
 from aiozarr.engine import Engine
+from aiozarr.engine.copy import file_target
 from aiozarr.stores import LocalStore, MemoryStore, ObjectStore
-from aiozarr.transfer import Verify, copy_journal, download
+from aiozarr.transfer import Verify, copy_journal
 from aiozarr.transfer.copy_operation import CopyOperation
 from aiozarr.transfer.copy_rules import CopyRules
 from tests.support.servers.gcs_server import GcsServer
@@ -47,8 +48,8 @@ def files(folder: Path) -> dict[str, bytes]:
 async def test_all_bytes_arrive_with_one_request_for_each_small_object(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "PIECE_BYTES", 30_011)  # parts come in pieces
-    monkeypatch.setattr(download, "MAX_WRITE_SECONDS", -1.0)  # and workers write most of them
+    monkeypatch.setattr(file_target, "PIECE_BYTES", 30_011)  # parts come in pieces
+    monkeypatch.setattr(file_target, "MAX_WRITE_SECONDS", -1.0)  # and workers write most of them
     monkeypatch.setattr(copy_journal, "MIN_WRITE_SECONDS", math.inf)  # a slow copy would write batches of its journal
     with served() as server:
         options = await fill(server)
@@ -161,7 +162,8 @@ async def test_a_cancelled_download_leaves_whole_objects_and_no_temporary_files(
         assert all(TREE[name] == data for name, data in found.items() if not name.startswith(".aiozarr-copy~"))
         if not task.cancelled():
             return
-        assert "zarr.json" not in found
+        if "zarr.json" in found:  # the last object: it was cancelled while it removed its journal
+            assert {name: data for name, data in found.items() if not name.startswith(".aiozarr-copy~")} == TREE
         await aiozarr.copy("gs://b/x", tmp_path / "x", source_options=options, settings=SETTINGS, resume=True)
     assert files(tmp_path / "x") == TREE
 
@@ -169,7 +171,7 @@ async def test_a_cancelled_download_leaves_whole_objects_and_no_temporary_files(
 async def test_a_part_whose_connection_is_lost_is_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "PIECE_BYTES", 10_000)
+    monkeypatch.setattr(file_target, "PIECE_BYTES", 10_000)
     lost: list[str] = []
 
     def script(request: Request, reply: Reply) -> Reply:

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 import aiozarr
-from aiozarr.model import Entry, Version
-from aiozarr.stores import MemoryStore
-from aiozarr.testing.fakes import FakeStore
-from aiozarr.transfer.copy_object import (
+from aiozarr.engine.copy.comparison import (
     CopyDecision,
     FetchedObject,
     decide,
     has_content_tag,
     same_version,
 )
+from aiozarr.model import Entry, Version
+from aiozarr.stores import MemoryStore
+from aiozarr.testing.fakes import FakeStore
 
 OLD, NEW = Version('"1"'), Version('"2"')
 
