@@ -19,7 +19,7 @@ import aiozarr
 from aiozarr.engine import Engine
 from aiozarr.engine.copy import file_target
 from aiozarr.stores import LocalStore, MemoryStore, ObjectStore
-from aiozarr.transfer import Verify, copy_journal
+from aiozarr.transfer import Verify, journal
 from aiozarr.transfer.copy_operation import CopyOperation
 from aiozarr.transfer.copy_rules import CopyRules
 from tests.support.servers.gcs_server import GcsServer
@@ -50,7 +50,7 @@ async def test_all_bytes_arrive_with_one_request_for_each_small_object(
 ) -> None:
     monkeypatch.setattr(file_target, "PIECE_BYTES", 30_011)  # parts come in pieces
     monkeypatch.setattr(file_target, "MAX_WRITE_SECONDS", -1.0)  # and workers write most of them
-    monkeypatch.setattr(copy_journal, "MIN_WRITE_SECONDS", math.inf)  # a slow copy would write batches of its journal
+    monkeypatch.setattr(journal, "MIN_WRITE_SECONDS", math.inf)  # a slow copy would write batches of its journal
     with served() as server:
         options = await fill(server)
         report = await aiozarr.copy("gs://b/x", tmp_path / "x", source_options=options, settings=SETTINGS)
@@ -255,8 +255,8 @@ def test_a_copy_of_bytes_imports_neither_numpy_nor_codecs_nor_obstore(
     places, name = arguments[number]
     script = f"""
 import asyncio, sys, aiozarr
-from aiozarr.transfer import copy_journal
-copy_journal.MIN_WRITE_SECONDS = copy_journal.WRITE_SHARE = -1.0  # as in a long copy
+from aiozarr.transfer import copy_journal, journal
+journal.MIN_WRITE_SECONDS = copy_journal.WRITE_SHARE = -1.0  # as in a long copy
 report = asyncio.run(aiozarr.copy({places}, {name}={options!r}))
 unwanted = [name for name in ("numpy", "aiozarr.codecs", "aiozarr.hierarchy", "numcodecs", "aiohttp", "fsspec",
                               "obstore")
