@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,33 +20,12 @@ if TYPE_CHECKING:
     from aiozarr.engine import ScheduledStore
     from aiozarr.model import Entry
     from aiozarr.settings import Settings
-    from aiozarr.stores import Store
     from aiozarr.transfer import CopyReport
 
-Verify = Literal["size", "checksum"] | None
-
+OBJECT_OPTIONS = ("overwrite", "resume", "verify", "delete", "skip_equal", "dry_run")
+"""The options that the copy of one object has."""
 RESUME_COMMAND = "the same command with --resume continues"
 RESUME_ADVICE = f"interrupted; {RESUME_COMMAND}"
-
-
-@dataclass(frozen=True)
-class CopyOptions:
-    """The options of `cp` and `sync`, by the names of `aiozarr.copy`."""
-
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-    overwrite: bool
-    resume: bool
-    verify: Verify
-    delete: bool
-    skip_equal: bool
-    dry_run: bool
-    on_error: Literal["raise", "continue"]
-    select: Mapping[str, Any] | None = None
-
-    def as_keywords(self) -> dict[str, Any]:
-        """Return them as keywords of `aiozarr.copy`."""
-        return dict(vars(self))
 
 
 def _copy_options(function: Any) -> Any:
@@ -137,14 +115,14 @@ def _copy(
 ) -> None:
     from aiozarr.settings import Settings
 
-    chosen: Verify = "checksum" if checksum or verify == "checksum" else "size" if verify == "size" else None
+    chosen = "checksum" if checksum or verify == "checksum" else "size" if verify == "size" else None
     settings = Settings() if transfers is None else Settings(max_requests=transfers)
     source, destination = stores.of(src, "source"), stores.of(dst, "destination")
     if isinstance(select, tuple):
         select = _named(select, src, source)
-    rules = CopyOptions(verify=chosen, select=select, **options)
+    options |= {"verify": chosen, "select": select}
     try:
-        report = _copy_store(src, dst, rules, source, destination, settings, out)
+        report = _copy_store(src, dst, options, source, destination, settings, out)
     except KeyboardInterrupt as error:
         error.advice = RESUME_ADVICE  # type: ignore[attr-defined]
         raise
@@ -172,7 +150,7 @@ def _named(select: tuple[Any, ...], src: str, source: StorageOptions) -> dict[st
 def _copy_store(
     src: str,
     dst: str,
-    rules: CopyOptions,
+    options: Mapping[str, Any],
     source: StorageOptions,
     destination: StorageOptions,
     settings: Settings,
@@ -181,13 +159,8 @@ def _copy_store(
     from aiozarr.transfer import copy
 
     def copy_object(found: Any) -> CopyReport:
-        location, name = parent_and_key(dst)
-        if not name or os.path.isdir(dst):
-            name_there = found.key.rpartition("/")[2]
-            place = Place(dst, lambda _: name_there)
-        else:
-            place = Place(location, lambda store: key_in(store, dst, name))
-        return run(lambda: _copy_object(src, found, place, rules, source, destination, settings))
+        is_folder = not parent_and_key(dst)[1] or os.path.isdir(dst)
+        return run(lambda: _copy_object(src, found, dst, is_folder, options, source, destination, settings))
 
     is_archive = src.lower().endswith(".zip")
     if os.path.isfile(src) and not is_archive:
@@ -198,7 +171,7 @@ def _copy_store(
                 lambda: copy(
                     src,
                     dst,
-                    **rules.as_keywords(),
+                    **options,
                     progress=progress,
                     source_options=source,
                     destination_options=destination,
@@ -214,44 +187,33 @@ def _copy_store(
     return copy_object(found)
 
 
-class Place(NamedTuple):
-    """Where one object is copied to.
-
-    Attributes:
-        location: the location that contains it.
-        key_in: returns its key in the store of that location.
-    """
-
-    location: str
-    key_in: Callable[[Store], str]
-
-
 async def _copy_object(
     src: str,
     entry: Entry,
-    place: Place,
-    options: CopyOptions,
+    dst: str,
+    is_folder: bool,
+    options: Mapping[str, Any],
     source: StorageOptions,
     destination: StorageOptions,
     settings: Settings,
 ) -> CopyReport:
-    """Copy one object to a place."""
+    """Copy one object to `dst`, or into it."""
     from aiozarr.cli.targets import with_store
     from aiozarr.engine.private_thread import current_engine
     from aiozarr.transfer.copy_one import copy_one
     from aiozarr.transfer.copy_rules import CopyRules
 
-    names = ("overwrite", "resume", "verify", "delete", "skip_equal", "dry_run")
-    rules = CopyRules(**{name: getattr(options, name) for name in names})
+    rules = CopyRules(**{name: options[name] for name in OBJECT_OPTIONS})
+    location, name = parent_and_key(dst)
     engine = current_engine()
     assert engine is not None, "runs on the I/O thread"
 
     async def copy_from(source: ScheduledStore) -> CopyReport:
         async def copy_to(target: ScheduledStore) -> CopyReport:
-            key = place.key_in(target.store)
+            key = entry.key.rpartition("/")[2] if is_folder else key_in(target.store, dst, name)
             return await copy_one(engine, source.store, entry, target.store, key, rules, settings)
 
-        return await with_store(place.location, destination, copy_to, settings)
+        return await with_store(dst if is_folder else location, destination, copy_to, settings)
 
     return await with_store(parent_and_key(src)[0], source, copy_from, settings)
 

@@ -100,8 +100,9 @@ class ScheduledStore:
         # A range bounds the response, whatever the caller expects. An empty object has no byte to start at.
         supports = self.store.supports
         is_ranged = max_bytes > 0 and supports.partial_reads and supports.clipped_reads
+        limits = PartLimits(part_bytes, part_bytes, max_bytes, f"and {max_bytes} are allowed", accepts_unversioned=True)
         if is_ranged and max_bytes > part_bytes:
-            return await self._fetch_parts(key, part_bytes, max_bytes)
+            return await self._fetch_parts(key, None, None, limits, MemoryTarget(self._copy_in_worker))
         cost = min(max_bytes, part_bytes)
         try:
             value = await self.fetch(key, Range(0, part_bytes) if is_ranged else None, cost=cost)
@@ -110,7 +111,7 @@ class ScheduledStore:
             value = await self.fetch(key, cost=cost, max_bytes=cost)
         if is_ranged and value is not None and value.size is None and memoryview(value.data).nbytes >= part_bytes:
             # There may be bytes behind a full part of an object of unknown size.
-            return await self._fetch_parts(key, part_bytes, max_bytes)
+            return await self._fetch_parts(key, None, None, limits, MemoryTarget(self._copy_in_worker))
         return value
 
     async def fetch_version(self, entry: Entry, target: ReadTarget, *, part_bytes: int) -> None:
@@ -126,61 +127,48 @@ class ScheduledStore:
         """
         size = entry.size
         assert size is not None
-
-        async def run_request(part: Range | None, *, is_first: bool) -> Value | None:
-            assert part is not None
-            return await self._fetch_part(entry.key, read, part, size, received=part.length or 0)
-
         limits = PartLimits(min(part_bytes, size), part_bytes, size, "")
-        read = MultipartRead(
-            self.store,
-            entry.key,
-            Range(0, size),
-            entry.version,
-            limits,
-            run_request,
-            max_attempts=1,
-            target=target,
-            size=size,
-        )
-        await read.read()
+        await self._fetch_parts(entry.key, Range(0, size), entry.version, limits, target, size=size)
 
-    async def _fetch_parts(self, key: str, part_bytes: int, max_bytes: int) -> Value | None:
+    async def _fetch_parts(
+        self,
+        key: str,
+        byte_range: Range | None,
+        if_match: Version | None,
+        limits: PartLimits,
+        target: ReadTarget,
+        *,
+        size: int | None = None,
+    ) -> Value | None:
         async def run_request(part: Range | None, *, is_first: bool) -> Value | None:
-            value = await self._fetch_part(key, read, part, max_bytes)
-            if value is None or not is_first:
+            part_bytes = limits.total if part is None or part.length is None else part.length
+            value = await self._call(
+                "fetch",
+                key,
+                lambda _: self._none_if_missing(read.fetch(part)),
+                cost=part_bytes,
+                byte_range=part,
+                received=0 if size is None else part_bytes,
+            )
+            if value is None or not is_first or size is not None:
                 return value
             if value.size is None:
-                value = await self._with_size(key, value, part_bytes)
-            if value is not None and value.size is not None and value.size > max_bytes:
-                raise too_large(value.size, max_bytes, store=self.store.url, key=key)
+                value = await self._with_size(key, value, limits.first)
+            if value is not None and value.size is not None and value.size > limits.total:
+                raise too_large(value.size, limits.total, store=self.store.url, key=key)
             return value
 
-        async def copy(target: memoryview, data: memoryview) -> None:
-            def work() -> None:
-                target[:] = data
-
-            # In a worker: copying megabytes would block the loop.
-            await self._state.pool.call(work, target.nbytes)
-
-        reason = f"and {max_bytes} are allowed"
-        limits = PartLimits(part_bytes, part_bytes, max_bytes, reason, accepts_unversioned=True)
-        target = MemoryTarget(copy)
-        read = MultipartRead(self.store, key, None, None, limits, run_request, max_attempts=1, target=target)
+        read = MultipartRead(
+            self.store, key, byte_range, if_match, limits, run_request, max_attempts=1, target=target, size=size
+        )
         return await read.read()
 
-    async def _fetch_part(
-        self, key: str, read: MultipartRead, part: Range | None, whole_bytes: int, received: int = 0
-    ) -> Value | None:
-        cost = whole_bytes if part is None or part.length is None else part.length
-        return await self._call(
-            "fetch",
-            key,
-            lambda _: self._none_if_missing(read.fetch(part)),
-            cost=cost,
-            byte_range=part,
-            received=received,
-        )
+    async def _copy_in_worker(self, target: memoryview, data: memoryview) -> None:
+        def copy() -> None:
+            target[:] = data
+
+        # Copying megabytes would block the loop.
+        await self._state.pool.call(copy, target.nbytes)
 
     async def _with_size(self, key: str, value: Value, part_bytes: int) -> Value | None:
         """Return the first part of an object with the object's size, or None if the object is gone meanwhile."""
@@ -430,7 +418,7 @@ class ScheduledStore:
                     store=self.store,
                     key=key,
                     range=byte_range,
-                    bytes_fetched=_size(request.result) or (received if request.error is None else 0),
+                    bytes_fetched=_size(request.result) or (0 if request.result is None or request.error else received),
                     bytes_written=written,
                     now=queue.now(),
                     error=request.error,

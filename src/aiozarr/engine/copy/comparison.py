@@ -1,16 +1,14 @@
-"""Compares objects: their versions, the checksums in ETags, their bytes; and a fetched object with its listing."""
+"""Compares objects: their versions, the checksums in ETags, their bytes; and a fetched object with its entry."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
 from hashlib import md5
 from typing import TYPE_CHECKING
 
 from aiozarr.concurrency import gather_all
 from aiozarr.engine.scheduled_store import ScheduledStore
 from aiozarr.errors import StoreError
-from aiozarr.model import Entry, Range, Version
+from aiozarr.model import Entry, Range, Value, Version
 from aiozarr.stores import byte_view
 
 if TYPE_CHECKING:
@@ -19,29 +17,6 @@ if TYPE_CHECKING:
 COMPARED_BYTES = 256 << 10
 """Bytes that are compared at once: they are copied for it, into a processor's cache."""
 MD5_DIGITS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedObject:
-    """An object that was fetched whole.
-
-    Attributes:
-        data: its bytes.
-        size: its size in bytes by the store's response.
-        version: its version, or None if the store has no versions.
-    """
-
-    data: Buffer
-    size: int
-    version: Version | None
-
-
-class CopyDecision(Enum):
-    """The decision about a fetched object."""
-
-    AS_LISTED = "it is the listed object"
-    REPLACED = "it is a later object, and complete"
-    REFETCH = "it may be truncated; another fetch decides"
 
 
 def same_version(one: Version | None, other: Version | None) -> bool | None:
@@ -58,26 +33,29 @@ def same_version(one: Version | None, other: Version | None) -> bool | None:
     return None
 
 
-def decide(listed: Entry, fetched: FetchedObject, *, previous_size: int | None, strict: bool) -> CopyDecision:
-    """Decide whether `fetched` may be stored.
+def size_of(value: Value) -> int:
+    """Return the size of the object of a response, which may be truncated."""
+    return memoryview(value.data).nbytes if value.size is None else value.size
+
+
+def is_replaced(listed: Entry, value: Value, *, previous_size: int | None, strict: bool) -> bool | None:
+    """Return whether a fetched object is a later one than the listed one, or None if it may be truncated.
 
     Args:
         listed: the entry of the listing.
-        fetched: the fetched object.
+        value: the object, as it was fetched whole.
         previous_size: the size of the previous fetch, if there was one.
         strict: whether a size that differs from the listing's must be confirmed.
     """
-    same = same_version(listed.version, fetched.version)
-    if memoryview(fetched.data).nbytes != fetched.size:
-        return CopyDecision.REFETCH
+    same, size = same_version(listed.version, value.version), size_of(value)
+    if memoryview(value.data).nbytes != size:
+        return None
     if same is False:
-        return CopyDecision.REPLACED
-    if listed.size is None or listed.size == fetched.size:
-        return CopyDecision.AS_LISTED
+        return True
+    if listed.size is None or listed.size == size:
+        return False
     # One version of an object has one size. Without versions, two fetches must agree on the size.
-    if strict and (same or previous_size != fetched.size):
-        return CopyDecision.REFETCH
-    return CopyDecision.REPLACED
+    return None if strict and (same or previous_size != size) else True
 
 
 def content_tag(data: Buffer) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from aiozarr.engine.copy.comparison import CopyDecision, FetchedObject, decide
+from aiozarr.engine.copy.comparison import is_replaced
 from aiozarr.engine.copy.verify import Verify
 from aiozarr.engine.copy.worker_writes import FILE_WORK_BYTES, store_now
 from aiozarr.engine.engine import Engine
@@ -164,10 +164,9 @@ class Download(FetchOperation):
             nbytes = request.cost
             self._reads.bytes_wanted += nbytes
             self._reads.bytes_fetched += nbytes
-            fetched = FetchedObject(value.data, nbytes if value.size is None else value.size, value.version)
-            if decide(entry, fetched, previous_size=None, strict=self.verify is not None) is CopyDecision.AS_LISTED:
+            if is_replaced(entry, value, previous_size=None, strict=self.verify is not None) is False:
                 self._writes += 1
-                self.pool.submit(_FileWrite(self, request, fetched), self.fairness_key)
+                self.pool.submit(_FileWrite(self, request), self.fairness_key)
                 return
             self.deferred.append(entry)
         request.release()
@@ -229,13 +228,12 @@ class _ObjectDownload(FetchRequest):
 class _FileWrite(WorkItem):
     """The write of one object in a worker."""
 
-    __slots__ = ("download", "fetched", "request")
+    __slots__ = ("download", "request")
 
-    def __init__(self, download: Download, request: _ObjectDownload, fetched: FetchedObject) -> None:
+    def __init__(self, download: Download, request: _ObjectDownload) -> None:
         super().__init__(max(request.cost, FILE_WORK_BYTES))
         self.download = download
         self.request = request
-        self.fetched: FetchedObject | None = fetched
 
     def run(self) -> None:
         self.run_batch_from([self], 0)
@@ -247,10 +245,10 @@ class _FileWrite(WorkItem):
         for work in islice(batch, at, None):
             if not isinstance(work, _FileWrite) or work.download is not download:
                 break
-            assert work.fetched is not None
+            value, work.request.value = work.request.value, None
+            assert value is not None
             writes.append(work)
-            values.append((work.request.key, work.fetched.data))
-            work.fetched = None
+            values.append((work.request.key, value.data))
         if download.stopped:
             errors: Sequence[BaseException | None] = [asyncio.CancelledError()] * len(writes)
         else:

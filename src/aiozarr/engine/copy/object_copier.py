@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from aiozarr.concurrency import ByteSemaphore, for_each, map_concurrently
 from aiozarr.engine.copy.comparison import (
-    CopyDecision,
-    FetchedObject,
     content_tag,
-    decide,
     equal_bytes,
     has_content_tag,
+    is_replaced,
     same_version,
+    size_of,
 )
 from aiozarr.engine.copy.copy_route import CopyFacts, CopyPolicy, CopyRoute, copy_route
 from aiozarr.engine.copy.file_body import FileBody, open_body
@@ -34,7 +33,7 @@ from aiozarr.errors import (
 )
 from aiozarr.memory import empty_bytes
 from aiozarr.metadata.format_rules import document_write_order
-from aiozarr.model import Entry, IfAbsent, Precondition, Range, Version
+from aiozarr.model import Entry, IfAbsent, Precondition, Range, Value, Version
 from aiozarr.schedule.events import Report, Totals
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, LocalStore, Store, byte_view
@@ -108,7 +107,7 @@ class ObjectCopier:
         self._part_bytes = settings.max_request_bytes
         self._report = report or Report()
         self._refusals_left = MAX_SERVER_REFUSALS
-        self._prefetched: dict[str, FetchedObject] = {}
+        self._prefetched: dict[str, Value] = {}
         self._scheduled_source = engine.scheduled(source, settings, report)
         self._scheduled_destination = engine.scheduled(destination, settings, report)
         self._memory = ByteSemaphore(settings.max_bytes_in_flight)
@@ -241,14 +240,14 @@ class ObjectCopier:
             if fetched is None:
                 return None
             strict = self._policy.verify is not None
-            decision = decide(entry, fetched, previous_size=state.seen_size, strict=strict)
-            if decision is CopyDecision.REFETCH:
-                state.seen_size = fetched.size
+            changed = is_replaced(entry, fetched, previous_size=state.seen_size, strict=strict)
+            if changed is None:
+                state.seen_size = size_of(fetched)
                 raise _ChangingError
             await self._store(key, fetched.data)
-            return CopiedObject(fetched.size, changed=decision is CopyDecision.REPLACED)
+            return CopiedObject(size_of(fetched), changed)
 
-    async def _fetch(self, key: str, max_bytes: int) -> FetchedObject | None:
+    async def _fetch(self, key: str, max_bytes: int) -> Value | None:
         """Fetch one object whole and of one version, or return None if it is not stored.
 
         Raises:
@@ -257,12 +256,9 @@ class ObjectCopier:
             StoreError: the object could not be fetched.
         """
         value = await self._scheduled_source.fetch_whole(key, part_bytes=self._part_bytes, max_bytes=max_bytes)
-        if value is None:
-            return None
-        size = memoryview(value.data).nbytes if value.size is None else value.size
-        if size > max_bytes:
+        if value is not None and (size := size_of(value)) > max_bytes:
             raise LimitError("the object has grown", limit="max_bytes", value=size, allowed=max_bytes)
-        return FetchedObject(value.data, size, value.version)
+        return value
 
     async def prefetch(self, entries: Iterable[Entry]) -> None:
         """Fetch small objects whose `copy` follows later, many at once; up to `MAX_PREFETCHED_BYTES` are held."""
@@ -297,7 +293,7 @@ class ObjectCopier:
         sizes = [entry.size or 0 for entry in entries]
         held = sum(map(self._memory_bytes, sizes))
 
-        def read() -> list[FetchedObject | Exception | None]:
+        def read() -> list[Value | Exception | None]:
             return [self._read_now(source, entry, reads) for entry in entries]
 
         def copy() -> list[Exception | bool]:
@@ -306,15 +302,15 @@ class ObjectCopier:
             values = [
                 (entry.key, each.data)
                 for entry, each in zip(entries, read_objects, strict=True)
-                if isinstance(each, FetchedObject)
+                if isinstance(each, Value)
             ]
             writes.requests += len(values) * (2 if self._policy.verify == "checksum" else 1)
             errors = iter(store_now(destination, values, verify=self._policy.verify))
             outcomes: list[Exception | bool] = []
             for each in read_objects:
-                error = next(errors) if isinstance(each, FetchedObject) else each
-                if isinstance(each, FetchedObject) and error is None:
-                    writes.bytes_written += each.size
+                error = next(errors) if isinstance(each, Value) else each
+                if isinstance(each, Value) and error is None:
+                    writes.bytes_written += size_of(each)
                     outcomes.append(True)
                 else:
                     outcomes.append(False if error is None or _may_pass(error) else error)
@@ -322,7 +318,7 @@ class ObjectCopier:
 
         async def store(number: int) -> Exception | bool:
             each = read_objects[number]
-            if isinstance(each, FetchedObject):
+            if isinstance(each, Value):
                 try:
                     await self._store(entries[number].key, each.data)
                 except Exception as error:
@@ -346,9 +342,8 @@ class ObjectCopier:
                 self._engine.invalidate(destination, None)
                 self._report.add(destination.url, writes)
 
-    def _read_now(self, source: BlockingStore, entry: Entry, reads: Totals) -> FetchedObject | Exception | None:
+    def _read_now(self, source: BlockingStore, entry: Entry, reads: Totals) -> Value | Exception | None:
         """Read one object in the calling worker: its error, or None if it is not as listed or may be read later."""
-        size = entry.size or 0
         reads.requests += 1
         part = Range(0, self._part_bytes) if source.supports.clipped_reads else None
         try:
@@ -357,12 +352,11 @@ class ObjectCopier:
             return None if _may_pass(error) else error
         if value is None:
             return None
-        fetched = FetchedObject(value.data, size if value.size is None else value.size, value.version)
-        if decide(entry, fetched, previous_size=None, strict=True) is not CopyDecision.AS_LISTED:
+        if is_replaced(entry, value, previous_size=None, strict=True) is not False:
             return None
-        reads.bytes_wanted += size
-        reads.bytes_fetched += size
-        return fetched
+        reads.bytes_wanted += entry.size or 0
+        reads.bytes_fetched += entry.size or 0
+        return value
 
     # --- the value at the destination --------------------------------------------------------------------------------
 
