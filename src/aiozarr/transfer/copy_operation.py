@@ -180,8 +180,8 @@ class CopyOperation:
 
     def _new_download(self) -> Download | None:
         source, destination = self.source, self.destination
-        is_nowait = isinstance(source, NowaitStore) and isinstance(destination, BlockingStore)
-        if is_nowait and not self._copier.facts.is_observed and not self._rules.dry_run:
+        is_unseen = not (self._copier.facts.is_observed or self._rules.dry_run)
+        if is_unseen and isinstance(source, NowaitStore) and isinstance(destination, BlockingStore):
             return Download(
                 self._engine,
                 source,

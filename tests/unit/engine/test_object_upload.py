@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from aiozarr.errors import ChangedError, StoreError
+from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError
 from aiozarr.http1.request import BodyReader
-from aiozarr.model import Precondition, Version
+from aiozarr.model import IfAbsent, Precondition, Version
 from aiozarr.schedule.events import Report
 from aiozarr.stores.capabilities import UploadedPart, UploadStore
 from aiozarr.testing.fakes import FakeStore
@@ -140,3 +140,19 @@ async def test_a_body_that_changes_ends_the_upload_at_once() -> None:
     with pytest.raises(ChangedError):
         await one.scheduled(store, SETTINGS).upload("k", Changed(10))
     assert (store.steps, store.memory.fetch_now("k")) == ([], None)
+
+
+@pytest.mark.parametrize("nbytes", [10, 25])
+@in_virtual_time
+async def test_a_precondition_holds_for_one_request_and_for_parts(nbytes: int) -> None:
+    store, one = PartsStore(), engine()
+    scheduled = one.scheduled(store, SETTINGS)
+    body = BytesBody(nbytes)
+    await scheduled.upload("k", body, precondition=IfAbsent())
+    with pytest.raises(PreconditionFailedError):
+        await scheduled.upload("k", BytesBody(nbytes + 1), precondition=IfAbsent())
+    found = store.memory.fetch_now("k")
+    assert found is not None
+    assert bytes(found.data) == body.data
+    assert not store.parts
+    assert one.idle()

@@ -200,7 +200,7 @@ class ObjectCopier:
             self._scheduled_source.report_file(entry.key, read=body.nbytes)
             return CopiedObject(body.nbytes, changed=body.file.version != entry.version)
 
-    async def _copy_parts(self, entry: Entry, state: _State, key: str) -> CopiedObject | None:
+    async def _copy_parts(self, entry: Entry, state: _State, key: str) -> CopiedObject:
         """Copy an object whose parts are written into the new file while they arrive."""
         present, destination = state.present, self.destination
         assert isinstance(destination, LocalStore)
@@ -212,13 +212,12 @@ class ObjectCopier:
             ):
                 await self._scheduled_source.fetch_version(present, file, part_bytes=self.facts.part_bytes)
                 await file.commit(IfAbsent() if self._policy.if_absent else None)
-        except (ChangedError, ShortReadError) as error:
-            if isinstance(error, ShortReadError) and error.retryable:
-                raise
-            found = await self._scheduled_source.stat(entry.key)
-            if found is None:
-                return None
-            state.present = found
+        except (ChangedError, LimitError, ShortReadError) as error:
+            # Without a version, the next attempt fetches it whole.
+            state.present = Entry(entry.key, present.size)
+            if isinstance(error, ChangedError):
+                with suppress(StoreError):
+                    state.present = await self._scheduled_source.stat(entry.key) or state.present
             raise _ChangingError from error
         self._engine.invalidate(destination, key)
         self._scheduled_destination.report_file(key, written=present.size)
