@@ -199,7 +199,7 @@ async def _copy_object(
 ) -> CopyReport:
     """Copy one object to `dst`, or into it."""
     from aiozarr.cli.targets import with_store
-    from aiozarr.engine.private_thread import current_engine
+    from aiozarr.engine import current_engine
     from aiozarr.transfer.copy_one import copy_one
     from aiozarr.transfer.copy_rules import CopyRules
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from itertools import groupby
 
+from aiozarr.common.formatting import argument
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import CopyError
-from aiozarr.formatting import argument
 from aiozarr.model import CONVERSION_FOLDER, CONVERSION_JOURNAL_KEY
 from aiozarr.transfer.journal import Journal
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from time import perf_counter
 
+from aiozarr.common.formatting import argument
 from aiozarr.engine import Engine
 from aiozarr.engine.copy.comparison import have_equal_bytes
 from aiozarr.engine.copy.copy_route import CopyPolicy
 from aiozarr.engine.copy.object_copier import ObjectCopier
 from aiozarr.errors import CopyError, PreconditionFailedError
-from aiozarr.formatting import argument
 from aiozarr.model import Entry
 from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.settings import Settings

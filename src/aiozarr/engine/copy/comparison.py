@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import md5
 from typing import TYPE_CHECKING
 
-from aiozarr.concurrency import gather_all
+from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.scheduled_store import ScheduledStore
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry, Range, Value, Version

@@ -9,7 +9,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from aiozarr.concurrency import retrieve_error, wait_uncancelled
+from aiozarr.common.concurrency import retrieve_error, wait_uncancelled
 from aiozarr.engine.copy.worker_writes import FILE_WORK_BYTES
 from aiozarr.engine.engine import Engine
 from aiozarr.errors import StoreError

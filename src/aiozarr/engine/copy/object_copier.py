@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from aiozarr.concurrency import ByteSemaphore, for_each, map_concurrently
+from aiozarr.common.concurrency import ByteSemaphore, for_each, map_concurrently
 from aiozarr.engine.copy.comparison import (
     content_tag,
     equal_bytes,

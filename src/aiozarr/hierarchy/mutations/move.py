@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiozarr.concurrency import for_each, gather_all, map_concurrently
+from aiozarr.common.concurrency import for_each, gather_all, map_concurrently
 from aiozarr.engine.copy.copy_route import CopyPolicy
 from aiozarr.engine.copy.object_copier import ObjectCopier
 from aiozarr.errors import NodeExistsError, PreconditionFailedError, UnsupportedOperationError
